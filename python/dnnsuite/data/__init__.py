@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: MIT
+"""What the jobs train on: real data where there is some, the same shapes from a seed where not."""
+
+from . import mlm as mlm
+from . import text as text

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""A folder of prepared data that is shared between processes and survives none of them dying in the middle.
+
+An entry is a folder named by a hash of everything that went into it, so it never goes stale. It is written
+under a temporary name and renamed, so it is whole or absent. A cache that cannot be written is done without.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+_T = TypeVar("_T")
+_LOG = logging.getLogger(__name__)
+# Longer than it takes to prepare WikiText-103; after that each process prepares its own.
+_LOCK_TIMEOUT_S = 600.0
+
+
+def folder() -> Path:
+    """Where prepared data is kept: `$DNNSUITE_CACHE`, `$XDG_CACHE_HOME/dnnsuite` or `~/.cache/dnnsuite`."""
+    if own := os.environ.get("DNNSUITE_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "dnnsuite"
+
+
+def cached(
+    name: str, build: Callable[[], _T], write: Callable[[_T, Path], None], read: Callable[[Path], _T]
+) -> _T:
+    """The entry `name`: read if it is there and whole, else built, and kept for the next time where possible.
+
+    Args:
+        name: a file name that contains a hash of everything that the entry depends on.
+        build: makes the value.
+        write: stores the value in an existing empty folder.
+        read: the inverse of `write`; raises OSError, ValueError or KeyError on anything it does not trust.
+    """
+    place = folder() / name
+    value = _read_or_none(place, read)
+    if value is not None:
+        return value
+    import filelock
+
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(f"{place}.lock", timeout=_LOCK_TIMEOUT_S):
+            value = _read_or_none(place, read)  # another process may have made it while this one waited
+            if value is None:
+                value = build()
+                _publish(value, write, place)
+            return value
+    except (OSError, NotImplementedError) as error:  # read-only, full, or a file system without locks
+        _LOG.info("no cache in %s: %s", place.parent, error)
+        return build() if value is None else value
+
+
+def _read_or_none(place: Path, read: Callable[[Path], _T]) -> _T | None:
+    if not place.is_dir():
+        return None
+    try:
+        return read(place)
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        _LOG.info("the cached %s is damaged and is made again: %s", place, error)
+        return None
+
+
+def _publish(value: _T, write: Callable[[_T, Path], None], place: Path) -> None:
+    fresh = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+    try:
+        write(value, fresh)
+        if place.exists():  # damaged, or it would have been read; a folder cannot be renamed onto another
+            shutil.rmtree(place)
+        fresh.rename(place)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
