@@ -37,8 +37,8 @@ class MaskedLM:
     """Batches of sequences to fill in.
 
     The text is cut into sequences of `seq_len` tokens; each epoch takes all of them in a new order, less the
-    last incomplete batch. In each sequence P tokens are chosen, and of these 80 % become `[MASK]`, 10 % a token
-    drawn at random, and 10 % stay. Specials are never chosen. A batch depends on the seed and its number alone.
+    last incomplete batch. In each sequence P tokens are chosen, and of these 80 % become `[MASK]`, 10 % a
+    random token, and 10 % stay. Specials are never chosen. A batch depends on the seed and its number alone.
 
     Args:
         corpus: the text.
@@ -69,8 +69,8 @@ class MaskedLM:
         sequences = len(corpus.tokens) // seq_len
         if sequences < batch_size:
             raise InvalidArgument(
-                f"the text has {len(corpus.tokens)} tokens, {sequences} sequences of {seq_len}: less than one "
-                f"batch of {batch_size}; use a longer text, or a smaller batch_size or seq_len"
+                f"the text has {len(corpus.tokens)} tokens, {sequences} sequences of {seq_len}: less than "
+                f"one batch of {batch_size}; use a longer text, or a smaller batch_size or seq_len"
             )
         self.corpus, self.batch_size, self.seq_len, self.seed = corpus, batch_size, seq_len, seed
         self.num_masked = max(1, round(masked_fraction * seq_len))
@@ -121,7 +121,7 @@ class MaskedLM:
         return positions, np.where(surplus, IGNORE, tokens), replacements
 
     def _generator(self, stream: int, number: int) -> np.random.Generator:
-        """Random numbers of one batch or epoch: Philox counts from its number, so that any can be made alone."""
+        """The random numbers of one batch or epoch, from a counter: each can be made without the others."""
         import numpy as np
 
         key = np.array([self.seed & (2**64 - 1), stream], dtype=np.uint64)

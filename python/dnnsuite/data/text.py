@@ -2,8 +2,8 @@
 """Text as one long row of token numbers.
 
 The tokeniser is a byte-level BPE of Hugging Face `tokenizers`, trained on the very text it then tokenises.
-(A WordPiece vocabulary came out different in each process with 0.23: its first tokens are numbered in the order
-of a hash table. BPE with a given alphabet is the same each time, which the replicas of a run rely on.)
+(A WordPiece vocabulary came out different in each process with 0.23: its first tokens are numbered in the
+order of a hash table. BPE with a given alphabet is always the same, which the replicas of a run rely on.)
 """
 
 from __future__ import annotations
