@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+"""What was measured to be fastest on this machine, kept between processes."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+_ROUNDS = 5
+
+
+def cache_folder() -> Path:
+    """Where dnnsuite keeps what it can make again: `$DNNSUITE_CACHE`, else `~/.cache/dnnsuite`."""
+    return Path(os.environ.get("DNNSUITE_CACHE") or Path.home() / ".cache" / "dnnsuite")
+
+
+class Table:
+    """Choices by key, in memory and, where the folder can be written, in one JSON file.
+
+    A file that cannot be read or written costs a measurement, never a failure.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._choices: dict[str, Any] = self._read()
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            content = json.loads(self.path.read_text())
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def get(self, key: str) -> Any:
+        """The choice for `key`, or None."""
+        return self._choices.get(key)
+
+    def put(self, key: str, choice: Any) -> None:
+        """Remembers `choice`, with what other processes have written meanwhile."""
+        with self._lock:
+            self._choices = {**self._read(), **self._choices, key: choice}
+            temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                temporary.write_text(json.dumps(self._choices, indent=0, sort_keys=True))
+                temporary.replace(self.path)
+            except OSError:
+                temporary.unlink(missing_ok=True)
+
+    def choose(self, key: str, candidates: Mapping[str, Callable[[], Any]]) -> str:
+        """The name of the fastest of `candidates`, measured once: best of interleaved rounds after one that warms up."""
+        known = self.get(key)
+        if known in candidates:
+            return str(known)
+        best: dict[str, float] = {}
+        for round_ in range(_ROUNDS + 1):
+            for name, run in candidates.items():
+                begin = time.perf_counter()
+                run()
+                if round_:
+                    best[name] = min(best.get(name, float("inf")), time.perf_counter() - begin)
+        fastest = min(best, key=lambda name: best[name])
+        self.put(key, fastest)
+        return fastest
+
+
+@functools.cache
+def table() -> Table:
+    """The table of this machine: one file per processor, torch version and instruction set."""
+    import torch
+
+    machine = f"{_processor()}|{torch.__version__}|{torch.backends.cpu.get_cpu_capability()}"
+    return Table(cache_folder() / f"tune-{hashlib.sha256(machine.encode()).hexdigest()[:12]}.json")
+
+
+def key(*parts: Any) -> str:
+    """A table key of readable parts."""
+    return json.dumps(parts, default=str)
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    import platform
+
+    return platform.processor() or platform.machine()

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+"""The `nn` for a given B: one model definition for a plain model and for an array."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from ._base import ArrayModule, check_width
+
+
+class ArrayNamespace:
+    """Stands for `torch.nn` with every layer an array of B models.
+
+    A definition that takes its `nn` as an argument serves both: `mlp(nn.array(0))` is made of torch's own layers and
+    `mlp(nn.array(8))` of eight fused ones. What has no parameters and works element by element is torch's own.
+    """
+
+    _elementwise = frozenset(
+        "Module Sequential ModuleList ModuleDict Identity ReLU ReLU6 GELU SiLU Mish Tanh Sigmoid Hardswish "
+        "Hardsigmoid Hardtanh LeakyReLU ELU SELU CELU Softplus Softsign LogSigmoid Parameter init functional".split()
+    )
+
+    def __init__(self, B: int) -> None:
+        check_width(B)
+        self.B = B
+
+    def __getattr__(self, name: str) -> Any:
+        if self.B == 0 or name in self._elementwise:
+            return getattr(torch.nn, name)
+        from .. import nn
+
+        layer = getattr(nn, name, None)
+        if isinstance(layer, type) and issubclass(layer, ArrayModule):
+            return functools.partial(layer, B=self.B)
+        known = sorted(n for n in nn.__all__ if n[0].isupper())
+        raise AttributeError(f"nn.array({self.B}) has no {name}; it has {', '.join(known)} and torch's elementwise layers")
+
+    def __repr__(self) -> str:
+        return f"dnnsuite.nn.array({self.B})"
+
+
+def array(B: int) -> ArrayNamespace:
+    """`torch.nn` for arrays of B models; B=0 is torch's own."""
+    return ArrayNamespace(B)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: MIT
+"""What every array layer shares: `B`, one constructor for array and plain layer, and the way to and from torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import torch
+
+from ..errors import InvalidArgument
+
+ArrayT = TypeVar("ArrayT", bound="ArrayModule")
+
+
+class _ArrayMeta(type):
+    """Makes `Linear(3, 4)` torch's own layer and `Linear(3, 4, B=8)` an array of eight.
+
+    The choice is made in `__call__` and not in `__new__`, because copy and pickle call `__new__` without arguments.
+    """
+
+    def __call__(cls, *args: Any, B: int = 0, **kwargs: Any) -> Any:
+        check_width(B)
+        if B == 0:
+            return cls.torch_class(*args, **kwargs)  # type: ignore[attr-defined]
+        return super().__call__(*args, B=B, **kwargs)
+
+
+def check_width(B: int) -> None:
+    """Refuses a `B` that is no count of models."""
+    if isinstance(B, bool) or not isinstance(B, int) or B < 0:
+        raise InvalidArgument(f"B must be a whole number of models, 0 (plain torch) or more; got {B!r}")
+
+
+class ArrayModule(torch.nn.Module, metaclass=_ArrayMeta):
+    """A layer of `B` models. Dimension 0 of every parameter, buffer, input and output is the model.
+
+    Parameters are `[B, ...]`, exactly what `torch.func.stack_module_state` gives for B layers of `torch_class`, so a
+    `state_dict` has torch's keys and stacks or slices without per-layer code.
+    """
+
+    torch_class: ClassVar[Callable[..., torch.nn.Module]]
+    shared_buffers: ClassVar[tuple[str, ...]] = ()  # buffers that all models share and that have no dimension for them
+    B: int
+
+    def __init__(self, B: int) -> None:
+        super().__init__()
+        self.B = B
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        """The constructor's arguments that rebuild `module` (one of `torch_class`), without device and dtype."""
+        raise TypeError(f"{cls.__name__} has no rule to read a {type(module).__name__}")
+
+    @classmethod
+    def per_model_arguments(cls) -> tuple[str, ...]:
+        """Arguments that may differ between the models of one array; they become one value per model."""
+        return ()
+
+    @classmethod
+    def from_models(cls: type[ArrayT], models: Sequence[torch.nn.Module]) -> ArrayT:
+        """An array that holds copies of the models' parameters and buffers.
+
+        Raises InvalidArgument naming the first argument in which two models differ.
+        """
+        arguments = merge_arguments(cls, models)
+        first = next(iter(models[0].parameters()), None)
+        where = {} if first is None else {"device": first.device, "dtype": first.dtype}
+        array = cls(**arguments, B=len(models), **where) if where else cls(**arguments, B=len(models))
+        load_stacked(array, models)
+        array.train(models[0].training)
+        return array
+
+    def to_model(self, index: int) -> torch.nn.Module:
+        """Model `index` as an ordinary torch layer with its own copy of the parameters."""
+        arguments = self.arguments_of(self)
+        for name in self.per_model_arguments():
+            arguments[name] = arguments[name][index]
+        first = next(iter(self.parameters()), None)
+        where = {} if first is None else {"device": first.device, "dtype": first.dtype}
+        model = type(self).torch_class(**arguments, **where)
+        state = {name: value[index].clone() for name, value in self.state_dict().items()}
+        model.load_state_dict(state)
+        return model.train(self.training)
+
+    def extra_repr(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in self.arguments_of(self).items())
+        return f"{values}, B={self.B}"
+
+
+def merge_arguments(cls: type[ArrayModule], models: Sequence[torch.nn.Module]) -> dict[str, Any]:
+    """One set of constructor arguments for all models, with a list where `cls` allows a value per model."""
+    each = [cls.arguments_of(model) for model in models]
+    merged = dict(each[0])
+    for name in merged:
+        values = [arguments[name] for arguments in each]
+        if name in cls.per_model_arguments():
+            merged[name] = values
+        else:
+            for index, value in enumerate(values):
+                if value != values[0]:
+                    raise InvalidArgument(
+                        f"models 0 and {index} differ: {type(models[0]).__name__}.{name} is {values[0]!r} and {value!r}; "
+                        "the models of one array must have the same shape"
+                    )
+    return merged
+
+
+@torch.no_grad()
+def load_stacked(array: torch.nn.Module, models: Sequence[torch.nn.Module]) -> None:
+    """Copies the models' state into the array's, model i to index i of dimension 0."""
+    own = array.state_dict(keep_vars=True)
+    for index, model in enumerate(models):
+        state = model.state_dict()
+        for name, value in state.items():
+            own[name][index].copy_(value)
+    for name, parameter in array.named_parameters():
+        parameter.requires_grad_(models[0].get_parameter(name).requires_grad)
+
+
+def per_model(value: float | Sequence[float], B: int, name: str) -> list[float]:
+    """`value` as one float for each of the `B` models."""
+    if isinstance(value, torch.Tensor):
+        value = value.tolist()
+    if isinstance(value, (int, float)):
+        return [float(value)] * B
+    values = [float(v) for v in value]
+    if len(values) != B:
+        raise InvalidArgument(f"{name} has {len(values)} values for {B} models: give one value, or one per model")
+    return values
+
+
+def check_models(x: torch.Tensor, B: int, layer: str) -> None:
+    """Refuses an input whose dimension 0 is not the model."""
+    if x.dim() < 2 or x.size(0) != B:
+        raise InvalidArgument(
+            f"{layer} holds B={B} models and takes [B, ...] with the model in dimension 0; got {list(x.shape)}. "
+            f"A batch that all models share is dnnsuite.stack(x, B={B}), which copies nothing"
+        )

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+"""Dropout with a rate and a random stream per model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from .. import ops
+from ..errors import InvalidArgument
+from ._base import ArrayModule, check_models, per_model
+
+_MASK64 = (1 << 64) - 1
+
+
+class Dropout(ArrayModule):
+    """`torch.nn.Dropout` for B models: `[B, ...]` to `[B, ...]`, `p` a float or one rate per model.
+
+    The mask is a function of (seed of the model, this layer's place in it, step, element), so model i drops the same
+    elements whatever B, its slot or its neighbours; `dnnsuite.nn.seed` sets the seeds. In place is not offered: the
+    mask is recomputed in the backward pass, so nothing is saved by it.
+    """
+
+    torch_class = torch.nn.Dropout
+    p: torch.Tensor  # float32 [B]
+    rng: torch.Tensor  # int64 [B, 2]: key and step of each model's stream
+
+    def __init__(self, p: float | Sequence[float] = 0.5, inplace: bool = False, *, device: Any = None, B: int) -> None:
+        super().__init__(B)
+        self.rates = per_model(p, B, "p")
+        for rate in self.rates:
+            if not 0.0 <= rate <= 1.0:
+                raise InvalidArgument(f"dropout probability must be between 0 and 1, got {rate!r}")
+        self.inplace = inplace
+        self.register_buffer("p", torch.tensor(self.rates, dtype=torch.float32, device=device), persistent=False)
+        keys = torch.randint(-(1 << 62), 1 << 62, (B,), dtype=torch.int64)
+        rng = torch.stack([keys, torch.zeros_like(keys)], dim=1).to(device)
+        self.register_buffer("rng", rng, persistent=False)
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {"p": module.rates if isinstance(module, Dropout) else module.p, "inplace": module.inplace}
+
+    @classmethod
+    def per_model_arguments(cls) -> tuple[str, ...]:
+        return ("p",)
+
+    def draw(self) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """(p, rng) of this step for an operator that drops by itself, and on to the next; (None, None) if nothing drops."""
+        if not self.training or not any(self.rates):
+            return None, None
+        now = self.rng.clone()
+        self.rng[:, 1].add_(1)
+        return self.p, now
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_models(x, self.B, "Dropout")
+        p, rng = self.draw()
+        return x if p is None or rng is None else ops.dropout(x, p, rng)
+
+
+def streams(array: torch.nn.Module) -> Iterator[tuple[str, Dropout]]:
+    """Every random stream in `array` with its qualified name, in a fixed order."""
+    for name, module in array.named_modules():
+        if isinstance(module, Dropout):
+            yield name, module
+
+
+def stream_key(seed: int, place: int) -> int:
+    """The int64 key of the stream at `place` of a model with `seed`: SplitMix64 (Steele et al., OOPSLA 2014)."""
+    z = (seed * 0x9E3779B97F4A7C15 + (place + 1) * 0xD1B54A32D192ED03) & _MASK64
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK64
+    z ^= z >> 31
+    return z - (1 << 64) if z >> 63 else z
+
+
+@torch.no_grad()
+def seed(array: torch.nn.Module, seeds: Sequence[int]) -> None:
+    """Starts every random stream of `array` anew: model i gets the streams that belong to `seeds[i]`.
+
+    Two arrays of the same architecture give model s the same dropout masks, whatever slot s has in them.
+    """
+    for place, (_, stream) in enumerate(streams(array)):
+        if len(seeds) != stream.B:
+            raise InvalidArgument(f"{len(seeds)} seeds for an array of {stream.B} models: give one per model")
+        for index, value in enumerate(seeds):
+            stream.rng[index, 0] = stream_key(int(value), place)
+            stream.rng[index, 1] = 0

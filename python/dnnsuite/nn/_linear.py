@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""Linear layers of B models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import ops
+from ._base import ArrayModule, check_models
+
+
+class Linear(ArrayModule):
+    """`torch.nn.Linear` for B models: `[B, *, in_features]` to `[B, *, out_features]`.
+
+    `weight` is `[B, out_features, in_features]`, `bias` `[B, out_features]`.
+    """
+
+    torch_class = torch.nn.Linear
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        B: int,
+    ) -> None:
+        super().__init__(B)
+        self.in_features, self.out_features = in_features, out_features
+        where = {"device": device, "dtype": dtype}
+        self.weight = torch.nn.Parameter(torch.empty(B, out_features, in_features, **where))
+        if bias:
+            self.bias = torch.nn.Parameter(torch.empty(B, out_features, **where))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Each model in turn as torch does it, so B layers made one by one from the same seed are the same."""
+        for index in range(self.B):
+            torch.nn.init.kaiming_uniform_(self.weight[index], a=5**0.5)
+            if self.bias is not None:
+                bound = self.in_features**-0.5 if self.in_features else 0.0
+                torch.nn.init.uniform_(self.bias[index], -bound, bound)
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {
+            "in_features": module.in_features,
+            "out_features": module.out_features,
+            "bias": module.bias is not None,
+        }
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_models(x, self.B, "Linear")
+        return ops.linear(x, self.weight, self.bias)

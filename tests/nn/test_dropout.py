@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+import copy
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dnnsuite import fuse, nn, unfuse
+from dnnsuite.errors import InvalidArgument
+from dnnsuite.nn._dropout import stream_key
+
+
+def seeded(rates, seeds):
+    layer = nn.Dropout(rates, B=len(seeds))
+    nn.seed(layer, seeds)
+    return layer
+
+
+def test_a_models_mask_depends_on_neither_width_slot_nor_neighbours():
+    x = torch.randn(1, 40, 50)
+    alone = seeded([0.3], [7])
+    first, second = alone(x), alone(x)
+    array = seeded([0.5, 0.3, 0.1], [1, 7, 2])
+    assert torch.equal(array(x.expand(3, -1, -1))[1], first[0])
+    assert torch.equal(array(x.expand(3, -1, -1))[1], second[0])
+    assert not torch.equal(first, second)
+
+
+def test_each_model_drops_at_its_own_rate():
+    y = seeded([0.0, 0.2, 0.9], [1, 2, 3])(torch.ones(3, 100_000))
+    dropped = (y == 0).double().mean(1)
+    assert dropped[0] == 0
+    # Five standard deviations of a binomial share with n = 100 000.
+    for share, rate in zip(dropped[1:], (0.2, 0.9), strict=True):
+        assert abs(share - rate) < 5 * (rate * (1 - rate) / 100_000) ** 0.5
+    assert torch.allclose(y.mean(1), torch.ones(3), atol=0.05)
+
+
+def test_backward_uses_the_forward_mask():
+    x = torch.ones(2, 1000, requires_grad=True)
+    y = seeded([0.4, 0.6], [1, 2])(x)
+    y.sum().backward()
+    assert torch.equal(x.grad, y.detach())
+
+
+def test_eval_and_rate_zero_change_nothing_and_draw_nothing():
+    layer = seeded([0.4], [1]).eval()
+    x = torch.randn(1, 9)
+    assert layer(x) is x
+    assert layer.rng[0, 1] == 0
+    assert seeded([0.0], [1])(x) is x
+
+
+def test_places_in_one_model_draw_apart():
+    array = fuse([torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Dropout(0.5)) for _ in range(2)], seeds=[3, 4])
+    x = torch.ones(2, 400)
+    assert not torch.equal(array[0](x), array[1](x))
+
+
+def test_way_back_keeps_each_rate():
+    array = fuse([torch.nn.Dropout(0.25), torch.nn.Dropout(0.75)])
+    assert [model.p for model in unfuse(array)] == [0.25, 0.75]
+
+
+def test_a_copy_goes_on_with_the_same_masks():
+    layer = seeded([0.5], [1])
+    x = torch.ones(1, 100)
+    layer(x)
+    assert torch.equal(copy.deepcopy(layer)(x), layer(x))
+
+
+@given(st.integers(0, 2**63), st.integers(0, 500), st.integers(0, 500))
+def test_keys_of_two_places_differ(seed, a, b):
+    assert (stream_key(seed, a) == stream_key(seed, b)) == (a == b)
+    assert -(2**63) <= stream_key(seed, a) < 2**63
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])
+def test_refuses_a_rate_outside_zero_to_one(rate):
+    with pytest.raises(InvalidArgument, match="between 0 and 1"):
+        nn.Dropout(rate, B=2)
+
+
+def test_refuses_the_wrong_number_of_rates_and_seeds():
+    with pytest.raises(InvalidArgument, match="3 values for 2 models"):
+        nn.Dropout([0.1, 0.2, 0.3], B=2)
+    with pytest.raises(InvalidArgument, match="one per model"):
+        nn.seed(nn.Dropout(B=2), [1])

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+import pytest
+import torch
+from helpers import check_matches_models, make_models
+
+from dnnsuite import nn
+from dnnsuite.errors import InvalidArgument
+
+
+@pytest.mark.parametrize("shape", [(6,), (3, 4), 5, (128,), (200,)])
+@pytest.mark.parametrize("affine", [{}, {"elementwise_affine": False}, {"bias": False}])
+def test_matches_models(shape, affine, device):
+    models = make_models(lambda: torch.nn.LayerNorm(shape, **affine), 3, device=device)
+    trailing = (shape,) if isinstance(shape, int) else shape
+    check_matches_models(models, torch.randn(3, 4, 2, *trailing, device=device))
+
+
+def test_double_with_its_own_eps():
+    models = make_models(lambda: torch.nn.LayerNorm(6, eps=1e-2), 2, torch.float64)
+    check_matches_models(models, torch.randn(2, 5, 6, dtype=torch.float64))
+
+
+def test_far_from_zero_loses_no_digits():
+    models = make_models(lambda: torch.nn.LayerNorm(64), 2)
+    x = torch.randn(2, 5, 64) + 1000
+    check_matches_models(models, x)
+
+
+def test_refuses_another_width():
+    with pytest.raises(InvalidArgument, match=r"\[6\].*\[2, 4, 5\]"):
+        nn.LayerNorm(6, B=2)(torch.randn(2, 4, 5))
