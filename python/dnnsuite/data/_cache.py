@@ -22,10 +22,8 @@ _LOCK_TIMEOUT_S = 600.0
 
 
 def folder() -> Path:
-    """Where prepared data is kept: `$DNNSUITE_CACHE`, `$XDG_CACHE_HOME/dnnsuite` or `~/.cache/dnnsuite`."""
-    if own := os.environ.get("DNNSUITE_CACHE"):
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "dnnsuite"
+    """Where prepared data is kept: `$DNNSUITE_CACHE`, else `~/.cache/dnnsuite`."""
+    return Path(os.environ.get("DNNSUITE_CACHE") or os.path.expanduser("~/.cache/dnnsuite"))
 
 
 def cached(

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: MIT
+"""What one look at the machine found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Finding(NamedTuple):
+    """A status (`ok`, `warning`, `missing`), what was found, and what would help."""
+
+    status: str
+    detail: str
+    remedy: str = ""
+
+
+def ok(detail: str) -> Finding:
+    return Finding("ok", detail)
+
+
+def warning(detail: str, remedy: str) -> Finding:
+    """It works, but not as well as it could, or not as a measurement wants it."""
+    return Finding("warning", detail, remedy)
+
+
+def missing(detail: str, remedy: str) -> Finding:
+    return Finding("missing", detail, remedy)
+
+
+def read(path: Path | str) -> str | None:
+    """The text of a file of the kernel, without the newline; None where it is absent or forbidden."""
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MIT
+"""The NVIDIA driver and what belongs to it. Every library is opened by name and may be absent.
+
+Not run on a GPU yet, but for the parts that need none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from ._finding import Finding, missing, ok
+
+_NO_DRIVER = "a machine with an NVIDIA GPU and its driver; in a container, start it with the GPU (--gpus all)"
+_CUDA_TORCH = "install a CUDA build of torch: pip install torch --index-url with the cu* index of pytorch.org"
+_TOOL_TIMEOUT_S = 10.0
+
+
+def driver() -> Finding:
+    """Opens libcuda and asks for its version; makes no context."""
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        return missing(f"no NVIDIA driver: {error}", _NO_DRIVER)
+    version, count = ctypes.c_int(), ctypes.c_int()
+    status = library.cuInit(0) or library.cuDriverGetVersion(ctypes.byref(version))
+    status = status or library.cuDeviceGetCount(ctypes.byref(count))
+    if status:
+        return missing(f"libcuda.so.1 is there and cuInit gives error {status}", "nvidia-smi may say more")
+    return ok(f"CUDA {version.value // 1000}.{version.value % 1000 // 10}, {count.value} GPU(s)")
+
+
+def torch_cuda() -> Finding:
+    import torch
+
+    if torch.version.cuda is None:
+        return missing(f"torch {torch.__version__} is built without CUDA", _CUDA_TORCH)
+    if not torch.cuda.is_available():
+        return missing(f"torch is built for CUDA {torch.version.cuda} and sees no GPU", _NO_DRIVER)
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return ok(f"CUDA {torch.version.cuda}: {', '.join(names)}")
+
+
+def cuda_operators() -> Finding:
+    """Whether the CUDA kernels were built, which is decided when the package is."""
+    import torch
+
+    spec = importlib.util.find_spec("dnnsuite")
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    if not any((Path(folder) / "libdnnsuite_cuda.so").is_file() for folder in folders):
+        return missing(
+            "built without CUDA kernels", "install the CUDA toolkit (nvcc), then `pip install .` again"
+        )
+    if torch.version.cuda is None:
+        return missing("built; not loaded, because this torch has no CUDA", _CUDA_TORCH)
+    importlib.import_module("dnnsuite.ops").load()
+    return ok("built and loaded")
+
+
+def nvml() -> Finding:
+    """Temperature, power, clocks and memory of the GPUs."""
+    try:
+        pynvml = importlib.import_module("pynvml")
+    except ImportError as error:
+        return missing(str(error), "pip install nvidia-ml-py")
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return missing(f"{type(error).__name__}: {error}", _NO_DRIVER)
+    try:
+        count = pynvml.nvmlDeviceGetCount()
+        return ok(f"driver {pynvml.nvmlSystemGetDriverVersion()}, {count} GPU(s)")
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def cupti() -> Finding:
+    """Kernel records and hardware counters. The library works, as far as listing metrics, without a GPU."""
+    tried = []
+    for path in _cupti_candidates():
+        tried.append(path)
+        try:
+            library = ctypes.CDLL(path)
+        except OSError:
+            continue
+        version = ctypes.c_uint32()
+        if library.cuptiGetVersion(ctypes.byref(version)) == 0:
+            return ok(f"version {version.value}, {path}")
+    return missing(
+        f"no libcupti (tried {len(tried)} places)", "pip install nvidia-cuda-cupti, or the CUDA toolkit"
+    )
+
+
+def _cupti_candidates() -> Iterator[str]:
+    """In this order: what the process has loaded, torch's wheel, the toolkit, the system's search path."""
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:
+        maps = ""
+    yield from dict.fromkeys(re.findall(r"(/\S*/libcupti\.so\S*)$", maps, re.MULTILINE))
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations or [] if spec else []:
+        yield from sorted(glob.glob(f"{folder}/*/lib/libcupti.so.*"), reverse=True)
+    for root in filter(None, (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")):
+        for folder in ("extras/CUPTI/lib64", "lib64", "lib"):
+            yield from sorted(glob.glob(f"{root}/{folder}/libcupti.so.[0-9]*"))
+    yield from ("libcupti.so.13", "libcupti.so.12", "libcupti.so")
+
+
+def nvtx() -> Finding:
+    """Named ranges in a profiler's timeline: torch emits them, a tool has to listen."""
+    import torch
+
+    tools = [name for name in ("nsys", "ncu") if shutil.which(name)]
+    if not hasattr(torch._C, "_nvtx"):
+        return missing("this torch is built without NVTX", _CUDA_TORCH)
+    if not tools:
+        return missing(
+            "torch emits ranges; neither nsys nor ncu is here to show them", "install Nsight Systems"
+        )
+    return ok(f"torch emits ranges; tools: {', '.join(tools)}")
+
+
+def mps() -> Finding:
+    """The daemon that lets processes share a GPU at the same time: the mode `mps`."""
+    from ..workflow import devices
+
+    reason = devices.mps_unavailable("cuda")
+    return missing(reason, _NO_DRIVER) if reason else ok("nvidia-cuda-mps-control is here, and MIG is off")
+
+
+def mig() -> Finding:
+    """GPUs that can be split in hardware: the mode `mig`."""
+    from ..workflow import devices
+
+    reason = devices.mig_unavailable("cuda")
+    return missing(reason, "an A100, H100 or later, as root") if reason else ok("this GPU can be split")
+
+
+def nvcc() -> Finding:
+    """The compiler of the CUDA kernels; needed while the package is built, not after."""
+    places = [os.environ.get("CUDACXX"), shutil.which("nvcc")]
+    places += [f"{root}/bin/nvcc" for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
+    path = next((place for place in places if place and os.access(place, os.X_OK)), None)
+    if path is None:
+        return missing(
+            "no CUDA compiler", "install the CUDA toolkit, or set CUDACXX, to build the CUDA kernels"
+        )
+    answer = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False
+    )
+    release = re.search(r"release ([\d.]+)", answer.stdout)
+    return ok(f"{release[1] if release else 'of unknown version'}, {path}")

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT
+"""The list of checks, and how it is printed.
+
+A check looks and changes nothing; whatever goes wrong inside one becomes its result. Most machines lack
+something: only torch, the instrument module and the operators are essential.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+from . import _gpu, _machine, _settings, _software
+from ._finding import Finding
+
+_NAME_WIDTH = 22
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes:
+        name: what.
+        group: `software`, `gpu`, `machine` or `settings`.
+        status: `ok`, `warning` (works, but read this) or `missing`.
+        detail: what was found, with versions and units.
+        remedy: what would help; empty where nothing is wrong.
+        essential: nothing runs without it.
+    """
+
+    name: str
+    group: str
+    status: str
+    detail: str
+    remedy: str = ""
+    essential: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is nothing to do about it."""
+        return self.status == "ok"
+
+
+_ESSENTIAL = ("torch", "instruments", "operators")
+_CHECKS: tuple[tuple[str, str, Callable[[], Finding]], ...] = (
+    ("software", "python", _software.python),
+    ("software", "torch", _software.torch),
+    ("software", "instruments", _software.instruments),
+    ("software", "operators", _software.operators),
+    ("software", "packages", _software.packages),
+    ("software", "notebooks", _software.notebooks),
+    ("gpu", "driver", _gpu.driver),
+    ("gpu", "torch CUDA", _gpu.torch_cuda),
+    ("gpu", "CUDA operators", _gpu.cuda_operators),
+    ("gpu", "NVML", _gpu.nvml),
+    ("gpu", "CUPTI", _gpu.cupti),
+    ("gpu", "NVTX", _gpu.nvtx),
+    ("gpu", "MPS", _gpu.mps),
+    ("gpu", "MIG", _gpu.mig),
+    ("gpu", "nvcc", _gpu.nvcc),
+    ("machine", "CPUs", _machine.cpus),
+    ("machine", "CPU quota", _machine.cpu_quota),
+    ("machine", "clock control", _machine.clocks),
+    ("machine", "load", _machine.load),
+    ("machine", "memory", _machine.memory),
+    ("machine", "huge pages", _machine.huge_pages),
+    ("machine", "hardware counters", _machine.hardware_counters),
+    ("machine", "control groups", _machine.control_groups),
+    ("settings", "cache folder", _settings.cache_folder),
+    ("settings", "environment", _settings.environment),
+)  # fmt: skip
+
+
+def report() -> list[Check]:
+    """Looks at everything; takes a second or two, most of it the import of torch. Raises nothing."""
+    return [_look(group, name, look) for group, name, look in _CHECKS]
+
+
+def _look(group: str, name: str, look: Callable[[], Finding]) -> Check:
+    try:
+        finding = look()
+    except Exception as error:  # a broken installation fails in any way it likes; the list goes on
+        words = " ".join(str(error).split())
+        finding = Finding("missing", f"the check failed: {type(error).__name__}: {words}", "see the message")
+    return Check(name, group, *finding, essential=name in _ESSENTIAL)
+
+
+def exit_code(checks: Iterable[Check]) -> int:
+    """0, or 2 where something essential is missing."""
+    return 2 if any(check.essential and check.status == "missing" for check in checks) else 0
+
+
+def to_dict(checks: Iterable[Check]) -> dict[str, Any]:
+    """The list as one JSON object: `{"ok": whether nothing essential is missing, "checks": [...]}`."""
+    checks = list(checks)
+    return {"ok": exit_code(checks) == 0, "checks": [asdict(check) for check in checks]}
+
+
+def render(checks: Iterable[Check], width: int = 110) -> str:
+    """The list as text, `width` columns wide where words allow, a remedy below each thing that needs one."""
+    checks = list(checks)
+    lines: list[str] = []
+    for group, members in groupby(checks, key=lambda check: check.group):
+        lines += ["", group]
+        for check in members:
+            lines += _entry(check, width)
+    count = {
+        status: sum(check.status == status for check in checks) for status in ("ok", "warning", "missing")
+    }
+    broken = [check.name for check in checks if check.essential and check.status == "missing"]
+    end = f"broken: {', '.join(broken)}" if broken else "nothing essential is missing"
+    lines += ["", f"{count['ok']} ok, {count['warning']} warnings, {count['missing']} missing; {end}"]
+    return "\n".join(lines[1:])
+
+
+def _entry(check: Check, width: int) -> list[str]:
+    head = f"  {check.status:<8} {check.name:<{_NAME_WIDTH - 4}} "
+    indent = " " * len(head)
+    lines = textwrap.wrap(
+        check.detail, width, initial_indent=head, subsequent_indent=indent, break_long_words=False
+    )
+    if check.remedy:
+        lines += textwrap.wrap(
+            check.remedy, width, initial_indent=f"{indent}-> ", subsequent_indent=f"{indent}   ",
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+    return lines

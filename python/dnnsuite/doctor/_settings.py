@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""What the user has set: environment variables, and the folder for what can be made again."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from ._finding import Finding, ok, warning
+
+VARIABLES = {
+    "DNNSUITE_CACHE": "folder for prepared data and measured choices (default ~/.cache/dnnsuite)",
+    "DNNSUITE_ISA": "kernels to use on the CPU: generic, avx2 or avx512 (default: the widest there is)",
+    "DNNSUITE_CUDA": "while building: AUTO, ON or OFF for the CUDA kernels (default AUTO)",
+    "DNNSUITE_TORCH_DIR": "while building: the folder of the torch package to build against (default: asks Python)",
+    "DNNSUITE_REQUIRE_CUDA": "in tests: 1 makes a test that needs a GPU fail instead of skip",
+    "DNNSUITE_RUN": "in notebooks: the results folder to show (default: the sample)",
+}
+
+_INSTRUCTION_SETS = ("generic", "avx2", "avx512")
+
+
+def cache_folder() -> Finding:
+    """Tries to write there what a cache would."""
+    place = Path(os.environ.get("DNNSUITE_CACHE") or os.path.expanduser("~/.cache/dnnsuite"))
+    existing = next(folder for folder in (place, *place.parents) if folder.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing) as file:
+            file.write(b"x")
+    except OSError as error:
+        return warning(
+            f"{place} cannot be written ({error.strerror}); data is prepared anew in each process",
+            "set DNNSUITE_CACHE to a folder that can",
+        )
+    return ok(f"{place}{'' if place.exists() else ' (not made yet)'}")
+
+
+def environment(variables: Mapping[str, str] = os.environ) -> Finding:
+    """The variables that are set, and those that look like ours and are not."""
+    mine = {name: value for name, value in sorted(variables.items()) if name.startswith("DNNSUITE_")}
+    unknown = [name for name in mine if name not in VARIABLES]
+    listing = "; ".join(f"{name}={value}" for name, value in mine.items()) or "no DNNSUITE_ variable is set"
+    if unknown:
+        close = difflib.get_close_matches(unknown[0], VARIABLES, n=1)
+        remedy = f"did you mean {close[0]}?" if close else f"the names are {', '.join(VARIABLES)}"
+        return warning(f"{listing}; not a variable of this package: {', '.join(unknown)}", remedy)
+    isa = mine.get("DNNSUITE_ISA")
+    if isa is not None and isa not in _INSTRUCTION_SETS:
+        return warning(f"{listing}; DNNSUITE_ISA is ignored", f"it may be {', '.join(_INSTRUCTION_SETS)}")
+    return ok(listing)

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""Python, torch and this package's own libraries."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import platform
+from pathlib import Path
+
+from ..errors import Error
+from ._finding import Finding, missing, ok, warning
+
+_REBUILD = "reinstall with `pip install .` in the project's folder, and read its messages"
+
+
+def python() -> Finding:
+    return ok(f"{platform.python_implementation()} {platform.python_version()} on {platform.platform()}")
+
+
+def torch() -> Finding:
+    """Imports torch, and compares its version with the range this package was tested with."""
+    try:
+        module = importlib.import_module("torch")
+    except ImportError as error:
+        return missing(f"import torch: {error}", f"pip install 'torch{_tested_range()}'")
+    from packaging.specifiers import SpecifierSet
+
+    tested = _tested_range()
+    threads = f"{module.get_num_threads()} threads, {module.backends.cpu.get_cpu_capability()}"
+    detail = f"{module.__version__}, {threads}"
+    if tested and not SpecifierSet(tested).contains(module.__version__, prereleases=True):
+        return warning(f"{detail}; outside the tested range {tested}", f"pip install 'torch{tested}'")
+    return ok(f"{detail}; tested range {tested}" if tested else detail)
+
+
+def _tested_range() -> str:
+    """What the package asks for, as `>=2.10,<2.14`; empty where it is not installed."""
+    from packaging.requirements import Requirement
+
+    try:
+        wanted = [Requirement(line) for line in importlib.metadata.requires("dnnsuite") or []]
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    return next((str(requirement.specifier) for requirement in wanted if requirement.name == "torch"), "")
+
+
+def instruments() -> Finding:
+    """The module of clocks, timers and statistics."""
+    try:
+        module = importlib.import_module("dnnsuite._C")
+    except ImportError as error:
+        return missing(f"import dnnsuite._C: {error}", _REBUILD)
+    return ok(f"{Path(str(module.__file__)).name}, clock at {module.now_ns() / 1e9:.0f} s")
+
+
+def operators() -> Finding:
+    """Loads the operator library and runs one operator."""
+    import torch
+
+    try:
+        ops = importlib.import_module("dnnsuite.ops")
+        ops.load()
+    except (ImportError, OSError, Error) as error:
+        return missing(" ".join(str(error).split()), _REBUILD)
+    x = torch.tensor([[1.0, 3.0]])
+    y = ops.layer_norm(x, None, None, 0.0)
+    if not torch.allclose(y, torch.tensor([[-1.0, 1.0]])):
+        return missing(f"layer_norm of [1, 3] gave {y.tolist()} instead of [-1, 1]", _REBUILD)
+    return ok(f"loaded, kernels for {ops.instruction_set()}")
+
+
+def packages() -> Finding:
+    """The packages that this one needs, by what its metadata says."""
+    from packaging.requirements import Requirement
+
+    try:
+        lines = importlib.metadata.requires("dnnsuite") or []
+    except importlib.metadata.PackageNotFoundError:
+        return missing("dnnsuite is not installed", "pip install . in the project's folder")
+    needed = [requirement for line in lines if (requirement := Requirement(line)).marker is None]
+    absent, unfit, found = [], [], []
+    for requirement in needed:
+        try:
+            version = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            absent.append(str(requirement))
+            continue
+        found.append(f"{requirement.name} {version}")
+        if not requirement.specifier.contains(version, prereleases=True):
+            unfit.append(f"{requirement.name} {version} is not {requirement.specifier}")
+    if absent:
+        return missing(
+            f"not installed: {', '.join(absent)}", "pip install " + " ".join(f"'{name}'" for name in absent)
+        )
+    if unfit:
+        return warning("; ".join(unfit), "pip install . in the project's folder")
+    return ok(", ".join(found))
+
+
+def notebooks() -> Finding:
+    """What the notebooks are run with: the extra `notebook`."""
+    if importlib.util.find_spec("ipykernel") is None:
+        return missing(
+            "no Jupyter kernel (ipykernel); only the notebooks need it", "pip install '.[notebook]'"
+        )
+    return ok(f"ipykernel {importlib.metadata.version('ipykernel')}")
