@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#include "fused/cpu/isa.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+
+namespace dnnsuite::fused {
+namespace {
+
+Isa widest() {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+        return Isa::kAvx512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::kAvx2;
+#endif
+    return Isa::kGeneric;
+}
+
+Isa choose() {
+    const Isa best = widest();
+    const char* asked = std::getenv("DNNSUITE_ISA");
+    if (asked == nullptr) return best;
+    for (Isa level : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512})
+        if (std::strcmp(asked, isa_name(level)) == 0 && level <= best) return level;
+    return best;
+}
+
+}  // namespace
+
+Isa isa() {
+    static const Isa level = choose();
+    return level;
+}
+
+const char* isa_name(Isa level) {
+    return level == Isa::kAvx512 ? "avx512" : level == Isa::kAvx2 ? "avx2" : "generic";
+}
+
+}  // namespace dnnsuite::fused

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+// Layer norm (Ba, Kiros, Hinton 2016), plain or of residual + dropout(x + bias). A row is read from memory once
+// and stays in L1; its statistics are recomputed in the backward pass, so nothing but the inputs is saved.
+// Compiled once per instruction set.
+#include "fused/cpu/layer_norm_kernel.hpp"
+
+#include "fused/cpu/dropout_mask.hpp"
+#include "fused/cpu/tasks.hpp"
+
+namespace dnnsuite::fused::DNNSUITE_ISA {
+namespace {
+
+template <class T>
+struct Statistics {
+    Vec<T> mean, inverse_deviation;
+};
+
+template <class T>
+Statistics<T> statistics(const T* s, int64_t columns, double eps) {
+    Vec<T> total(T(0)), squares(T(0));
+    for (int64_t i = 0; i < columns; i += kLanes) total = total + Vec<T>::load(s + i, columns - i);
+    const T count = static_cast<T>(columns), mean = sum(total) / count;
+    for (int64_t i = 0; i < columns; i += kLanes) {
+        const Vec<T> d = keep_first(Vec<T>::load(s + i, columns - i) - Vec<T>(mean), columns - i);
+        squares = squares + d * d;
+    }
+    const T variance = sum(squares) / count;
+    return {Vec<T>(mean), Vec<T>(T(1) / square_root(variance + static_cast<T>(eps)))};
+}
+
+/// residual + (x + bias) * factors, zero-padded to whole vectors.
+template <class T>
+void composite_row(const T* x, const T* bias, const T* factors, const T* residual, T* s, int64_t columns) {
+    for (int64_t i = 0; i < columns; i += kLanes) {
+        const int64_t n = columns - i;
+        const Vec<T> t = Vec<T>::load(x + i, n) + Vec<T>::load(bias + i, n);
+        (Vec<T>::load(residual + i, n) + t * Vec<T>::load(factors + i, n)).store(s + i);
+    }
+}
+
+template <class T>
+void normalise_row(const T* s, const T* weight, const T* bias, T* y, int64_t columns, double eps) {
+    const Statistics<T> st = statistics(s, columns, eps);
+    for (int64_t i = 0; i < columns; i += kLanes) {
+        const int64_t n = columns - i;
+        const Vec<T> normal = (Vec<T>::load(s + i, n) - st.mean) * st.inverse_deviation;
+        (normal * Vec<T>::load(weight + i, n) + Vec<T>::load(bias + i, n)).store(y + i, n);
+    }
+}
+
+/// Adds the row to the sums of the weight's and bias's gradients and writes ds.
+template <class T>
+void backward_row(const T* s, const T* grad, const T* weight, T* weight_sums, T* bias_sums, T* ds, int64_t columns,
+                  double eps) {
+    const Statistics<T> st = statistics(s, columns, eps);
+    Vec<T> sum_g(T(0)), sum_gn(T(0));
+    for (int64_t i = 0; i < columns; i += kLanes) {
+        const int64_t n = columns - i;
+        const Vec<T> normal = (Vec<T>::load(s + i, n) - st.mean) * st.inverse_deviation;
+        const Vec<T> g = Vec<T>::load(grad + i, n), gw = g * Vec<T>::load(weight + i, n);
+        (Vec<T>::load(weight_sums + i, n) + g * normal).store(weight_sums + i, n);
+        (Vec<T>::load(bias_sums + i, n) + g).store(bias_sums + i, n);
+        sum_g = sum_g + gw;
+        sum_gn = sum_gn + gw * normal;
+    }
+    const T count = static_cast<T>(columns);
+    const Vec<T> mean_g(sum(sum_g) / count), mean_gn(sum(sum_gn) / count);
+    for (int64_t i = 0; i < columns; i += kLanes) {
+        const int64_t n = columns - i;
+        const Vec<T> normal = (Vec<T>::load(s + i, n) - st.mean) * st.inverse_deviation;
+        const Vec<T> gw = Vec<T>::load(grad + i, n) * Vec<T>::load(weight + i, n);
+        ((gw - mean_g - normal * mean_gn) * st.inverse_deviation).store(ds + i, n);
+    }
+}
+
+/// dx = ds * factors, and its sum for the bias.
+template <class T>
+void scale_row(const T* ds, const T* factors, T* dx, T* sums, int64_t columns) {
+    for (int64_t i = 0; i < columns; i += kLanes) {
+        const int64_t n = columns - i;
+        const Vec<T> t = Vec<T>::load(ds + i, n) * Vec<T>::load(factors + i, n);
+        t.store(dx + i, n);
+        if (sums != nullptr) (Vec<T>::load(sums + i, n) + t).store(sums + i, n);
+    }
+}
+
+/// A row on its way: where it is, its model's parameters, and s = what is normalised.
+template <class T>
+struct Row {
+    int64_t first;
+    const T *s, *weight, *norm_bias, *factors;
+};
+
+template <class T, class Start, class Body>
+void for_each_row(const LayerNormArguments& args, int64_t begin, int64_t end, void* scratch, Start start, Body body) {
+    const int64_t columns = args.rows.columns;
+    T *s = static_cast<T*>(scratch), *ones = s + padded(columns), *zeros = ones + columns, *room = zeros + columns;
+    fill(ones, columns, T(1));
+    fill(zeros, columns, T(0));
+    for (int64_t t = begin; t < end; ++t) {
+        const Task task = task_at(args.rows, t);
+        const int64_t parameter = task.model * columns;
+        const T* bias = args.bias == nullptr ? zeros : at<T>(args.bias, parameter);
+        Row<T> row{0, s, ones, zeros, ones};
+        if (args.weight != nullptr) row.weight = at<T>(args.weight, parameter);
+        if (args.norm_bias != nullptr) row.norm_bias = at<T>(args.norm_bias, parameter);
+        DropoutRule rule{};
+        if (args.dropout.p != nullptr) rule = dropout_rule(args.dropout, task.model);
+        start(t);
+        for (int64_t i = task.first_row; i < task.last_row; ++i) {
+            row.first = (task.model * args.rows.rows + i) * columns;
+            if (args.dropout.p != nullptr) row.factors = dropout_factors(rule, i * columns, columns, room);
+            const T* x = at<T>(args.x, row.first);
+            if (args.residual != nullptr)
+                composite_row(x, bias, row.factors, at<T>(args.residual, row.first), s, columns);
+            else
+                row.s = x;
+            body(row);
+        }
+    }
+}
+
+template <class T>
+void forward(const LayerNormArguments& args, int64_t begin, int64_t end, void* scratch) {
+    for_each_row<T>(args, begin, end, scratch, [](int64_t) {}, [&](const Row<T>& row) {
+        normalise_row(row.s, row.weight, row.norm_bias, static_cast<T*>(args.y) + row.first, args.rows.columns,
+                      args.eps);
+    });
+}
+
+template <class T>
+void backward(const LayerNormArguments& args, int64_t begin, int64_t end, void* scratch) {
+    const int64_t columns = args.rows.columns;
+    T *weight_sums = nullptr, *norm_bias_sums = nullptr, *bias_sums = nullptr;
+    const auto start = [&](int64_t task) {
+        weight_sums = mutable_at<T>(args.weight_sums, task * columns);
+        norm_bias_sums = mutable_at<T>(args.norm_bias_sums, task * columns);
+        bias_sums = mutable_at<T>(args.bias_sums, task * columns);
+        T* const each[] = {weight_sums, norm_bias_sums, bias_sums};
+        for (T* sums : each)
+            if (sums != nullptr) fill(sums, columns, T(0));
+    };
+    const auto body = [&](const Row<T>& row) {
+        T* dx = static_cast<T*>(args.dx) + row.first;
+        T* ds = args.residual == nullptr ? dx : static_cast<T*>(args.dresidual) + row.first;
+        backward_row(row.s, at<T>(args.grad, row.first), row.weight, weight_sums, norm_bias_sums, ds, columns,
+                     args.eps);
+        if (args.residual != nullptr) scale_row(ds, row.factors, dx, bias_sums, columns);
+    };
+    for_each_row<T>(args, begin, end, scratch, start, body);
+}
+
+}  // namespace
+
+void layer_norm_forward(const LayerNormArguments& args, int64_t begin, int64_t end, void* scratch) {
+    if (args.dtype == DType::kFloat64) return forward<double>(args, begin, end, scratch);
+    forward<float>(args, begin, end, scratch);
+}
+
+void layer_norm_backward(const LayerNormArguments& args, int64_t begin, int64_t end, void* scratch) {
+    if (args.dtype == DType::kFloat64) return backward<double>(args, begin, end, scratch);
+    backward<float>(args, begin, end, scratch);
+}
+
+}  // namespace dnnsuite::fused::DNNSUITE_ISA

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+// Vec<T>: sixteen numbers, whatever the machine's registers hold, so that sums are formed in one order on every
+// instruction set. A Vec is an array of GCC vector registers: 1 for AVX-512, 2 for AVX2, 4 for SSE2 (float).
+#pragma once
+
+#include <cstddef>
+
+#include "fused/math/portable.hpp"
+
+namespace dnnsuite::fused::DNNSUITE_ISA {
+
+#if defined(__AVX512F__)
+constexpr int kRegisterBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kRegisterBytes = 32;
+#else
+constexpr int kRegisterBytes = 16;
+#endif
+constexpr int kLanes = 16;
+
+template <int Bytes>
+struct SignedOf;
+template <>
+struct SignedOf<4> {
+    using type = int32_t;
+};
+template <>
+struct SignedOf<8> {
+    using type = int64_t;
+};
+
+#define DNNSUITE_EACH _Pragma("GCC unroll 16") for (int i = 0; i < kParts; ++i)
+
+template <class T>
+struct Vec {
+    static constexpr int kParts = kLanes * static_cast<int>(sizeof(T)) / kRegisterBytes;
+    static constexpr int kPerRegister = kRegisterBytes / static_cast<int>(sizeof(T));
+    using Integer = typename SignedOf<sizeof(T)>::type;
+    typedef T Register __attribute__((vector_size(kRegisterBytes)));
+    typedef Integer IntegerRegister __attribute__((vector_size(kRegisterBytes)));
+
+    /// The result of a comparison: all bits of a lane set, or none.
+    struct Mask {
+        IntegerRegister part[kParts];
+    };
+
+    Register part[kParts];
+
+    Vec() = default;
+    DNNSUITE_HD explicit Vec(T value) { DNNSUITE_EACH part[i] = value - Register{}; }
+
+    DNNSUITE_HD static Vec load(const T* from) {
+        Vec v;  // register by register: GCC keeps a copied array in memory
+        DNNSUITE_EACH __builtin_memcpy(&v.part[i], from + i * kPerRegister, kRegisterBytes);
+        return v;
+    }
+    /// The first `count` (1 to 16) numbers, zeros behind them.
+    DNNSUITE_HD static Vec load(const T* from, int64_t count) {
+        if (count >= kLanes) return load(from);
+        T lanes[kLanes] = {};
+        for (int64_t i = 0; i < count; ++i) lanes[i] = from[i];
+        return load(lanes);
+    }
+    DNNSUITE_HD void store(T* to) const {
+        DNNSUITE_EACH __builtin_memcpy(to + i * kPerRegister, &part[i], kRegisterBytes);
+    }
+    DNNSUITE_HD void store(T* to, int64_t count) const {
+        if (count >= kLanes) return store(to);
+        T lanes[kLanes];
+        store(lanes);
+        for (int64_t i = 0; i < count; ++i) to[i] = lanes[i];
+    }
+
+#define DNNSUITE_BINARY(op)                                              \
+    DNNSUITE_HD friend Vec operator op(const Vec& a, const Vec& b) {     \
+        Vec r;                                                           \
+        DNNSUITE_EACH r.part[i] = a.part[i] op b.part[i];                \
+        return r;                                                        \
+    }
+    DNNSUITE_BINARY(+) DNNSUITE_BINARY(-) DNNSUITE_BINARY(*) DNNSUITE_BINARY(/)
+    DNNSUITE_BINARY(^) DNNSUITE_BINARY(&) DNNSUITE_BINARY(|)
+#undef DNNSUITE_BINARY
+
+    DNNSUITE_HD friend Mask operator<(const Vec& a, const Vec& b) {
+        Mask r;
+        DNNSUITE_EACH r.part[i] = a.part[i] < b.part[i];
+        return r;
+    }
+    DNNSUITE_HD friend Vec select(const Mask& mask, const Vec& a, const Vec& b) {
+        Vec r;
+        DNNSUITE_EACH r.part[i] = mask.part[i] ? a.part[i] : b.part[i];
+        return r;
+    }
+    DNNSUITE_HD Vec shift_right(int bits) const {
+        Vec r;
+        DNNSUITE_EACH r.part[i] = part[i] >> bits;
+        return r;
+    }
+    DNNSUITE_HD Vec shift_left(int bits) const {
+        Vec r;
+        DNNSUITE_EACH r.part[i] = part[i] << bits;
+        return r;
+    }
+};
+
+template <class T>
+struct ScalarOf<Vec<T>> {
+    using type = T;
+};
+
+/// The same bits as lanes of another type of the same size.
+template <class To, class From>
+DNNSUITE_HD Vec<To> bits_as(const Vec<From>& v) {
+    static_assert(sizeof(Vec<To>) == sizeof(Vec<From>));
+    Vec<To> r;
+    constexpr int kParts = Vec<To>::kParts;
+    DNNSUITE_EACH r.part[i] = (typename Vec<To>::Register)v.part[i];
+    return r;
+}
+
+/// 0, 1, ..., 15.
+template <class T>
+DNNSUITE_HD Vec<T> iota() {
+    T lanes[kLanes];
+    _Pragma("GCC unroll 16") for (int i = 0; i < kLanes; ++i) lanes[i] = static_cast<T>(i);
+    return Vec<T>::load(lanes);
+}
+
+/// Zeros from lane `count` on.
+template <class T>
+DNNSUITE_HD Vec<T> keep_first(const Vec<T>& v, int64_t count) {
+    if (count >= kLanes) return v;
+    return select(iota<T>() < Vec<T>(static_cast<T>(count)), v, Vec<T>(T(0)));
+}
+
+/// Halves are combined (i with i + 8, then i + 4, ...): the same tree on every instruction set.
+template <class T, class Combine>
+DNNSUITE_HD T reduce(const Vec<T>& v, Combine combine) {
+    T lanes[kLanes];
+    v.store(lanes);
+    _Pragma("GCC unroll 4") for (int half = kLanes / 2; half > 0; half /= 2) {
+        _Pragma("GCC unroll 8") for (int i = 0; i < half; ++i) lanes[i] = combine(lanes[i], lanes[i + half]);
+    }
+    return lanes[0];
+}
+template <class T>
+DNNSUITE_HD T sum(const Vec<T>& v) {
+    return reduce(v, [](T a, T b) __attribute__((always_inline)) { return a + b; });
+}
+template <class T>
+DNNSUITE_HD T largest(const Vec<T>& v) {
+    return reduce(v, [](T a, T b) __attribute__((always_inline)) { return a < b ? b : a; });
+}
+
+}  // namespace dnnsuite::fused::DNNSUITE_ISA
