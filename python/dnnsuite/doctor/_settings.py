@@ -15,7 +15,7 @@ VARIABLES = {
     "DNNSUITE_CACHE": "folder for prepared data and measured choices (default ~/.cache/dnnsuite)",
     "DNNSUITE_ISA": "kernels to use on the CPU: generic, avx2 or avx512 (default: the widest there is)",
     "DNNSUITE_CUDA": "while building: AUTO, ON or OFF for the CUDA kernels (default AUTO)",
-    "DNNSUITE_TORCH_DIR": "while building: folder of the torch package to build against (default: Python says)",
+    "DNNSUITE_TORCH_DIR": "while building: folder of the torch to build against (default: the installed one)",
     "DNNSUITE_REQUIRE_CUDA": "in tests: 1 makes a test that needs a GPU fail instead of skip",
     "DNNSUITE_RUN": "in notebooks: the results folder to show (default: the sample)",
 }
