@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: MIT
+"""Operators over an array of B models; dimension 0 of every tensor is the model.
+
+Each is registered with torch as `torch.ops.dnnsuite.<name>` (CPU and CUDA kernels, autograd, shapes for
+`torch.compile`). A model's result does not depend on how many models there are, which place it has among them, or
+how many threads run.
+"""
+
+from ._dropout import bias_act_dropout as bias_act_dropout
+from ._dropout import bias_dropout_add as bias_dropout_add
+from ._dropout import dropout as dropout
+from ._norm import bias_dropout_add_layer_norm as bias_dropout_add_layer_norm
+from ._norm import layer_norm as layer_norm
+
+__all__ = [
+    "bias_act_dropout",
+    "bias_dropout_add",
+    "bias_dropout_add_layer_norm",
+    "dropout",
+    "layer_norm",
+]

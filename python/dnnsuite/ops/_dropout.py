@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT
+"""Dropout by a counter-based generator, alone and joined to its neighbours: bias, activation, residual."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._library import differentiable, library, tracing
+
+__all__ = ["bias_act_dropout", "bias_dropout_add", "dropout"]
+
+_dropout = library.dropout.default
+_add = library.bias_dropout_add.default
+_act = library.bias_act_dropout.default
+_act_backward = library.bias_act_dropout_backward.default
+
+
+@torch.library.register_fake("dnnsuite::dropout")
+def _(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.register_fake("dnnsuite::bias_dropout_add")
+def _(x: Tensor, bias: Tensor | None, residual: Tensor, p: Tensor | None, rng: Tensor | None) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.register_fake("dnnsuite::bias_act_dropout")
+def _(x: Tensor, bias: Tensor | None, activation: str, p: Tensor | None, rng: Tensor | None) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.register_fake("dnnsuite::bias_act_dropout_backward")
+def _(
+    grad: Tensor, x: Tensor | None, bias: Tensor | None, activation: str, p: Tensor | None, rng: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    return grad.new_empty(grad.shape), grad.new_empty(0 if bias is None else bias.shape)
+
+
+def _dropout_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    _, p, rng = inputs
+    ctx.save_for_backward(p, rng)
+
+
+def _dropout_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    p, rng = ctx.saved_tensors
+    return _dropout(grad, p, rng), None, None
+
+
+def _add_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    _, bias, _, p, rng = inputs
+    ctx.save_for_backward(bias, p, rng)
+
+
+def _add_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    bias, p, rng = ctx.saved_tensors
+    if bias is None and p is None:
+        return grad, None, grad, None, None
+    dx, dbias = _act_backward(grad, None, bias, "none", p, rng)
+    return dx, None if bias is None else dbias, grad, None, None
+
+
+def _act_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, bias, activation, p, rng = inputs
+    ctx.activation = activation
+    ctx.save_for_backward(None if activation == "none" else x, bias, p, rng)
+
+
+def _act_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    x, bias, p, rng = ctx.saved_tensors
+    dx, dbias = _act_backward(grad, x, bias, ctx.activation, p, rng)
+    return dx, None if bias is None else dbias, None, None, None
+
+
+_dropout_eager = differentiable(_dropout, _dropout_setup, _dropout_backward)
+_add_eager = differentiable(_add, _add_setup, _add_backward)
+_act_eager = differentiable(_act, _act_setup, _act_grad)
+
+
+def dropout(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
+    """Zeroes elements of x [B, ...] with each model's probability and scales the others by 1 / (1 - p).
+
+    Args:
+        p: rates, float32 [B].
+        rng: (key, step) of each model, int64 [B, 2]; equal pairs give equal masks, so the mask is made again in the
+            backward pass and is not kept. `dnnsuite.ops.reference.dropout_mask` defines it.
+    """
+    result: Tensor = (_dropout if tracing() else _dropout_eager)(x, p, rng)
+    return result
+
+
+def bias_dropout_add(
+    x: Tensor, bias: Tensor | None, residual: Tensor, p: Tensor | None = None, rng: Tensor | None = None
+) -> Tensor:
+    """residual + dropout(x + bias) in one pass: x and residual [B, ..., D], bias [B, D]; without p nothing drops."""
+    result: Tensor = (_add if tracing() else _add_eager)(x, bias, residual, p, rng)
+    return result
+
+
+def bias_act_dropout(
+    x: Tensor,
+    bias: Tensor | None = None,
+    activation: str = "none",
+    p: Tensor | None = None,
+    rng: Tensor | None = None,
+) -> Tensor:
+    """dropout(activation(x + bias)) in one pass: x [B, ..., D], bias [B, D].
+
+    `activation` is 'none', 'relu' or 'gelu' (the exact form, by erf). The backward pass gives the gradients of x
+    and bias together and needs x, not the result.
+    """
+    result: Tensor = (_act if tracing() else _act_eager)(x, bias, activation, p, rng)
+    return result

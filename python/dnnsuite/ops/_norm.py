@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: MIT
+"""Layer norm with each model's own weight and bias, alone and after residual + dropout(x + bias)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._library import differentiable, library, tracing
+
+__all__ = ["bias_dropout_add_layer_norm", "layer_norm"]
+
+_norm = library.layer_norm.default
+_norm_backward = library.layer_norm_backward.default
+_join = library.bias_dropout_add_layer_norm.default
+_join_backward = library.bias_dropout_add_layer_norm_backward.default
+
+
+@torch.library.register_fake("dnnsuite::layer_norm")
+def _(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.register_fake("dnnsuite::layer_norm_backward")
+def _(grad: Tensor, x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, ...]:
+    parameter = (x.shape[0], x.shape[-1])
+    return x.new_empty(x.shape), x.new_empty(parameter), x.new_empty(parameter)
+
+
+@torch.library.register_fake("dnnsuite::bias_dropout_add_layer_norm")
+def _(
+    x: Tensor,
+    bias: Tensor | None,
+    residual: Tensor,
+    p: Tensor | None,
+    rng: Tensor | None,
+    weight: Tensor | None,
+    norm_bias: Tensor | None,
+    eps: float,
+) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.register_fake("dnnsuite::bias_dropout_add_layer_norm_backward")
+def _(
+    grad: Tensor,
+    x: Tensor,
+    bias: Tensor | None,
+    residual: Tensor,
+    p: Tensor | None,
+    rng: Tensor | None,
+    weight: Tensor | None,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    parameter = (x.shape[0], x.shape[-1])
+    return x.new_empty(x.shape), x.new_empty(x.shape), *(x.new_empty(parameter) for _ in range(3))
+
+
+def _norm_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, weight, bias, eps = inputs
+    ctx.eps, ctx.has_bias = eps, bias is not None
+    ctx.save_for_backward(x, weight)
+
+
+def _norm_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    x, weight = ctx.saved_tensors
+    dx, dweight, dbias = _norm_backward(grad, x, weight, ctx.eps)
+    return dx, None if weight is None else dweight, dbias if ctx.has_bias else None, None
+
+
+def _join_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, bias, residual, p, rng, weight, norm_bias, eps = inputs
+    ctx.eps, ctx.has_norm_bias = eps, norm_bias is not None
+    ctx.save_for_backward(x, bias, residual, p, rng, weight)
+
+
+def _join_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    x, bias, residual, p, rng, weight = ctx.saved_tensors
+    dx, dresidual, dbias, dweight, dnorm_bias = _join_backward(grad, x, bias, residual, p, rng, weight, ctx.eps)
+    return (
+        dx,
+        None if bias is None else dbias,
+        dresidual,
+        None,
+        None,
+        None if weight is None else dweight,
+        dnorm_bias if ctx.has_norm_bias else None,
+        None,
+    )
+
+
+_norm_eager = differentiable(_norm, _norm_setup, _norm_grad)
+_join_eager = differentiable(_join, _join_setup, _join_grad)
+
+
+def layer_norm(
+    x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """Normalises the last dimension of x [B, ..., D]; weight and bias [B, D] are each model's own.
+
+    The statistics are computed again in the backward pass: of the row in cache they cost less than keeping them.
+    """
+    result: Tensor = (_norm if tracing() else _norm_eager)(x, weight, bias, eps)
+    return result
+
+
+def bias_dropout_add_layer_norm(
+    x: Tensor,
+    bias: Tensor | None,
+    residual: Tensor,
+    p: Tensor | None = None,
+    rng: Tensor | None = None,
+    weight: Tensor | None = None,
+    norm_bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """layer_norm(residual + dropout(x + bias)), the end of a post-norm block, in one pass forward and one backward.
+
+    x and residual [B, ..., D]; bias, weight and norm_bias [B, D]; p [B] and rng [B, 2] as in `dropout`.
+    """
+    call = _join if tracing() else _join_eager
+    result: Tensor = call(x, bias, residual, p, rng, weight, norm_bias, eps)
+    return result

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""The dropout mask in plain numpy: the definition that the compiled operators are tested against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+__all__ = ["dropout_mask", "dropout_threshold", "philox4x32"]
+
+ROUNDS = 7
+"""The fewest rounds with which Philox4x32 passes TestU01's BigCrush (Salmon et al., SC'11)."""
+BLOCK = 128
+"""Elements that share 16 calls of the generator: each call gives 8 numbers of 16 bits."""
+
+Words = tuple[Any, Any, Any, Any]
+
+
+def philox4x32(counter: Words, key: tuple[int, int], rounds: int = ROUNDS) -> Words:
+    """Philox4x32 of four arrays of 32-bit counter words (in uint64 arrays) under one key of two words."""
+    c0, c1, c2, c3 = (np.asarray(c, dtype=np.uint64) for c in counter)
+    k0, k1 = key
+    low = np.uint64(0xFFFFFFFF)
+    for _ in range(rounds):
+        product0 = c0 * np.uint64(0xD2511F53)
+        product1 = c2 * np.uint64(0xCD9E8D57)
+        c0, c1, c2, c3 = (
+            (product1 >> np.uint64(32)) ^ c1 ^ np.uint64(k0),
+            product1 & low,
+            (product0 >> np.uint64(32)) ^ c3 ^ np.uint64(k1),
+            product0 & low,
+        )
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return c0, c1, c2, c3
+
+
+def dropout_threshold(p: float) -> int:
+    """t of 65536: an element is dropped when its 16 random bits are below t."""
+    return int(np.rint(np.float32(p) * np.float32(65536)))
+
+
+def _model_mask(p: float, key: int, step: int, elements: int) -> np.ndarray[Any, Any]:
+    element = np.arange(elements, dtype=np.uint64)
+    c = element // np.uint64(BLOCK) * np.uint64(16) + element % np.uint64(16)
+    key, step = key % 2**64, step % 2**64
+    low = np.uint64(0xFFFFFFFF)
+    step_words = (np.uint64(step & 0xFFFFFFFF), np.uint64(step >> 32))
+    counter = (c & low, c >> np.uint64(32), *(np.full_like(c, word) for word in step_words))
+    words = np.stack(philox4x32(counter, (key & 0xFFFFFFFF, key >> 32)))
+    lane = element % np.uint64(BLOCK) // np.uint64(16)
+    word = words[(lane // np.uint64(2)).astype(np.intp), np.arange(elements)]
+    bits = np.where(lane % np.uint64(2) == 0, word & np.uint64(0xFFFF), word >> np.uint64(16))
+    threshold = dropout_threshold(p)
+    scale = np.float32(65536) / np.float32(65536 - threshold) if threshold < 65536 else np.float32(0)
+    return np.where(bits < np.uint64(threshold), np.float32(0), scale)
+
+
+def dropout_mask(p: torch.Tensor, rng: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """The factors, 0 or 1 / (1 - p), that `dnnsuite.ops.dropout` multiplies by: float32 of `shape` [B, ...].
+
+    Element e of a model's tensor (row-major, the model dimension left out) uses 16 of the 128 bits of
+    Philox4x32-7 with the model's 64-bit key and the counter (c_lo, c_hi, step_lo, step_hi),
+    c = (e // 128) * 16 + e % 16: the k-th 16 bits (low halves first), k = (e % 128) // 16. It is dropped when they
+    are below t = round(p * 65536); the others are scaled by 1 / (1 - t / 65536).
+
+    Args:
+        p: rates, float32 [B].
+        rng: (key, step) of each model, int64 [B, 2].
+    """
+    elements = int(np.prod(shape[1:], dtype=np.int64))
+    masks = [
+        _model_mask(float(rate), key, step, elements)
+        for rate, (key, step) in zip(p.tolist(), rng.tolist(), strict=True)
+    ]
+    mask = np.stack(masks) if masks else np.zeros((0, elements), np.float32)
+    return torch.from_numpy(mask.reshape(tuple(shape))).to(p.device)
