@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+"""Every exception this package raises on its own account."""
+
+__all__ = ["Error", "InvalidArgument", "Unavailable"]
+
+
+class Error(Exception):
+    """Base of the package's exceptions."""
+
+
+class InvalidArgument(Error, ValueError):
+    """An argument was refused; the message names the value and what is accepted."""
+
+
+class Unavailable(Error):
+    """Something this machine does not have was asked for by name.
+
+    Args:
+        what: the missing thing, and what is wrong with it.
+        looked_in: where it was looked for.
+        remedy: what would help.
+    """
+
+    def __init__(self, what: str, looked_in: str = "", remedy: str = "") -> None:
+        self.what, self.looked_in, self.remedy = what, looked_in, remedy
+        super().__init__(what, looked_in, remedy)  # the arguments again, so that it survives pickling
+
+    def __str__(self) -> str:
+        looked = f" (looked in {self.looked_in})" if self.looked_in else ""
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"{self.what}{looked}{remedy}"
