@@ -86,17 +86,21 @@ class Shard:
 
 
 def _views(array: torch.nn.Module, start: int, length: int) -> dict[int, torch.Tensor]:
-    """Every tensor of `array` that has a dimension for the models, by identity, as a view of some of them."""
+    """Every tensor of `array` that has a dimension for the models, by identity, as a view of some of them.
+
+    `.data` and not `.detach()`: autograd must not see another shard's update as a change of this one's tensors, and only
+    `.data` starts a version counter of its own.
+    """
     views: dict[int, torch.Tensor] = {}
     for module in array.modules():
         shared = module.shared_buffers if isinstance(module, ArrayModule) else ()
         for parameter in module._parameters.values():
             if parameter is not None and id(parameter) not in views:
-                part = parameter.detach().narrow(0, start, length)
+                part = parameter.data.narrow(0, start, length)
                 views[id(parameter)] = torch.nn.Parameter(part, requires_grad=parameter.requires_grad)
         for name, buffer in module._buffers.items():
             if buffer is not None and name not in shared:
-                views[id(buffer)] = buffer.narrow(0, start, length)
+                views[id(buffer)] = buffer.data.narrow(0, start, length)
     return views
 
 

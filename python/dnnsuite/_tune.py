@@ -3,22 +3,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ._files import OutputError, cache_folder, write_json
+
 _ROUNDS = 5
-
-
-def cache_folder() -> Path:
-    """Where dnnsuite keeps what it can make again: `$DNNSUITE_CACHE`, else `~/.cache/dnnsuite`."""
-    return Path(os.environ.get("DNNSUITE_CACHE") or Path.home() / ".cache" / "dnnsuite")
 
 
 class Table:
@@ -47,13 +44,9 @@ class Table:
         """Remembers `choice`, with what other processes have written meanwhile."""
         with self._lock:
             self._choices = {**self._read(), **self._choices, key: choice}
-            temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-            try:
+            with contextlib.suppress(OSError, OutputError):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                temporary.write_text(json.dumps(self._choices, indent=0, sort_keys=True))
-                temporary.replace(self.path)
-            except OSError:
-                temporary.unlink(missing_ok=True)
+                write_json(self.path, self._choices)
 
     def choose(self, key: str, candidates: Mapping[str, Callable[[], Any]]) -> str:
         """The name of the fastest of `candidates`, measured once: best of interleaved rounds after one that warms up."""

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+import pytest
+import torch
+from helpers import assert_near, check_matches_models, make_models
+
+import dnnsuite
+from dnnsuite import models as zoo
+from dnnsuite.errors import InvalidArgument
+
+
+class Flattening(torch.nn.Module):
+    """A user's model: its own forward, and a `view` that knows nothing of B."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(3))
+        self.register_buffer("offset", torch.tensor([0.5]))
+        self.inner = torch.nn.Linear(12, 3)
+
+    def forward(self, x):
+        return self.inner(x.view(x.size(0), -1)) * self.scale + self.offset
+
+
+class Tied(torch.nn.Module):
+    array_forward = True
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(7, 4)
+        self.head = torch.nn.Linear(4, 7)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, x):
+        return self.head(self.embedding(x))
+
+
+def test_a_users_own_module_keeps_its_meaning():
+    array = check_matches_models(make_models(Flattening, 3), torch.randn(3, 5, 4, 3))
+    assert dnnsuite._fuse.coverage(array) == [("", "Flattening", "mapped")]
+
+
+def test_a_users_module_within_a_container():
+    make = lambda: torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.ReLU(), Flattening())  # noqa: E731
+    array = check_matches_models(make_models(make, 2), torch.randn(2, 5, 6))
+    assert [how for _, _, how in dnnsuite._fuse.coverage(array)] == ["fused", "elementwise", "mapped"]
+
+
+def test_batch_norm_updates_each_models_statistics():
+    models = make_models(lambda: torch.nn.BatchNorm1d(4), 2)
+    x = torch.randn(2, 8, 4)
+    array = dnnsuite.fuse(models)
+    array(x)
+    for index, (model, back) in enumerate(zip(models, dnnsuite.unfuse(array), strict=True)):
+        model(x[index])
+        assert_near(back.running_mean, model.running_mean)
+        assert_near(back.running_var, model.running_var)
+        assert back.num_batches_tracked == model.num_batches_tracked == 1
+
+
+def test_tied_weights_stay_tied():
+    models = make_models(Tied, 2)
+    array = check_matches_models(models, torch.randint(7, (2, 5)))
+    assert array.head.weight is array.embedding.weight
+    assert all(model.head.weight is model.embedding.weight for model in dnnsuite.unfuse(array))
+
+
+def test_a_layer_used_twice_is_one_layer():
+    def make():
+        shared = torch.nn.Linear(4, 4)
+        return torch.nn.Sequential(shared, torch.nn.Tanh(), shared)
+
+    array = check_matches_models(make_models(make, 2), torch.randn(2, 5, 4))
+    assert array[0] is array[2]
+
+
+def test_bert_matches_models(device):
+    make = lambda: zoo.BERT(torch.nn, 50, emsize=12, nhid=20, nlayers=2, nhead=3, dropout=0.0, max_len=6)  # noqa: E731
+    tokens = torch.randint(50, (2, 4, 6), device=device)
+    positions = torch.randint(6, (2, 4, 2), device=device)
+    array = check_matches_models(make_models(make, 2, device=device), tokens, positions)
+    assert all(how == "fused" for _, _, how in dnnsuite._fuse.coverage(array))
+
+
+def test_the_models_stay_as_they_are():
+    models = make_models(lambda: torch.nn.Linear(3, 3), 2)
+    before = models[1].weight.clone()
+    with torch.no_grad():
+        dnnsuite.fuse(models).weight.add_(1.0)
+    assert torch.equal(models[1].weight, before)
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        ([], "one or more"),
+        ([torch.nn.Linear(3, 3), torch.nn.ReLU()], "differ at the top: Linear and ReLU"),
+        ([torch.nn.Sequential(torch.nn.Linear(3, i)) for i in (3, 4)], "at 0: .*out_features is 3 and 4"),
+        ([torch.nn.Sequential(*[torch.nn.ReLU()] * i) for i in (1, 2)], "differ at the top"),
+        ([torch.nn.Conv1d(3, i, 1) for i in (3, 4)], r"weight is \[3, 3, 1\] and \[4, 3, 1\]"),
+    ],
+)
+def test_refuses_models_that_differ(models, message):
+    with pytest.raises(InvalidArgument, match=message):
+        dnnsuite.fuse(models)
+
+
+def test_unfuse_refuses_what_is_no_array():
+    with pytest.raises(InvalidArgument, match="no array"):
+        dnnsuite.unfuse(torch.nn.Linear(3, 3))
+
+
+def test_stack_shares_without_a_copy():
+    x = torch.randn(5, 6)
+    stacked = dnnsuite.stack(x, B=3)
+    assert stacked.shape == (3, 5, 6)
+    assert stacked.stride(0) == 0
+    assert stacked.data_ptr() == x.data_ptr()
+    assert all(torch.equal(part, x) for part in dnnsuite.unstack(stacked))
+
+
+def test_stack_of_one_per_model():
+    parts = [torch.randn(5, 6) for _ in range(3)]
+    assert torch.equal(dnnsuite.stack(parts)[1], parts[1])
+    with pytest.raises(InvalidArgument, match="B"):
+        dnnsuite.stack(parts[0])
+    with pytest.raises(InvalidArgument, match="3 tensors for 2"):
+        dnnsuite.stack(parts, B=2)
+    with pytest.raises(InvalidArgument, match="tensors 0 and 1 differ"):
+        dnnsuite.stack([torch.ones(2), torch.ones(3)])

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: MIT
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+import torch
+from helpers import make_models
+
+import dnnsuite
+from dnnsuite import StepRunner, nn, optim
+from dnnsuite.errors import InvalidArgument
+
+
+def classifier():
+    return torch.nn.Sequential(
+        torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)
+    )
+
+
+def loss(array, x, y):
+    return nn.functional.cross_entropy(array(x), y)
+
+
+def make(B, seeds=None):
+    array = dnnsuite.fuse(make_models(classifier, B), seeds=seeds or range(B))
+    lr = [0.1 / (i + 1) for i in range(B)]
+    return array, optim.Adam(array.parameters(), lr=lr)
+
+
+def batches(B, count):
+    generator = torch.Generator().manual_seed(0)
+    return [
+        (torch.randn(B, 8, 6, generator=generator), torch.randint(4, (B, 8), generator=generator)) for _ in range(count)
+    ]
+
+
+def by_hand(B, steps):
+    array, optimizer = make(B)
+    losses = []
+    for batch in batches(B, steps):
+        optimizer.zero_grad()
+        values = loss(array, *batch)
+        values.sum().backward()
+        optimizer.step()
+        losses.append(values.detach())
+    return array, losses
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, None])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_trains_as_the_loop_by_hand(threads, width):
+    expected, losses = by_hand(5, 9)
+    array, optimizer = make(5)
+    with StepRunner(array, optimizer, loss, threads=threads, width=width) as runner:
+        steps = [runner.step(*batch) for batch in batches(5, 9)]
+        for step, values in zip(steps, losses, strict=True):
+            torch.testing.assert_close(step.losses(), values, rtol=1e-4, atol=1e-6)
+    for mine, other in zip(array.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-5)
+
+
+def test_a_model_trains_the_same_in_any_company():
+    """Alone, or third of four: the same losses to the bit when the shards are of one model."""
+    array, optimizer = make(4)
+    alone = dnnsuite.fuse(make_models(classifier, 3)[2:], seeds=[2])
+    own = optim.Adam(alone.parameters(), lr=0.1 / 3)
+    with StepRunner(array, optimizer, loss, threads=2, width=1) as many, StepRunner(alone, own, loss, threads=1) as one:
+        for x, y in batches(4, 5):
+            assert torch.equal(many.step(x, y).losses()[2], one.step(x[2:3], y[2:3]).losses()[0])
+
+
+def test_state_is_the_arrays_own():
+    array, optimizer = make(3)
+    before = [p.detach().clone() for p in array.parameters()]
+    with StepRunner(array, optimizer, loss, threads=2, width=1) as runner:
+        runner.step(*batches(3, 1)[0])
+    assert all(not torch.equal(old, new) for old, new in zip(before, array.parameters(), strict=True))
+    assert optimizer.param_groups[0]["steps"].tolist() == [1.0, 1.0, 1.0]
+    assert all(state["exp_avg"].any() for state in optimizer.state.values())
+    assert array[2].rng[:, 1].tolist() == [1, 1, 1]
+
+
+def test_a_schedule_between_steps_under_way_changes_later_steps_only():
+    array, optimizer = make(3)
+    schedule = optim.lr_scheduler.StepLR(optimizer, 1, 0.0)
+    with StepRunner(array, optimizer, loss, threads=2, width=1, queue_depth=4) as runner:
+        first, second = batches(3, 2)
+        runner.step(*first)
+        schedule.step()  # the learning rate is zero from here on
+        runner.synchronize()
+        after_one = [p.detach().clone() for p in array.parameters()]
+        runner.step(*second)
+    expected, _ = by_hand(3, 1)
+    for mine, then, other in zip(array.parameters(), after_one, expected.parameters(), strict=True):
+        assert torch.equal(mine, then)
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-6)
+
+
+def test_an_error_in_a_step_reaches_the_caller_and_ends_the_threads():
+    array, optimizer = make(3)
+
+    def broken(part, x, y):
+        raise RuntimeError("broken on purpose")
+
+    runner = StepRunner(array, optimizer, broken, threads=2, width=1)
+    step = runner.step(*batches(3, 1)[0])
+    with pytest.raises(RuntimeError, match="on purpose"):
+        step.losses()
+    with pytest.raises(RuntimeError, match="on purpose"):
+        runner.synchronize()
+    runner.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("dnnsuite-step")]
+
+
+def test_leaves_torchs_threads_as_they_are():
+    before = torch.get_num_threads()
+    array, optimizer = make(3)
+    with StepRunner(array, optimizer, loss, threads=2) as runner:
+        runner.step(*batches(3, 1)[0])
+        assert torch.get_num_threads() == before
+    assert torch.get_num_threads() == before
+
+
+def test_a_shared_batch():
+    array, optimizer = make(3)
+    x, y = batches(1, 1)[0]
+    with StepRunner(array, optimizer, loss, threads=2) as runner:
+        assert runner.step(dnnsuite.stack(x[0], B=3), dnnsuite.stack(y[0], B=3)).losses().shape == (3,)
+
+
+def test_one_overflow_skips_the_step_of_all_with_one_scaler(device):
+    if device == "cpu":
+        with pytest.raises(InvalidArgument, match="GradScaler"):
+            StepRunner(*make(2), loss, scaler=torch.amp.GradScaler("cpu"))
+        return
+    array, optimizer = make(2)
+    array.to(device)
+    runner = StepRunner(array, optimizer, lambda a, x, y: loss(a, x, y) * 1e38, scaler=torch.amp.GradScaler(device))
+    before = array[0].weight.detach().clone()
+    runner.step(*(t.to(device) for t in batches(2, 1)[0]))
+    assert torch.equal(array[0].weight, before)
+
+
+@pytest.mark.parametrize("argument", [{"threads": 0}, {"width": -1}, {"queue_depth": 1.5}])
+def test_refuses_bad_arguments(argument):
+    with pytest.raises(InvalidArgument, match=next(iter(argument))):
+        StepRunner(*make(2), loss, **argument)
+
+
+def test_refuses_a_batch_of_another_width():
+    with StepRunner(*make(2), loss) as runner, pytest.raises(InvalidArgument, match=r"\[2, \.\.\.\].*\[3, 8, 6\]"):
+        runner.step(*batches(3, 1)[0])
+    with pytest.raises(InvalidArgument, match="closed"):
+        runner.step(*batches(2, 1)[0])
+
+
+SCRIPT = textwrap.dedent("""
+    import sys, time
+    sys.path.insert(0, {folder!r})
+    import test_step as t
+    runner = t.StepRunner(*t.make(3), t.loss, threads=2, width=1)
+    print("up", flush=True)
+    while {forever}:
+        runner.step(*t.batches(3, 1)[0])
+    runner.step(*t.batches(3, 1)[0])
+""")
+
+
+@contextlib.contextmanager
+def program(forever):
+    """The script above as a process of its own, ended when the test is."""
+    code = SCRIPT.format(folder=os.path.dirname(__file__), forever=forever)
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_program_that_forgets_to_close_ends():
+    with program(False) as process:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+
+
+def test_ctrl_c_ends_a_program_in_the_middle_of_its_steps():
+    with program(True) as process:
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=120)
+        assert "KeyboardInterrupt" in errors
+        assert process.returncode == -signal.SIGINT

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+import json
+import time
+
+import pytest
+
+from dnnsuite import _tune
+
+
+def test_chooses_the_fastest_and_remembers_it(tmp_path):
+    calls = []
+    candidates = {"slow": lambda: (calls.append("slow"), time.sleep(0.02)), "fast": lambda: calls.append("fast")}
+    table = _tune.Table(tmp_path / "tune.json")
+    assert table.choose("k", candidates) == "fast"
+    assert calls[:4] == ["slow", "fast"] * 2  # interleaved, so that drift hits both
+    calls.clear()
+    assert _tune.Table(tmp_path / "tune.json").choose("k", candidates) == "fast"
+    assert not calls
+
+
+def test_a_choice_that_no_longer_exists_is_measured_again(tmp_path):
+    table = _tune.Table(tmp_path / "tune.json")
+    table.put("k", "gone")
+    assert table.choose("k", {"here": lambda: None}) == "here"
+
+
+def test_keeps_what_other_processes_wrote(tmp_path):
+    first, second = (_tune.Table(tmp_path / "tune.json") for _ in range(2))
+    first.put("a", 1)
+    second.put("b", 2)
+    assert json.loads((tmp_path / "tune.json").read_text()) == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "\x00"])
+def test_a_broken_file_costs_a_measurement_only(tmp_path, content):
+    (tmp_path / "tune.json").write_text(content)
+    table = _tune.Table(tmp_path / "tune.json")
+    assert table.get("k") is None
+    table.put("k", 1)
+    assert _tune.Table(tmp_path / "tune.json").get("k") == 1
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing(tmp_path):
+    (tmp_path / "file").write_text("")
+    table = _tune.Table(tmp_path / "file" / "tune.json")
+    table.put("k", 1)
+    assert table.get("k") == 1
