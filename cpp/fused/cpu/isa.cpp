@@ -40,3 +40,8 @@ const char* isa_name(Isa level) {
 }
 
 }  // namespace dnnsuite::fused
+
+/// For `dnnsuite doctor`, which asks by ctypes: an operator would need a tensor to dispatch on.
+extern "C" __attribute__((visibility("default"))) const char* dnnsuite_isa() {
+    return dnnsuite::fused::isa_name(dnnsuite::fused::isa());
+}

@@ -17,6 +17,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..errors import Unavailable
 from ._finding import Finding, missing, ok
 
 _NO_DRIVER = "a machine with an NVIDIA GPU and its driver; in a container, start it with the GPU (--gpus all)"
@@ -53,15 +54,17 @@ def cuda_operators() -> Finding:
     """Whether the CUDA kernels were built, which is decided when the package is."""
     import torch
 
-    spec = importlib.util.find_spec("dnnsuite")
-    folders = list(spec.submodule_search_locations or []) if spec else []
-    if not any((Path(folder) / "libdnnsuite_cuda.so").is_file() for folder in folders):
+    try:
+        folder = importlib.import_module("dnnsuite.ops._library").library_folder()
+    except Unavailable as error:
+        return missing(str(error), "reinstall with `pip install .` in the project's folder")
+    if not (folder / "libdnnsuite_cuda.so").is_file():
         return missing(
             "built without CUDA kernels", "install the CUDA toolkit (nvcc), then `pip install .` again"
         )
     if torch.version.cuda is None:
         return missing("built; not loaded, because this torch has no CUDA", _CUDA_TORCH)
-    importlib.import_module("dnnsuite.ops").load()
+    importlib.import_module("dnnsuite.ops")
     return ok("built and loaded")
 
 

@@ -14,6 +14,7 @@ from ._finding import Finding, ok, warning
 VARIABLES = {
     "DNNSUITE_CACHE": "folder for prepared data and measured choices (default ~/.cache/dnnsuite)",
     "DNNSUITE_ISA": "kernels to use on the CPU: generic, avx2 or avx512 (default: the widest there is)",
+    "DNNSUITE_LIBRARY_DIR": "folder of the operator libraries (default: the installed package)",
     "DNNSUITE_CUDA": "while building: AUTO, ON or OFF for the CUDA kernels (default AUTO)",
     "DNNSUITE_TORCH_DIR": "while building: folder of the torch to build against (default: the installed one)",
     "DNNSUITE_REQUIRE_CUDA": "in tests: 1 makes a test that needs a GPU fail instead of skip",
