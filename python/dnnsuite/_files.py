@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+"""Files that are whole or absent: written under a temporary name, then renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .errors import Error
+
+__all__ = ["TEMPORARY", "OutputError", "cache_folder", "read_json", "replacing", "write_json", "write_text"]
+
+TEMPORARY = ".tmp-"  # how the names of unfinished files and directories begin
+
+
+class OutputError(Error):
+    """Results cannot be written: the disk is full, or the directory is not writable."""
+
+
+def cache_folder() -> Path:
+    """Where what can be made again is kept: `$DNNSUITE_CACHE`, else `~/.cache/dnnsuite`."""
+    return Path(os.environ.get("DNNSUITE_CACHE") or os.path.expanduser("~/.cache/dnnsuite"))
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a temporary path to write; it becomes `path` at the end, or is removed when the body fails.
+
+    Raises:
+        OutputError: for any OSError, naming `path`.
+    """
+    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+    try:
+        try:
+            yield temporary
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as indented JSON, whole or not at all."""
+    write_text(path, json.dumps(value, indent=1, default=str) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The value in a JSON file.
+
+    Raises:
+        Error: it is missing or damaged; the message names it.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Error(f"{path}: {error}") from error

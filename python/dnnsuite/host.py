@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+"""What this machine is and what this process may use of it. Reads files; imports nothing slow."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "Gpu", "available_memory_bytes", "describe", "gpus", "load_average", "num_cpus", "oom_kills",
+    "torch_has_cuda", "versions",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One NVIDIA GPU as its driver describes it."""
+
+    name: str
+    memory_bytes: int
+    driver: str
+
+
+def num_cpus() -> int:
+    """CPUs this process may run on (a cpuset and an affinity mask count; a quota does not)."""
+    return len(os.sched_getaffinity(0))
+
+
+def available_memory_bytes(root: Path = Path("/")) -> int:
+    """Bytes that can be allocated now: MemAvailable, or less where a control group allows less.
+
+    Args:
+        root: where the files are read; tests give another one.
+    """
+    meminfo = _read(root / "proc/meminfo")
+    found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
+    available = int(found[1]) * 1024 if found else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    rooms = [_room_bytes(group) for group in _memory_groups(root)]
+    return max(0, min([available, *(room for room in rooms if room is not None)]))
+
+
+def oom_kills(root: Path = Path("/")) -> int:
+    """Processes the kernel has killed for memory so far, on the machine and in this process's groups."""
+    count = 0
+    found = re.search(r"^oom_kill (\d+)", _read(root / "proc/vmstat"), re.MULTILINE)
+    count += int(found[1]) if found else 0
+    for group in _memory_groups(root):
+        for name in ("memory.events", "memory.oom_control"):
+            found = re.search(r"^oom_kill (\d+)", _read(group / name), re.MULTILINE)
+            count += int(found[1]) if found else 0
+    return count
+
+
+def _memory_groups(root: Path) -> list[Path]:
+    """The control groups (v2 or v1 memory) this process is in, innermost first."""
+    groups: list[Path] = []
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            mounts = [root / "sys/fs/cgroup", root / "sys/fs/cgroup/unified"]
+        elif "memory" in controllers.split(","):
+            mounts = [root / "sys/fs/cgroup/memory"]
+        else:
+            continue
+        for mount in mounts:
+            leaf = mount / path.lstrip("/")
+            # In a container the path may be the host's and not exist here; the mount point is then our own
+            # group.
+            chain = [leaf, *leaf.parents] if leaf.is_dir() else [mount]
+            groups += [group for group in chain if group == mount or mount in group.parents]
+    return groups
+
+
+def _room_bytes(group: Path) -> int | None:
+    """Limit minus what is used and cannot be reclaimed; None where the group sets no limit."""
+    for limit_name, usage_name in (
+        ("memory.max", "memory.current"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        limit, usage = _read(group / limit_name).strip(), _read(group / usage_name).strip()
+        if (
+            limit.isdigit() and usage.isdigit() and int(limit) < 1 << 60
+        ):  # v1 writes "no limit" as almost 2^63
+            reclaimable = re.search(
+                r"^(?:total_)?inactive_file (\d+)", _read(group / "memory.stat"), re.MULTILINE
+            )
+            return int(limit) - int(usage) + (int(reclaimable[1]) if reclaimable else 0)
+    return None
+
+
+def gpus() -> list[Gpu]:
+    """The NVIDIA GPUs the driver shows; empty without a driver. Creates no CUDA context."""
+    try:
+        import pynvml  # type: ignore[import-untyped]
+    except ImportError:
+        return []
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    try:
+        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        return [
+            Gpu(_text(pynvml.nvmlDeviceGetName(h)), int(pynvml.nvmlDeviceGetMemoryInfo(h).total), driver)
+            for h in handles
+        ]
+    except pynvml.NVMLError:
+        return []
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def torch_has_cuda() -> bool:
+    """Whether the installed torch is a CUDA build; looks for its library instead of importing it."""
+    spec = importlib.util.find_spec("torch")
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    return any((Path(folder) / "lib" / "libtorch_cuda.so").exists() for folder in folders)
+
+
+def load_average() -> list[float]:
+    """Runnable processes, mean over 1, 5 and 15 minutes."""
+    return [round(value, 2) for value in os.getloadavg()]
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a measurement depends on, without importing any of it."""
+    found = {"python": platform.python_version(), "kernel": platform.release()}
+    for name in ("dnnsuite", "torch", "numpy", "triton"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def describe() -> dict[str, Any]:
+    """The machine as it goes into every record."""
+    cpuinfo = _read(Path("/proc/cpuinfo"))
+    model = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    total = re.search(r"^MemTotal:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
+    governor = _read(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")).strip()
+    return {
+        "cpu_model": model[1].strip() if model else platform.machine(),
+        "cpus": os.cpu_count(),
+        "cpus_allowed": sorted(os.sched_getaffinity(0)),
+        "memory_bytes": int(total[1]) * 1024 if total else None,
+        "governor": governor or "unavailable: no cpufreq",
+        "gpus": [asdict(gpu) for gpu in gpus()],
+    }
+
+
+def _text(value: str | bytes) -> str:
+    """pynvml gives bytes or str, depending on its version."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

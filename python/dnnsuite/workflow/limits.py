@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+"""What a worker imposes on itself first: less memory than the machine has, and no life of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+from pathlib import Path
+
+from ..errors import Error
+
+__all__ = ["die_with_parent", "limit_memory", "offer_to_oom_killer", "peak_rss_bytes"]
+
+_PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when its parent ends, however the parent ends.
+
+    Raises:
+        Error: the parent is gone already.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise Error(f"prctl(PR_SET_PDEATHSIG): {os.strerror(ctypes.get_errno())}")
+    if os.getppid() != parent_pid:  # it died before the call above: no signal will come
+        raise Error(f"the parent process {parent_pid} is gone")
+
+
+def limit_memory(limit_bytes: int | None) -> None:
+    """Let an allocation beyond `limit_bytes` fail in this process instead of exhausting the machine.
+
+    RLIMIT_DATA counts private writable memory when it is reserved, so allocation fails cleanly
+    (`MemoryError`, torch's "can't allocate memory"); reserved but inaccessible address space is free, unlike
+    under RLIMIT_AS.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if limit_bytes is None:
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    allowed = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
+
+
+def offer_to_oom_killer() -> None:
+    """Should the kernel need a victim after all, let it be this worker and not the user's shell."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def peak_rss_bytes() -> int:
+    """Largest resident set this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

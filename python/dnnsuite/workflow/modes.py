@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""The ways B models share a device: a table. Sweep, planner and plots are written once over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+from ..errors import InvalidArgument
+from .devices import (
+    MIG_PROFILES,
+    Environment,
+    mig_instances,
+    mig_unavailable,
+    mps_daemon,
+    mps_unavailable,
+    whole_gpu,
+)
+
+__all__ = ["MODES", "Mode", "get"]
+
+Placement = Callable[[int], AbstractContextManager[list[Environment]]]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How B models become processes.
+
+    Attributes:
+        processes: B → number of worker processes.
+        width: B → models in each process's fused array; 0 means plain torch, unfused.
+        place: number of processes → context manager that yields the environment of each and puts the device
+            back.
+        unavailable: device → why the mode cannot be used there, or None.
+        limit_B: the most models the mode can take whatever the memory, or None.
+    """
+
+    name: str
+    description: str
+    processes: Callable[[int], int]
+    width: Callable[[int], int]
+    place: dict[str, Placement]
+    unavailable: Callable[[str], str | None]
+    limit_B: int | None = None
+
+
+@contextmanager
+def _nothing(n: int) -> Iterator[list[Environment]]:
+    """A CPU needs no preparation."""
+    yield [{} for _ in range(n)]
+
+
+def _one(B: int) -> int:
+    return 1
+
+
+def _all(B: int) -> int:
+    return B
+
+
+def _plain(B: int) -> int:
+    return 0
+
+
+def _anywhere(device: str) -> str | None:
+    return None
+
+
+_SHARED: dict[str, Placement] = {"cpu": _nothing, "cuda": whole_gpu}
+
+MODES: dict[str, Mode] = {
+    mode.name: mode
+    for mode in (
+        Mode("serial", "one plain model, one process", _one, _plain, _SHARED, _anywhere, limit_B=1),
+        Mode("concurrent", "B plain models, a process each", _all, _plain, _SHARED, _anywhere),
+        Mode("mps", "concurrent, through NVIDIA's MPS daemon", _all, _plain, {"cuda": mps_daemon},
+             mps_unavailable),
+        Mode("mig", "concurrent, each on a MIG instance of its own", _all, _plain, {"cuda": mig_instances},
+             mig_unavailable, limit_B=len(MIG_PROFILES)),
+        Mode("hfta", "one array of B models, one process", _one, _all, _SHARED, _anywhere),
+    )
+}  # fmt: skip
+
+
+def get(name: str) -> Mode:
+    """The mode of that name.
+
+    Raises:
+        InvalidArgument: there is none; the message lists them.
+    """
+    if name not in MODES:
+        raise InvalidArgument(f"unknown mode {name!r}; modes are {', '.join(MODES)}")
+    return MODES[name]

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT
+"""What is left of a workflow for a reader: CSV files, a figure and a table."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import results
+from ..errors import Error
+from .settings import Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+__all__ = ["ROW_NAMES", "file_stem", "print_table", "rows", "write_outputs"]
+
+ROW_NAMES = ("mode", "precision", "B", "rate", "normalized (95 %)", "runs", "status")
+
+
+def file_stem(settings: Settings) -> str:
+    """Device, its model where there is one, and job: `cpu-bert`, `cuda-h200-bert`."""
+    return "-".join(part for part in (settings.device, settings.device_model, settings.job) if part)
+
+
+def write_outputs(
+    root: Path, settings: Settings
+) -> tuple[pd.DataFrame | None, pd.DataFrame | None, list[Path]]:
+    """(table, summary, files written) from the finished runs in `root`; nothing when there are none.
+
+    `results.csv` has every metric of every run, `<device>-<job>.csv` throughput in HFTA's columns and the PNG
+    the curves, if anything could be normalised.
+    """
+    try:
+        table = results.load(root)
+    except Error:
+        if any((root / "runs").glob("[!.]*")):
+            raise
+        return None, None, []
+    summary = results.summarize(table)
+    stem = file_stem(settings)
+    files = [root / f"{stem}.csv", root / "results.csv"]
+    results.save_csv(results.wide(table), files[0], index=True)
+    results.save_csv(table, files[1])
+    if summary["normalized"].notna().any():
+        files.insert(1, root / f"{stem}.png")
+        _draw(summary, files[1])
+    return table, summary, files
+
+
+def _draw(summary: pd.DataFrame, path: Path) -> None:
+    from matplotlib.figure import Figure  # without pyplot: no display is looked for, no state is kept
+
+    from .. import plots
+
+    plots.save(plots.throughput(summary, Figure(figsize=(6.4, 4.0)).subplots()), path)
+
+
+def rows(summary: pd.DataFrame | None, state: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of the table as plain values: what was measured, then what was not, with why."""
+    found: list[dict[str, Any]] = []
+    if summary is not None:
+        for row in summary.to_dict("records"):
+            plain = {str(name): _plain(value) for name, value in row.items()}
+            ok, failed = plain["runs"], plain["failed"]
+            plain["status"] = (
+                f"failed: {plain['failure']}" if not ok else f"{failed} failed" if failed else "ok"
+            )
+            found.append(plain)
+    found += [
+        {"mode": mode, "status": f"unavailable: {why}"} for mode, why in state.get("unavailable", {}).items()
+    ]
+    for key, search in state.get("search", {}).items():
+        if not search["max_B"]:
+            mode, precision = key.split("/")
+            found.append({"mode": mode, "precision": precision, "status": f"failed: {search['message']}"})
+    for precision, check in state.get("equality", {}).items():
+        if not check.get("passed"):
+            found.append(
+                {"mode": "hfta", "precision": precision, "status": "withheld: equality check failed"}
+            )
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A JSON value: no NaN, no numpy number."""
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def print_table(console: Console, table_rows: list[dict[str, Any]]) -> None:
+    """The rows for a person: ruled on a terminal, aligned columns elsewhere."""
+    texts = [_texts(row) for row in table_rows]
+    if console.is_terminal:
+        from rich.table import Table
+
+        table = Table(*ROW_NAMES)
+        for text in texts:
+            table.add_row(*text)
+        console.print(table)
+        return
+    widths = [max(len(text[i]) for text in [ROW_NAMES, *texts]) for i in range(len(ROW_NAMES))]
+    for text in [ROW_NAMES, *texts]:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(text, widths, strict=True)).rstrip()
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _texts(row: dict[str, Any]) -> tuple[str, ...]:
+    rate, unit = row.get("rate"), row.get("unit", "")
+    ratio, low, high = row.get("normalized"), row.get("low"), row.get("high")
+    interval = f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else ""
+    return (
+        row["mode"], row.get("precision", ""), str(row.get("B", "")),
+        "" if rate is None else f"{rate:.4g} {unit}",
+        "" if ratio is None else f"{ratio:.2f}{interval}",
+        str(row.get("runs", "")), row["status"],
+    )  # fmt: skip

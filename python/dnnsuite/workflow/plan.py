@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""How many models fit, which numbers of models to measure, and in which order to run them. Pure functions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
+
+from ..errors import Error, InvalidArgument
+
+__all__ = ["NothingFits", "expovariate_plan", "find_max_B", "interleave"]
+
+Key = TypeVar("Key", bound=Hashable)
+
+# Draws of the exponential that may bring nothing new before the smallest missing B is taken instead: a steep
+# distribution (large lambd) would otherwise practically never reach the large Bs.
+_DRAWS_WITHOUT_NEWS = 1000
+
+
+class NothingFits(Error):
+    """Not even one model fits in the device's memory."""
+
+
+def find_max_B(try_B: Callable[[int], bool], limit: int | None = None, dry_run_repeats: int = 1) -> int:
+    """The largest B for which `try_B` holds: doubling up to the first failure, then bisection.
+
+    Args:
+        try_B: a dry run with B models; True when it fits. Assumed monotone: what fits B models fits fewer.
+        limit: never try more than this; it is tried itself before it is returned.
+        dry_run_repeats: a B passes when `try_B` holds this many times.
+
+    Raises:
+        NothingFits: `try_B(1)` is False.
+
+    A true maximum of 13 is found by trying 1 2 4 8 16 12 14 13.
+    """
+    if limit is not None and limit < 1:
+        raise InvalidArgument(f"limit={limit}: at least one model must be allowed")
+    if dry_run_repeats < 1:
+        raise InvalidArgument(f"dry_run_repeats={dry_run_repeats}: a B is proven by at least one dry run")
+
+    def fits(B: int) -> bool:
+        return all(try_B(B) for _ in range(dry_run_repeats))
+
+    if not fits(1):
+        raise NothingFits("cannot fit a single model")
+    passed, failed = 1, None
+    while failed is None and passed != limit:
+        B = 2 * passed if limit is None else min(2 * passed, limit)
+        if fits(B):
+            passed = B
+        else:
+            failed = B
+    while failed is not None and failed - passed > 1:
+        B = (passed + failed) // 2
+        if fits(B):
+            passed = B
+        else:
+            failed = B
+    return passed
+
+
+def expovariate_plan(max_B: int, max_num_Bs: int, lambd: float = 4.0, seed: int = 0) -> list[int]:
+    """Which Bs to measure: 1 and `max_B` always, between them dense at small B.
+
+    The rest is drawn as `round(Exp(lambd) * max_B)` until there are `max_num_Bs` of them (or every B there
+    is). The same seed gives the same plan. Returns sorted, distinct Bs.
+    """
+    if max_B < 1:
+        raise InvalidArgument(f"max_B={max_B}: must be at least 1")
+    if max_num_Bs < 1:
+        raise InvalidArgument(f"max_num_Bs={max_num_Bs}: must be at least 1")
+    if not lambd > 0:
+        raise InvalidArgument(f"lambd={lambd}: must be positive")
+    if max_num_Bs >= max_B:
+        return list(range(1, max_B + 1))
+    generator = random.Random(seed)
+    plan, idle = {1, max_B}, 0
+    while len(plan) < max_num_Bs:
+        B = round(generator.expovariate(lambd) * max_B)
+        if idle >= _DRAWS_WITHOUT_NEWS:
+            B = next(b for b in range(1, max_B) if b not in plan)
+        if 1 <= B <= max_B and B not in plan:
+            plan.add(B)
+            idle = 0
+        else:
+            idle += 1
+    return sorted(plan)
+
+
+def interleave(keys: Sequence[Key], repeats: int, seed: int = 0) -> list[tuple[int, Key]]:
+    """Every key once per repeat, as (repeat, key), so that a drift of the machine meets all of them alike.
+
+    Repeats come in pairs: a shuffled order, then the same order backwards (ABBA), which cancels a linear
+    drift between any two keys. The next pair is shuffled anew; the same seed gives the same order.
+    """
+    generator = random.Random(seed)
+    order: list[Key] = list(keys)
+    plan: list[tuple[int, Key]] = []
+    for repeat in range(repeats):
+        if repeat % 2 == 0:
+            generator.shuffle(order)
+        else:
+            order.reverse()
+        plan.extend((repeat, key) for key in order)
+    return plan

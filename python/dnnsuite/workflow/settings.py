@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: MIT
+"""From what a user asked for to what a workflow does: every default resolved, every value checked."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from .. import host
+from ..errors import InvalidArgument, Unavailable
+from . import modes
+from .worker import import_plugins
+
+__all__ = ["PRESETS", "Settings", "resolve"]
+
+PRESETS = ("quick", "paper")
+DEVICES = ("auto", "cpu", "cuda")
+
+# For what a job's preset leaves open.
+_DEFAULTS: dict[str, Any] = {
+    "epochs": 2, "iters_per_epoch": 10, "repeats": 3, "batch_size": 32,
+    "max_B": None, "max_num_Bs": 5, "lambd": 4.0, "dry_run_iters": 3,
+    "equality_steps": 3, "timeout_s": 3600.0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that decides what a workflow measures. Two workflows with equal settings can share a directory."""
+
+    job: str
+    plugins: list[str]
+    preset: str
+    device: str
+    device_model: str
+    modes: list[str]
+    precisions: list[str]
+    repeats: int
+    epochs: int
+    iters_per_epoch: int
+    batch_size: int
+    seed: int
+    data: str
+    dataroot: str | None
+    threads: int
+    plan: list[int] | None  # Bs to measure as given; None: found by search
+    max_B: int | None  # the largest B as given, taken without search
+    limit_B: int | None  # where the search stops, from the preset
+    max_num_Bs: int
+    lambd: float
+    dry_run_iters: int
+    equality_steps: int
+    timeout_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> Settings:
+        """Raises InvalidArgument when the record was written by another version."""
+        names = {field.name for field in fields(Settings)}
+        if set(values) != names:
+            odd = ", ".join(sorted(names ^ set(values)))
+            raise InvalidArgument(f"the recorded settings are of another version (they differ in: {odd})")
+        return Settings(**values)
+
+
+def resolve(job: str, asked: Mapping[str, Any]) -> Settings:
+    """Settings for a job, from the options a user gave, the job's preset and the machine.
+
+    Args:
+        job: a registered job's name.
+        asked: option → value; None or absent means not given. `modes`, `precisions` and `plan` are sequences
+            of strings that may hold commas.
+
+    Raises:
+        InvalidArgument: a value is refused; the message lists what is accepted.
+        Unavailable: the device asked for is not here.
+    """
+    from .. import jobs
+
+    given = {name: value for name, value in asked.items() if value is not None}
+    plugins = list(given.get("plugins", []))
+    import_plugins(plugins, [os.getcwd()])
+    Job = jobs.get(job)
+    device = _device(given.get("device", "auto"))
+    preset_name = _one_of("preset", given.get("preset", "quick"), PRESETS)
+    preset = {**_DEFAULTS, **Job.preset(preset_name, device)}
+
+    def number(name: str, least: float, preset_key: str | None = None) -> Any:
+        value = given.get(name, preset[preset_key or name])
+        if not value >= least:
+            raise InvalidArgument(f"{_flag(name)} {value}: must be at least {least}")
+        return value
+
+    plan, max_B = _plan(given.get("plan")), given.get("max_B")
+    if plan and max_B is not None:
+        raise InvalidArgument("--plan and --max-B exclude each other: the plan is the Bs themselves")
+    if max_B is not None and max_B < 1:
+        raise InvalidArgument(f"--max-B {max_B}: must be at least 1")
+    if not (lambd := float(given.get("lambd", preset["lambd"]))) > 0:
+        raise InvalidArgument(f"--lambd {lambd}: must be positive")
+    if not (timeout_s := float(given.get("timeout_s", preset["timeout_s"]))) > 0:
+        raise InvalidArgument(f"--timeout {timeout_s}: must be positive")
+    threads = given.get("threads", host.num_cpus())
+    if threads < 1:
+        raise InvalidArgument(f"--threads {threads}: must be at least 1")
+    offered = list(Job.precisions(device))
+    return Settings(
+        job=job, plugins=plugins, preset=preset_name, device=device,
+        device_model=_slug(given["device_model"]) if "device_model" in given else _device_model(device),
+        modes=_several("mode", given.get("modes"), list(modes.MODES)),
+        precisions=_several("precision", given.get("precisions"), offered),
+        repeats=number("repeats", 1), epochs=number("epochs", 1),
+        iters_per_epoch=number("iters_per_epoch", 1), batch_size=number("batch_size", 1),
+        seed=given.get("seed", 1),
+        data=given.get("data", "auto"), dataroot=_dataroot(given.get("dataroot")), threads=threads,
+        plan=plan, max_B=max_B, limit_B=None if plan or max_B else preset["max_B"],
+        max_num_Bs=number("max_num_Bs", 1), lambd=lambd,
+        dry_run_iters=preset["dry_run_iters"], equality_steps=preset["equality_steps"], timeout_s=timeout_s,
+    )  # fmt: skip
+
+
+def differences(recorded: Settings, asked: Mapping[str, Any]) -> list[str]:
+    """Options a user gave with `--resume` that are not what the directory was made with, as sentences."""
+    given = {name: value for name, value in asked.items() if value is not None}
+    normal: dict[str, Callable[[Any], Any]] = {
+        "modes": lambda value: _several("mode", value, list(modes.MODES)),
+        "precisions": lambda value: _split(value),
+        "plan": _plan,
+        "plugins": list,
+        "device": lambda value: recorded.device if value == "auto" else value,
+        "device_model": _slug,
+        "dataroot": _dataroot,
+    }
+    found = []
+    for name, value in given.items():
+        now, then = normal.get(name, _same)(value), getattr(recorded, name)
+        if now != then:
+            found.append(f"{_flag(name)} is {_show(now)}, was {_show(then)}")
+    return found
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _device(name: str) -> str:
+    _one_of("device", name, DEVICES)
+    if name == "cpu":
+        return name
+    if host.gpus() and host.torch_has_cuda():
+        return "cuda"
+    if name == "cuda":
+        reason = "torch is a CPU build" if not host.torch_has_cuda() else "the NVIDIA driver shows no GPU"
+        raise Unavailable(
+            f"--device cuda: {reason}", "", "`dnnsuite doctor` says what is missing; --device cpu works"
+        )
+    return "cpu"
+
+
+def _dataroot(path: str | None) -> str | None:
+    if path is not None and not os.path.isdir(path):
+        raise InvalidArgument(f"--dataroot {path}: no such directory")
+    return None if path is None else os.path.abspath(path)
+
+
+def _device_model(device: str) -> str:
+    return _slug(host.gpus()[0].name) if device == "cuda" else ""
+
+
+def _slug(name: str) -> str:
+    """`NVIDIA H200` → `h200`, for file names."""
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?i)nvidia|tesla|geforce", "", name).lower()).strip("-")
+
+
+def _plan(values: Sequence[str] | None) -> list[int] | None:
+    if not values:
+        return None
+    try:
+        plan = sorted({int(value) for value in _split(values)})
+    except ValueError:
+        raise InvalidArgument(
+            f"--plan {','.join(map(str, values))}: wants whole numbers, as 1,2,4,8"
+        ) from None
+    if not plan or plan[0] < 1:
+        raise InvalidArgument(f"--plan {','.join(map(str, values))}: every B must be at least 1")
+    return plan
+
+
+def _several(what: str, values: Sequence[str] | None, accepted: list[str]) -> list[str]:
+    """The values in the accepted order, once each; all of them when none were given."""
+    if not values:
+        return accepted
+    chosen = {_one_of(what, value, accepted) for value in _split(values)}
+    return [value for value in accepted if value in chosen]
+
+
+def _split(values: Sequence[str]) -> list[str]:
+    return [part.strip() for value in values for part in str(value).split(",") if part.strip()]
+
+
+def _one_of(what: str, value: str, accepted: Sequence[str]) -> str:
+    if value not in accepted:
+        raise InvalidArgument(f"unknown {what} {value!r}; accepted: {', '.join(accepted)}")
+    return value
+
+
+def _flag(name: str) -> str:
+    flags = {
+        "max_B": "--max-B",
+        "max_num_Bs": "--max-num-Bs",
+        "timeout_s": "--timeout",
+        "plugins": "--plugin",
+    }
+    return flags.get(name, "--" + name.replace("_", "-"))
+
+
+def _show(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
