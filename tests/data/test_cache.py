@@ -45,9 +45,9 @@ def leftovers(root: Path) -> list[str]:
 def test_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DNNSUITE_CACHE", raising=False)
     monkeypatch.setenv("HOME", "/home/someone")
-    assert _cache.folder() == Path("/home/someone/.cache/dnnsuite")
+    assert _cache.cache_folder() == Path("/home/someone/.cache/dnnsuite")
     monkeypatch.setenv("DNNSUITE_CACHE", "/own")
-    assert _cache.folder() == Path("/own")
+    assert _cache.cache_folder() == Path("/own")
 
 
 def test_second_time_is_read(root: Path) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from dnnsuite.data import _sources
 from dnnsuite.errors import InvalidArgument, Unavailable
+from hypothesis import given
+from hypothesis import strategies as st
 
 WIKI = """\
 
@@ -43,6 +45,7 @@ def test_python_without_its_documentation(monkeypatch: pytest.MonkeyPatch) -> No
         (" = Valkyria Chronicles III = \n", "Valkyria Chronicles III"),
         (" = = = Cover version = = = \n", "Cover version"),
         ("== Raw heading ==\n", "Raw heading"),
+        ("=  Two blanks  =\n", "Two blanks"),
         (" x = y \n", "x = y"),
         (" 1 @,@ 000 @-@ odd 2 @.@ 5 <unk> . \n", "1,000-odd 2.5 [UNK] ."),
         (" \n", ""),
@@ -50,6 +53,14 @@ def test_python_without_its_documentation(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_clean_wikitext(line: str, paragraph: str) -> None:
     assert _sources.clean_wikitext(line) == paragraph
+
+
+@given(st.text() | st.text("= @,.-a\t"))
+def test_clean_text_is_one_line_without_unknowns(line: str) -> None:
+    paragraph = _sources.clean_wikitext(line)
+    assert paragraph == paragraph.strip()
+    assert "<unk>" not in paragraph
+    assert len(paragraph) <= len(line.strip())
 
 
 @pytest.mark.parametrize("folder", [".", "wikitext-2", "wikitext-103-raw-v1"])

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dnnsuite.data import text
+from dnnsuite.data import _sources, text
 from dnnsuite.errors import InvalidArgument, Unavailable
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tokenizers import decoders
 
 SENTENCE = " The quick brown fox <unk> jumps over the lazy dog , for the {i} th time . \n"
 
@@ -122,6 +125,24 @@ def test_empty_text(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text(" \n \n")
     with pytest.raises(InvalidArgument, match="holds no text"):
         text.load("wikitext", tmp_path)
+
+
+@given(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=8))
+@settings(max_examples=40, deadline=None)
+def test_tokens_are_the_text(paragraphs: list[str]) -> None:
+    """Bytes are the alphabet, so nothing is unknown, nothing is lost, and each paragraph ends with [SEP]."""
+    assume(not any(special in paragraph for paragraph in paragraphs for special in text.SPECIALS))
+    raw = _sources.RawText("test", "none", "", lambda: iter(paragraphs))
+    corpus = text._tokenise(raw, 300, "0")
+    ends = np.flatnonzero(corpus.tokens == text.SEP_ID)
+    rows = np.split(corpus.tokens, ends + 1)
+    assert len(rows[-1]) == 0
+    assert text.UNK_ID not in corpus.tokens
+    assert corpus.tokens.max() < corpus.vocab_size <= 300
+    tokenizer = text._train(iter(paragraphs), 300)
+    tokenizer.decoder = decoders.ByteLevel()
+    decoded = [tokenizer.decode(row[:-1].tolist(), skip_special_tokens=False) for row in rows[:-1]]
+    assert [line.lstrip() for line in decoded] == [paragraph.lstrip() for paragraph in paragraphs]
 
 
 def test_long_text_trains_on_its_beginning() -> None:

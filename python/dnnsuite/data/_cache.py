@@ -8,22 +8,18 @@ under a temporary name and renamed, so it is whole or absent. A cache that canno
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from .._files import cache_folder
+
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
 # Longer than it takes to prepare WikiText-103; after that each process prepares its own.
 _LOCK_TIMEOUT_S = 600.0
-
-
-def folder() -> Path:
-    """Where prepared data is kept: `$DNNSUITE_CACHE`, else `~/.cache/dnnsuite`."""
-    return Path(os.environ.get("DNNSUITE_CACHE") or os.path.expanduser("~/.cache/dnnsuite"))
 
 
 def cached(
@@ -37,7 +33,7 @@ def cached(
         write: stores the value in an existing empty folder.
         read: the inverse of `write`; raises OSError, ValueError or KeyError on anything it does not trust.
     """
-    place = folder() / name
+    place = cache_folder() / name
     value = _read_or_none(place, read)
     if value is not None:
         return value

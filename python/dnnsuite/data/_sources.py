@@ -120,5 +120,5 @@ def clean_wikitext(line: str) -> str:
     """One line of a WikiText file as plain text: headings without their signs, `<unk>` as `[UNK]`."""
     line = line.strip()
     if heading := _HEADING.fullmatch(line):
-        line = heading["title"]
+        line = heading["title"].strip()
     return _ESCAPED.sub(r"\1", line).replace("<unk>", "[UNK]")
