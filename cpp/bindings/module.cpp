@@ -3,11 +3,40 @@
 // own copy of pybind11. Tensors cross as torch.ops.dnnsuite operators instead (cpp/fused).
 #include <pybind11/pybind11.h>
 
+#include <exception>
+
+#include "base/error.hpp"
+
+namespace py = pybind11;
+
 namespace dnnsuite::bindings {
-void init_host(pybind11::module_& m);
+
+void init_base(py::module_& m);
+void init_host(py::module_& m);
+
+namespace {
+
+void raise(const char* name, const char* message) {
+    py::set_error(py::module_::import("dnnsuite.errors").attr(name), message);
 }
+
+void translate(std::exception_ptr thrown) {
+    try {
+        std::rethrow_exception(thrown);
+    } catch (const InvalidArgument& error) {
+        raise("InvalidArgument", error.what());
+    } catch (const Error& error) {
+        raise("Error", error.what());
+    }
+}
+
+}  // namespace
+
+}  // namespace dnnsuite::bindings
 
 PYBIND11_MODULE(_C, m) {
     m.doc() = "The instruments of dnnsuite: clock, timers, statistics.";
+    py::register_local_exception_translator(dnnsuite::bindings::translate);
+    dnnsuite::bindings::init_base(m);
     dnnsuite::bindings::init_host(m);
 }
