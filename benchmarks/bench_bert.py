@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: MIT
+"""A training step of B BERT models: the fused array against every other way to train them, in one run.
+
+The ways take turns in every round, so a slow minute of the machine hits all of them. Prints, per way, milliseconds of a
+step of one model (best and median round) and how many times faster than `serial` that is, round by round.
+
+    python benchmarks/bench_bert.py --B 4 --rounds 7
+
+Ways: `serial` (torch, one model after the other, all cores), `foreach` (the same with torch's foreach optimizer),
+`concurrent` (B processes that share the cores), `vmap` (torch.func over stacked models), `fused` (dnnsuite). `--peer
+MODULE:FUNCTION` adds one of your own: a function (B, job) that returns one that trains one step of all B models; `job` is
+a plain BertJob that is set up, with its `build(seed)`, `_batch(index)` and `corpus`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import multiprocessing
+import random
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dnnsuite import jobs
+
+Way = Callable[[int], None]  # trains all B models for so many steps
+BertJob = jobs.get("bert")
+
+
+def config(B: int, threads: int, seed: int = 1) -> jobs.JobConfig:
+    hyper = BertJob.hyperparameters(random.Random(seed), max(B, 1))
+    return jobs.JobConfig(B=B, threads=threads, seed=seed, hyper=hyper)
+
+
+def started(B: int, threads: int, seed: int = 1) -> Any:
+    job = BertJob(config(B, threads, seed))
+    job.setup()
+    return job
+
+
+def job_way(made: list[Any]) -> Way:
+    """`made` jobs in turns, step by step."""
+
+    def run(steps: int) -> None:
+        for _ in range(steps):
+            for job in made:
+                job.step()
+        for job in made:
+            job.synchronize()
+
+    return run
+
+
+def serial(B: int, threads: int) -> Way:
+    return job_way([started(0, threads, seed) for seed in range(B)])
+
+
+def foreach(B: int, threads: int) -> Way:
+    made = [started(0, threads, seed) for seed in range(B)]
+    for job in made:
+        job._optimizer = torch.optim.Adadelta(job.model.parameters(), lr=1.0, foreach=True)
+    return job_way(made)
+
+
+def fused(B: int, threads: int) -> Way:
+    return job_way([started(B, threads)])
+
+
+def vmap(B: int, threads: int) -> Way:
+    job = started(0, threads)
+    models = [job.build(seed) for seed in range(B)]
+    parameters, buffers = torch.func.stack_module_state(models)
+    optimizer = torch.optim.Adadelta(parameters.values(), lr=1.0)
+
+    def loss(own: Any, its: Any, tokens: torch.Tensor, positions: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        logits = torch.func.functional_call(models[0], (own, its), (tokens, positions))
+        return torch.nn.functional.cross_entropy(logits, targets.flatten())
+
+    gradients = torch.vmap(torch.func.grad(loss), in_dims=(0, 0, None, None, None), randomness="different")
+
+    def run(steps: int) -> None:
+        for index in range(steps):
+            for parameter, gradient in zip(
+                parameters.values(), gradients(parameters, buffers, *job._batch(index)).values(), strict=True
+            ):
+                parameter.grad = gradient
+            optimizer.step()
+
+    return run
+
+
+def _replica(connection: Any, threads: int, seed: int) -> None:
+    way = job_way([started(0, threads, seed)])
+    connection.send("ready")
+    while (steps := connection.recv()) is not None:
+        way(steps)
+        connection.send("done")
+
+
+def concurrent(B: int, threads: int) -> Way:
+    context = multiprocessing.get_context("spawn")
+    ends = []
+    for seed in range(B):
+        mine, theirs = context.Pipe()
+        context.Process(target=_replica, args=(theirs, max(1, threads // B), seed), daemon=True).start()
+        ends.append(mine)
+    for end in ends:
+        end.recv()
+
+    def run(steps: int) -> None:
+        for end in ends:
+            end.send(steps)
+        for end in ends:
+            end.recv()
+
+    return run
+
+
+WAYS = {"serial": serial, "foreach": foreach, "concurrent": concurrent, "vmap": vmap, "fused": fused}
+
+
+def peer(name: str) -> Callable[[int, int], Way]:
+    """The way that `MODULE:FUNCTION` gives."""
+    module, _, function = name.partition(":")
+
+    def make(B: int, threads: int) -> Way:
+        step = getattr(importlib.import_module(module), function)(B, started(0, threads))
+
+        def run(steps: int) -> None:
+            for _ in range(steps):
+                step()
+
+        return run
+
+    return make
+
+
+def measure(ways: dict[str, Way], rounds: int, steps: int, B: int, warmup: int) -> dict[str, list[float]]:
+    """Seconds of a step of one model, per way and round."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for way in ways.values():
+        way(warmup)
+    for _ in range(rounds):
+        for name, way in ways.items():
+            begin = time.perf_counter()
+            way(steps)
+            seconds[name].append((time.perf_counter() - begin) / (steps * B))
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--B", type=int, default=4, help="models (default 4)")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="cores to use (default: all)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=3, help="steps of each way in a round (default 3)")
+    parser.add_argument("--ways", default=",".join(WAYS), help="comma-separated (default: all)")
+    parser.add_argument("--peer", action="append", default=[], metavar="MODULE:FUNCTION")
+    parser.add_argument("--json", action="store_true", help="print one JSON object with every round")
+    arguments = parser.parse_args()
+    makers = {name: WAYS[name] for name in arguments.ways.split(",")} | {name: peer(name) for name in arguments.peer}
+    torch.set_num_threads(arguments.threads)
+    ways = {name: make(arguments.B, arguments.threads) for name, make in makers.items()}
+    # The fused way measures its width on its first steps.
+    seconds = measure(ways, arguments.rounds, arguments.steps, arguments.B, warmup=8)
+    if arguments.json:
+        print(json.dumps({"B": arguments.B, "threads": arguments.threads, "seconds_per_model_step": seconds}))
+        return
+    base = seconds.get("serial", next(iter(seconds.values())))
+    print(f"BERT, B={arguments.B}, {arguments.threads} threads, {arguments.rounds} rounds of {arguments.steps} steps")
+    for name, values in seconds.items():
+        ratio = statistics.median(b / v for b, v in zip(base, values, strict=True))
+        best, middle = 1e3 * min(values), 1e3 * statistics.median(values)
+        print(f"{name:>12}  {best:8.1f} ms best  {middle:8.1f} ms median  {ratio:6.2f}x")
+
+
+if __name__ == "__main__":
+    main()
