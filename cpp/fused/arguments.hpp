@@ -41,4 +41,63 @@ struct LayerNormArguments {
     DropoutArguments dropout;
 };
 
+/// logits [B, R, C], target [B, R]. Rows of `rows` are rows of logits.
+struct CrossEntropyArguments {
+    DType dtype;
+    Rows rows;
+    int64_t ignore_index;
+    double label_smoothing;
+    const void* logits;
+    const int64_t* target;
+    void *row_loss, *log_sum;  // forward: [B, R] each, in the dtype (float for 16-bit types)
+    const void* scale;         // backward: [B, R], d loss / d row loss; same type
+    const void* saved_log_sum;
+    void* dlogits;
+};
+
+/// out[b, i] = weight[b, indices[b, i]]; weight [B, V, D], indices [B, count].
+struct EmbeddingArguments {
+    DType dtype;
+    int64_t models, vocabulary, columns, count, index_stride;  // index_stride 0: shared by all models
+    int64_t padding_idx;                                       // -1: none
+    const void* weight;
+    const int64_t* indices;
+    void* out;           // forward [B, count, D]
+    const void* grad;    // backward
+    void* dweight;       // [B, V, D], every element written
+};
+
+/// softmax(q k^T / sqrt(d)) v of packed qkv [B, N, L, 3E]; out and its gradient are [B, N, L, E].
+struct AttentionArguments {
+    DType dtype;
+    int64_t models, sequences, length, heads, head_dim;
+    bool causal;
+    const bool* ignored;  // [B, N, L] or null
+    const void *qkv, *grad;
+    void *out, *dqkv;
+    DropoutArguments dropout;  // of the probabilities, elements in the order [N, H, L, L]
+};
+
+enum class Optimizer : int { kAdadelta, kAdam, kSgd };
+constexpr int kOptimizerTensors = 5;  // parameter, gradient, up to three states
+constexpr int kOptimizerHypers = 6;
+
+/// One parameter [B, ...] with its gradient and states: model b begins at data[i] + b * stride[i] elements.
+struct OptimizerEntry {
+    void* data[kOptimizerTensors];
+    int64_t stride[kOptimizerTensors];
+    int64_t elements;  // of one model
+};
+
+/// Hyper-parameters are float64 [B]; their order per optimizer is that of its schema.
+struct OptimizerArguments {
+    Optimizer kind;
+    DType dtype;
+    int64_t models, entry_count;
+    const OptimizerEntry* entries;
+    const double* hyper[kOptimizerHypers];
+    bool decoupled, amsgrad;               // Adam
+    bool has_momentum, nesterov, first;    // SGD
+};
+
 }  // namespace dnnsuite::fused

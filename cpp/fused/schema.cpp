@@ -20,4 +20,25 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
     m.def(
         "bias_dropout_add_layer_norm_backward(Tensor grad, Tensor x, Tensor? bias, Tensor residual, Tensor? p,"
         " Tensor? rng, Tensor? weight, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
+
+    m.def("embedding(Tensor weight, Tensor indices, int padding_idx) -> Tensor");
+    m.def("embedding_backward(Tensor grad, Tensor indices, int vocabulary, int padding_idx) -> Tensor");
+
+    m.def(
+        "cross_entropy(Tensor logits, Tensor target, int ignore_index, float label_smoothing, str reduction)"
+        " -> (Tensor loss, Tensor log_sum)");
+    m.def(
+        "cross_entropy_backward(Tensor grad, Tensor logits, Tensor target, Tensor log_sum, int ignore_index,"
+        " float label_smoothing, str reduction) -> Tensor");
+
+    m.def(
+        "adadelta_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] square_avgs, Tensor(c!)[] acc_deltas,"
+        " Tensor lr, Tensor rho, Tensor eps, Tensor weight_decay) -> ()");
+    m.def(
+        "adam_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs,"
+        " Tensor(d!)[] max_exp_avg_sqs, Tensor step, Tensor lr, Tensor beta1, Tensor beta2, Tensor eps,"
+        " Tensor weight_decay, bool decoupled) -> ()");
+    m.def(
+        "sgd_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momentum_buffers, Tensor lr, Tensor momentum,"
+        " Tensor dampening, Tensor weight_decay, bool nesterov, bool first) -> ()");
 }

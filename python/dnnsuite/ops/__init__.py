@@ -2,20 +2,32 @@
 """Operators over an array of B models; dimension 0 of every tensor is the model.
 
 Each is registered with torch as `torch.ops.dnnsuite.<name>` (CPU and CUDA kernels, autograd, shapes for
-`torch.compile`). A model's result does not depend on how many models there are, which place it has among them, or
-how many threads run.
+`torch.compile`). A model's result does not depend on how many models there are, which place it has among
+them, or how many threads run.
 """
 
 from ._dropout import bias_act_dropout as bias_act_dropout
 from ._dropout import bias_dropout_add as bias_dropout_add
 from ._dropout import dropout as dropout
+from ._embedding import embedding as embedding
+from ._linear import linear as linear
+from ._loss import cross_entropy as cross_entropy
 from ._norm import bias_dropout_add_layer_norm as bias_dropout_add_layer_norm
 from ._norm import layer_norm as layer_norm
+from ._optim import adadelta_ as adadelta_
+from ._optim import adam_ as adam_
+from ._optim import sgd_ as sgd_
 
 __all__ = [
+    "adadelta_",
+    "adam_",
     "bias_act_dropout",
     "bias_dropout_add",
     "bias_dropout_add_layer_norm",
+    "cross_entropy",
     "dropout",
+    "embedding",
     "layer_norm",
+    "linear",
+    "sgd_",
 ]

@@ -69,16 +69,17 @@ def differentiable(
     """Registers an operator's gradient with torch and returns a quicker way to call it in eager mode.
 
     torch.library's own autograd costs about 14 µs a call in Python; a hand-made Function around the operator below
-    autograd does the same for 6 µs. `setup_context` must need no output (it is None in eager mode).
+    autograd does the same for 6 µs.
     """
     torch.library.register_autograd(op.name(), backward, setup_context=setup_context)
 
     class Eager(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *args: Any) -> Any:
-            setup_context(ctx, args, None)
             with _below_autograd():
-                return op(*args)
+                output = op(*args)
+            setup_context(ctx, args, output)
+            return output
 
         @staticmethod
         @torch.autograd.function.once_differentiable

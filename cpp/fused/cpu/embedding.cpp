@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// embedding: rows are copied, and their gradients added in the order of the indices. Nothing here is arithmetic
+// enough to be worth an instruction set.
+#include <cstring>
+
+#include "fused/cpu/parallel.hpp"
+#include "fused/embedding_checks.hpp"
+
+namespace dnnsuite::fused {
+namespace {
+
+constexpr int64_t kParts = 8;  // of the vocabulary: a thread owns rows, so no two add to the same one
+
+int64_t element_bytes(DType dtype) { return dtype == DType::kFloat64 ? 8 : 4; }
+
+const int64_t* indices_of(const EmbeddingArguments& args, int64_t model) {
+    return args.indices + model * args.index_stride;
+}
+
+/// Shared indices are looked at once.
+void check_indices(const Checker& check, const EmbeddingArguments& args) {
+    const int64_t sets = args.index_stride == 0 && args.models > 0 ? 1 : args.models;
+    for (int64_t model = 0; model < sets; ++model) {
+        for (int64_t i = 0; i < args.count; ++i) {
+            const int64_t index = indices_of(args, model)[i];
+            STD_TORCH_CHECK(index >= 0 && index < args.vocabulary, check.op(), ": indices must be within [0, ",
+                            args.vocabulary, "), not ", index, " (model ", model, ", position ", i, ")");
+        }
+    }
+}
+
+Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_idx) {
+    const Checker check("embedding");
+    const Tensor w = packed(weight), ix = packed_indices(indices);
+    EmbeddingArguments args = embedding_arguments(check, w, ix, padding_idx);
+    check_indices(check, args);
+    Tensor out = new_embedded(w, ix);
+    const auto bytes = static_cast<size_t>(args.columns * element_bytes(args.dtype));
+    const char* from = static_cast<const char*>(args.weight);
+    char* to = static_cast<char*>(out.data_ptr());
+    const int64_t grain = 16384 / (args.columns + 1) + 1;
+    torch::stable::parallel_for(0, args.models * args.count, grain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t model = i / args.count;
+            const int64_t row = model * args.vocabulary + indices_of(args, model)[i % args.count];
+            std::memcpy(to + static_cast<size_t>(i) * bytes, from + static_cast<size_t>(row) * bytes, bytes);
+        }
+    });
+    return out;
+}
+
+/// Rows [first, last) of one model's gradient.
+template <class T>
+void add_rows(const EmbeddingArguments& args, int64_t model, int64_t first, int64_t last) {
+    const int64_t columns = args.columns;
+    T* dweight = static_cast<T*>(args.dweight) + model * args.vocabulary * columns;
+    const T* grad = static_cast<const T*>(args.grad) + model * args.count * columns;
+    std::memset(dweight + first * columns, 0, static_cast<size_t>((last - first) * columns) * sizeof(T));
+    for (int64_t i = 0; i < args.count; ++i, grad += columns) {
+        const int64_t index = indices_of(args, model)[i];
+        if (index < first || index >= last || index == args.padding_idx) continue;
+        T* row = dweight + index * columns;
+        for (int64_t c = 0; c < columns; ++c) row[c] += grad[c];
+    }
+}
+
+Tensor embedding_backward(const Tensor& grad, const Tensor& indices, int64_t vocabulary, int64_t padding_idx) {
+    const Checker check("embedding_backward");
+    const Tensor g = packed(grad), ix = packed_indices(indices);
+    check.at_least(g, "grad", 2);
+    Tensor dweight = new_tensor(g, {g.size(0), vocabulary, g.size(g.dim() - 1)});
+    EmbeddingArguments args = embedding_arguments(check, dweight, ix, padding_idx);
+    STD_TORCH_CHECK(g.numel() == args.models * args.count * args.columns, check.op(), ": grad has shape ",
+                    shape_text(grad), ", which does not fit indices ", shape_text(indices));
+    check_indices(check, args);
+    args.grad = g.data_ptr();
+    args.dweight = dweight.data_ptr();
+    const int64_t part = (vocabulary + kParts - 1) / kParts;
+    run_tasks(args.models * kParts, part * args.columns, 1, [&](int64_t begin, int64_t end, void*) {
+        for (int64_t t = begin; t < end; ++t) {
+            const int64_t model = t / kParts, first = t % kParts * part;
+            const int64_t last = first + part < vocabulary ? first + part : vocabulary;
+            if (first >= last) continue;
+            if (args.dtype == DType::kFloat64)
+                add_rows<double>(args, model, first, last);
+            else
+                add_rows<float>(args, model, first, last);
+        }
+    });
+    return dweight;
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) {
+    m.impl("embedding", TORCH_BOX(&embedding));
+    m.impl("embedding_backward", TORCH_BOX(&embedding_backward));
+}
+
+}  // namespace dnnsuite::fused

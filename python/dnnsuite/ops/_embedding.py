@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+"""Embedding: each model's own table, with a dense and deterministic gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._library import differentiable, library, tracing
+
+__all__ = ["embedding"]
+
+_embedding = library.embedding.default
+_embedding_backward = library.embedding_backward.default
+
+
+@torch.library.register_fake("dnnsuite::embedding")
+def _(weight: Tensor, indices: Tensor, padding_idx: int) -> Tensor:
+    return weight.new_empty((*indices.shape, weight.shape[2]))
+
+
+@torch.library.register_fake("dnnsuite::embedding_backward")
+def _(grad: Tensor, indices: Tensor, vocabulary: int, padding_idx: int) -> Tensor:
+    return grad.new_empty((grad.shape[0], vocabulary, grad.shape[-1]))
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    weight, indices, padding_idx = inputs
+    ctx.vocabulary, ctx.padding_idx = weight.shape[1], padding_idx
+    ctx.save_for_backward(indices)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    (indices,) = ctx.saved_tensors
+    return _embedding_backward(grad, indices, ctx.vocabulary, ctx.padding_idx), None, None
+
+
+_eager = differentiable(_embedding, _setup, _backward)
+
+
+def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1) -> Tensor:
+    """Rows of each model's table: weight [B, V, D], indices int64 [B, ...] to [B, ..., D].
+
+    Indices that all models share may be an expanded tensor (stride 0 in dimension 0); they are not copied. Rows
+    `padding_idx` (-1: none) get no gradient. An index outside [0, V) is an error on the CPU.
+    """
+    result: Tensor = (_embedding if tracing() else _eager)(weight, indices, padding_idx)
+    return result

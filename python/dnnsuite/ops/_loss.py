@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""Cross-entropy with one loss per model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._library import differentiable, library, tracing
+
+__all__ = ["cross_entropy"]
+
+_forward = library.cross_entropy.default
+_cross_entropy_backward = library.cross_entropy_backward.default
+
+
+def _accumulated(logits: Tensor) -> torch.dtype:
+    return torch.float64 if logits.dtype == torch.float64 else torch.float32
+
+
+@torch.library.register_fake("dnnsuite::cross_entropy")
+def _(
+    logits: Tensor, target: Tensor, ignore_index: int, label_smoothing: float, reduction: str
+) -> tuple[Tensor, Tensor]:
+    shape = target.shape if reduction == "none" else target.shape[:1]
+    dtype = _accumulated(logits)
+    return logits.new_empty(shape, dtype=dtype), logits.new_empty(target.shape, dtype=dtype)
+
+
+@torch.library.register_fake("dnnsuite::cross_entropy_backward")
+def _(
+    grad: Tensor,
+    logits: Tensor,
+    target: Tensor,
+    log_sum: Tensor,
+    ignore_index: int,
+    label_smoothing: float,
+    reduction: str,
+) -> Tensor:
+    return logits.new_empty(logits.shape)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    logits, target, *ctx.options = inputs
+    _, log_sum = output
+    ctx.mark_non_differentiable(log_sum)
+    ctx.save_for_backward(logits, target, log_sum)
+
+
+def _backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
+    logits, target, log_sum = ctx.saved_tensors
+    return _cross_entropy_backward(grad, logits, target, log_sum, *ctx.options), None, None, None, None
+
+
+_eager = differentiable(_forward, _setup, _backward)
+
+
+def cross_entropy(
+    logits: Tensor,
+    target: Tensor,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """Loss of each model: logits [B, R, C], target int64 [B, R] to [B], or [B, R] with reduction 'none'.
+
+    'mean' is over the model's rows that are not `ignore_index` (NaN when there is none, as in torch). A target
+    outside [0, C) is an error on the CPU. 16-bit logits give a float32 loss.
+    """
+    call = _forward if tracing() else _eager
+    loss: Tensor = call(logits, target, ignore_index, label_smoothing, reduction)[0]
+    return loss
