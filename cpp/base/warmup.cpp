@@ -61,6 +61,22 @@ double drift(std::span<const double> values) {
     return slope == 0 ? 0 : 100 * slope / std::abs(mean);
 }
 
+/// Half-width of the 95 % interval of the mean of `values`, of which there are at least 10.
+///
+/// From the differences of neighbouring batch means (von Neumann's estimate of their variance): unlike the
+/// spread around their mean it is not blown up by the very drift or step it is to be compared with.
+double noise(std::span<const double> values) {
+    constexpr std::size_t pieces = 10;
+    double squares = 0, previous = 0;
+    for (std::size_t i = 0; i < pieces; ++i) {
+        const std::size_t begin = values.size() * i / pieces, end = values.size() * (i + 1) / pieces;
+        const double mean = mean_of(values.subspan(begin, end - begin));
+        if (i > 0) squares += (mean - previous) * (mean - previous);
+        previous = mean;
+    }
+    return student_t(0.95, pieces - 1) * std::sqrt(squares / (2 * (pieces - 1)) / pieces);
+}
+
 std::string percent(double ratio) {
     char text[32];
     std::snprintf(text, sizeof text, "%.3g %%", 100 * ratio);
@@ -87,9 +103,10 @@ Warmup mser5(std::span<const double> values) {
         found.reason = "no steady state: warm-up reaches the middle of " + count + " values";
         return found;
     }
-    const Interval last_half = batch_means(values.subspan(values.size() / 2), 10, 0.95);
-    const double difference = std::abs(mean_of(kept) - last_half.mean), scale = std::abs(last_half.mean);
-    if (difference > std::max(last_half.half_width, kTolerance * scale)) {
+    const auto last_half = values.subspan(values.size() / 2);
+    const double settled = mean_of(last_half), scale = std::abs(settled);
+    const double difference = std::abs(mean_of(kept) - settled);
+    if (difference > std::max(noise(last_half), kTolerance * scale)) {
         found.reason = "no steady state: without warm-up the mean differs from that of the last half by " +
                        percent(difference / scale);
         return found;

@@ -20,8 +20,8 @@ struct Warmup {
 ///
 /// The answer is not steady when the minimum lies at the limit of d = n/2, so that the end of the warm-up was
 /// not seen; when the mean of what is left differs from that of the last half of the series by more than
-/// 0.5 % and more than the noise (the 95 % half-width of the last half); when there are fewer than 20 values;
-/// or when a value is not finite. None of these throws.
+/// 0.5 % and more than the noise (the 95 % half-width of the last half, by the differences of neighbouring
+/// batches); when there are fewer than 20 values; or when a value is not finite. None of these throws.
 Warmup mser5(std::span<const double> values);
 
 }  // namespace dnnsuite::base

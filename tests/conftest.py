@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""Seeds, devices, and what happens to tests that need a GPU."""
+
+import functools
+import os
+import random
+import sys
+
+import pytest
+
+REQUIRE_CUDA = os.environ.get("DNNSUITE_REQUIRE_CUDA") == "1"
+_NO_GPU = "needs an NVIDIA GPU and a CUDA torch"
+
+
+@functools.cache
+def _cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("gpu") and not _cuda():
+        # A machine that was promised to have a GPU must not pass by skipping.
+        (pytest.fail if REQUIRE_CUDA else pytest.skip)(_NO_GPU)
+
+
+def pytest_terminal_summary(terminalreporter):
+    skipped = sum("gpu" in report.keywords for report in terminalreporter.stats.get("skipped", []))
+    if skipped:
+        terminalreporter.write_line(f"{skipped} GPU tests skipped ({_NO_GPU}; DNNSUITE_REQUIRE_CUDA=1 fails them)")
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request):
+    """Each device in turn, as torch spells it."""
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def _nothing_leaks():
+    """Every test starts from the same seeds, and no test changes the process for the next."""
+    state = random.getstate()
+    random.seed(0)
+    restore = [lambda: random.setstate(state), *_seed_numpy(), *_seed_torch()]
+    yield
+    for put_back in restore:
+        put_back()
+
+
+def _seed_numpy():
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return []
+    state = numpy.random.get_state()
+    numpy.random.seed(0)
+    return [lambda: numpy.random.set_state(state)]
+
+
+def _seed_torch():
+    torch = sys.modules.get("torch")  # a test that has not imported it by now seeds what it uses itself
+    if torch is None:
+        return []
+    state, threads, dtype = torch.get_rng_state(), torch.get_num_threads(), torch.get_default_dtype()
+    torch.manual_seed(0)
+
+    def put_back():
+        torch.set_num_threads(threads)
+        torch.set_default_dtype(dtype)
+        torch.set_grad_enabled(True)
+        torch.use_deterministic_algorithms(False)
+        torch.set_rng_state(state)
+
+    return [put_back]
