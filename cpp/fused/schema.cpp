@@ -21,6 +21,13 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         "bias_dropout_add_layer_norm_backward(Tensor grad, Tensor x, Tensor? bias, Tensor residual, Tensor? p,"
         " Tensor? rng, Tensor? weight, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
 
+    m.def(
+        "attention(Tensor qkv, int num_heads, Tensor? p, Tensor? rng, bool causal, Tensor? key_padding_mask)"
+        " -> Tensor");
+    m.def(
+        "attention_backward(Tensor grad, Tensor qkv, int num_heads, Tensor? p, Tensor? rng, bool causal,"
+        " Tensor? key_padding_mask) -> Tensor");
+
     m.def("embedding(Tensor weight, Tensor indices, int padding_idx) -> Tensor");
     m.def("embedding_backward(Tensor grad, Tensor indices, int vocabulary, int padding_idx) -> Tensor");
 

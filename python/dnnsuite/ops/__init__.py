@@ -6,6 +6,7 @@ Each is registered with torch as `torch.ops.dnnsuite.<name>` (CPU and CUDA kerne
 them, or how many threads run.
 """
 
+from ._attention import attention as attention
 from ._dropout import bias_act_dropout as bias_act_dropout
 from ._dropout import bias_dropout_add as bias_dropout_add
 from ._dropout import dropout as dropout
@@ -21,6 +22,7 @@ from ._optim import sgd_ as sgd_
 __all__ = [
     "adadelta_",
     "adam_",
+    "attention",
     "bias_act_dropout",
     "bias_dropout_add",
     "bias_dropout_add_layer_norm",

@@ -26,8 +26,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         raise InvalidArgument(f"linear: bias must be {[models, outputs]}, not {list(bias.shape)}")
     shape = (*x.shape[:-1], outputs)
     if models == 1:
-        row_bias = None if bias is None else bias.view(outputs)
-        y = torch.nn.functional.linear(x.reshape(-1, inputs), weight.view(outputs, inputs), row_bias)
+        row_bias = None if bias is None else bias.reshape(outputs)
+        y = torch.nn.functional.linear(x.reshape(-1, inputs), weight.reshape(outputs, inputs), row_bias)
     else:
         rows = x.reshape(models, x.shape[1:-1].numel(), inputs)
         transposed = weight.transpose(1, 2)

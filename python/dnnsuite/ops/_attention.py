@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""Self-attention over short sequences, from packed queries, keys and values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InvalidArgument
+from ._dropout import dropout
+from ._library import differentiable, library, tracing
+
+__all__ = ["attention"]
+
+LONGEST = 128
+"""Up to this length a head's scores stay in cache, and the operator of this package is used."""
+
+_attention = library.attention.default
+_attention_backward = library.attention_backward.default
+
+
+@torch.library.register_fake("dnnsuite::attention")
+def _(
+    qkv: Tensor,
+    num_heads: int,
+    p: Tensor | None,
+    rng: Tensor | None,
+    causal: bool,
+    key_padding_mask: Tensor | None,
+) -> Tensor:
+    return qkv.new_empty((*qkv.shape[:-1], qkv.shape[-1] // 3))
+
+
+@torch.library.register_fake("dnnsuite::attention_backward")
+def _(
+    grad: Tensor,
+    qkv: Tensor,
+    num_heads: int,
+    p: Tensor | None,
+    rng: Tensor | None,
+    causal: bool,
+    key_padding_mask: Tensor | None,
+) -> Tensor:
+    return qkv.new_empty(qkv.shape)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    qkv, ctx.num_heads, p, rng, ctx.causal, mask = inputs
+    ctx.save_for_backward(qkv, p, rng, mask)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    qkv, p, rng, mask = ctx.saved_tensors
+    return _attention_backward(grad, qkv, ctx.num_heads, p, rng, ctx.causal, mask), None, None, None, None, None
+
+
+_eager = differentiable(_attention, _setup, _backward)
+
+
+def attention(
+    qkv: Tensor,
+    num_heads: int,
+    p: Tensor | None = None,
+    rng: Tensor | None = None,
+    causal: bool = False,
+    key_padding_mask: Tensor | None = None,
+) -> Tensor:
+    """dropout(softmax(q kᵀ / √d)) v of every head: qkv [B, N, L, 3E] (q, k, v in turn) to [B, N, L, E].
+
+    Args:
+        p, rng: dropout of the probabilities as in `dropout`, with elements in the order [N, H, L, L].
+        causal: a token sees itself and those before it.
+        key_padding_mask: bool [B, N, L], True where a key is not to be seen. A token that sees none gets NaN.
+
+    Nothing but the inputs is kept for the backward pass. Sequences longer than 128 are composed of torch's
+    operators, with the same masks.
+    """
+    if qkv.dim() == 4 and qkv.shape[2] > LONGEST:
+        return _composed(qkv, num_heads, p, rng, causal, key_padding_mask)
+    call = _attention if tracing() else _eager
+    result: Tensor = call(qkv, num_heads, p, rng, causal, key_padding_mask)
+    return result
+
+
+def _composed(
+    qkv: Tensor,
+    num_heads: int,
+    p: Tensor | None,
+    rng: Tensor | None,
+    causal: bool,
+    key_padding_mask: Tensor | None,
+) -> Tensor:
+    models, sequences, length, width = qkv.shape
+    if num_heads < 1 or width % (3 * num_heads):
+        raise InvalidArgument(
+            f"attention: the last dimension of qkv must be 3 * num_heads * head_dim; {width} does not divide "
+            f"by 3 * {num_heads}"
+        )
+    heads = qkv.view(models, sequences, length, 3, num_heads, -1).permute(3, 0, 1, 4, 2, 5)
+    query, key, value = heads.unbind(0)  # [B, N, H, L, d]
+    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5)
+    if causal:
+        future = torch.ones(length, length, dtype=torch.bool, device=qkv.device).triu(1)
+        scores = scores.masked_fill(future, -torch.inf)
+    if key_padding_mask is not None:
+        scores = scores.masked_fill(key_padding_mask[:, :, None, None, :], -torch.inf)
+    probabilities = scores.softmax(-1)
+    if p is not None and rng is not None:
+        probabilities = dropout(probabilities, p, rng)
+    return (probabilities @ value).transpose(2, 3).reshape(models, sequences, length, -1)
