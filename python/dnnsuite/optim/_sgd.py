@@ -50,8 +50,9 @@ class SGD(ArrayOptimizer):
         self, group: Group, params: list[torch.Tensor], grads: list[torch.Tensor], state: Any, hyper: Hyper
     ) -> None:
         buffers = [state[p]["momentum_buffer"] for p in params if "momentum_buffer" in state[p]]
-        # torch starts b at g. From a buffer of zeros that is a first step without dampening.
-        dampening = torch.where(group["steps"] == 1, 0.0, hyper["dampening"])
+        # torch starts b at g, and uses g itself in a model without momentum. From a buffer of zeros both are b ← g.
+        undamped = (group["steps"] == 1) | (hyper["momentum"] == 0)
+        dampening = torch.where(undamped, 0.0, hyper["dampening"])
         ops.sgd_(
             params,
             grads,
