@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Training workloads by name."""
+"""Training workloads by name. A job's own module is imported when it is asked for."""
 
-from . import bert as bert
 from ._job import Job as Job
 from ._job import JobConfig as JobConfig
 from ._job import get as get

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
@@ -129,6 +130,8 @@ class Job:
 
 
 _REGISTRY: dict[str, type[Job]] = {}
+# The package's own jobs and their modules, which register themselves. They import torch: not before one is wanted.
+_OWN = {"bert": ".bert"}
 
 
 def register(name: str) -> Callable[[JobT], JobT]:
@@ -145,16 +148,18 @@ def register(name: str) -> Callable[[JobT], JobT]:
 
 
 def names() -> list[str]:
-    """The registered jobs."""
-    return sorted(_REGISTRY)
+    """The package's own jobs and those registered."""
+    return sorted({*_OWN, *_REGISTRY})
 
 
 def get(name: str) -> type[Job]:
     """The job called `name`. Raises InvalidArgument listing the known ones."""
+    if name not in _REGISTRY and name in _OWN:
+        importlib.import_module(_OWN[name], __package__)
     try:
         return _REGISTRY[name]
     except KeyError:
-        raise InvalidArgument(f"no job {name!r}; there is {', '.join(names()) or 'none'}") from None
+        raise InvalidArgument(f"no job {name!r}; there is {', '.join(names())}") from None
 
 
 def option(options: Mapping[str, Any], allowed: Sequence[str], job: str) -> None:
