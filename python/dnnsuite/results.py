@@ -189,6 +189,11 @@ def summarize(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _order(mode: str, precision: str) -> tuple[int, bool, str]:
+    """Sorts modes as the table of modes has them, and fp32 first."""
+    return (_MODES.index(mode) if mode in _MODES else len(_MODES), precision != "fp32", precision)
+
+
 def _rate(runs: pd.DataFrame) -> tuple[float, float, float]:
     """(mean, low, high) of the runs' rates."""
     values = runs["value"].to_numpy()
@@ -242,7 +247,8 @@ def wide(table: pd.DataFrame) -> pd.DataFrame:
 
     whole = table[(table["metric"] == "throughput") & table["replica"].isna() & (table["status"] == "ok")]
     columns: dict[str, pd.Series[float]] = {}
-    for (mode, precision), runs in whole.groupby(["mode", "precision"], sort=False):
+    groups = dict(iter(whole.groupby(["mode", "precision"])))
+    for (mode, precision), runs in sorted(groups.items(), key=lambda item: _order(*item[0])):
         by_run = runs.drop_duplicates(["B", "repeat"], keep="last").pivot(
             index="B", columns="repeat", values="value"
         )

@@ -15,7 +15,7 @@ from . import modes
 from .processes import Outcome, memory_share_bytes, run_group
 from .settings import Settings
 
-__all__ = ["Launcher", "Point", "hyperparameters", "replica_directories"]
+__all__ = ["MAX_PROCESSES", "Launcher", "Point", "hyperparameters", "replica_directories"]
 
 # Between the seeds of two repeats: more than any B, so that no two models of a workflow share one.
 _REPEAT_STRIDE = 100_003
@@ -128,13 +128,13 @@ class Launcher:
 # A worker that imports torch reserves about 230 MB before it makes its first tensor.
 _MIN_SHARE_BYTES = 256 << 20
 # Far above any useful number of replicas, far below what exhausts process ids.
-_MAX_PROCESSES = 1024
+MAX_PROCESSES = 1024
 
 
 def _refuse(processes: int, share_bytes: int | None) -> str | None:
     """Why so many processes are not even started."""
-    if processes > _MAX_PROCESSES:
-        return f"{processes} processes are more than the {_MAX_PROCESSES} allowed"
+    if processes > MAX_PROCESSES:
+        return f"{processes} processes are more than the {MAX_PROCESSES} allowed"
     if share_bytes is not None and share_bytes < _MIN_SHARE_BYTES:
         needed = f"one needs at least {_MIN_SHARE_BYTES >> 20}"
         return f"{processes} processes would have {share_bytes >> 20} MiB each; {needed}"

@@ -13,7 +13,7 @@ from ..errors import Error, Unavailable
 from . import modes, plan
 from .failures import CLASSES
 from .interrupts import deferred
-from .launch import Launcher, Point, replica_directories
+from .launch import MAX_PROCESSES, Launcher, Point, replica_directories
 from .metrics import measured, read_steps
 from .points import drawn_Bs, fixed_Bs
 from .processes import Outcome
@@ -231,7 +231,8 @@ class Workflow:
             "device": self.settings.device, "device_model": self.settings.device_model,
             "processes": mode.processes(point.B), "width": mode.width(point.B),
             "epochs": self.settings.epochs, "iters_per_epoch": self.settings.iters_per_epoch,
-            "configs": self.launcher.configs(point, repeat), "settings": self.settings.to_dict(),
+            "configs": self.launcher.configs(point, repeat) if mode.processes(point.B) <= MAX_PROCESSES else [],
+            "settings": self.settings.to_dict(),
             "variables": self.launcher.environment(point), **self.state["environment"],
             "isolation": {
                 "cgroup": "not used", "affinity": "as inherited",

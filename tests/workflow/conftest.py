@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dnnsuite.workflow import Report
+from dnnsuite.workflow.sweep import run
+from dnnsuite.workflow.worker import import_plugins
+
+HERE = str(Path(__file__).parent)
+
+
+@pytest.fixture(scope="session")
+def toys() -> Iterator[None]:
+    """The toy jobs, registered here and findable by worker processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(HERE)
+        patch.setenv("PYTHONPATH", os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
+        import_plugins(["toy_jobs"])
+        yield
+
+
+@pytest.fixture
+def toy_run(toys: None) -> Callable[..., Report]:
+    """Runs a toy's workflow in this process, quietly."""
+
+    def run_toy(job: str, out: Path, **options: Any) -> Report:
+        return run(job, out, quiet=True, plugins=["toy_jobs"], **options)
+
+    return run_toy
+
+
+@pytest.fixture(scope="session")
+def finished(toys: None, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """A workflow of the harmless toy: serial, concurrent and fused, two repeats."""
+    out = tmp_path_factory.mktemp("finished") / "toy"
+    return run(
+        "toy", out, quiet=True, plugins=["toy_jobs"], modes=["serial,concurrent,mps", "hfta"], plan=["2"], repeats=2,
+        seed=7, threads=2,
+    )  # fmt: skip

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""The NVIDIA tools are played from a script: what they are asked, in which order, and what they answer."""
+
+import subprocess
+from collections.abc import Sequence
+
+import pytest
+from dnnsuite.errors import Unavailable
+from dnnsuite.workflow import devices
+from dnnsuite.workflow.devices import MIG_PROFILES, Tools, mig_instances, mps_daemon, whole_gpu
+
+LISTING = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6)
+  MIG 3g.20gb     Device  0: (UUID: MIG-11)
+  MIG 3g.20gb     Device  1: (UUID: MIG-12)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-98ff16c4)
+  MIG 7g.40gb     Device  0: (UUID: MIG-21)
+"""
+
+
+class Machine:
+    """Answers as nvidia-smi and nvidia-cuda-mps-control do, and keeps the state they would change."""
+
+    def __init__(self, mig: str = "[N/A]", fails: str = "", tools: Sequence[str] | None = None) -> None:
+        self.mig, self.compute, self.daemon, self.instances = mig, "Default", False, ""
+        self.fails = fails
+        self.found = tools if tools is not None else ["nvidia-smi", "nvidia-cuda-mps-control"]
+        self.log: list[str] = []
+
+    def tools(self) -> Tools:
+        return Tools(0, self, lambda name: f"/usr/bin/{name}" if name in self.found else None)
+
+    def __call__(
+        self, argv: Sequence[str], stdin: str = "", environment: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        command = " ".join(argv) + (f" <{stdin.strip()}" if stdin else "")
+        self.log.append(command)
+        if self.fails and self.fails in command:
+            return subprocess.CompletedProcess(list(argv), 4, "", "Insufficient Permissions")
+        return subprocess.CompletedProcess(list(argv), 0, self._answer(list(argv), stdin), "")
+
+    def _answer(self, argv: list[str], stdin: str) -> str:
+        match argv:
+            case ["nvidia-cuda-mps-control", "-d"]:
+                self.daemon = True
+            case ["nvidia-cuda-mps-control"] if stdin == "quit\n":
+                self.daemon = False
+            case [*_, "--query-gpu=compute_mode", _]:
+                return f"{self.compute}\n"
+            case [*_, "--query-gpu=mig.mode.current", _]:
+                return f"{self.mig}\n"
+            case [*_, "-c", mode]:
+                self.compute = mode.capitalize()
+            case [*_, "-mig", on]:
+                self.mig = "Enabled" if on == "1" else "Disabled"
+            case [*_, "-cgi", profiles, "-C"]:
+                self.instances = profiles
+            case [*_, "-dgi"]:
+                self.instances = ""
+            case [*_, "-L"]:
+                n = len(self.instances.split(",")) if self.instances else 0
+                lines = [f"  MIG 1g.5gb     Device  {i}: (UUID: MIG-{i})" for i in range(n)]
+                return "\n".join(["GPU 0: NVIDIA A100 (UUID: GPU-0)", *lines, ""])
+        return ""
+
+    @property
+    def state(self) -> tuple[str, str, bool, str]:
+        return self.mig, self.compute, self.daemon, self.instances
+
+
+def test_mps_is_started_for_the_body_and_put_back() -> None:
+    machine = Machine()
+    with mps_daemon(3, machine.tools()) as environments:
+        assert machine.state == ("[N/A]", "Exclusive_process", True, "")
+        assert len(environments) == 3
+        assert set(environments[0]) == {"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"}
+    assert machine.state == ("[N/A]", "Default", False, "")
+    assert machine.log[-2:] == ["nvidia-cuda-mps-control <quit", "nvidia-smi -i 0 -c DEFAULT"]
+
+
+def test_mps_is_put_back_when_the_body_fails() -> None:
+    machine = Machine()
+    with pytest.raises(ZeroDivisionError), mps_daemon(1, machine.tools()):
+        raise ZeroDivisionError
+    assert machine.state == ("[N/A]", "Default", False, "")
+
+
+@pytest.mark.parametrize("fails", ["-c EXCLUSIVE_PROCESS", "nvidia-cuda-mps-control -d"])
+def test_mps_that_does_not_start_is_put_back(fails: str) -> None:
+    machine = Machine(fails=fails)
+    with pytest.raises(Unavailable, match="Insufficient Permissions"), mps_daemon(1, machine.tools()):
+        pass
+    assert machine.state == ("[N/A]", "Default", False, "")
+
+
+@pytest.mark.parametrize("n", range(1, 8))
+def test_mig_splits_into_n(n: int) -> None:
+    machine = Machine(mig="Disabled")
+    with mig_instances(n, machine.tools()) as environments:
+        assert machine.state == ("Enabled", "Default", False, MIG_PROFILES[n - 1])
+        assert [e["CUDA_VISIBLE_DEVICES"] for e in environments] == [f"MIG-{i}" for i in range(n)]
+    assert machine.state == ("Disabled", "Default", False, "")
+    assert len(MIG_PROFILES[n - 1].split(",")) == n
+
+
+def test_mig_mode_that_was_on_stays_on() -> None:
+    machine = Machine(mig="Enabled")
+    with pytest.raises(ZeroDivisionError), mig_instances(2, machine.tools()):
+        raise ZeroDivisionError
+    assert machine.state == ("Enabled", "Default", False, "")
+
+
+def test_mig_does_not_destroy_what_is_not_ours() -> None:
+    machine = Machine(mig="Enabled")
+    machine.instances = "9,9"
+    with pytest.raises(Unavailable, match="not ours"), mig_instances(2, machine.tools()):
+        pass
+    assert machine.instances == "9,9"
+
+
+@pytest.mark.parametrize("fails", ["-mig 1", "-cgi"])
+def test_mig_that_is_refused_is_put_back(fails: str) -> None:
+    machine = Machine(mig="Disabled", fails=fails)
+    with pytest.raises(Unavailable, match="Insufficient Permissions"), mig_instances(2, machine.tools()):
+        pass
+    assert machine.state == ("Disabled", "Default", False, "")
+
+
+def test_eight_instances_cannot_be() -> None:
+    with pytest.raises(Unavailable, match="8 MIG instances"), mig_instances(8, Machine(mig="Enabled").tools()):
+        pass
+
+
+def test_whole_gpu_needs_an_instance_only_in_mig_mode() -> None:
+    plain, split = Machine(mig="Disabled"), Machine(mig="Enabled")
+    with whole_gpu(2, plain.tools()) as environments:
+        assert environments == [{}, {}]
+    with whole_gpu(2, split.tools()) as environments:
+        assert split.instances == "0"
+        assert environments == [{"CUDA_VISIBLE_DEVICES": "MIG-0"}] * 2
+    assert split.instances == ""
+
+
+def test_ids_of_this_gpu_only() -> None:
+    def answer(argv: Sequence[str], stdin: str = "", environment: object = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(list(argv), 0, LISTING, "")
+
+    assert Tools(0, answer).mig_uuids() == ["MIG-11", "MIG-12"]
+    assert Tools(1, answer).mig_uuids() == ["MIG-21"]
+
+
+def test_reasons() -> None:
+    assert "runs on cpu" in (devices.mps_unavailable("cpu") or "")
+    assert "runs on cpu" in (devices.mig_unavailable("cpu") or "")
+    assert devices.mps_unavailable("cuda", Machine().tools()) is None
+    assert "nvidia-cuda-mps-control not found" in (
+        devices.mps_unavailable("cuda", Machine(tools=["nvidia-smi"]).tools()) or ""
+    )
+    assert "in MIG mode" in (devices.mps_unavailable("cuda", Machine(mig="Enabled").tools()) or "")
+    assert devices.mig_unavailable("cuda", Machine(mig="Disabled").tools()) is None
+    assert "cannot be split" in (devices.mig_unavailable("cuda", Machine().tools()) or "")
+    assert "nvidia-smi not found" in (devices.mig_unavailable("cuda", Machine(tools=[]).tools()) or "")
+
+
+def test_a_tool_that_hangs_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_TOOL_TIMEOUT_S", 0.1)
+    assert devices._run(["sleep", "5"]).returncode == 124
+    assert devices._run(["cat"], "quit\n").stdout == "quit\n"

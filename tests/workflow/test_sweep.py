@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: MIT
+"""Whole workflows of toy jobs, with real processes."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from dnnsuite import results
+from dnnsuite.errors import InvalidArgument, Unavailable
+from dnnsuite.workflow import Report, sweep
+
+RunToy = Callable[..., Report]
+SLOW = ["toy-slow", "--plugin", "toy_jobs", "--modes", "serial", "--repeats", "2", "--epochs", "2",
+        "--iters-per-epoch", "2"]  # fmt: skip
+
+
+def command(out: Path, *arguments: str, **options: object) -> "subprocess.Popen[str]":
+    argv = [sys.executable, "-m", "dnnsuite.workflow", *arguments, "--out", str(out)]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload, no-any-return]
+
+
+def marked(path: Path) -> int:
+    """The process id of the worker that has begun a step."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if path.exists() and (text := path.read_text()):
+            return int(text)
+        time.sleep(0.02)
+    raise AssertionError("no step began")
+
+
+def test_what_a_finished_workflow_leaves(finished: Report) -> None:
+    assert finished.ok
+    names = sorted(path.name for path in finished.root.iterdir())
+    assert names == [".lock", "cpu-toy.csv", "cpu-toy.png", "equality", "results.csv", "runs", "workflow.json"]
+    state = json.loads((finished.root / "workflow.json").read_text())
+    assert state["status"] == "done"
+    assert state["settings"]["seed"] == 7
+    assert state["Bs"] == {"serial/fp32": [1], "concurrent/fp32": [2], "hfta/fp32": [2]}
+    assert state["equality"]["fp32"]["passed"] is True
+    assert "runs on cpu" in state["unavailable"]["mps"]
+    assert state["order"][3:] == [name.replace("r0", "r1") for name in reversed(state["order"][:3])]
+
+
+def test_a_runs_record(finished: Report) -> None:
+    (path,) = finished.root.glob("runs/*-toy-concurrent-B2-fp32-r1")
+    run = json.loads((path / "run.json").read_text())
+    assert (run["status"], run["failure"], run["processes"], run["width"]) == ("ok", None, 2, 0)
+    assert run["unit"] == "naps"
+    assert run["machine"]["cpus"] == os.cpu_count()
+    assert {"dnnsuite", "torch", "python"} <= set(run["versions"])
+    assert run["window"]["dropped_epochs"] == 1
+    first, second = run["configs"]
+    assert second["seed"] == first["seed"] + 1
+    assert first["hyper"]["lr"] != second["hyper"]["lr"]
+    assert [config["threads"] for config in run["configs"]] == [1, 1]
+    assert all(replica["process"]["memory_limit_bytes"] > 256 << 20 for replica in run["replicas"])
+    (fused,) = finished.root.glob("runs/*-toy-hfta-B2-fp32-r1")
+    fused_run = json.loads((fused / "run.json").read_text())
+    assert fused_run["equality"]["passed"] is True
+    assert fused_run["configs"][0]["hyper"]["lr"] == [c["hyper"]["lr"][0] for c in run["configs"]]
+
+
+def test_timing_csv_has_hftas_columns(finished: Report) -> None:
+    (path,) = finished.root.glob("runs/*-toy-hfta-B2-fp32-r0")
+    lines = (path / "timing.csv").read_text().splitlines()
+    assert lines[0] == ",epoch,epoch_start,epoch_stop,num_samples"
+    index, epoch, start, stop, samples = lines[2].split(",")
+    assert (index, epoch, samples) == ("1", "1", str(2 * 4 * 3))  # B × batch × iterations
+    assert time.time() - 3600 < float(start) < float(stop) < time.time()
+
+
+def test_a_nonempty_directory_is_refused_and_other_settings_too(finished: Report, toy_run: RunToy) -> None:
+    with pytest.raises(InvalidArgument, match=r"not empty.*--resume.*--out"):
+        toy_run("toy", finished.root)
+    with pytest.raises(InvalidArgument, match=r"--epochs is 5, was 2"):
+        toy_run("toy", finished.root, resume=True, epochs=5)
+    with pytest.raises(InvalidArgument, match=r"the workflow is toy-slow, was toy"):
+        toy_run("toy-slow", finished.root, resume=True)
+
+
+def test_resuming_a_finished_workflow_runs_nothing(finished: Report, toy_run: RunToy) -> None:
+    before = sorted((finished.root / "runs").iterdir())
+    again = toy_run("toy", finished.root, resume=True, repeats=2)
+    assert again.ok
+    assert sorted((finished.root / "runs").iterdir()) == before
+
+
+def test_other_machine_is_refused(
+    finished: Report, toy_run: RunToy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = json.loads(json.dumps(finished.state["environment"]))
+    there["machine"]["cpu_model"] = "Abacus"
+    monkeypatch.setattr(sweep, "_environment", lambda: there)
+    with pytest.raises(InvalidArgument, match="cpu_model is Abacus"):
+        toy_run("toy", finished.root, resume=True)
+
+
+def test_memory_decides_how_many_fit(toy_run: RunToy, tmp_path: Path) -> None:
+    report = toy_run("toy-hungry", tmp_path / "out", modes=["hfta"], preset="paper")
+    search = report.state["search"]["hfta/fp32"]
+    assert [(t["B"], t["failure"]) for t in search["tried"]] == [(1, None), (2, None), (4, "oom"), (3, "oom")]
+    assert report.state["Bs"] == {"hfta/fp32": [1, 2]}
+    assert report.ok
+
+
+def test_more_than_fits_is_a_failed_run(toy_run: RunToy, tmp_path: Path) -> None:
+    report = toy_run("toy-hungry", tmp_path / "out", modes=["hfta", "concurrent"], plan=["3,100000"])
+    assert not report.ok
+    assert report.summary is not None
+    failures = {(row["mode"], row["B"]): row["failure"] for row in report.summary.to_dict("records")}
+    assert failures[("hfta", 3)] == "oom"
+    assert failures[("concurrent", 100000)] == "oom"
+    assert not list((tmp_path / "out").glob("*.png"))
+
+
+@pytest.mark.parametrize(("job", "failure"), [("toy-nan", "nan"), ("toy-crash", "crash")])
+def test_failures_are_recorded(job: str, failure: str, toy_run: RunToy, tmp_path: Path) -> None:
+    report = toy_run(job, tmp_path / "out", modes=["serial"])
+    assert not report.ok
+    assert failure in report.problems[0]
+    (path,) = (tmp_path / "out" / "runs").iterdir()
+    run = json.loads((path / "run.json").read_text())
+    assert (run["status"], run["failure"]) == ("failed", failure)
+
+
+def test_unequal_arrays_are_not_measured(toy_run: RunToy, tmp_path: Path) -> None:
+    report = toy_run("toy-unequal", tmp_path / "out", modes=["serial", "hfta"], plan=["1"])
+    assert "equality check failed" in report.problems[0]
+    assert not list(tmp_path.glob("out/runs/*hfta*"))
+    assert report.state["equality"]["fp32"]["max_relative_error"] == 0.5
+
+
+def test_no_mode_available(toy_run: RunToy, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="MPS needs an NVIDIA GPU"):
+        toy_run("toy", tmp_path / "out", modes=["mps"])
+
+
+def test_a_killed_worker_is_recorded_and_resume_repeats_it(toys: None, toy_run: RunToy, tmp_path: Path) -> None:
+    out, marker = tmp_path / "out", tmp_path / "marker"
+    process = command(out, *SLOW, env={**os.environ, "TOY_MARKER": str(marker)})
+    os.kill(marked(marker), signal.SIGKILL)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "killed (a signal from outside ended a worker)" in stderr
+    assert "1 failed" in stdout
+    table = results.load(out)
+    assert sorted(table.loc[table["replica"].isna(), "status"]) == ["failed", "ok"]
+    report = toy_run("toy-slow", out, resume=True)
+    assert report.ok
+    assert len(list((out / "runs").iterdir())) == 3
+    assert report.summary is not None
+    assert report.summary[["runs", "failed"]].values.tolist() == [[2, 1]]
+
+
+def test_interrupted_twice_then_resumed(toys: None, toy_run: RunToy, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for number, status, more in ((signal.SIGINT, 130, []), (signal.SIGTERM, 143, ["--resume"])):
+        marker = tmp_path / number.name
+        process = command(out, *SLOW, *more, env={**os.environ, "TOY_MARKER": str(marker)})
+        worker = marked(marker)
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=30)
+        assert process.returncode == status
+        assert f"interrupted by {number.name}" in stderr
+        assert f"dnnsuite workflow toy-slow --resume --out {out}" in stderr
+        assert not psutil.pid_exists(worker)
+        assert [path.name for path in (out / "runs").iterdir() if path.name.startswith(".")] == []
+    report = toy_run("toy-slow", out, resume=True)
+    assert report.ok
+    assert report.summary is not None
+    assert report.summary["runs"].tolist() == [2]
+
+
+def test_a_killed_workflow_leaves_no_worker(toys: None, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    process = command(tmp_path / "out", *SLOW, env={**os.environ, "TOY_MARKER": str(marker)})
+    worker = psutil.Process(marked(marker))
+    process.kill()
+    process.communicate()
+    worker.wait(timeout=10)
+    assert not worker.is_running()
+
+
+def test_a_full_disk_keeps_finished_runs(toys: None, tmp_path: Path) -> None:
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (256 << 10, 256 << 10))
+
+    out = tmp_path / "out"
+    arguments = ["toy-noisy", "--plugin", "toy_jobs", "--modes", "serial"]
+    process = command(out, *arguments, preexec_fn=small_files)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert stdout == ""
+    assert "File too large" in stderr
+    assert "Traceback" not in stderr
+    assert "0 finished runs are kept" in stderr
