@@ -7,7 +7,7 @@ one than the user's. The operators are built on torch's stable ABI, so any torch
 
 import find_torch
 from scikit_build_core import build as _build
-from scikit_build_core.build import *  # noqa: F403  (the PEP 517 and PEP 660 hooks)
+from scikit_build_core.build import *  # (the PEP 517 and PEP 660 hooks)
 
 TORCH_REQUIREMENT = "torch==2.13.0"
 

@@ -28,7 +28,9 @@ def version(folder: pathlib.Path) -> tuple[int, int] | None:
 def usable(folder: pathlib.Path) -> bool:
     """Whether `folder` is a torch package that has the stable ABI's headers at the version asked for."""
     found = version(folder)
-    return found is not None and found >= MINIMUM and (folder / "include/torch/csrc/stable/library.h").is_file()
+    return (
+        found is not None and found >= MINIMUM and (folder / "include/torch/csrc/stable/library.h").is_file()
+    )
 
 
 def _candidates():
@@ -37,7 +39,9 @@ def _candidates():
         yield pathlib.Path(sysconfig.get_path(key)) / "torch"
     # -I looks past the isolation at everything the target sees; without it, at the build environment itself.
     for flags in (["-I"], []):
-        answer = subprocess.run([sys.executable, *flags, "-c", _PROBE], capture_output=True, text=True, check=False)
+        answer = subprocess.run(
+            [sys.executable, *flags, "-c", _PROBE], capture_output=True, text=True, check=False
+        )
         if answer.returncode == 0 and answer.stdout.strip():
             yield pathlib.Path(answer.stdout.strip())
 

@@ -13,7 +13,10 @@ from dnnsuite.errors import Error, InvalidArgument, Unavailable
     [
         (Unavailable("nvcc is missing"), "nvcc is missing"),
         (Unavailable("nvcc is missing", "PATH"), "nvcc is missing (looked in PATH)"),
-        (Unavailable("nvcc is missing", "PATH", "install it"), "nvcc is missing (looked in PATH); install it"),
+        (
+            Unavailable("nvcc is missing", "PATH", "install it"),
+            "nvcc is missing (looked in PATH); install it",
+        ),
         (Unavailable("nvcc is missing", remedy="install it"), "nvcc is missing; install it"),
     ],
 )

@@ -53,7 +53,9 @@ def test_the_installed_wheel_has_libraries_stub_and_marker():
 
 
 def test_the_operators_have_no_python_in_them():
-    undefined = run(tool("nm", "apt-get install binutils"), "-D", "--undefined-only", str(FOLDER / "libdnnsuite_ops.so"))
+    undefined = run(
+        tool("nm", "apt-get install binutils"), "-D", "--undefined-only", str(FOLDER / "libdnnsuite_ops.so")
+    )
     names = [line.split()[-1] for line in undefined.splitlines()]
     assert names
     assert not [name for name in names if name.startswith(("Py", "_Py", "_ZN2at", "_ZN3c10"))]  # nor ATen
@@ -65,7 +67,9 @@ def test_no_cuda_library_is_linked(library):
     needed = [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "(NEEDED)" in line]
     assert needed
     assert not [name for name in needed if name.startswith(("libcuda", "libnv", "libcupti"))]
-    assert library.name.startswith("lib") or not [name for name in needed if name.startswith(("libtorch", "libc10"))]
+    assert library.name.startswith("lib") or not [
+        name for name in needed if name.startswith(("libtorch", "libc10"))
+    ]
 
 
 def test_the_stub_is_what_stubgen_makes_of_the_module(tmp_path):
@@ -96,7 +100,9 @@ def wheel(tmp_path_factory):
 
 @pytest.mark.timeout(1500)
 def test_a_wheel_builds_without_isolation(wheel):
-    names = {name.rpartition("/")[2] for name in zipfile.ZipFile(wheel).namelist() if name.startswith("dnnsuite/")}
+    names = {
+        name.rpartition("/")[2] for name in zipfile.ZipFile(wheel).namelist() if name.startswith("dnnsuite/")
+    }
     assert expected_files() <= names
 
 

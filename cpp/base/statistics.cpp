@@ -128,8 +128,7 @@ double RunningStatistics::max() const noexcept { return count_ > 0 ? max_ : kNaN
 
 double student_t(double confidence, double degrees) {
     check_confidence(confidence);
-    if (!(degrees > 0))
-        throw InvalidArgument("degrees of freedom must be positive, not " + std::to_string(degrees));
+    if (!(degrees > 0)) throw InvalidArgument("degrees of freedom must be positive, not " + std::to_string(degrees));
     const double tail = 1 - confidence;
     double low = 0, high = 1;
     while (outside(high, degrees) > tail) {
@@ -169,8 +168,8 @@ Interval batch_means(std::span<const double> values, int batches, double confide
 
 Interval rate(std::span<const double> items, std::span<const double> seconds, int batches, double confidence) {
     if (items.size() != seconds.size())
-        throw InvalidArgument("rate needs as many items as seconds, not " + std::to_string(items.size()) +
-                              " and " + std::to_string(seconds.size()));
+        throw InvalidArgument("rate needs as many items as seconds, not " + std::to_string(items.size()) + " and " +
+                              std::to_string(seconds.size()));
     check_confidence(confidence);
     check_batches(batches, items.size());
     if (items.empty()) return {kNaN, kNaN, kNaN, kNaN, 0, kNaN};

@@ -33,7 +33,7 @@ class RunningStatistics {
 /// An estimate and the interval it is known to.
 struct Interval {
     double mean;
-    double low;         ///< NaN, as `high` and `half_width`, where fewer than two batches were to be had
+    double low;  ///< NaN, as `high` and `half_width`, where fewer than two batches were to be had
     double high;
     double half_width;  ///< (high − low) / 2
     int batches;        ///< batches used: never more than there are values

@@ -21,18 +21,16 @@ using Doubles = py::array_t<double, py::array::c_style | py::array::forcecast>;
 /// The values of a series; accepts anything numpy can turn into one, without a copy where it is one already.
 std::span<const double> series(const Doubles& values, const char* name) {
     if (values.ndim() != 1)
-        throw InvalidArgument(std::string(name) + " must have one dimension, not " +
-                              std::to_string(values.ndim()));
+        throw InvalidArgument(std::string(name) + " must have one dimension, not " + std::to_string(values.ndim()));
     return {values.data(), static_cast<std::size_t>(values.size())};
 }
 
 void init_running(py::module_& m) {
-    py::class_<base::RunningStatistics>(
-        m, "RunningStatistics", "Count, mean, variance, minimum and maximum of values seen one at a time.")
+    py::class_<base::RunningStatistics>(m, "RunningStatistics",
+                                        "Count, mean, variance, minimum and maximum of values seen one at a time.")
         .def(py::init<>())
         .def("add", &base::RunningStatistics::add, "value"_a, "Take one value in.")
-        .def("merge", &base::RunningStatistics::merge, "other"_a,
-             "As if every value of `other` had been added too.")
+        .def("merge", &base::RunningStatistics::merge, "other"_a, "As if every value of `other` had been added too.")
         .def_property_readonly("count", &base::RunningStatistics::count, "Number of values.")
         .def_property_readonly("mean", &base::RunningStatistics::mean, "NaN without values.")
         .def_property_readonly("variance", &base::RunningStatistics::variance,
@@ -54,10 +52,9 @@ void init_interval(py::module_& m) {
             return py::str("Interval(mean={:.6g}, low={:.6g}, high={:.6g}, batches={}, lag1={:.3g})")
                 .format(self.mean, self.low, self.high, self.batches, self.lag1);
         });
-    m.def(
-        "student_t", &base::student_t, "confidence"_a, "degrees"_a,
-        "The t for which Student's t lies in [-t, t] with probability `confidence`.\n\n"
-        "Raises InvalidArgument unless 0 < confidence < 1 and degrees > 0.");
+    m.def("student_t", &base::student_t, "confidence"_a, "degrees"_a,
+          "The t for which Student's t lies in [-t, t] with probability `confidence`.\n\n"
+          "Raises InvalidArgument unless 0 < confidence < 1 and degrees > 0.");
     m.def(
         "batch_means",
         [](const Doubles& values, int batches, double confidence) {
@@ -82,8 +79,7 @@ void init_interval(py::module_& m) {
 void init_warmup(py::module_& m) {
     py::class_<base::Warmup>(m, "Warmup", "Where a series of times settles.")
         .def_readonly("truncated", &base::Warmup::truncated, "Values to drop from the front.")
-        .def_readonly("steady", &base::Warmup::steady,
-                      "Whether what is left may be summarised by one number.")
+        .def_readonly("steady", &base::Warmup::steady, "Whether what is left may be summarised by one number.")
         .def_readonly("reason", &base::Warmup::reason, "Why, or why not, as a sentence.")
         .def_readonly("drift_per_100", &base::Warmup::drift_per_100,
                       "Relative change per 100 values in what is left (0.01 is 1 %).")

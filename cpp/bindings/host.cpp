@@ -31,8 +31,7 @@ void init_step_timer(py::module_& m) {
                           "Start, end and number of items of each step, in memory set aside beforehand.\n\n"
                           "The views are numpy arrays [count] of int64 without a copy: read-only, of the\n"
                           "steps kept so far, and they keep the timer alive.")
-        .def(py::init<std::int64_t>(), "capacity"_a,
-             "Room for `capacity` steps. Raises InvalidArgument when negative.")
+        .def(py::init<std::int64_t>(), "capacity"_a, "Room for `capacity` steps. Raises InvalidArgument when negative.")
         .def("start", &StepTimer::start, "A step begins now.")
         .def("stop", &StepTimer::stop, "items"_a,
              "The step ends now. Raises Error without a start, or when the timer is full.")
