@@ -19,6 +19,9 @@ from .errors import InvalidArgument
 from .optim import ArrayOptimizer
 
 _TRIAL_STEPS = 2  # timed steps of each candidate width, after one that warms up
+# A model that keeps a core busy for so long gains nothing from sharing calls with others, and alone its activations are
+# the only ones of its thread: its width is one, without a trial of wider shards.
+_HEAVY_STEP_S = 0.02
 
 
 class Step:
@@ -252,21 +255,30 @@ class _WidthTrial:
         begin = time.perf_counter()
         runner._submit(step)
         runner.synchronize()
-        self._seconds[runner.width].append(time.perf_counter() - begin)
-        if len(self._seconds[runner.width]) > _TRIAL_STEPS:
+        seconds = self._seconds[runner.width]
+        seconds.append(time.perf_counter() - begin)
+        core_s = seconds[-1] * min(runner.threads, runner.B) / runner.B  # a core's time for one model
+        if len(seconds) > _TRIAL_STEPS:
             self._move_on()
+        elif len(seconds) > 1 and runner.width == 1 and core_s > _HEAVY_STEP_S:
+            self._settle(1)
         return step
 
     def _move_on(self) -> None:
-        runner = self._runner
         left = [candidate for candidate in self.candidates if not self._seconds[candidate]]
         if left:
-            runner.width = left[0]
+            self._runner.width = left[0]
+            self._runner._deal()
         else:
-            runner.width = min(self.candidates, key=lambda candidate: min(self._seconds[candidate][1:]))
-            _tune.table().put(_width_key(runner), runner.width)
-            runner._trial = None
-        runner._deal()
+            self._settle(min(self.candidates, key=lambda candidate: min(self._seconds[candidate][1:])))
+
+    def _settle(self, width: int) -> None:
+        runner = self._runner
+        if width != runner.width:
+            runner.width = width
+            runner._deal()
+        _tune.table().put(_width_key(runner), width)
+        runner._trial = None
 
 
 def _widths(B: int, threads: int) -> list[int]:

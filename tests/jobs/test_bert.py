@@ -17,7 +17,7 @@ def config(B, lr=1.0, **arguments):
     models = max(B, 1)
     hyper = {"lr": [lr] * models, "gamma": [0.5] * models, "step_size": [1] * models}
     options = {**SMALL, **arguments.pop("options", {})}
-    return jobs.JobConfig(**{"B": B, "hyper": hyper, "options": options, "threads": 2, **arguments})
+    return jobs.JobConfig(**{"B": B, "hyper": hyper, "options": options, "threads": 1, **arguments})
 
 
 @pytest.fixture
