@@ -6,6 +6,7 @@
 #include "fused/cpu/dropout_mask.hpp"
 #include "fused/cpu/small_gemm.hpp"
 #include "fused/cpu/tasks.hpp"
+#include "fused/cpu/transpose.hpp"
 
 namespace dnnsuite::fused::DNNSUITE_ISA {
 namespace {
@@ -16,15 +17,6 @@ void pack_rows(const T* from, int64_t stride, int64_t rows, int64_t columns, T s
     for (int64_t r = 0; r < rows; ++r) {
         for (int64_t c = 0; c < ld; c += kLanes)
             (Vec<T>::load(from + r * stride + c, columns - c) * Vec<T>(scale)).store(to + r * ld + c);
-    }
-}
-
-/// The same transposed: `columns` rows of `rows` numbers.
-template <class T>
-void pack_transposed(const T* from, int64_t stride, int64_t rows, int64_t columns, T scale, T* to, int64_t ld) {
-    for (int64_t c = 0; c < columns; ++c) {
-        for (int64_t r = 0; r < rows; ++r) to[c * ld + r] = from[r * stride + c] * scale;
-        for (int64_t r = rows; r < ld; ++r) to[c * ld + r] = T(0);
     }
 }
 
