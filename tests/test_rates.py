@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dnnsuite import _rates
 from dnnsuite._rates import Steps
 from dnnsuite.errors import InvalidArgument
-from hypothesis import given
-from hypothesis import strategies as st
 
 S = 1_000_000_000
 
@@ -48,7 +49,9 @@ def test_no_overlap_has_no_rate() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.floats(0, 5), st.lists(st.floats(0.001, 3), min_size=1, max_size=30), st.integers(1, 64)),
+        st.tuples(
+            st.floats(0, 5), st.lists(st.floats(0.001, 3), min_size=1, max_size=30), st.integers(1, 64)
+        ),
         min_size=1,
         max_size=5,
     )
@@ -65,7 +68,9 @@ def test_rate_of_the_common_interval(replicas: list[tuple[float, list[float], in
     assert _rates.rate(made) == pytest.approx(sum(each) / length_s)
     middle = (window[0] + window[1]) / 2
     for replica, items in zip(made, each, strict=True):
-        parts = _rates.items_between(replica, window[0], middle) + _rates.items_between(replica, middle, window[1])
+        parts = _rates.items_between(replica, window[0], middle) + _rates.items_between(
+            replica, middle, window[1]
+        )
         assert parts == pytest.approx(items, abs=1e-6)
     # Blocks of equal time average to the whole.
     assert _rates.block_rates(made, 7).mean() == pytest.approx(_rates.rate(made), rel=1e-6)

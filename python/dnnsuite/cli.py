@@ -76,7 +76,7 @@ def list_jobs(
     """List the jobs, and the modes in which a workflow runs them."""
     from . import jobs
     from .workflow import MODES
-    from .workflow.worker import import_plugins
+    from .workflow.plugins import import_plugins
 
     import_plugins(plugin or [], [os.getcwd()])
     known = {name: jobs.get(name).description for name in jobs.names()}

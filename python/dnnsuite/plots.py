@@ -46,7 +46,10 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
         ax = plt.subplots(figsize=(6.4, 4.0))[1]
     for (mode, precision), curve in measured.groupby(["mode", "precision"], sort=False):
-        style: Any = {"color": _COLOURS.get(mode, "tab:gray"), "linestyle": _LINES.get(precision, "-.")}
+        style: Any = {
+            "color": _COLOURS.get(str(mode), "tab:gray"),
+            "linestyle": _LINES.get(str(precision), "-."),
+        }
         curve = curve.sort_values("B")
         if mode == "serial":
             level = curve.iloc[0]

@@ -224,8 +224,8 @@ def _ratio(runs: pd.DataFrame, baseline: pd.DataFrame | None) -> tuple[float, fl
     one, other = ours.loc[pairs[0]], theirs.loc[pairs[0]]
     ratio = float(one["value"] / other["value"])
     relative = [(run["high"] - run["low"]) / 2 / run["value"] for run in (one, other)]
-    half = ratio * math.hypot(*relative)  # independent errors; NaN when either is unknown
-    return ratio, ratio - half, ratio + half
+    half = math.hypot(*relative)  # of the logarithm, for independent errors; NaN when either is unknown
+    return ratio, ratio * math.exp(-half), ratio * math.exp(half)
 
 
 def _mean_interval(values: np.ndarray) -> tuple[float, float, float]:
@@ -248,7 +248,7 @@ def wide(table: pd.DataFrame) -> pd.DataFrame:
     whole = table[(table["metric"] == "throughput") & table["replica"].isna() & (table["status"] == "ok")]
     columns: dict[str, pd.Series[float]] = {}
     groups = dict(iter(whole.groupby(["mode", "precision"])))
-    for (mode, precision), runs in sorted(groups.items(), key=lambda item: _order(*item[0])):
+    for (mode, precision), runs in sorted(groups.items(), key=lambda item: _order(*map(str, item[0]))):
         by_run = runs.drop_duplicates(["B", "repeat"], keep="last").pivot(
             index="B", columns="repeat", values="value"
         )

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from dnnsuite.workflow import Report
+from dnnsuite.workflow.plugins import import_plugins
 from dnnsuite.workflow.sweep import run
-from dnnsuite.workflow.worker import import_plugins
 
 HERE = str(Path(__file__).parent)
 
@@ -17,7 +18,9 @@ def toys() -> Iterator[None]:
     """The toy jobs, registered here and findable by worker processes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(HERE)
-        patch.setenv("PYTHONPATH", os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
+        patch.setenv(
+            "PYTHONPATH", os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+        )
         import_plugins(["toy_jobs"])
         yield
 

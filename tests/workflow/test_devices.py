@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Sequence
 
 import pytest
+
 from dnnsuite.errors import Unavailable
 from dnnsuite.workflow import devices
 from dnnsuite.workflow.devices import MIG_PROFILES, Tools, mig_instances, mps_daemon, whole_gpu
@@ -126,7 +127,10 @@ def test_mig_that_is_refused_is_put_back(fails: str) -> None:
 
 
 def test_eight_instances_cannot_be() -> None:
-    with pytest.raises(Unavailable, match="8 MIG instances"), mig_instances(8, Machine(mig="Enabled").tools()):
+    with (
+        pytest.raises(Unavailable, match="8 MIG instances"),
+        mig_instances(8, Machine(mig="Enabled").tools()),
+    ):
         pass
 
 
@@ -141,7 +145,9 @@ def test_whole_gpu_needs_an_instance_only_in_mig_mode() -> None:
 
 
 def test_ids_of_this_gpu_only() -> None:
-    def answer(argv: Sequence[str], stdin: str = "", environment: object = None) -> subprocess.CompletedProcess[str]:
+    def answer(
+        argv: Sequence[str], stdin: str = "", environment: object = None
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(list(argv), 0, LISTING, "")
 
     assert Tools(0, answer).mig_uuids() == ["MIG-11", "MIG-12"]

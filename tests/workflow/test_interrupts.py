@@ -4,6 +4,7 @@ import signal
 import threading
 
 import pytest
+
 from dnnsuite.workflow.interrupts import Interrupted, deferred, interruptible
 
 
@@ -11,7 +12,9 @@ def interrupt(number: signal.Signals = signal.SIGTERM) -> None:
     os.kill(os.getpid(), number)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_signal_is_an_exception_with_the_shells_status(number: signal.Signals, status: int) -> None:
     before = signal.getsignal(number)
     with pytest.raises(Interrupted, match=number.name) as raised, interruptible():
@@ -22,24 +25,34 @@ def test_a_signal_is_an_exception_with_the_shells_status(number: signal.Signals,
 
 def test_a_deferred_signal_waits_for_the_outermost_block() -> None:
     reached = []
-    with pytest.raises(Interrupted), interruptible():
-        with deferred():
+
+    def body() -> None:
+        with interruptible():
             with deferred():
-                interrupt()
-                reached.append("inner")
-            reached.append("outer")
-        reached.append("never")
+                with deferred():
+                    interrupt()
+                    reached.append("inner")
+                reached.append("outer")
+            reached.append("never")
+
+    with pytest.raises(Interrupted):
+        body()
     assert reached == ["inner", "outer"]
 
 
 def test_a_second_signal_does_not_cut_the_cleaning_up() -> None:
     cleaned = []
-    with pytest.raises(Interrupted), interruptible():
-        try:
-            interrupt()
-        finally:
-            interrupt(signal.SIGINT)
-            cleaned.append(True)
+
+    def body() -> None:
+        with interruptible():
+            try:
+                interrupt()
+            finally:
+                interrupt(signal.SIGINT)
+                cleaned.append(True)
+
+    with pytest.raises(Interrupted):
+        body()
     assert cleaned == [True]
 
 

@@ -27,7 +27,8 @@ def test_an_allocation_beyond_the_limit_fails_alone() -> None:
 
 def test_no_limit_leaves_memory_alone() -> None:
     said = python(
-        "import resource\nfrom dnnsuite.workflow.limits import limit_memory\nbefore = resource.getrlimit(resource.RLIMIT_DATA)\n"
+        "import resource\nfrom dnnsuite.workflow.limits import limit_memory\n"
+        "before = resource.getrlimit(resource.RLIMIT_DATA)\n"
         "limit_memory(None)\nprint(resource.getrlimit(resource.RLIMIT_DATA) == before)\n"
     )
     assert said == "True\n"

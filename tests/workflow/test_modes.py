@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 import pytest
+
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.workflow import MODES, modes
 
@@ -21,9 +22,13 @@ def test_a_cpu_needs_no_preparation() -> None:
 
 
 def test_which_modes_a_cpu_has() -> None:
-    assert [name for name, mode in MODES.items() if mode.unavailable("cpu") is None] == ["serial", "concurrent", "hfta"]
+    assert [name for name, mode in MODES.items() if mode.unavailable("cpu") is None] == [
+        "serial",
+        "concurrent",
+        "hfta",
+    ]
 
 
 def test_unknown_mode_lists_them() -> None:
-    with pytest.raises(InvalidArgument, match="'vertical'.*serial, concurrent, mps, mig, hfta"):
+    with pytest.raises(InvalidArgument, match=r"'vertical'.*serial, concurrent, mps, mig, hfta"):
         modes.get("vertical")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from dnnsuite import results
 from dnnsuite.errors import InvalidArgument, Unavailable
 from dnnsuite.workflow import Report, sweep
@@ -40,7 +41,15 @@ def marked(path: Path) -> int:
 def test_what_a_finished_workflow_leaves(finished: Report) -> None:
     assert finished.ok
     names = sorted(path.name for path in finished.root.iterdir())
-    assert names == [".lock", "cpu-toy.csv", "cpu-toy.png", "equality", "results.csv", "runs", "workflow.json"]
+    assert names == [
+        ".lock",
+        "cpu-toy.csv",
+        "cpu-toy.png",
+        "equality",
+        "results.csv",
+        "runs",
+        "workflow.json",
+    ]
     state = json.loads((finished.root / "workflow.json").read_text())
     assert state["status"] == "done"
     assert state["settings"]["seed"] == 7
@@ -94,9 +103,7 @@ def test_resuming_a_finished_workflow_runs_nothing(finished: Report, toy_run: Ru
     assert sorted((finished.root / "runs").iterdir()) == before
 
 
-def test_other_machine_is_refused(
-    finished: Report, toy_run: RunToy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_machine_is_refused(finished: Report, toy_run: RunToy, monkeypatch: pytest.MonkeyPatch) -> None:
     there = json.loads(json.dumps(finished.state["environment"]))
     there["machine"]["cpu_model"] = "Abacus"
     monkeypatch.setattr(sweep, "_environment", lambda: there)
@@ -144,7 +151,9 @@ def test_no_mode_available(toy_run: RunToy, tmp_path: Path) -> None:
         toy_run("toy", tmp_path / "out", modes=["mps"])
 
 
-def test_a_killed_worker_is_recorded_and_resume_repeats_it(toys: None, toy_run: RunToy, tmp_path: Path) -> None:
+def test_a_killed_worker_is_recorded_and_resume_repeats_it(
+    toys: None, toy_run: RunToy, tmp_path: Path
+) -> None:
     out, marker = tmp_path / "out", tmp_path / "marker"
     process = command(out, *SLOW, env={**os.environ, "TOY_MARKER": str(marker)})
     os.kill(marked(marker), signal.SIGKILL)

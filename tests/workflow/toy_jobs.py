@@ -42,7 +42,13 @@ class Toy(Job):
 
     @classmethod
     def check_equality(cls, config: JobConfig, steps: int = 3) -> dict[str, Any]:
-        return {"passed": True, "tolerance": 0.0, "max_relative_error": 0.0, "steps": steps, "models": config.models}
+        return {
+            "passed": True,
+            "tolerance": 0.0,
+            "max_relative_error": 0.0,
+            "steps": steps,
+            "models": config.models,
+        }
 
     def setup(self) -> None:
         pass
@@ -111,7 +117,13 @@ class Unequal(Toy):
 
     @classmethod
     def check_equality(cls, config: JobConfig, steps: int = 3) -> dict[str, Any]:
-        return {"passed": False, "tolerance": 1e-3, "max_relative_error": 0.5, "steps": steps, "models": config.models}
+        return {
+            "passed": False,
+            "tolerance": 1e-3,
+            "max_relative_error": 0.5,
+            "steps": steps,
+            "models": config.models,
+        }
 
 
 @register("toy-noisy")

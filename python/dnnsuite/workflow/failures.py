@@ -9,8 +9,7 @@ import signal
 
 from ..errors import Error
 
-__all__ = ["CLASSES", "DISK_EXIT", "RESULT_EXIT", "NotFinite", "classify", "classify_exit",
-           "disk_full"]  # fmt: skip
+__all__ = ["CLASSES", "NotFinite", "classify", "classify_exit", "disk_full"]
 
 CLASSES = {
     "oom": "memory ran out",
@@ -19,9 +18,6 @@ CLASSES = {
     "killed": "a signal from outside ended a worker",
     "crash": "any other error",
 }
-
-RESULT_EXIT = 1  # a worker that failed and wrote why
-DISK_EXIT = 74  # a worker that could not write its results (EX_IOERR of <sysexits.h>)
 
 _MEMORY_WORDS = re.compile(
     r"out of memory|can't allocate memory|cannot allocate memory|bad_alloc|unable to allocate|ALLOC_FAILED"

@@ -25,8 +25,10 @@ def read_steps(path: Path) -> Steps:
         Error: it is missing or damaged; the message names it.
     """
     try:
-        table = np.loadtxt(path, delimiter=",", skiprows=1, dtype=np.int64, ndmin=2)
-        _, epochs, starts, stops, items = table.T
+        lines = path.read_text().splitlines()[1:]
+        if not lines:
+            raise ValueError("no samples in it")
+        _, epochs, starts, stops, items = np.loadtxt(lines, delimiter=",", dtype=np.int64, ndmin=2).T
     except (OSError, ValueError) as error:
         raise Error(f"{path}: {error}") from error
     return Steps(starts, stops, items, epochs)

@@ -18,9 +18,9 @@ from typing import Any
 from .. import host
 from .._files import OutputError, read_json, write_json
 from ..errors import Error
-from .failures import DISK_EXIT, classify_exit
+from .failures import classify_exit
 from .interrupts import deferred
-from .worker import GO_FD, READY_FD
+from .protocol import DISK_EXIT, GO_FD, READY_FD
 
 __all__ = ["Outcome", "memory_share_bytes", "run_group"]
 

@@ -12,7 +12,7 @@ from typing import Any
 from .. import host
 from ..errors import InvalidArgument, Unavailable
 from . import modes
-from .worker import import_plugins
+from .plugins import import_plugins
 
 __all__ = ["PRESETS", "Settings", "resolve"]
 

@@ -15,10 +15,10 @@ from .._files import OutputError
 from ..errors import InvalidArgument
 from .interrupts import Interrupted, interruptible
 from .phases import Report, Workflow
+from .plugins import import_plugins
 from .progress import Progress
 from .record import Record, opened, stamp
 from .settings import Settings, differences, resolve
-from .worker import import_plugins
 
 if TYPE_CHECKING:
     from rich.console import Console

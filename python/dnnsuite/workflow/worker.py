@@ -9,7 +9,6 @@ write).
 from __future__ import annotations
 
 import gc
-import importlib
 import json
 import math
 import os
@@ -18,39 +17,20 @@ import resource
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from .._files import OutputError, write_json, write_text
 from .._rates import Steps
-from ..errors import InvalidArgument
-from .failures import DISK_EXIT, RESULT_EXIT, NotFinite, classify, disk_full
+from .failures import NotFinite, classify, disk_full
 from .limits import die_with_parent, limit_memory, offer_to_oom_killer, peak_rss_bytes
-
-GO_FD, READY_FD = "DNNSUITE_GO_FD", "DNNSUITE_READY_FD"
+from .plugins import import_plugins
+from .protocol import DISK_EXIT, GO_FD, READY_FD, RESULT_EXIT
 
 Spec = dict[str, Any]
 Result = dict[str, Any]
-
-
-def import_plugins(names: Iterable[str], paths: Iterable[str] = ()) -> None:
-    """Import the modules that register a user's own jobs.
-
-    Args:
-        names: modules to import.
-        paths: folders to look in beside `sys.path`.
-
-    Raises:
-        InvalidArgument: a module cannot be imported.
-    """
-    sys.path.extend(path for path in paths if path not in sys.path)
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            raise InvalidArgument(f"--plugin {name}: {error}") from error
 
 
 def measure(spec: Spec) -> Result:

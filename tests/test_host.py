@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+import os
+from pathlib import Path
+
+import pytest
+
+from dnnsuite import host
+
+GB = 1 << 30
+
+
+def machine(root: Path, cgroup: str, files: dict[str, str], available_kb: int = 8 << 20) -> Path:
+    """A root with the few files that are read."""
+    files = {
+        "proc/meminfo": f"MemTotal: 99 kB\nMemAvailable:  {available_kb} kB\n",
+        "proc/self/cgroup": cgroup,
+        **files,
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_memory_without_a_limit(tmp_path: Path) -> None:
+    assert host.available_memory_bytes(machine(tmp_path, "0::/\n", {})) == 8 * GB
+
+
+@pytest.mark.parametrize("where", ["sys/fs/cgroup", "sys/fs/cgroup/a/b"])
+def test_v2_limit_of_the_group_or_above(where: str, tmp_path: Path) -> None:
+    files = {
+        "sys/fs/cgroup/a/b/memory.max": "max",
+        f"{where}/memory.max": str(4 * GB),
+        f"{where}/memory.current": str(3 * GB),
+        f"{where}/memory.stat": f"anon 5\ninactive_file {GB}\n",
+    }
+    # Page cache that can be dropped is free: 4 - 3 + 1.
+    assert host.available_memory_bytes(machine(tmp_path, "0::/a/b\n", files)) == 2 * GB
+
+
+def test_v1_limit_in_a_container(tmp_path: Path) -> None:
+    group = "sys/fs/cgroup/memory"  # the path in /proc is the host's and does not exist here
+    files = {f"{group}/memory.limit_in_bytes": str(2 * GB), f"{group}/memory.usage_in_bytes": str(GB),
+             f"{group}/memory.stat": "cache 7\n"}  # fmt: skip
+    assert host.available_memory_bytes(machine(tmp_path, "4:memory:/docker/123\n0::/\n", files)) == GB
+
+
+def test_v1_without_a_limit(tmp_path: Path) -> None:
+    group = "sys/fs/cgroup/memory"
+    files = {
+        f"{group}/memory.limit_in_bytes": "9223372036854771712",
+        f"{group}/memory.usage_in_bytes": str(GB),
+    }
+    assert host.available_memory_bytes(machine(tmp_path, "4:memory:/\n", files)) == 8 * GB
+
+
+def test_more_used_than_allowed_is_nothing(tmp_path: Path) -> None:
+    files = {"sys/fs/cgroup/memory.max": str(GB), "sys/fs/cgroup/memory.current": str(2 * GB)}
+    assert host.available_memory_bytes(machine(tmp_path, "0::/\n", files)) == 0
+
+
+def test_oom_kills_are_counted(tmp_path: Path) -> None:
+    files = {"proc/vmstat": "pgfault 3\noom_kill 2\n", "sys/fs/cgroup/a/memory.events": "oom 4\noom_kill 3\n"}
+    assert host.oom_kills(machine(tmp_path, "0::/a\n", files)) == 5
+
+
+def test_this_machine() -> None:
+    described = host.describe()
+    assert described["memory_bytes"] > host.available_memory_bytes() > 0
+    assert described["cpus_allowed"] == sorted(os.sched_getaffinity(0))
+    assert host.num_cpus() == len(described["cpus_allowed"])
+    assert described["cpu_model"]
+    assert {"python", "torch", "dnnsuite", "kernel"} <= set(host.versions())
+    assert len(host.load_average()) == 3

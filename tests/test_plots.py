@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+import math
+from pathlib import Path
+
+import matplotlib.image
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dnnsuite import plots
+from dnnsuite.errors import InvalidArgument
+
+NAN = math.nan
+
+
+def summary(*rows: tuple[str, str, int, float, float, float]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["mode", "precision", "B", "normalized", "low", "high"])
+
+
+@pytest.fixture
+def axes() -> Axes:
+    return Figure().subplots()
+
+
+def test_curves_markers_and_bands(axes: Axes) -> None:
+    rows = [("serial", "fp32", 1, 1.0, 0.9, 1.1), ("hfta", "fp32", 4, 3.0, 2.9, 3.1),
+            ("hfta", "fp32", 1, 1.2, NAN, NAN),
+            ("hfta", "fp32", 8, NAN, NAN, NAN), ("concurrent", "fp32", 2, 1.3, 1.2, 1.4)]  # fmt: skip
+    plots.throughput(summary(*rows), axes)
+    lines = {
+        str(line.get_label()): line for line in axes.get_lines() if not str(line.get_label()).startswith("_")
+    }
+    assert set(lines) == {"serial fp32", "hfta fp32", "concurrent fp32"}
+    assert list(lines["hfta fp32"].get_xdata()) == [1, 4]  # sorted, and only what was measured
+    assert lines["hfta fp32"].get_marker() == "o"
+    assert lines["serial fp32"].get_color() != lines["hfta fp32"].get_color()
+    assert axes.get_xlabel() == "B (models)"
+    assert "serial fp32" in axes.get_ylabel()
+    assert axes.get_ylim()[0] == 0
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == list(lines)
+
+
+def test_png_is_whole(axes: Axes, tmp_path: Path) -> None:
+    plots.save(plots.throughput(summary(("serial", "fp32", 1, 1.0, NAN, NAN)), axes), tmp_path / "x.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.png"]
+    height, width, channels = matplotlib.image.imread(tmp_path / "x.png").shape
+    assert width > height > 500
+    assert channels == 4
+
+
+def test_nothing_to_draw(axes: Axes) -> None:
+    with pytest.raises(InvalidArgument, match="no serial fp32 run"):
+        plots.throughput(summary(("hfta", "fp32", 1, NAN, NAN, NAN)), axes)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+import io
+import json
+from pathlib import Path
+
+import matplotlib.image
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from dnnsuite.errors import Error
+from dnnsuite.workflow import Report, outputs
+
+
+def test_files_read_back(finished: Report) -> None:
+    csv, png, tidy = finished.files
+    assert (csv.name, png.name, tidy.name) == ("cpu-toy.csv", "cpu-toy.png", "results.csv")
+    wide = pd.read_csv(csv, index_col="B")
+    assert wide.index.tolist() == [1, 2]
+    assert list(wide.columns[:5]) == [f"serial:fp32:{name}" for name in ("0", "1", "avg", "min", "max")]
+    assert wide.loc[2, "hfta:fp32:avg"] > wide.loc[1, "serial:fp32:avg"]  # two models nap at once
+    assert wide.loc[1].notna().sum() == 5  # concurrent and hfta were measured at B=2 only
+    assert set(pd.read_csv(tidy)["metric"]) == {"throughput", "time/step"}
+    assert matplotlib.image.imread(png).shape[0] > 500
+
+
+def test_rows_say_what_was_not_measured(finished: Report) -> None:
+    rows = outputs.rows(finished.summary, finished.state)
+    assert [(row["mode"], row.get("B")) for row in rows] == [
+        ("serial", 1), ("concurrent", 2), ("hfta", 2), ("mps", None),
+    ]  # fmt: skip
+    assert [row["status"].split(":")[0] for row in rows] == ["ok", "ok", "ok", "unavailable"]
+    assert rows[0]["normalized"] == 1.0
+    json.dumps(rows, allow_nan=False)
+
+
+def test_rows_of_what_failed() -> None:
+    state = {
+        "search": {"hfta/fp32": {"max_B": None, "message": "cannot fit a single model"}},
+        "equality": {"amp": {"passed": False}},
+    }
+    assert [row["status"] for row in outputs.rows(None, state)] == [
+        "failed: cannot fit a single model", "withheld: equality check failed",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_table(terminal: bool, finished: Report) -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=160, force_terminal=terminal)
+    outputs.print_table(console, outputs.rows(finished.summary, finished.state))
+    text = out.getvalue()
+    for word in ("normalized (95 %)", "serial", "hfta", "naps/s", "unavailable: MPS needs an NVIDIA GPU"):
+        assert word in text
+
+
+def test_names_of_files(finished: Report) -> None:
+    assert outputs.file_stem(finished.settings) == "cpu-toy"
+
+
+def test_nothing_finished_and_damaged(finished: Report, tmp_path: Path) -> None:
+    assert outputs.write_outputs(tmp_path, finished.settings) == (None, None, [])
+    (tmp_path / "runs" / "x-B1-fp32-r0").mkdir(parents=True)
+    with pytest.raises(Error, match=r"run\.json"):
+        outputs.write_outputs(tmp_path, finished.settings)
