@@ -6,10 +6,11 @@ step of one model (best and median round) and how many times faster than `serial
 
     python benchmarks/bench_bert.py --B 4 --rounds 7
 
-Ways: `serial` (torch, one model after the other, all cores), `foreach` (the same with torch's foreach optimizer),
-`concurrent` (B processes that share the cores), `vmap` (torch.func over stacked models), `fused` (dnnsuite). `--peer
-MODULE:FUNCTION` adds one of your own: a function (B, job) that returns one that trains one step of all B models; `job` is
-a plain BertJob that is set up, with its `build(seed)`, `_batch(index)` and `corpus`.
+Ways: `serial` (torch, one model after the other, all cores), `foreach` (the same with torch's foreach
+optimizer), `concurrent` (B processes that share the cores), `vmap` (torch.func over stacked models), `fused`
+(dnnsuite). `--peer MODULE:FUNCTION` adds one of your own: a function (B, job) that returns one that trains
+one step of all B models; `job` is a plain BertJob that is set up, with its `build(seed)`, `_batch(index)` and
+`corpus`.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ def vmap(B: int, threads: int) -> Way:
     parameters, buffers = torch.func.stack_module_state(models)
     optimizer = torch.optim.Adadelta(parameters.values(), lr=1.0)
 
-    def loss(own: Any, its: Any, tokens: torch.Tensor, positions: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def loss(
+        own: Any, its: Any, tokens: torch.Tensor, positions: torch.Tensor, targets: torch.Tensor
+    ) -> torch.Tensor:
         logits = torch.func.functional_call(models[0], (own, its), (tokens, positions))
         return torch.nn.functional.cross_entropy(logits, targets.flatten())
 
@@ -154,16 +157,22 @@ def measure(ways: dict[str, Way], rounds: int, steps: int, B: int, warmup: int) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--B", type=int, default=4, help="models (default 4)")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="cores to use (default: all)")
+    parser.add_argument(
+        "--threads", type=int, default=torch.get_num_threads(), help="cores to use (default: all)"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3, help="steps of each way in a round (default 3)")
     parser.add_argument("--ways", default=",".join(WAYS), help="comma-separated (default: all)")
     parser.add_argument("--peer", action="append", default=[], metavar="MODULE:FUNCTION")
     parser.add_argument("--json", action="store_true", help="print one JSON object with every round")
     arguments = parser.parse_args()
-    makers = {name: WAYS[name] for name in arguments.ways.split(",")} | {name: peer(name) for name in arguments.peer}
+    makers = {name: WAYS[name] for name in arguments.ways.split(",")} | {
+        name: peer(name) for name in arguments.peer
+    }
     torch.set_num_threads(arguments.threads)
     ways = {name: make(arguments.B, arguments.threads) for name, make in makers.items()}
     # The fused way measures its width on its first steps.
@@ -172,7 +181,9 @@ def main() -> None:
         print(json.dumps({"B": arguments.B, "threads": arguments.threads, "seconds_per_model_step": seconds}))
         return
     base = seconds.get("serial", next(iter(seconds.values())))
-    print(f"BERT, B={arguments.B}, {arguments.threads} threads, {arguments.rounds} rounds of {arguments.steps} steps")
+    print(
+        f"BERT, B={arguments.B}, {arguments.threads} threads, {arguments.rounds} rounds of {arguments.steps} steps"
+    )
     for name, values in seconds.items():
         ratio = statistics.median(b / v for b, v in zip(base, values, strict=True))
         best, middle = 1e3 * min(values), 1e3 * statistics.median(values)

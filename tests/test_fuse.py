@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 import pytest
 import torch
-from helpers import assert_near, check_matches_models, make_models
 
 import dnnsuite
 from dnnsuite import models as zoo
 from dnnsuite.errors import InvalidArgument
+from helpers import assert_near, check_matches_models, make_models
 
 
 class Flattening(torch.nn.Module):

@@ -17,7 +17,10 @@ def blocks(language: str) -> list[str]:
 
 
 def test_there_are_exactly_two_set_up_commands():
-    assert blocks("sh") == ["pip install . && python -m dnnsuite.workflow bert\n", "pip install '.[test]' && pytest\n"]
+    assert blocks("sh") == [
+        "pip install . && python -m dnnsuite.workflow bert\n",
+        "pip install '.[test]' && pytest\n",
+    ]
 
 
 def test_snippets_run_and_print_what_they_say():

@@ -9,16 +9,20 @@ import threading
 
 import pytest
 import torch
-from helpers import make_models
 
 import dnnsuite
 from dnnsuite import StepRunner, nn, optim
 from dnnsuite.errors import InvalidArgument
+from helpers import make_models
 
 
 def classifier():
     return torch.nn.Sequential(
-        torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)
+        torch.nn.Linear(6, 16),
+        torch.nn.ReLU(),
+        torch.nn.Dropout(0.2),
+        torch.nn.LayerNorm(16),
+        torch.nn.Linear(16, 4),
     )
 
 
@@ -35,7 +39,8 @@ def make(B, seeds=None):
 def batches(B, count):
     generator = torch.Generator().manual_seed(0)
     return [
-        (torch.randn(B, 8, 6, generator=generator), torch.randint(4, (B, 8), generator=generator)) for _ in range(count)
+        (torch.randn(B, 8, 6, generator=generator), torch.randint(4, (B, 8), generator=generator))
+        for _ in range(count)
     ]
 
 
@@ -69,7 +74,10 @@ def test_a_model_trains_the_same_in_any_company():
     array, optimizer = make(4)
     alone = dnnsuite.fuse(make_models(classifier, 3)[2:], seeds=[2])
     own = optim.Adam(alone.parameters(), lr=0.1 / 3)
-    with StepRunner(array, optimizer, loss, threads=2, width=1) as many, StepRunner(alone, own, loss, threads=1) as one:
+    with (
+        StepRunner(array, optimizer, loss, threads=2, width=1) as many,
+        StepRunner(alone, own, loss, threads=1) as one,
+    ):
         for x, y in batches(4, 5):
             assert torch.equal(many.step(x, y).losses()[2], one.step(x[2:3], y[2:3]).losses()[0])
 
@@ -140,7 +148,9 @@ def test_one_overflow_skips_the_step_of_all_with_one_scaler(device):
         return
     array, optimizer = make(2)
     array.to(device)
-    runner = StepRunner(array, optimizer, lambda a, x, y: loss(a, x, y) * 1e38, scaler=torch.amp.GradScaler(device))
+    runner = StepRunner(
+        array, optimizer, lambda a, x, y: loss(a, x, y) * 1e38, scaler=torch.amp.GradScaler(device)
+    )
     before = array[0].weight.detach().clone()
     runner.step(*(t.to(device) for t in batches(2, 1)[0]))
     assert torch.equal(array[0].weight, before)
@@ -153,7 +163,10 @@ def test_refuses_bad_arguments(argument):
 
 
 def test_refuses_a_batch_of_another_width():
-    with StepRunner(*make(2), loss) as runner, pytest.raises(InvalidArgument, match=r"\[2, \.\.\.\].*\[3, 8, 6\]"):
+    with (
+        StepRunner(*make(2), loss) as runner,
+        pytest.raises(InvalidArgument, match=r"\[2, \.\.\.\].*\[3, 8, 6\]"),
+    ):
         runner.step(*batches(3, 1)[0])
     with pytest.raises(InvalidArgument, match="closed"):
         runner.step(*batches(2, 1)[0])

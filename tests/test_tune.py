@@ -9,7 +9,10 @@ from dnnsuite import _tune
 
 def test_chooses_the_fastest_and_remembers_it(tmp_path):
     calls = []
-    candidates = {"slow": lambda: (calls.append("slow"), time.sleep(0.02)), "fast": lambda: calls.append("fast")}
+    candidates = {
+        "slow": lambda: (calls.append("slow"), time.sleep(0.02)),
+        "fast": lambda: calls.append("fast"),
+    }
     table = _tune.Table(tmp_path / "tune.json")
     assert table.choose("k", candidates) == "fast"
     assert calls[:4] == ["slow", "fast"] * 2  # interleaved, so that drift hits both

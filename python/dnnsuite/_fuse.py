@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -39,7 +39,11 @@ ELEMENTWISE: tuple[type[torch.nn.Module], ...] = (
     torch.nn.ELU,
     torch.nn.Softplus,
 )
-CONTAINERS: tuple[type[torch.nn.Module], ...] = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
+CONTAINERS: tuple[type[torch.nn.Module], ...] = (
+    torch.nn.Sequential,
+    torch.nn.ModuleList,
+    torch.nn.ModuleDict,
+)
 
 
 class Mapped(torch.nn.Module):
@@ -49,13 +53,19 @@ class Mapped(torch.nn.Module):
     layer, but runs torch's operators under a map, without our kernels; random numbers come from torch's generator.
     """
 
+    _skeleton: torch.nn.Module
+
     def __init__(self, models: Sequence[torch.nn.Module]) -> None:
         super().__init__()
         self.B = len(models)
         stacked = copy.deepcopy(models[0])
         _stack_state(stacked, models)
         # The children only hold the state under torch's names; `_call` runs a skeleton without any.
-        self._modules, self._parameters, self._buffers = stacked._modules, stacked._parameters, stacked._buffers
+        self._modules, self._parameters, self._buffers = (
+            stacked._modules,
+            stacked._parameters,
+            stacked._buffers,
+        )
         self.__dict__["_skeleton"] = copy.deepcopy(models[0]).to("meta")
         self.training = models[0].training
 
@@ -87,11 +97,11 @@ class Cover(NamedTuple):
 def fuse(models: Sequence[torch.nn.Module], *, seeds: Sequence[int] | None = None) -> torch.nn.Module:
     """An array that computes what each of the `models` would, on inputs and outputs `[B, ...]`.
 
-    The models are ordinary torch modules of one architecture; their parameters and buffers are copied, so they stay as
-    they are. Layers with a rule become layers of `dnnsuite.nn`; containers, and modules whose class says
-    `array_forward = True`, keep their own forward on `[B, ...]`; every other module is mapped over the models with
-    torch's own operators (`coverage` lists which). `seeds` starts model i's dropout streams (`dnnsuite.nn.seed`); without
-    them they come from torch's generator.
+    The models are ordinary torch modules of one architecture; their parameters and buffers are copied, so
+    they stay as they are. Layers with a rule become layers of `dnnsuite.nn`; containers, and modules whose
+    class says `array_forward = True`, keep their own forward on `[B, ...]`; every other module is mapped over
+    the models with torch's own operators (`coverage` lists which). `seeds` starts model i's dropout streams
+    (`dnnsuite.nn.seed`); without them they come from torch's generator.
 
     Raises InvalidArgument naming the first difference when the models do not have the same shape.
     """
@@ -130,7 +140,9 @@ def _fuse(models: Sequence[torch.nn.Module], path: str, known: dict[int, torch.n
     return fused
 
 
-def _convert(models: Sequence[torch.nn.Module], path: str, known: dict[int, torch.nn.Module]) -> torch.nn.Module:
+def _convert(
+    models: Sequence[torch.nn.Module], path: str, known: dict[int, torch.nn.Module]
+) -> torch.nn.Module:
     first = models[0]
     if type(first) in RULES:
         return RULES[type(first)].from_models(models)
@@ -143,14 +155,19 @@ def _convert(models: Sequence[torch.nn.Module], path: str, known: dict[int, torc
     names = list(first._modules)
     for index, model in enumerate(models):
         if list(model._modules) != names:
-            raise InvalidArgument(f"models 0 and {index} differ at {path or 'the top'}: {names} and {list(model._modules)}")
-    shell._modules = {  # type: ignore[assignment]
-        name: None if first._modules[name] is None
-        else _fuse([m._modules[name] for m in models], f"{path}.{name}".lstrip("."), known)  # type: ignore[misc]
-        for name in names
+            raise InvalidArgument(
+                f"models 0 and {index} differ at {path or 'the top'}: {names} and {list(model._modules)}"
+            )
+    shell._modules = {
+        name: None if child is None else _fuse(_children(models, name), f"{path}.{name}".lstrip("."), known)
+        for name, child in first._modules.items()
     }
     _stack_own(shell, models)
     return shell
+
+
+def _children(models: Sequence[torch.nn.Module], name: str) -> list[torch.nn.Module]:
+    return [model.get_submodule(name) for model in models]
 
 
 @torch.no_grad()
@@ -159,7 +176,9 @@ def _stack_own(shell: torch.nn.Module, models: Sequence[torch.nn.Module]) -> Non
     for name, value in shell._parameters.items():
         if value is not None:
             values = [m._parameters[name] for m in models]
-            shell._parameters[name] = torch.nn.Parameter(_stacked(name, values), requires_grad=value.requires_grad)
+            shell._parameters[name] = torch.nn.Parameter(
+                _stacked(name, values), requires_grad=value.requires_grad
+            )
     for name, buffer in shell._buffers.items():
         if buffer is not None:
             shell._buffers[name] = _stacked(name, [m._buffers[name] for m in models])
@@ -176,7 +195,9 @@ def _stacked(name: str, values: Sequence[Any]) -> torch.Tensor:
     for index, value in enumerate(values):
         if value is None or value.shape != values[0].shape:
             other = None if value is None else list(value.shape)
-            raise InvalidArgument(f"models 0 and {index} differ: {name} is {list(values[0].shape)} and {other}")
+            raise InvalidArgument(
+                f"models 0 and {index} differ: {name} is {list(values[0].shape)} and {other}"
+            )
     return torch.stack([value.detach() for value in values])
 
 
@@ -212,17 +233,26 @@ def _unfuse(module: torch.nn.Module, index: int, known: dict[int, torch.nn.Modul
     else:
         model = copy.copy(module)
         model.__dict__.pop("B", None)
-        take: Callable[[torch.Tensor], torch.Tensor] = lambda value: value.detach()[index].clone()  # noqa: E731
-        model._parameters = {  # type: ignore[assignment]
-            name: None if value is None else torch.nn.Parameter(take(value), requires_grad=value.requires_grad)
+        model._parameters = {
+            name: None
+            if value is None
+            else torch.nn.Parameter(_take(value, index), requires_grad=value.requires_grad)
             for name, value in module._parameters.items()
         }
-        model._buffers = {name: None if value is None else take(value) for name, value in module._buffers.items()}
-        model._modules = {  # type: ignore[assignment]
-            name: None if child is None else _unfuse(child, index, known) for name, child in module._modules.items()
+        model._buffers = {
+            name: None if value is None else _take(value, index) for name, value in module._buffers.items()
+        }
+        model._modules = {
+            name: None if child is None else _unfuse(child, index, known)
+            for name, child in module._modules.items()
         }
     known[id(module)] = model
     return model
+
+
+def _take(value: torch.Tensor, index: int) -> torch.Tensor:
+    """A copy of what is model `index`'s in a stacked tensor."""
+    return value.detach()[index].clone()
 
 
 def width(array: torch.nn.Module) -> int:
@@ -230,7 +260,9 @@ def width(array: torch.nn.Module) -> int:
     for module in array.modules():
         if isinstance(module, (ArrayModule, Mapped)):
             return module.B
-    raise InvalidArgument(f"{type(array).__name__} is no array of models: make one with dnnsuite.fuse or dnnsuite.nn.array")
+    raise InvalidArgument(
+        f"{type(array).__name__} is no array of models: make one with dnnsuite.fuse or dnnsuite.nn.array"
+    )
 
 
 def coverage(array: torch.nn.Module) -> list[Cover]:
@@ -260,11 +292,15 @@ def stack(batch: torch.Tensor | Sequence[torch.Tensor], B: int | None = None) ->
             raise InvalidArgument(f"stack of one shared tensor needs the number of models, B; got {B!r}")
         return batch.unsqueeze(0).expand(B, *batch.shape)
     tensors = list(batch)
-    if not tensors or (B is not None and B != len(tensors)):
-        raise InvalidArgument(f"stack got {len(tensors)} tensors for {B if B is not None else 'one or more'} models")
+    if not tensors or (B is not None and len(tensors) != B):
+        raise InvalidArgument(
+            f"stack got {len(tensors)} tensors for {B if B is not None else 'one or more'} models"
+        )
     for index, tensor in enumerate(tensors):
         if tensor.shape != tensors[0].shape:
-            raise InvalidArgument(f"tensors 0 and {index} differ: {list(tensors[0].shape)} and {list(tensor.shape)}")
+            raise InvalidArgument(
+                f"tensors 0 and {index} differ: {list(tensors[0].shape)} and {list(tensor.shape)}"
+            )
     return torch.stack(tensors)
 
 

@@ -63,7 +63,9 @@ class Shard:
 
         `vectors` are the optimizer's hyper-parameters `[B]` of each group, as they were when the step was asked for.
         """
-        losses = self._loss_function(self.array, *(self.narrow(x) if isinstance(x, torch.Tensor) else x for x in batch))
+        losses = self._loss_function(
+            self.array, *(self.narrow(x) if isinstance(x, torch.Tensor) else x for x in batch)
+        )
         if self._scaler is None:
             losses.sum().backward()
             self._update(vectors)
@@ -88,8 +90,8 @@ class Shard:
 def _views(array: torch.nn.Module, start: int, length: int) -> dict[int, torch.Tensor]:
     """Every tensor of `array` that has a dimension for the models, by identity, as a view of some of them.
 
-    `.data` and not `.detach()`: autograd must not see another shard's update as a change of this one's tensors, and only
-    `.data` starts a version counter of its own.
+    `.data` and not `.detach()`: autograd must not see another shard's update as a change of this one's
+    tensors, and only `.data` starts a version counter of its own.
     """
     views: dict[int, torch.Tensor] = {}
     for module in array.modules():
@@ -104,7 +106,9 @@ def _views(array: torch.nn.Module, start: int, length: int) -> dict[int, torch.T
     return views
 
 
-def _narrow(array: torch.nn.Module, views: dict[int, torch.Tensor], start: int, length: int) -> torch.nn.Module:
+def _narrow(
+    array: torch.nn.Module, views: dict[int, torch.Tensor], start: int, length: int
+) -> torch.nn.Module:
     """A copy of the module tree around the views."""
     part = copy.deepcopy(array, dict(views))
     for module in part.modules():

@@ -41,16 +41,17 @@ class Step:
 class StepRunner:
     """Forward, backward and optimizer step of an array; on a CPU each thread trains whole models.
 
-    `loss_function(array, *batch)` returns the losses `[b]` of the array it is given, which holds all B models or some of
-    them (`dnnsuite.nn.functional` has losses that do not ask which). Every tensor of a batch is `[B, ...]`
-    (`dnnsuite.stack` makes one of a batch that all models share).
+    `loss_function(array, *batch)` returns the losses `[b]` of the array it is given, which holds all B models
+    or some of them (`dnnsuite.nn.functional` has losses that do not ask which). Every tensor of a batch is
+    `[B, ...]` (`dnnsuite.stack` makes one of a batch that all models share).
 
-    On a CPU the models are dealt out in shards and `step` returns at once, as on a GPU: a thread takes one shard through
-    a whole step, with no barrier inside, and up to `queue_depth` steps are under way, since model i's next step waits for
-    nothing but its last. `threads` defaults to torch's number of threads. `width`, the models per shard, is measured on
-    the first steps (they are real training steps; the result does not depend on the width) unless it is given.
-    Elsewhere `step` runs the whole array and leaves the waiting to the device; `scaler` is torch's, for float16, and one
-    for all models: an overflow in one of them skips the step of all.
+    On a CPU the models are dealt out in shards and `step` returns at once, as on a GPU: a thread takes one
+    shard through a whole step, with no barrier inside, and up to `queue_depth` steps are under way, since
+    model i's next step waits for nothing but its last. `threads` defaults to torch's number of threads.
+    `width`, the models per shard, is measured on the first steps (they are real training steps; the result
+    does not depend on the width) unless it is given. Elsewhere `step` runs the whole array and leaves the
+    waiting to the device; `scaler` is torch's, for float16, and one for all models: an overflow in one of
+    them skips the step of all.
 
     Use it as a context manager, or call `close`. An error in a step is raised by the next call.
     """
@@ -109,7 +110,11 @@ class StepRunner:
 
     def _known_width(self) -> int:
         candidates = _widths(self.B, self.threads)
-        return candidates[0] if len(candidates) == 1 else int(_tune.table().get(_width_key(self)) or candidates[0])
+        return (
+            candidates[0]
+            if len(candidates) == 1
+            else int(_tune.table().get(_width_key(self)) or candidates[0])
+        )
 
     def _deal(self) -> None:
         """Deals the models out in shards of `width`."""
@@ -134,7 +139,8 @@ class StepRunner:
         for x in batch:
             if isinstance(x, torch.Tensor) and (x.dim() == 0 or x.size(0) != self.B):
                 raise InvalidArgument(
-                    f"a batch for {self.B} models is [{self.B}, ...], got {list(x.shape)}; dnnsuite.stack(x, B={self.B}) "
+                    f"a batch for {self.B} models is [{self.B}, ...], got {list(x.shape)}; "
+                    f"dnnsuite.stack(x, B={self.B}) "
                     "shares one batch among them"
                 )
         if self._closed:

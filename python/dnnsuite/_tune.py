@@ -49,7 +49,7 @@ class Table:
                 write_json(self.path, self._choices)
 
     def choose(self, key: str, candidates: Mapping[str, Callable[[], Any]]) -> str:
-        """The name of the fastest of `candidates`, measured once: best of interleaved rounds after one that warms up."""
+        """The name of the fastest of `candidates`, measured once: best of interleaved rounds, the first not counted.."""
         known = self.get(key)
         if known in candidates:
             return str(known)

@@ -73,7 +73,8 @@ def test_hyperparameters_lie_in_hftas_ranges_and_follow_the_seed():
 def test_fused_equals_separate(dropout):
     record = BertJob.check_equality(config(3, lr=2.0, options={"dropout": dropout}))
     assert record["passed"], record
-    assert record["models"] == 3 and record["steps"] == 3
+    assert record["models"] == 3
+    assert record["steps"] == 3
     assert len({row[0] for row in record["losses_fused"]}) == 3  # it did train
 
 

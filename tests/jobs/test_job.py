@@ -19,7 +19,8 @@ def test_every_job_describes_itself():
     for name in jobs.names():
         job = jobs.get(name)
         assert job.name == name
-        assert job.description and job.unit
+        assert job.description
+        assert job.unit
         assert job.precisions("cpu") == ["fp32"]
         for preset in ("quick", "paper"):
             assert {"epochs", "iters_per_epoch", "repeats"} <= job.preset(preset, "cpu").keys()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 import pytest
 import torch
-from helpers import assert_near
 
 from dnnsuite.jobs import _separate
 from dnnsuite.jobs._separate import Tolerance, compare, masked_attention, update_error
+from helpers import assert_near
 
 NAN = float("nan")
 

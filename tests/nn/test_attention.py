@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 import pytest
 import torch
-from helpers import assert_near, check_matches_models, make_models
 
 from dnnsuite import fuse, nn
 from dnnsuite.errors import InvalidArgument
+from helpers import assert_near, check_matches_models, make_models
 
 
 def attention(**arguments):
@@ -16,7 +16,9 @@ def run(models, query, key, value, padding=None, **arguments):
     array = fuse(models)
     mine = array(query, key, value, key_padding_mask=padding, **arguments)
     alone = [
-        model(query[i], key[i], value[i], key_padding_mask=None if padding is None else padding[i], **arguments)
+        model(
+            query[i], key[i], value[i], key_padding_mask=None if padding is None else padding[i], **arguments
+        )
         for i, model in enumerate(models)
     ]
     return mine, alone
@@ -89,7 +91,9 @@ def test_fused_and_composed_paths_drop_the_same_weights():
     assert_near(fused, composed)
 
 
-@pytest.mark.parametrize("argument", [{"add_bias_kv": True}, {"add_zero_attn": True}, {"kdim": 5}, {"num_heads": 5}])
+@pytest.mark.parametrize(
+    "argument", [{"add_bias_kv": True}, {"add_zero_attn": True}, {"kdim": 5}, {"num_heads": 5}]
+)
 def test_refuses_what_it_cannot_do(argument):
     with pytest.raises(InvalidArgument):
         nn.MultiheadAttention(12, argument.pop("num_heads", 3), **argument, B=2)

@@ -53,7 +53,9 @@ def test_eval_and_rate_zero_change_nothing_and_draw_nothing():
 
 
 def test_places_in_one_model_draw_apart():
-    array = fuse([torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Dropout(0.5)) for _ in range(2)], seeds=[3, 4])
+    array = fuse(
+        [torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Dropout(0.5)) for _ in range(2)], seeds=[3, 4]
+    )
     x = torch.ones(2, 400)
     assert not torch.equal(array[0](x), array[1](x))
 

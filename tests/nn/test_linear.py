@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 import pytest
 import torch
-from helpers import assert_near, check_matches_models, make_models
 
 from dnnsuite import nn, stack
 from dnnsuite.errors import InvalidArgument
+from helpers import assert_near, check_matches_models, make_models
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -23,7 +23,9 @@ def test_every_size_matches(sizes):
 
 
 def test_double():
-    check_matches_models(make_models(lambda: torch.nn.Linear(6, 4), 3, torch.float64), torch.randn(3, 5, 6).double())
+    check_matches_models(
+        make_models(lambda: torch.nn.Linear(6, 4), 3, torch.float64), torch.randn(3, 5, 6).double()
+    )
 
 
 def test_shared_input_gives_what_copies_give():

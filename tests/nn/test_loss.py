@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 import pytest
 import torch
-from helpers import assert_near
 
 from dnnsuite import nn
 from dnnsuite.errors import InvalidArgument
+from helpers import assert_near
 
 
 def separate(logits, target, **arguments):
@@ -51,7 +51,8 @@ def test_a_model_with_nothing_to_count_is_nan_and_stays_alone():
     target = torch.randint(5, (2, 4))
     target[0] = -100
     loss = nn.CrossEntropyLoss(B=2)(logits, target)
-    assert loss[0].isnan() and loss[1].isfinite()
+    assert loss[0].isnan()
+    assert loss[1].isfinite()
     loss[1].backward()
     assert logits.grad[1].any()
 
@@ -65,7 +66,11 @@ def test_more_dimensions_follow_the_class():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"reduction": "max"}, "reduction"), ({"label_smoothing": 2.0}, "label_smoothing"), ({"reduce": True}, "reduce")],
+    [
+        ({"reduction": "max"}, "reduction"),
+        ({"label_smoothing": 2.0}, "label_smoothing"),
+        ({"reduce": True}, "reduce"),
+    ],
 )
 def test_refuses_bad_arguments(arguments, message):
     with pytest.raises(InvalidArgument, match=message):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 import pytest
 import torch
-from helpers import check_matches_models, make_models
 
 from dnnsuite import nn
 from dnnsuite.errors import InvalidArgument
+from helpers import check_matches_models, make_models
 
 
 @pytest.mark.parametrize("shape", [(6,), (3, 4), 5, (128,), (200,)])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 import pytest
 import torch
-from helpers import check_matches_models, make_models
 
 from dnnsuite import nn, stack
 from dnnsuite.errors import InvalidArgument
+from helpers import check_matches_models, make_models
 
 
 @pytest.mark.parametrize("padding_idx", [None, 0, 3, -1])
@@ -18,7 +18,8 @@ def test_padding_beyond_the_models_is_a_row_and_not_a_model():
     """HFTA's layer zeroes the whole table of model `padding_idx`, and fails when there are fewer models than that."""
     layer = nn.Embedding(11, 6, padding_idx=5, B=2)
     assert not layer.weight[:, 5].any()
-    assert layer.weight[0, 4].all() and layer.weight[1, 4].all()
+    assert layer.weight[0, 4].all()
+    assert layer.weight[1, 4].all()
 
 
 def test_shared_indices_give_each_model_its_own_gradient():

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: MIT
 import pytest
 import torch
-from helpers import assert_near, check_matches_models, make_models
 
 from dnnsuite import fuse, nn
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.jobs._separate import masked_attention, share_masks
+from helpers import assert_near, check_matches_models, make_models
 
 
 def layer(**arguments):
-    return lambda: torch.nn.TransformerEncoderLayer(12, 3, 20, **{"dropout": 0.0, "batch_first": True, **arguments})
+    return lambda: torch.nn.TransformerEncoderLayer(
+        12, 3, 20, **{"dropout": 0.0, "batch_first": True, **arguments}
+    )
 
 
 @pytest.mark.parametrize("norm_first", [True, False])

@@ -5,16 +5,22 @@ import io
 
 import pytest
 import torch
-from helpers import assert_near, make_models
 
 from dnnsuite import fuse, optim, unfuse
 from dnnsuite.errors import InvalidArgument
+from helpers import assert_near, make_models
 
 LR = [0.1, 0.01, 0.5]
 CASES = {
-    "adadelta": (optim.Adadelta, {"lr": LR, "rho": [0.9, 0.5, 0.99], "eps": [1e-6, 1e-3, 1e-6], "weight_decay": [0, 0.1, 0]}),
+    "adadelta": (
+        optim.Adadelta,
+        {"lr": LR, "rho": [0.9, 0.5, 0.99], "eps": [1e-6, 1e-3, 1e-6], "weight_decay": [0, 0.1, 0]},
+    ),
     "adadelta, shared": (optim.Adadelta, {}),
-    "adam": (optim.Adam, {"lr": LR, "betas": ([0.9, 0.5, 0.99], [0.999, 0.9, 0.99]), "weight_decay": [0, 0.1, 0]}),
+    "adam": (
+        optim.Adam,
+        {"lr": LR, "betas": ([0.9, 0.5, 0.99], [0.999, 0.9, 0.99]), "weight_decay": [0, 0.1, 0]},
+    ),
     "adam, amsgrad": (optim.Adam, {"lr": LR, "amsgrad": True}),
     "sgd": (optim.SGD, {"lr": LR, "weight_decay": [0, 0.1, 0.2]}),
     "sgd, momentum": (optim.SGD, {"lr": LR, "momentum": [0.9, 0.0, 0.5], "dampening": [0.5, 0.3, 0.0]}),

@@ -18,9 +18,10 @@ JobT = TypeVar("JobT", bound="type[Job]")
 class JobConfig:
     """Everything that decides what one process trains.
 
-    `B` models in a fused array, 0 for one plain torch model. `hyper` has one value per model of each hyper-parameter.
-    Model i starts from `seed + i`; all models see the batches of `data_seed`. `threads` None is all cores. `options` are
-    the job's own (`bert`: emsize, nhid, nlayers, nhead, bptt, dropout, vocab_size).
+    `B` models in a fused array, 0 for one plain torch model. `hyper` has one value per model of each
+    hyper-parameter. Model i starts from `seed + i`; all models see the batches of `data_seed`. `threads` None
+    is all cores. `options` are the job's own (`bert`: emsize, nhid, nlayers, nhead, bptt, dropout,
+    vocab_size).
     """
 
     B: int = 0
@@ -69,11 +70,14 @@ class Job:
         allowed = self.precisions(config.device)
         if config.precision not in allowed:
             raise InvalidArgument(
-                f"precision {config.precision!r} is not one of {', '.join(allowed)} (job {self.name} on {config.device})"
+                f"precision {config.precision!r} is not one of {', '.join(allowed)} "
+                f"(job {self.name} on {config.device})"
             )
         for name, values in config.hyper.items():
             if len(values) != config.models:
-                raise InvalidArgument(f"hyper-parameter {name} has {len(values)} values for {config.models} models")
+                raise InvalidArgument(
+                    f"hyper-parameter {name} has {len(values)} values for {config.models} models"
+                )
         self.config = config
 
     @classmethod

@@ -25,7 +25,9 @@ class Stream:
         """`x` with this step's mask; then on to the next step."""
         if p == 0.0:
             return x
-        y = ops.dropout(x.unsqueeze(0), torch.tensor([p], device=x.device), self._rng.to(x.device, copy=True)).squeeze(0)
+        y = ops.dropout(
+            x.unsqueeze(0), torch.tensor([p], device=x.device), self._rng.to(x.device, copy=True)
+        ).squeeze(0)
         self._rng[0, 1] += 1
         return y
 
@@ -80,7 +82,11 @@ def masked_attention() -> Iterator[None]:
             later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
             scores = scores.masked_fill(later, float("-inf"))
         if attn_mask is not None:
-            scores = scores.masked_fill(~attn_mask, float("-inf")) if attn_mask.dtype == torch.bool else scores + attn_mask
+            scores = (
+                scores.masked_fill(~attn_mask, float("-inf"))
+                if attn_mask.dtype == torch.bool
+                else scores + attn_mask
+            )
         probabilities = scores.softmax(-1)
         stream = _attention_stream.pop()
         return (stream.drop(probabilities, dropout_p) if dropout_p else probabilities) @ v
@@ -121,7 +127,11 @@ def compare(
         for a, b in zip(row, other, strict=True)
     ]
     # A NaN compares false with everything, so nothing that is NaN passes.
-    passed = bool(losses) and all(e <= tolerance.loss for e in losses) and all(e <= tolerance.update for e in updates)
+    passed = (
+        bool(losses)
+        and all(e <= tolerance.loss for e in losses)
+        and all(e <= tolerance.update for e in updates)
+    )
     return {
         "passed": passed,
         "tolerance": tolerance.loss,

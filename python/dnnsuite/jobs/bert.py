@@ -23,7 +23,8 @@ _TOLERANCE = {"fp32": Tolerance(loss=1e-4, update=1e-2), "amp": Tolerance(loss=3
 class BertJob(Job):
     """HFTA's sizes: width 128, feed-forward 512, 8 layers, 8 heads, 32 tokens, batch 32; Adadelta, StepLR by epoch.
 
-    HFTA's script reads `--emsize 128` but builds its network from `--nhid` alone, 512 wide; here each names what it says.
+    HFTA's script reads `--emsize 128` but builds its network from `--nhid` alone, 512 wide; here each names
+    what it says.
     """
 
     description = "BERT masked-language model, 8 layers of 128, Adadelta + StepLR, on text"
@@ -70,7 +71,10 @@ class BertJob(Job):
 
     def _load_data(self) -> None:
         self.corpus = data.text.load(
-            self.config.data, self.config.dataroot, vocab_size=self._options["vocab_size"], seed=self.config.data_seed
+            self.config.data,
+            self.config.dataroot,
+            vocab_size=self._options["vocab_size"],
+            seed=self.config.data_seed,
         )
         self._batches = data.mlm.MaskedLM(
             self.corpus, self.config.batch_size, self._options["bptt"], seed=self.config.data_seed
@@ -96,9 +100,15 @@ class BertJob(Job):
     def _setup_array(self, built: list[models.BERT]) -> None:
         self.model = _fuse.fuse(built, seeds=[self.config.seed + i for i in range(self.config.B)])
         self._optimizer = optim.Adadelta(self.model.parameters(), lr=self._hyper["lr"])
-        self._schedule = optim.lr_scheduler.StepLR(self._optimizer, self._hyper["step_size"], self._hyper["gamma"])
+        self._schedule = optim.lr_scheduler.StepLR(
+            self._optimizer, self._hyper["step_size"], self._hyper["gamma"]
+        )
         self._runner = StepRunner(
-            self.model, self._optimizer, self._array_loss, threads=self.config.threads, scaler=self._make_scaler()
+            self.model,
+            self._optimizer,
+            self._array_loss,
+            threads=self.config.threads,
+            scaler=self._make_scaler(),
         )
 
     def _make_scaler(self) -> torch.amp.GradScaler | None:
@@ -211,7 +221,10 @@ class BertJob(Job):
             job.close()
         separate = [list(row) for row in zip(*(losses for losses, _ in alone), strict=True)]
         record = compare(fused, separate, [error for _, error in alone], _TOLERANCE[config.precision])
-        return {**record, "method": "torch.nn layers and torch.optim.Adadelta, one model at a time, same dropout masks"}
+        return {
+            **record,
+            "method": "torch.nn layers and torch.optim.Adadelta, one model at a time, same dropout masks",
+        }
 
     def _train_alone(self, index: int, steps: int) -> tuple[list[float], float]:
         """Model `index` trained by torch alone: its losses over the first steps, and how far the array's is from it."""

@@ -11,9 +11,10 @@ import torch
 class BERT(torch.nn.Module):
     """Encoder over `[*, N, L]` token indices that scores the masked positions only.
 
-    `nn` decides what it is made of: `torch.nn`, `dnnsuite.nn.array(0)` or, for B models at once, `dnnsuite.nn.array(B)`;
-    `*` is then nothing or `B`. Token and position embeddings, `nlayers` encoder layers of width `emsize` (norm after the
-    residual and GELU, as in the paper), and one linear layer to the vocabulary.
+    `nn` decides what it is made of: `torch.nn`, `dnnsuite.nn.array(0)` or, for B models at once,
+    `dnnsuite.nn.array(B)`; `*` is then nothing or `B`. Token and position embeddings, `nlayers` encoder
+    layers of width `emsize` (norm after the residual and GELU, as in the paper), and one linear layer to the
+    vocabulary.
     """
 
     #: The forward pass works for any leading dimensions, so `dnnsuite.fuse` may run it on `[B, ...]` as it stands.
@@ -36,7 +37,8 @@ class BERT(torch.nn.Module):
         self.norm = nn.LayerNorm(emsize)
         self.dropout = nn.Dropout(dropout)
         self.layers = torch.nn.ModuleList(
-            nn.TransformerEncoderLayer(emsize, nhead, nhid, dropout, "gelu", batch_first=True) for _ in range(nlayers)
+            nn.TransformerEncoderLayer(emsize, nhead, nhid, dropout, "gelu", batch_first=True)
+            for _ in range(nlayers)
         )
         self.head = nn.Linear(emsize, vocab_size)
 

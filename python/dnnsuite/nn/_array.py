@@ -18,9 +18,10 @@ class ArrayNamespace:
     `mlp(nn.array(8))` of eight fused ones. What has no parameters and works element by element is torch's own.
     """
 
-    _elementwise = frozenset(
-        "Module Sequential ModuleList ModuleDict Identity ReLU ReLU6 GELU SiLU Mish Tanh Sigmoid Hardswish "
-        "Hardsigmoid Hardtanh LeakyReLU ELU SELU CELU Softplus Softsign LogSigmoid Parameter init functional".split()
+    _as_they_are = (
+        *("Module", "Parameter", "Sequential", "ModuleList", "ModuleDict", "Identity"),
+        *("ReLU", "ReLU6", "GELU", "SiLU", "Mish", "Tanh", "Sigmoid", "Hardswish", "Hardsigmoid", "Hardtanh"),
+        *("LeakyReLU", "ELU", "SELU", "CELU", "Softplus", "Softsign", "LogSigmoid", "init", "functional"),
     )
 
     def __init__(self, B: int) -> None:
@@ -28,7 +29,7 @@ class ArrayNamespace:
         self.B = B
 
     def __getattr__(self, name: str) -> Any:
-        if self.B == 0 or name in self._elementwise:
+        if self.B == 0 or name in self._as_they_are:
             return getattr(torch.nn, name)
         from .. import nn
 
@@ -36,7 +37,9 @@ class ArrayNamespace:
         if isinstance(layer, type) and issubclass(layer, ArrayModule):
             return functools.partial(layer, B=self.B)
         known = sorted(n for n in nn.__all__ if n[0].isupper())
-        raise AttributeError(f"nn.array({self.B}) has no {name}; it has {', '.join(known)} and torch's elementwise layers")
+        raise AttributeError(
+            f"nn.array({self.B}) has no {name}; it has {', '.join(known)} and torch's elementwise layers"
+        )
 
     def __repr__(self) -> str:
         return f"dnnsuite.nn.array({self.B})"

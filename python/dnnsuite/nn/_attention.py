@@ -13,15 +13,16 @@ from ..errors import InvalidArgument
 from ._base import ArrayModule, check_models
 from ._dropout import Dropout
 from ._linear import Linear
+from ._precision import computable
 
 
 class MultiheadAttention(ArrayModule):
     """`torch.nn.MultiheadAttention` for B models (Vaswani et al., 2017).
 
-    `query` `[B, L, N, E]`, or `[B, N, L, E]` with `batch_first`; `key`, `value` likewise with S for L. Masks are shared by
-    the models: `attn_mask` `[L, S]`; `key_padding_mask` is `[B, N, S]`, True = ignore. Returns (output, weights), weights
-    `[B, N, L, S]` or None. Self-attention without `attn_mask` and weights, the case of an encoder, is one fused operator
-    on the packed projections.
+    `query` `[B, L, N, E]`, or `[B, N, L, E]` with `batch_first`; `key`, `value` likewise with S for L.
+    `attn_mask`, shared by the models, is torch's `[L, S]` or `[N * H, L, S]`; `key_padding_mask` is `[B, N,
+    S]`, True = ignore. Returns (output, weights), weights `[B, N, L, S]` or None. Self-attention without
+    `attn_mask` and weights, the case of an encoder, is one fused operator on the packed projections.
     """
 
     torch_class = torch.nn.MultiheadAttention
@@ -47,7 +48,9 @@ class MultiheadAttention(ArrayModule):
             if value:
                 raise InvalidArgument(f"MultiheadAttention(B={B}) has no {name}; keep this layer per model")
         if (kdim or embed_dim) != embed_dim or (vdim or embed_dim) != embed_dim:
-            raise InvalidArgument(f"MultiheadAttention(B={B}) takes kdim = vdim = embed_dim = {embed_dim}, got {kdim}, {vdim}")
+            raise InvalidArgument(
+                f"MultiheadAttention(B={B}) takes kdim = vdim = embed_dim = {embed_dim}, got {kdim} and {vdim}"
+            )
         if num_heads <= 0 or embed_dim % num_heads:
             raise InvalidArgument(f"embed_dim={embed_dim} must be divisible by num_heads={num_heads}")
         self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
@@ -93,11 +96,13 @@ class MultiheadAttention(ArrayModule):
     def per_model_arguments(cls) -> tuple[str, ...]:
         return ("dropout",)
 
-    def attend(self, x: torch.Tensor, key_padding_mask: torch.Tensor | None = None, causal: bool = False) -> torch.Tensor:
+    def attend(
+        self, x: torch.Tensor, key_padding_mask: torch.Tensor | None = None, causal: bool = False
+    ) -> torch.Tensor:
         """Self-attention before the output projection: x `[B, N, L, E]` to heads joined `[B, N, L, E]`."""
         qkv = ops.linear(x, self.in_proj_weight, self.in_proj_bias)
         p, rng = self.attention_dropout.draw()
-        return ops.attention(qkv, self.num_heads, p, rng, causal, key_padding_mask)
+        return ops.attention(computable(qkv), self.num_heads, p, rng, causal, key_padding_mask)
 
     def forward(
         self,
@@ -137,7 +142,9 @@ class MultiheadAttention(ArrayModule):
         weights = self.in_proj_weight.chunk(3, dim=1)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3, dim=1)
         q, k, v = (
-            ops.linear(x, w, b).unflatten(-1, (self.num_heads, self.head_dim)).transpose(2, 3)  # [B, N, H, L, d]
+            ops.linear(x, w, b)
+            .unflatten(-1, (self.num_heads, self.head_dim))
+            .transpose(2, 3)  # [B, N, H, L, d]
             for x, w, b in zip((query, key, value), weights, biases, strict=True)
         )
         scores = (q * self.head_dim**-0.5) @ k.transpose(-2, -1)

@@ -40,7 +40,9 @@ class ArrayModule(torch.nn.Module, metaclass=_ArrayMeta):
     """
 
     torch_class: ClassVar[Callable[..., torch.nn.Module]]
-    shared_buffers: ClassVar[tuple[str, ...]] = ()  # buffers that all models share and that have no dimension for them
+    shared_buffers: ClassVar[
+        tuple[str, ...]
+    ] = ()  # buffers that all models share and that have no dimension for them
     B: int
 
     def __init__(self, B: int) -> None:
@@ -100,8 +102,8 @@ def merge_arguments(cls: type[ArrayModule], models: Sequence[torch.nn.Module]) -
             for index, value in enumerate(values):
                 if value != values[0]:
                     raise InvalidArgument(
-                        f"models 0 and {index} differ: {type(models[0]).__name__}.{name} is {values[0]!r} and {value!r}; "
-                        "the models of one array must have the same shape"
+                        f"models 0 and {index} differ: {type(models[0]).__name__}.{name} is {values[0]!r} and "
+                        f"{value!r}; the models of one array must have the same shape"
                     )
     return merged
 
@@ -126,7 +128,9 @@ def per_model(value: float | Sequence[float], B: int, name: str) -> list[float]:
         return [float(value)] * B
     values = [float(v) for v in value]
     if len(values) != B:
-        raise InvalidArgument(f"{name} has {len(values)} values for {B} models: give one value, or one per model")
+        raise InvalidArgument(
+            f"{name} has {len(values)} values for {B} models: give one value, or one per model"
+        )
     return values
 
 

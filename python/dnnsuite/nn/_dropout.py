@@ -11,6 +11,7 @@ import torch
 from .. import ops
 from ..errors import InvalidArgument
 from ._base import ArrayModule, check_models, per_model
+from ._precision import computable
 
 _MASK64 = (1 << 64) - 1
 
@@ -27,14 +28,18 @@ class Dropout(ArrayModule):
     p: torch.Tensor  # float32 [B]
     rng: torch.Tensor  # int64 [B, 2]: key and step of each model's stream
 
-    def __init__(self, p: float | Sequence[float] = 0.5, inplace: bool = False, *, device: Any = None, B: int) -> None:
+    def __init__(
+        self, p: float | Sequence[float] = 0.5, inplace: bool = False, *, device: Any = None, B: int
+    ) -> None:
         super().__init__(B)
         self.rates = per_model(p, B, "p")
         for rate in self.rates:
             if not 0.0 <= rate <= 1.0:
                 raise InvalidArgument(f"dropout probability must be between 0 and 1, got {rate!r}")
         self.inplace = inplace
-        self.register_buffer("p", torch.tensor(self.rates, dtype=torch.float32, device=device), persistent=False)
+        self.register_buffer(
+            "p", torch.tensor(self.rates, dtype=torch.float32, device=device), persistent=False
+        )
         keys = torch.randint(-(1 << 62), 1 << 62, (B,), dtype=torch.int64)
         rng = torch.stack([keys, torch.zeros_like(keys)], dim=1).to(device)
         self.register_buffer("rng", rng, persistent=False)
@@ -48,7 +53,7 @@ class Dropout(ArrayModule):
         return ("p",)
 
     def draw(self) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """(p, rng) of this step for an operator that drops by itself, and on to the next; (None, None) if nothing drops."""
+        """(p, rng) of this step for an operator that drops by itself; (None, None) if nothing drops."""
         if not self.training or not any(self.rates):
             return None, None
         now = self.rng.clone()
@@ -58,7 +63,7 @@ class Dropout(ArrayModule):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         check_models(x, self.B, "Dropout")
         p, rng = self.draw()
-        return x if p is None or rng is None else ops.dropout(x, p, rng)
+        return x if p is None or rng is None else ops.dropout(computable(x), p, rng)
 
 
 def streams(array: torch.nn.Module) -> Iterator[tuple[str, Dropout]]:

@@ -37,7 +37,9 @@ class CrossEntropyLoss(ArrayModule):
     ) -> None:
         super().__init__(B)
         if size_average is not None or reduce is not None:
-            raise InvalidArgument("size_average and reduce are gone from torch: say reduction='mean', 'sum' or 'none'")
+            raise InvalidArgument(
+                "size_average and reduce are gone from torch: say reduction='mean', 'sum' or 'none'"
+            )
         if reduction not in ("mean", "sum", "none"):
             raise InvalidArgument(f"reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
         if not 0.0 <= label_smoothing <= 1.0:

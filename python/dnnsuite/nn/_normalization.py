@@ -11,10 +11,14 @@ import torch
 from .. import ops
 from ..errors import InvalidArgument
 from ._base import ArrayModule, check_models
+from ._precision import computable, match
 
 
 class LayerNorm(ArrayModule):
-    """`torch.nn.LayerNorm` for B models: `[B, *, *normalized_shape]` to the same; weight and bias `[B, *normalized_shape]`."""
+    """`torch.nn.LayerNorm` for B models: `[B, *, *normalized_shape]` to the same.
+
+    Weight and bias are `[B, *normalized_shape]`.
+    """
 
     torch_class = torch.nn.LayerNorm
 
@@ -63,11 +67,9 @@ class LayerNorm(ArrayModule):
         check_models(x, self.B, "LayerNorm")
         dims = len(self.normalized_shape)
         if tuple(x.shape[-dims:]) != self.normalized_shape or x.dim() <= dims:
-            raise InvalidArgument(
-                f"LayerNorm over {list(self.normalized_shape)} takes [B, ..., {', '.join(map(str, self.normalized_shape))}]; "
-                f"got {list(x.shape)}"
-            )
+            inner = ", ".join(map(str, self.normalized_shape))
+            raise InvalidArgument(f"LayerNorm over [{inner}] takes [B, ..., {inner}]; got {list(x.shape)}")
         flat = x if dims == 1 else x.flatten(-dims)
         weight = None if self.weight is None else self.weight.flatten(1)
         bias = None if self.bias is None else self.bias.flatten(1)
-        return ops.layer_norm(flat, weight, bias, self.eps).view(x.shape)
+        return ops.layer_norm(match(computable(flat), weight), weight, bias, self.eps).view(x.shape)

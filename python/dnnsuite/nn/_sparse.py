@@ -36,15 +36,22 @@ class Embedding(ArrayModule):
         B: int,
     ) -> None:
         super().__init__(B)
-        for name, value in (("max_norm", max_norm), ("scale_grad_by_freq", scale_grad_by_freq), ("sparse", sparse)):
+        refused = {"max_norm": max_norm, "scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}
+        for name, value in refused.items():
             if value:
-                raise InvalidArgument(f"Embedding(B={B}) has no {name} (got {value!r}); leave it out, or keep this layer per model")
+                raise InvalidArgument(
+                    f"Embedding(B={B}) has no {name} (got {value!r}); leave it out, or keep this layer per model"
+                )
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
-                raise InvalidArgument(f"padding_idx must lie within num_embeddings={num_embeddings}, got {padding_idx}")
+                raise InvalidArgument(
+                    f"padding_idx must lie within num_embeddings={num_embeddings}, got {padding_idx}"
+                )
             padding_idx %= num_embeddings
         self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
-        self.weight = torch.nn.Parameter(torch.empty(B, num_embeddings, embedding_dim, device=device, dtype=dtype))
+        self.weight = torch.nn.Parameter(
+            torch.empty(B, num_embeddings, embedding_dim, device=device, dtype=dtype)
+        )
         self.reset_parameters()
 
     @torch.no_grad()

@@ -15,6 +15,7 @@ from ._base import ArrayModule, check_models
 from ._dropout import Dropout
 from ._linear import Linear
 from ._normalization import LayerNorm
+from ._precision import computable, match
 
 Activation = str | Callable[[torch.Tensor], torch.Tensor]
 
@@ -47,7 +48,9 @@ class TransformerEncoderLayer(ArrayModule):
     ) -> None:
         super().__init__(B)
         where = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias=bias, batch_first=batch_first, B=B, **where)
+        self.self_attn = MultiheadAttention(
+            d_model, nhead, dropout, bias=bias, batch_first=batch_first, B=B, **where
+        )
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, B=B, **where)
         self.dropout = Dropout(dropout, B=B, device=device)
         self.linear2 = Linear(dim_feedforward, d_model, bias=bias, B=B, **where)
@@ -82,7 +85,9 @@ class TransformerEncoderLayer(ArrayModule):
         for index, model in enumerate(models):
             layer: Any = model
             if not layer.dropout.p == layer.dropout1.p == layer.dropout2.p == layer.self_attn.dropout:
-                raise InvalidArgument(f"model {index}: the four dropout rates of one TransformerEncoderLayer differ")
+                raise InvalidArgument(
+                    f"model {index}: the four dropout rates of one TransformerEncoderLayer differ"
+                )
         return super().from_models(models)
 
     def forward(
@@ -96,19 +101,26 @@ class TransformerEncoderLayer(ArrayModule):
         x = src if self.self_attn.batch_first else src.transpose(1, 2)
         if self.norm_first:
             attended = self._attend(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
-            x = ops.bias_dropout_add(attended, self.self_attn.out_proj.bias, x, *self.dropout1.draw())
-            hidden = self._feed_forward(self.norm2(x))
-            x = ops.bias_dropout_add(hidden, self.linear2.bias, x, *self.dropout2.draw())
+            x = self._add(attended, self.self_attn.out_proj, x, self.dropout1)
+            x = self._add(self._feed_forward(self.norm2(x)), self.linear2, x, self.dropout2)
         else:
             attended = self._attend(x, src_mask, src_key_padding_mask, is_causal)
             x = self._join(attended, self.self_attn.out_proj, x, self.dropout1, self.norm1)
             x = self._join(self._feed_forward(x), self.linear2, x, self.dropout2, self.norm2)
         return x if self.self_attn.batch_first else x.transpose(1, 2)
 
+    def _add(self, x: torch.Tensor, linear: Linear, residual: torch.Tensor, dropout: Dropout) -> torch.Tensor:
+        """residual + dropout(x + bias of `linear`)."""
+        residual = computable(residual)
+        return ops.bias_dropout_add(
+            match(x, residual), match(linear.bias, residual), residual, *dropout.draw()
+        )
+
     def _join(
         self, x: torch.Tensor, linear: Linear, residual: torch.Tensor, dropout: Dropout, norm: LayerNorm
     ) -> torch.Tensor:
         """norm(residual + dropout(x + bias of `linear`))."""
+        x, residual = match(x, norm.weight), match(residual, norm.weight)
         return ops.bias_dropout_add_layer_norm(
             x, linear.bias, residual, *dropout.draw(), norm.weight, norm.bias, norm.eps
         )
@@ -120,7 +132,7 @@ class TransformerEncoderLayer(ArrayModule):
         key_padding_mask: torch.Tensor | None,
         is_causal: bool,
     ) -> torch.Tensor:
-        """Self-attention with its output projection, the projection's bias left to what follows; x is `[B, N, L, E]`."""
+        """Self-attention of x `[B, N, L, E]` with its output projection, whose bias is left to what follows."""
         attention = self.self_attn
         boolean = key_padding_mask is None or key_padding_mask.dtype == torch.bool
         if boolean and (mask is None or is_causal):
@@ -131,11 +143,11 @@ class TransformerEncoderLayer(ArrayModule):
 
     def _feed_forward(self, x: torch.Tensor) -> torch.Tensor:
         """linear2(dropout(activation(linear1(x)))) without linear2's bias."""
-        hidden = ops.linear(x, self.linear1.weight, None)
+        hidden = computable(ops.linear(x, self.linear1.weight, None))
+        bias = match(self.linear1.bias, hidden)
         if isinstance(self.activation, str):
-            hidden = ops.bias_act_dropout(hidden, self.linear1.bias, self.activation, *self.dropout.draw())
+            hidden = ops.bias_act_dropout(hidden, bias, self.activation, *self.dropout.draw())
         else:
-            bias = self.linear1.bias
             hidden = hidden if bias is None else hidden + bias[:, None, None, :]
             hidden = self.dropout(self.activation(hidden))
         return ops.linear(hidden, self.linear2.weight, None)

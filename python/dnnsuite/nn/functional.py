@@ -7,6 +7,7 @@ import torch
 
 from .. import ops
 from ..errors import InvalidArgument
+from ._precision import computable
 
 
 def cross_entropy(
@@ -35,7 +36,7 @@ def cross_entropy(
         )
     logits, target = logits.flatten(1, -2), target.flatten(1)
     if weight is None:
-        loss = ops.cross_entropy(logits, target, ignore_index, label_smoothing, reduction)
+        loss = ops.cross_entropy(computable(logits), target, ignore_index, label_smoothing, reduction)
     else:
         loss = _weighted(logits, target, weight, ignore_index, reduction, label_smoothing)
     return loss.view(shape) if reduction == "none" else loss

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Optimizers over an array of models: torch's names, order and defaults; any hyper-parameter may have a value per model."""
+"""Optimizers over an array of models: torch's names, order and defaults, hyper-parameters with a value per model."""
 
 from . import lr_scheduler as lr_scheduler
 from ._adadelta import Adadelta as Adadelta

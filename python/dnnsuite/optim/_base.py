@@ -17,13 +17,15 @@ Hyper = Mapping[str, torch.Tensor]
 class ArrayOptimizer(torch.optim.Optimizer):
     """Base of the optimizers over parameters `[B, ...]`.
 
-    A hyper-parameter in `per_model` is a number for all models or a sequence of B, and is kept in its group as a float64
-    tensor `[B]` on the parameters' device. One operator updates all parameters of all models in one pass.
+    A hyper-parameter in `per_model` is a number for all models or a sequence of B, and is kept in its group as a
+    float64 tensor `[B]` on the parameters' device. One operator updates all parameters of all models in one pass.
     """
 
-    torch_class: ClassVar[type[torch.optim.Optimizer]]
+    torch_class: ClassVar[Callable[..., torch.optim.Optimizer]]
     per_model: ClassVar[tuple[str, ...]] = ()
-    buffer_names: ClassVar[tuple[str, ...]] = ()  # torch's names of the state tensors that are shaped like the parameter
+    buffer_names: ClassVar[
+        tuple[str, ...]
+    ] = ()  # torch's names of the state that is shaped like the parameter
 
     def __init__(self, params: Iterable[Any], defaults: Group) -> None:
         self.B = 0
@@ -44,7 +46,9 @@ class ArrayOptimizer(torch.optim.Optimizer):
     def _check_group(self, group: Group) -> None:
         for parameter in group["params"]:
             if parameter.dim() == 0:
-                raise InvalidArgument("a scalar parameter has no dimension for the models; array parameters are [B, ...]")
+                raise InvalidArgument(
+                    "a scalar parameter has no dimension for the models; an array's are [B, ...]"
+                )
             self.B = self.B or parameter.size(0)
             if parameter.size(0) != self.B:
                 raise InvalidArgument(
@@ -58,7 +62,7 @@ class ArrayOptimizer(torch.optim.Optimizer):
         group["steps"] = as_vector(group.get("steps", 0.0), self.B, "steps", device)
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One update of every model. `closure`, if given, computes the losses `[B]` again and returns them."""
         loss = None
         if closure is not None:
@@ -74,7 +78,9 @@ class ArrayOptimizer(torch.optim.Optimizer):
         if params:
             for p in params:
                 if p.grad.is_sparse:  # type: ignore[union-attr]
-                    raise InvalidArgument(f"{type(self).__name__} takes dense gradients; a parameter {list(p.shape)} has a sparse one")
+                    raise InvalidArgument(
+                        f"{type(self).__name__} takes dense gradients; a parameter {list(p.shape)} has a sparse one"
+                    )
                 self.init_state(group, p, state[p])
             group["steps"].add_(1)
             self.apply(group, params, [p.grad for p in params], state, hyper)  # type: ignore[misc]
@@ -92,7 +98,7 @@ class ArrayOptimizer(torch.optim.Optimizer):
         raise TypeError(f"{type(self).__name__} gives no formula")
 
     def to_model(self, index: int, params: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-        """The optimizer of model `index` over `params` (in this one's order), as torch's own, with a copy of its state."""
+        """Model `index`'s optimizer over `params` (in this one's order), as torch's own, with a copy of its state."""
         params = list(params)
         groups, start = [], 0
         for group in self.param_groups:
@@ -123,7 +129,9 @@ def as_vector(value: Any, B: int, name: str, device: torch.device | None = None)
     if vector.dim() == 0:
         return vector.repeat(B)
     if vector.shape != (B,):
-        raise InvalidArgument(f"{name} has shape {list(vector.shape)} for {B} models: give one value, or one per model")
+        raise InvalidArgument(
+            f"{name} has shape {list(vector.shape)} for {B} models: give one value, or one per model"
+        )
     return vector.clone()
 
 
@@ -139,4 +147,5 @@ def check_range(name: str, vector: torch.Tensor) -> None:
     wrong = ~((vector >= low) & ((vector <= high) if closed else (vector < high)))
     if bool(wrong.any()):
         index = int(wrong.nonzero()[0])
-        raise InvalidArgument(f"{name} of model {index} is {float(vector[index])!r}; it must lie in [{low:g}, {high:g}{']' if closed else ')'}")
+        bounds = f"[{low:g}, {high:g}{']' if closed else ')'}"
+        raise InvalidArgument(f"{name} of model {index} is {float(vector[index])!r}; it must lie in {bounds}")

@@ -56,9 +56,11 @@ class ArrayLRScheduler:
 
 
 class StepLR(ArrayLRScheduler):
-    """`torch.optim.lr_scheduler.StepLR` for B models: lr · gamma each `step_size` epochs, both one value or one per model."""
+    """`torch.optim.lr_scheduler.StepLR` for B models: lr ← gamma · lr each `step_size` epochs, per model or for all."""
 
-    def __init__(self, optimizer: ArrayOptimizer, step_size: Any, gamma: Any = 0.1, last_epoch: int = -1) -> None:
+    def __init__(
+        self, optimizer: ArrayOptimizer, step_size: Any, gamma: Any = 0.1, last_epoch: int = -1
+    ) -> None:
         B = getattr(optimizer, "B", 0)
         self.step_size, self.gamma = as_vector(step_size, B, "step_size"), as_vector(gamma, B, "gamma")
         if bool((self.step_size < 1).any()) or bool((self.step_size % 1 != 0).any()):
