@@ -68,5 +68,5 @@ def test_a_directory_that_got_nothing_is_not_left(tmp_path: Path) -> None:
 
 
 def test_stamps_sort_as_time() -> None:
-    assert stamp(0.0) < stamp(1e9) < stamp()
-    assert len(stamp()) == len("20261121-051612")
+    assert stamp(0.0) < stamp(1e9) < stamp(1e9 + 0.001) < stamp()
+    assert len(stamp()) == len("20261121-051612-250")

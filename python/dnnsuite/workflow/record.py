@@ -74,8 +74,9 @@ class Record:
 
 
 def stamp(now_s: float | None = None) -> str:
-    """Sortable local time for names: 20261121-051612."""
-    return time.strftime("%Y%m%d-%H%M%S", time.localtime(now_s))
+    """Local time for names, sortable, to the millisecond: 20261121-051612-250."""
+    now_s = time.time() if now_s is None else now_s
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now_s))}-{int(now_s * 1000) % 1000:03d}"
 
 
 @contextmanager
