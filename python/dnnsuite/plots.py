@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ._files import replacing
 from .errors import InvalidArgument
@@ -12,6 +12,7 @@ from .errors import InvalidArgument
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["save", "throughput"]
 
@@ -76,6 +77,5 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
 def save(ax: Axes, path: str | Path) -> None:
     """Write the axes' figure as PNG at 300 dpi, whole or not at all."""
     with replacing(Path(path)) as temporary:
-        figure = ax.get_figure(root=True)
-        assert figure is not None  # axes that `throughput` returned are in one
+        figure = cast("Figure", ax.figure.figure)  # the figure itself, should the axes be in a part of it
         figure.savefig(temporary, format="png", dpi=300, bbox_inches="tight")

@@ -170,7 +170,8 @@ def _outcome(
         directory = Path(spec["directory"])
         stderr = _tail(directory / "stderr.txt")
         if process.returncode == DISK_EXIT:
-            raise OutputError((stderr.strip().splitlines() or [f"cannot write {directory}"])[-1])
+            told = stderr.strip().splitlines()  # nothing, when even that found no room
+            raise OutputError(told[-1] if told else f"cannot write {directory}: no space left")
         path = directory / "result.json"
         if path.is_file():
             results.append(read_json(path))
