@@ -38,6 +38,7 @@ struct LayerNormArguments {
     void *y;                 // forward only
     void *dx, *dresidual;    // backward; dresidual null when there is no residual
     void *weight_sums, *norm_bias_sums, *bias_sums;  // backward: [B, tasks_per_model, columns]; bias_sums may be null
+    void* statistics;                                // CUDA, backward: [B, rows, 2] room for mean, 1 / deviation
     DropoutArguments dropout;
 };
 

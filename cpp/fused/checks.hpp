@@ -62,6 +62,10 @@ class Checker {
 
     void same_kind(const Tensor& t, const char* name, const Tensor& as) const {
         dtype(t, name, as.scalar_type());
+        same_device(t, name, as);
+    }
+
+    void same_device(const Tensor& t, const char* name, const Tensor& as) const {
         STD_TORCH_CHECK(t.get_device_index() == as.get_device_index() && t.is_cuda() == as.is_cuda(), op_, ": ", name,
                         " must be on the device of the first argument");
     }
@@ -85,11 +89,14 @@ class Checker {
     }
 
     /// Rates p [B] and generators rng [B, 2]; both or neither. On the CPU the rates are looked at as well.
-    DropoutArguments dropout(const OptionalTensor& p, const OptionalTensor& rng, int64_t models) const {
+    DropoutArguments dropout(const OptionalTensor& p, const OptionalTensor& rng, const Tensor& x) const {
         STD_TORCH_CHECK(p.has_value() == rng.has_value(), op_, ": p and rng go together: pass both or neither");
         if (!p.has_value()) return {};
+        const int64_t models = x.size(0);
         dtype(*p, "p", ScalarType::Float);
         dtype(*rng, "rng", ScalarType::Long);
+        same_device(*p, "p", x);
+        same_device(*rng, "rng", x);
         shape(*p, "p", {models});
         shape(*rng, "rng", {models, 2});
         const auto* rates = static_cast<const float*>(p->data_ptr());
@@ -120,8 +127,14 @@ inline OptionalTensor packed(const OptionalTensor& t) {
 }
 inline const void* pointer(const OptionalTensor& t) { return t.has_value() ? t->data_ptr() : nullptr; }
 
-/// An uninitialised contiguous tensor with the dtype and device of `like`. (The C shim: no search by name.)
-inline Tensor new_tensor(const Tensor& like, const int64_t* sizes, int64_t dims) {
+/// The dtype that sums are kept in: float32 for the 16-bit types, else the tensor's own.
+inline ScalarType accumulator_of(const Tensor& t) {
+    return t.scalar_type() == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
+}
+
+/// An uninitialised contiguous tensor with the dtype (or that of its sums) and device of `like`. The C shim is
+/// used because torch::stable::empty looks the operator up by name at every call.
+inline Tensor new_tensor(const Tensor& like, const int64_t* sizes, int64_t dims, bool accumulator = false) {
     std::array<int64_t, 16> strides{};
     STD_TORCH_CHECK(dims <= 16, "dnnsuite: a tensor has ", dims, " dimensions, more than 16");
     int64_t step = 1;
@@ -130,7 +143,10 @@ inline Tensor new_tensor(const Tensor& like, const int64_t* sizes, int64_t dims)
         step *= sizes[i] > 1 ? sizes[i] : 1;
     }
     int32_t dtype = 0, device_type = 0, device_index = 0;
-    aoti_torch_get_dtype(like.get(), &dtype);
+    if (accumulator)
+        dtype = accumulator_of(like) == ScalarType::Double ? aoti_torch_dtype_float64() : aoti_torch_dtype_float32();
+    else
+        aoti_torch_get_dtype(like.get(), &dtype);
     aoti_torch_get_device_type(like.get(), &device_type);
     aoti_torch_get_device_index(like.get(), &device_index);
     AtenTensorHandle handle = nullptr;
@@ -141,6 +157,9 @@ inline Tensor new_tensor(const Tensor& like, const int64_t* sizes, int64_t dims)
 }
 inline Tensor new_tensor(const Tensor& like, std::initializer_list<int64_t> sizes) {
     return new_tensor(like, sizes.begin(), static_cast<int64_t>(sizes.size()));
+}
+inline Tensor new_accumulator(const Tensor& like, std::initializer_list<int64_t> sizes) {
+    return new_tensor(like, sizes.begin(), static_cast<int64_t>(sizes.size()), true);
 }
 inline Tensor new_like(const Tensor& like) {
     const auto sizes = like.sizes();
@@ -162,5 +181,30 @@ inline Rows cut_rows(int64_t models, int64_t elements, int64_t columns, int64_t 
     rows.tasks_per_model = rows.rows > 0 ? (rows.rows + rows.rows_per_task - 1) / rows.rows_per_task : 1;
     return rows;
 }
+
+/// The sums of each task [B, tasks, columns] and what they add up to [B, columns], in the dtype of `like`.
+class TaskSums {
+  public:
+    TaskSums(const Tensor& like, const Rows& rows)
+        : rows_(rows),
+          total_(new_tensor(like, {rows.models, rows.columns})),
+          single_(rows.tasks_per_model == 1 && like.scalar_type() == accumulator_of(like)),
+          parts_(single_ ? total_ : new_accumulator(like, {rows.models, rows.tasks_per_model, rows.columns})) {}
+
+    void* parts() const { return parts_.data_ptr(); }
+
+    /// Adds the tasks in order and returns the total.
+    template <class Backend>
+    Tensor total(DType dtype) const {
+        if (!single_) Backend::add_task_sums(parts_.data_ptr(), total_.data_ptr(), rows_, dtype, total_);
+        return total_;
+    }
+
+  private:
+    Rows rows_;
+    Tensor total_;
+    bool single_;
+    Tensor parts_;
+};
 
 }  // namespace dnnsuite::fused

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
-// cross_entropy: tensors to cpu/cross_entropy_kernel, and the reduction over a model's rows.
+// Rows go to cpu/cross_entropy_kernel; the reduction over a model's rows is here.
+#include "fused/cross_entropy_operators.hpp"
+
 #include "fused/cpu/cross_entropy_kernel.hpp"
-
-#include <tuple>
-
 #include "fused/cpu/parallel.hpp"
-#include "fused/cross_entropy_checks.hpp"
 
 namespace dnnsuite::fused {
 namespace {
@@ -35,75 +33,56 @@ int64_t counted(const CrossEntropyArguments& args, int64_t model) {
 }
 
 template <class T>
-void reduce(const CrossEntropyArguments& args, Reduction reduction, T* loss) {
+void reduce(const CrossEntropyArguments& args, bool mean, T* loss) {
     const T* row_loss = static_cast<const T*>(args.row_loss);
     for (int64_t model = 0; model < args.rows.models; ++model) {
         double total = 0.0;
         for (int64_t i = 0; i < args.rows.rows; ++i)
             total += static_cast<double>(row_loss[model * args.rows.rows + i]);
-        if (reduction == Reduction::kMean) total /= static_cast<double>(counted(args, model));
+        if (mean) total /= static_cast<double>(counted(args, model));
         loss[model] = static_cast<T>(total);
     }
 }
 
 /// d loss / d row loss.
 template <class T>
-void spread(const CrossEntropyArguments& args, Reduction reduction, const T* grad, T* scale) {
+void spread(const CrossEntropyArguments& args, bool mean, bool per_row, const T* grad, T* scale) {
     for (int64_t model = 0; model < args.rows.models; ++model) {
-        const T divisor = reduction == Reduction::kMean ? static_cast<T>(counted(args, model)) : T(1);
+        const T divisor = mean ? static_cast<T>(counted(args, model)) : T(1);
         for (int64_t i = 0; i < args.rows.rows; ++i) {
             const int64_t row = model * args.rows.rows + i;
-            scale[row] = grad[reduction == Reduction::kNone ? row : model] / divisor;
+            scale[row] = grad[per_row ? row : model] / divisor;
         }
     }
 }
 
-std::tuple<Tensor, Tensor> cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_index,
-                                         double label_smoothing, std::string reduction) {
-    const Checker check("cross_entropy");
-    const Tensor x = packed(logits), y = packed(target);
-    CrossEntropyArguments args = cross_entropy_arguments(check, x, y, ignore_index, label_smoothing);
-    const Reduction kind = parse_reduction(check, reduction);
-    check_targets(check, args);
-    const Tensor row_loss = new_tensor(x, {x.size(0), x.size(1)}), log_sum = new_like(row_loss);
-    args.row_loss = row_loss.data_ptr();
-    args.log_sum = log_sum.data_ptr();
-    run(args, DNNSUITE_SELECT(cross_entropy_forward));
-    if (kind == Reduction::kNone) return {row_loss, log_sum};
-    Tensor loss = new_tensor(x, {x.size(0)});
-    if (args.dtype == DType::kFloat64)
-        reduce(args, kind, static_cast<double*>(loss.data_ptr()));
-    else
-        reduce(args, kind, static_cast<float*>(loss.data_ptr()));
-    return {loss, log_sum};
-}
-
-Tensor cross_entropy_backward(const Tensor& grad, const Tensor& logits, const Tensor& target, const Tensor& log_sum,
-                              int64_t ignore_index, double label_smoothing, std::string reduction) {
-    const Checker check("cross_entropy_backward");
-    const Tensor x = packed(logits), y = packed(target), g = packed(grad), saved = packed(log_sum);
-    CrossEntropyArguments args = cross_entropy_arguments(check, x, y, ignore_index, label_smoothing);
-    const Reduction kind = parse_reduction(check, reduction);
-    check_targets(check, args);
-    check_gradients(check, g, saved, x, kind);
-    const Tensor scale = new_tensor(x, {x.size(0), x.size(1)});
-    if (args.dtype == DType::kFloat64)
-        spread(args, kind, static_cast<const double*>(g.data_ptr()), static_cast<double*>(scale.data_ptr()));
-    else
-        spread(args, kind, static_cast<const float*>(g.data_ptr()), static_cast<float*>(scale.data_ptr()));
-    Tensor dlogits = new_like(x);
-    args.scale = scale.data_ptr();
-    args.saved_log_sum = saved.data_ptr();
-    args.dlogits = dlogits.data_ptr();
-    run(args, DNNSUITE_SELECT(cross_entropy_backward));
-    return dlogits;
-}
+struct Backend {
+    static void check_targets(const Checker& check, const CrossEntropyArguments& args) {
+        fused::check_targets(check, args);
+    }
+    static void forward(const CrossEntropyArguments& args, const Tensor&) {
+        run(args, DNNSUITE_SELECT(cross_entropy_forward));
+    }
+    static void reduce(const CrossEntropyArguments& args, bool mean, void* loss, const Tensor&) {
+        if (args.dtype == DType::kFloat64)
+            fused::reduce(args, mean, static_cast<double*>(loss));
+        else
+            fused::reduce(args, mean, static_cast<float*>(loss));
+    }
+    static void spread(const CrossEntropyArguments& args, bool mean, bool per_row, const void* grad, void* scale,
+                       const Tensor&) {
+        if (args.dtype == DType::kFloat64)
+            fused::spread(args, mean, per_row, static_cast<const double*>(grad), static_cast<double*>(scale));
+        else
+            fused::spread(args, mean, per_row, static_cast<const float*>(grad), static_cast<float*>(scale));
+    }
+    static void backward(const CrossEntropyArguments& args, const Tensor&) {
+        run(args, DNNSUITE_SELECT(cross_entropy_backward));
+    }
+};
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) {
-    m.impl("cross_entropy", TORCH_BOX(&cross_entropy));
-    m.impl("cross_entropy_backward", TORCH_BOX(&cross_entropy_backward));
-}
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { CrossEntropyOperators<Backend>::implement(m); }
 
 }  // namespace dnnsuite::fused

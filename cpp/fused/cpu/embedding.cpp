@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // embedding: rows are copied, and their gradients added in the order of the indices. Nothing here is arithmetic
 // enough to be worth an instruction set.
+#include "fused/embedding_operators.hpp"
+
 #include <cstring>
 
 #include "fused/cpu/parallel.hpp"
-#include "fused/embedding_checks.hpp"
 
 namespace dnnsuite::fused {
 namespace {
@@ -29,15 +30,10 @@ void check_indices(const Checker& check, const EmbeddingArguments& args) {
     }
 }
 
-Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_idx) {
-    const Checker check("embedding");
-    const Tensor w = packed(weight), ix = packed_indices(indices);
-    EmbeddingArguments args = embedding_arguments(check, w, ix, padding_idx);
-    check_indices(check, args);
-    Tensor out = new_embedded(w, ix);
+void copy_rows(const EmbeddingArguments& args) {
     const auto bytes = static_cast<size_t>(args.columns * element_bytes(args.dtype));
     const char* from = static_cast<const char*>(args.weight);
-    char* to = static_cast<char*>(out.data_ptr());
+    char* to = static_cast<char*>(args.out);
     const int64_t grain = 16384 / (args.columns + 1) + 1;
     torch::stable::parallel_for(0, args.models * args.count, grain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
@@ -46,7 +42,6 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_id
             std::memcpy(to + static_cast<size_t>(i) * bytes, from + static_cast<size_t>(row) * bytes, bytes);
         }
     });
-    return out;
 }
 
 /// Rows [first, last) of one model's gradient.
@@ -64,22 +59,12 @@ void add_rows(const EmbeddingArguments& args, int64_t model, int64_t first, int6
     }
 }
 
-Tensor embedding_backward(const Tensor& grad, const Tensor& indices, int64_t vocabulary, int64_t padding_idx) {
-    const Checker check("embedding_backward");
-    const Tensor g = packed(grad), ix = packed_indices(indices);
-    check.at_least(g, "grad", 2);
-    Tensor dweight = new_tensor(g, {g.size(0), vocabulary, g.size(g.dim() - 1)});
-    EmbeddingArguments args = embedding_arguments(check, dweight, ix, padding_idx);
-    STD_TORCH_CHECK(g.numel() == args.models * args.count * args.columns, check.op(), ": grad has shape ",
-                    shape_text(grad), ", which does not fit indices ", shape_text(indices));
-    check_indices(check, args);
-    args.grad = g.data_ptr();
-    args.dweight = dweight.data_ptr();
-    const int64_t part = (vocabulary + kParts - 1) / kParts;
+void add_all(const EmbeddingArguments& args) {
+    const int64_t part = (args.vocabulary + kParts - 1) / kParts;
     run_tasks(args.models * kParts, part * args.columns, 1, [&](int64_t begin, int64_t end, void*) {
         for (int64_t t = begin; t < end; ++t) {
             const int64_t model = t / kParts, first = t % kParts * part;
-            const int64_t last = first + part < vocabulary ? first + part : vocabulary;
+            const int64_t last = first + part < args.vocabulary ? first + part : args.vocabulary;
             if (first >= last) continue;
             if (args.dtype == DType::kFloat64)
                 add_rows<double>(args, model, first, last);
@@ -87,14 +72,18 @@ Tensor embedding_backward(const Tensor& grad, const Tensor& indices, int64_t voc
                 add_rows<float>(args, model, first, last);
         }
     });
-    return dweight;
 }
+
+struct Backend {
+    static void check_indices(const Checker& check, const EmbeddingArguments& args) {
+        fused::check_indices(check, args);
+    }
+    static void forward(const EmbeddingArguments& args, const Tensor&) { copy_rows(args); }
+    static void backward(const EmbeddingArguments& args, const Tensor&) { add_all(args); }
+};
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) {
-    m.impl("embedding", TORCH_BOX(&embedding));
-    m.impl("embedding_backward", TORCH_BOX(&embedding_backward));
-}
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { EmbeddingOperators<Backend>::implement(m); }
 
 }  // namespace dnnsuite::fused

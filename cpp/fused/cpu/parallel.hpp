@@ -19,41 +19,22 @@ void run_tasks(int64_t tasks, int64_t elements_per_task, int64_t scratch_element
     });
 }
 
-/// The sums of each task [B, tasks, columns], to be added up into [B, columns]. With one task they are the same.
-class TaskSums {
-  public:
-    TaskSums(const Tensor& like, const Rows& rows)
-        : rows_(rows),
-          total_(new_tensor(like, {rows.models, rows.columns})),
-          parts_(rows.tasks_per_model == 1 ? total_
-                                           : new_tensor(like, {rows.models, rows.tasks_per_model, rows.columns})) {}
-
-    void* parts() const { return parts_.data_ptr(); }
-
-    /// Adds the tasks in order and returns the total.
-    Tensor total() const {
-        if (rows_.tasks_per_model > 1) {
-            if (total_.scalar_type() == ScalarType::Double)
-                add<double>();
-            else
-                add<float>();
-        }
-        return total_;
+template <class T>
+void add_tasks(const T* part, T* total, const Rows& rows) {
+    for (int64_t model = 0; model < rows.models; ++model, total += rows.columns) {
+        for (int64_t task = 0; task < rows.tasks_per_model; ++task, part += rows.columns)
+            for (int64_t i = 0; i < rows.columns; ++i) total[i] = task == 0 ? part[i] : total[i] + part[i];
     }
+}
 
-  private:
-    template <class T>
-    void add() const {
-        const T* part = static_cast<const T*>(parts_.data_ptr());
-        T* total = static_cast<T*>(total_.data_ptr());
-        for (int64_t model = 0; model < rows_.models; ++model, total += rows_.columns) {
-            for (int64_t task = 0; task < rows_.tasks_per_model; ++task, part += rows_.columns)
-                for (int64_t i = 0; i < rows_.columns; ++i) total[i] = task == 0 ? part[i] : total[i] + part[i];
-        }
+/// What every CPU back end of an operator has.
+struct CpuBackend {
+    static void add_task_sums(const void* parts, void* total, const Rows& rows, DType dtype, const Tensor&) {
+        if (dtype == DType::kFloat64)
+            add_tasks(static_cast<const double*>(parts), static_cast<double*>(total), rows);
+        else
+            add_tasks(static_cast<const float*>(parts), static_cast<float*>(total), rows);
     }
-
-    Rows rows_;
-    Tensor total_, parts_;
 };
 
 }  // namespace dnnsuite::fused

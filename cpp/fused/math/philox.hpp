@@ -16,8 +16,7 @@ DNNSUITE_HD void multiply_wide(uint32_t a, uint32_t factor, uint32_t& high, uint
 /// Replaces the 128-bit counter by 128 random bits. U is uint32_t, or a vector of them: one counter per lane.
 template <int Rounds, class U>
 DNNSUITE_HD void philox4x32(U (&counter)[4], uint32_t key0, uint32_t key1) {
-#pragma GCC unroll 16
-    for (int round = 0; round < Rounds; ++round) {
+    DNNSUITE_UNROLL for (int round = 0; round < Rounds; ++round) {
         U high0, low0, high1, low1;
         multiply_wide(counter[0], 0xD2511F53u, high0, low0);
         multiply_wide(counter[2], 0xCD9E8D57u, high1, low1);

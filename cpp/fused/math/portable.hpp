@@ -15,6 +15,13 @@
 #else
 #define DNNSUITE_HD inline __attribute__((always_inline))
 #endif
+#ifdef __CUDA_ARCH__
+#define DNNSUITE_UNROLL _Pragma("unroll")
+#elif defined(__CUDACC__)
+#define DNNSUITE_UNROLL
+#else
+#define DNNSUITE_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 #ifndef DNNSUITE_ISA
 #define DNNSUITE_ISA generic

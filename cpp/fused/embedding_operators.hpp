@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// embedding: tensors to arguments, the same for both devices. A Backend has check_indices(check, args),
+// forward(args, like) and backward(args, like).
 #pragma once
 
 #include "fused/checks.hpp"
@@ -20,6 +22,7 @@ inline EmbeddingArguments embedding_arguments(const Checker& check, const Tensor
                                               int64_t padding_idx) {
     STD_TORCH_CHECK(weight.dim() == 3, check.op(), ": weight must be [B, V, D], not ", shape_text(weight));
     check.dtype(indices, "indices", ScalarType::Long);
+    check.same_device(indices, "indices", weight);
     check.at_least(indices, "indices", 1);
     STD_TORCH_CHECK(indices.size(0) == weight.size(0), check.op(), ": indices ", shape_text(indices),
                     " are of another number of models than weight ", shape_text(weight));
@@ -44,5 +47,40 @@ inline Tensor new_embedded(const Tensor& weight, const Tensor& indices) {
     sizes[static_cast<size_t>(indices.dim())] = weight.size(2);
     return new_tensor(weight, sizes.data(), indices.dim() + 1);
 }
+
+template <class Backend>
+struct EmbeddingOperators {
+    static Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_idx) {
+        const Checker check("embedding");
+        const Tensor w = packed(weight), ix = packed_indices(indices);
+        EmbeddingArguments args = embedding_arguments(check, w, ix, padding_idx);
+        Backend::check_indices(check, args);
+        Tensor out = new_embedded(w, ix);
+        args.out = out.data_ptr();
+        Backend::forward(args, w);
+        return out;
+    }
+
+    static Tensor embedding_backward(const Tensor& grad, const Tensor& indices, int64_t vocabulary,
+                                     int64_t padding_idx) {
+        const Checker check("embedding_backward");
+        const Tensor g = packed(grad), ix = packed_indices(indices);
+        check.at_least(g, "grad", 2);
+        Tensor dweight = new_tensor(g, {g.size(0), vocabulary, g.size(g.dim() - 1)});
+        EmbeddingArguments args = embedding_arguments(check, dweight, ix, padding_idx);
+        STD_TORCH_CHECK(g.numel() == args.models * args.count * args.columns, check.op(), ": grad has shape ",
+                        shape_text(grad), ", which does not fit indices ", shape_text(indices));
+        Backend::check_indices(check, args);
+        args.grad = g.data_ptr();
+        args.dweight = dweight.data_ptr();
+        Backend::backward(args, g);
+        return dweight;
+    }
+
+    static void implement(torch::stable::detail::StableLibrary& m) {
+        m.impl("embedding", TORCH_BOX(&embedding));
+        m.impl("embedding_backward", TORCH_BOX(&embedding_backward));
+    }
+};
 
 }  // namespace dnnsuite::fused

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// Embedding. Backward: a block owns some rows of a model's table and adds what belongs to them in the order of the
+// indices, so no two threads add to one number. An index outside the table gives NaN, not a stray read.
+#include "fused/kernels/device.cuh"
+
+namespace dnnsuite::fused::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) forward_kernel(EmbeddingArguments args) {
+    const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, model = blockIdx.y;
+    if (i >= args.count * args.columns) return;
+    const int64_t index = args.indices[model * args.index_stride + i / args.columns], column = i % args.columns;
+    const int64_t to = model * args.count * args.columns + i;
+    T* out = static_cast<T*>(args.out);
+    if (index < 0 || index >= args.vocabulary)
+        store(out, to, static_cast<accumulated<T>>(NAN));
+    else
+        out[to] = static_cast<const T*>(args.weight)[(model * args.vocabulary + index) * args.columns + column];
+}
+
+/// Rows of the table of one block: 32 KiB of sums.
+template <class A>
+constexpr int kRows = 32 * 1024 / (kThreads * static_cast<int>(sizeof(A)));
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) backward_kernel(EmbeddingArguments args) {
+    using A = accumulated<T>;
+    __shared__ A sums[kRows<A>][kThreads];
+    __shared__ int64_t tile[kThreads];
+    const int64_t first = static_cast<int64_t>(blockIdx.x) * kRows<A>, model = blockIdx.y;
+    const int64_t column = static_cast<int64_t>(blockIdx.z) * kThreads + threadIdx.x;
+    const T* grad = static_cast<const T*>(args.grad) + model * args.count * args.columns;
+    for (int r = 0; r < kRows<A>; ++r) sums[r][threadIdx.x] = A(0);
+    for (int64_t begin = 0; begin < args.count; begin += kThreads) {
+        const int64_t i = begin + threadIdx.x;
+        __syncthreads();
+        tile[threadIdx.x] = i < args.count ? args.indices[model * args.index_stride + i] : -1;
+        __syncthreads();
+        const int64_t used = args.count - begin < kThreads ? args.count - begin : kThreads;
+        for (int64_t k = 0; k < used && column < args.columns; ++k) {
+            const int64_t row = tile[k] - first;
+            if (row < 0 || row >= kRows<A> || tile[k] == args.padding_idx) continue;
+            sums[row][threadIdx.x] += load(grad, (begin + k) * args.columns + column);
+        }
+    }
+    if (column >= args.columns) return;
+    T* dweight = static_cast<T*>(args.dweight) + model * args.vocabulary * args.columns;
+    for (int r = 0; r < kRows<A> && first + r < args.vocabulary; ++r)
+        store(dweight, (first + r) * args.columns + column, sums[r][threadIdx.x]);
+}
+
+}  // namespace
+
+cudaError_t embedding_forward(const EmbeddingArguments& args, cudaStream_t stream) {
+    if (args.models * args.count * args.columns == 0) return cudaSuccess;
+    const dim3 grid(blocks_for(args.count * args.columns, kThreads), static_cast<unsigned>(args.models));
+    return by_dtype(args.dtype,
+                    [&](auto tag) { forward_kernel<pointed_to<decltype(tag)>><<<grid, kThreads, 0, stream>>>(args); });
+}
+
+cudaError_t embedding_backward(const EmbeddingArguments& args, cudaStream_t stream) {
+    if (args.models * args.vocabulary * args.columns == 0) return cudaSuccess;
+    return by_dtype(args.dtype, [&](auto tag) {
+        using T = pointed_to<decltype(tag)>;
+        const dim3 grid(blocks_for(args.vocabulary, kRows<accumulated<T>>), static_cast<unsigned>(args.models),
+                        blocks_for(args.columns, kThreads));
+        backward_kernel<T><<<grid, kThreads, 0, stream>>>(args);
+    });
+}
+
+}  // namespace dnnsuite::fused::kernels

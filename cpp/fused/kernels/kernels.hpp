@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// The CUDA kernels: raw pointers, sizes, a stream. This folder includes nothing of torch. Sums over rows
+// (`*_sums` of the arguments, and the losses) are formed in float, or double for double, whatever the dtype.
+// Every sum has a fixed order: results do not depend on the number of models or on scheduling.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "fused/arguments.hpp"
+
+namespace dnnsuite::fused::kernels {
+
+cudaError_t pointwise_forward(const PointwiseArguments& args, cudaStream_t stream);
+cudaError_t pointwise_backward(const PointwiseArguments& args, cudaStream_t stream);
+
+cudaError_t layer_norm_forward(const LayerNormArguments& args, cudaStream_t stream);
+cudaError_t layer_norm_backward(const LayerNormArguments& args, cudaStream_t stream);
+
+/// Adds the tasks' sums [B, tasks_per_model, columns] in order into `total` [B, columns] of the dtype.
+cudaError_t add_task_sums(const void* sums, void* total, const Rows& rows, DType dtype, cudaStream_t stream);
+
+cudaError_t attention_forward(const AttentionArguments& args, cudaStream_t stream);
+cudaError_t attention_backward(const AttentionArguments& args, cudaStream_t stream);
+
+cudaError_t embedding_forward(const EmbeddingArguments& args, cudaStream_t stream);
+cudaError_t embedding_backward(const EmbeddingArguments& args, cudaStream_t stream);
+
+/// `mean` divides by the number of rows that are not ignored.
+cudaError_t cross_entropy_forward(const CrossEntropyArguments& args, cudaStream_t stream);
+cudaError_t cross_entropy_reduce(const CrossEntropyArguments& args, bool mean, void* loss, cudaStream_t stream);
+/// d loss / d row loss [B, R] of a gradient [B], or [B, R] if `per_row`.
+cudaError_t cross_entropy_spread(const CrossEntropyArguments& args, bool mean, bool per_row, const void* grad,
+                                 void* scale, cudaStream_t stream);
+cudaError_t cross_entropy_backward(const CrossEntropyArguments& args, cudaStream_t stream);
+
+cudaError_t optimizer_step(const OptimizerArguments& args, cudaStream_t stream);
+
+}  // namespace dnnsuite::fused::kernels
