@@ -54,3 +54,8 @@ def test_png_is_whole(axes: Axes, tmp_path: Path) -> None:
 def test_nothing_to_draw(axes: Axes) -> None:
     with pytest.raises(InvalidArgument, match="no serial fp32 run"):
         plots.throughput(summary(("hfta", "fp32", 1, NAN, NAN, NAN)), axes)
+
+
+def test_a_wide_interval_does_not_flatten_the_curves(axes: Axes) -> None:
+    plots.throughput(summary(("hfta", "fp32", 1, 1.0, 0.5, 2.0), ("hfta", "fp32", 2, 2.0, 0.0, 9e4)), axes)
+    assert axes.get_ylim() == (0, 3.0)

@@ -189,22 +189,22 @@ def _run_workflow(name: str, asked: dict[str, Any], out: Path, resume: bool, as_
 def _print_report(report: Report) -> None:
     from rich.console import Console
 
-    from .workflow.outputs import print_table, rows
+    from .workflow.outputs import print_table, remarks, rows
 
     print_table(Console(), rows(report.summary, report.state))
-    if report.summary is not None and report.summary["normalized"].isna().all():
-        print("not normalised: no finished serial fp32 run in this workflow")
+    for remark in remarks(report.table):
+        print(f"note: {remark}")
     for path in report.files:
         print(path)
 
 
 def _as_dict(report: Report) -> dict[str, Any]:
-    from .workflow.outputs import rows
+    from .workflow.outputs import remarks, rows
 
     state = report.state
     return {
         "job": report.settings.job, "out": str(report.root), "ok": report.ok, "problems": report.problems,
-        "rows": rows(report.summary, state), "files": [str(path) for path in report.files],
+        "rows": rows(report.summary, state), "remarks": remarks(report.table), "files": [str(path) for path in report.files],
         "settings": state["settings"], "environment": state["environment"],
         **{key: state[key] for key in ("unavailable", "search", "Bs", "equality")},
     }  # fmt: skip

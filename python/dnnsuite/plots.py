@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ._files import replacing
 from .errors import InvalidArgument
@@ -12,13 +12,13 @@ from .errors import InvalidArgument
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["save", "throughput"]
 
 # HFTA's colours and line styles, so that figures can be laid side by side.
 _COLOURS = {"serial": "tab:red", "concurrent": "tab:green", "mps": "tab:blue", "mig": "tab:orange",
             "hfta": "tab:purple"}  # fmt: skip
+_HEADROOM = 1.5
 _LINES = {"fp32": "--", "bf16": "--", "amp": "-"}
 
 
@@ -67,7 +67,8 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
             ax.errorbar(curve["B"], curve["normalized"], yerr=spread, color=style["color"], capsize=3)
     ax.set_xlabel("B (models)")
     ax.set_ylabel("Normalized throughput (× serial fp32)")
-    ax.set_ylim(bottom=0)
+    # A wide interval (two runs that disagree) must not flatten the curves.
+    ax.set_ylim(0, min(ax.get_ylim()[1], _HEADROOM * measured["normalized"].max()))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.grid(alpha=0.3)
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
@@ -77,5 +78,5 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
 def save(ax: Axes, path: str | Path) -> None:
     """Write the axes' figure as PNG at 300 dpi, whole or not at all."""
     with replacing(Path(path)) as temporary:
-        figure = cast("Figure", ax.figure.figure)  # the figure itself, should the axes be in a part of it
+        figure = ax.figure.figure  # the figure itself, should the axes be in a part of it
         figure.savefig(temporary, format="png", dpi=300, bbox_inches="tight")

@@ -201,7 +201,8 @@ def _rate(runs: pd.DataFrame) -> tuple[float, float, float]:
         return math.nan, math.nan, math.nan
     if len(values) == 1:
         return float(values[0]), float(runs["low"].iloc[0]), float(runs["high"].iloc[0])
-    return _mean_interval(values)
+    _, low, high = _mean_interval(np.log(values))  # of the logarithms: a rate is never negative
+    return float(values.mean()), math.exp(low), math.exp(high)
 
 
 def _ratio(runs: pd.DataFrame, baseline: pd.DataFrame | None) -> tuple[float, float, float]:

@@ -63,3 +63,15 @@ def test_nothing_finished_and_damaged(finished: Report, tmp_path: Path) -> None:
     (tmp_path / "runs" / "x-B1-fp32-r0").mkdir(parents=True)
     with pytest.raises(Error, match=r"run\.json"):
         outputs.write_outputs(tmp_path, finished.settings)
+
+
+def test_a_reader_is_told_of_a_disturbed_machine(finished: Report) -> None:
+    assert finished.table is not None
+    table = finished.table.copy()
+    serial = (table["mode"] == "serial") & (table["metric"] == "throughput")
+    table.loc[serial, "value"] = 10.0
+    assert outputs.remarks(table) == []
+    table.loc[serial & (table["repeat"] == 1), "value"] = 5.0
+    assert "not quiet: serial runs differ by a factor of 2.00" in outputs.remarks(table)[0]
+    assert "not normalised" in outputs.remarks(table[~serial])[0]
+    assert outputs.remarks(None) == []

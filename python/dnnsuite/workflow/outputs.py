@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-__all__ = ["ROW_NAMES", "file_stem", "print_table", "rows", "write_outputs"]
+__all__ = ["ROW_NAMES", "file_stem", "print_table", "remarks", "rows", "write_outputs"]
+
+# Repeats of one measurement further apart than this were disturbed by something else.
+_QUIET = 1.2
 
 ROW_NAMES = ("mode", "precision", "B", "rate", "normalized (95 %)", "runs", "status")
 
@@ -82,6 +85,22 @@ def rows(summary: pd.DataFrame | None, state: dict[str, Any]) -> list[dict[str, 
                 {"mode": "hfta", "precision": precision, "status": "withheld: equality check failed"}
             )
     return found
+
+
+def remarks(table: pd.DataFrame | None) -> list[str]:
+    """What a reader of the table should know beside it."""
+    if table is None:
+        return []
+    mode, precision, B = results.BASELINE
+    whole = table[(table["metric"] == "throughput") & table["replica"].isna()].dropna(subset=["value"])
+    rates = whole.query("mode == @mode and precision == @precision and B == @B")["value"]
+    if rates.empty:
+        return ["not normalised: no serial fp32 run has finished in this workflow"]
+    if (spread := rates.max() / rates.min()) > _QUIET:
+        return [
+            f"the machine was not quiet: serial runs differ by a factor of {spread:.2f}, which widens every interval"
+        ]
+    return []
 
 
 def _plain(value: Any) -> Any:
