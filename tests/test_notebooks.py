@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: MIT
+"""The notebooks run from the top, on the sample that comes with them and on results made just now."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
+INSTALL = "notebooks need a Jupyter kernel: pip install '.[test]'"
+
+# Jupyter's own libraries warn about each other.
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.timeout(240)]
+
+
+def run(path: Path, monkeypatch: pytest.MonkeyPatch, results: Path | None) -> Any:
+    """The notebook after all of its cells ran, beside itself as Jupyter does."""
+    nbclient = pytest.importorskip("nbclient", reason=INSTALL)
+    pytest.importorskip("ipykernel", reason=INSTALL)
+    nbformat = pytest.importorskip("nbformat", reason=INSTALL)
+    if results is None:
+        monkeypatch.delenv("DNNSUITE_RUN", raising=False)
+    else:
+        monkeypatch.setenv("DNNSUITE_RUN", str(results))
+    notebook = nbformat.read(path, as_version=4)
+    client = nbclient.NotebookClient(
+        notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}}
+    )
+    return client.execute()
+
+
+def outputs(notebook: Any) -> tuple[str, int]:
+    """(all text that the cells show, how many figures they draw)."""
+    text, figures = [], 0
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            shown = output.get("data", {})
+            figures += "image/png" in shown
+            text += [output.get("text", ""), shown.get("text/html", shown.get("text/plain", ""))]
+    return "\n".join(text), figures
+
+
+@pytest.fixture(scope="module")
+def fresh_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workflow's output directory, as small as it gets."""
+    out = tmp_path_factory.mktemp("fresh") / "tiny"
+    options = "--device cpu --data synthetic --modes serial,hfta --plan 1,2 --repeats 1 --epochs 2"
+    options += " --iters-per-epoch 1 --batch-size 2"
+    command = [sys.executable, "-m", "dnnsuite.workflow", "bert", *options.split()]
+    subprocess.run(
+        [*command, "--out", str(out)], check=True, timeout=180, env={**os.environ, "NO_COLOR": "1"}
+    )
+    return out
+
+
+def test_there_are_notebooks() -> None:
+    assert [path.name for path in NOTEBOOKS] == ["01_throughput.ipynb"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_on_the_sample(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, figures = outputs(run(path, monkeypatch, None))
+    assert figures == 2
+    assert re.search(r"cpu-bert: \d+ runs of bert on cpu, \d+ repeats", text)
+    assert "No run failed." in text
+    for mode in ("serial", "concurrent", "hfta"):
+        assert mode in text
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_on_results_made_just_now(path: Path, monkeypatch: pytest.MonkeyPatch, fresh_results: Path) -> None:
+    text, figures = outputs(run(path, monkeypatch, fresh_results))
+    assert figures == 2
+    assert "tiny: 3 runs of bert on cpu, 1 repeats" in text
+    assert "not measured" in text  # concurrent was not asked for
+    (fresh_results / "results.csv").unlink()
+    again, _ = outputs(run(path, monkeypatch, fresh_results))
+    assert "tiny: 3 runs of bert on cpu, 1 repeats" in again
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_committed_without_outputs(path: Path) -> None:
+    nbformat = pytest.importorskip("nbformat", reason=INSTALL)
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(not cell.outputs and cell.execution_count is None for cell in cells)
