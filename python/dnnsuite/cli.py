@@ -204,7 +204,8 @@ def _as_dict(report: Report) -> dict[str, Any]:
     state = report.state
     return {
         "job": report.settings.job, "out": str(report.root), "ok": report.ok, "problems": report.problems,
-        "rows": rows(report.summary, state), "remarks": remarks(report.table), "files": [str(path) for path in report.files],
+        "rows": rows(report.summary, state), "remarks": remarks(report.table),
+        "files": [str(path) for path in report.files],
         "settings": state["settings"], "environment": state["environment"],
         **{key: state[key] for key in ("unavailable", "search", "Bs", "equality")},
     }  # fmt: skip
