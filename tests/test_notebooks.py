@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The notebooks run from the top, on the sample that comes with them and on results made just now."""
 
-import os
 import re
 import subprocess
 import sys
@@ -47,14 +46,11 @@ def outputs(notebook: Any) -> tuple[str, int]:
 
 @pytest.fixture(scope="module")
 def fresh_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workflow's output directory, as small as it gets."""
+    """The output directory of a workflow with the toy job, which trains nothing."""
     out = tmp_path_factory.mktemp("fresh") / "tiny"
-    options = "--device cpu --data synthetic --modes serial,hfta --plan 1,2 --repeats 1 --epochs 2"
-    options += " --iters-per-epoch 1 --batch-size 2"
-    command = [sys.executable, "-m", "dnnsuite.workflow", "bert", *options.split()]
-    subprocess.run(
-        [*command, "--out", str(out)], check=True, timeout=180, env={**os.environ, "NO_COLOR": "1"}
-    )
+    options = "--plugin toy_jobs --modes serial,hfta --plan 1,2 --repeats 1 --epochs 2 --iters-per-epoch 2"
+    command = [sys.executable, "-m", "dnnsuite.workflow", "toy", *options.split(), "--out", str(out)]
+    subprocess.run(command, check=True, timeout=120, cwd=REPOSITORY / "tests" / "workflow")
     return out
 
 
@@ -76,11 +72,11 @@ def test_on_the_sample(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_on_results_made_just_now(path: Path, monkeypatch: pytest.MonkeyPatch, fresh_results: Path) -> None:
     text, figures = outputs(run(path, monkeypatch, fresh_results))
     assert figures == 2
-    assert "tiny: 3 runs of bert on cpu, 1 repeats" in text
+    assert "tiny: 3 runs of toy on cpu, 1 repeats" in text
     assert "not measured" in text  # concurrent was not asked for
     (fresh_results / "results.csv").unlink()
     again, _ = outputs(run(path, monkeypatch, fresh_results))
-    assert "tiny: 3 runs of bert on cpu, 1 repeats" in again
+    assert "tiny: 3 runs of toy on cpu, 1 repeats" in again
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -18,6 +18,7 @@ VARIABLES = {
     "DNNSUITE_CUDA": "while building: AUTO, ON or OFF for the CUDA kernels (default AUTO)",
     "DNNSUITE_TORCH_DIR": "while building: folder of the torch to build against (default: the installed one)",
     "DNNSUITE_REQUIRE_CUDA": "in tests: 1 makes a test that needs a GPU fail instead of skip",
+    "DNNSUITE_TEST_WHEEL": "in tests: 1 also builds a wheel and looks into it",
     "DNNSUITE_RUN": "in notebooks: the results folder to show (default: the sample)",
 }
 
