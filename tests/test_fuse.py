@@ -36,13 +36,13 @@ class Tied(torch.nn.Module):
 
 def test_a_users_own_module_keeps_its_meaning():
     array = check_matches_models(make_models(Flattening, 3), torch.randn(3, 5, 4, 3))
-    assert dnnsuite._fuse.coverage(array) == [("", "Flattening", "mapped")]
+    assert dnnsuite.coverage(array) == [("", "Flattening", "mapped")]
 
 
 def test_a_users_module_within_a_container():
     make = lambda: torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.ReLU(), Flattening())  # noqa: E731
     array = check_matches_models(make_models(make, 2), torch.randn(2, 5, 6))
-    assert [how for _, _, how in dnnsuite._fuse.coverage(array)] == ["fused", "elementwise", "mapped"]
+    assert [how for _, _, how in dnnsuite.coverage(array)] == ["fused", "elementwise", "mapped"]
 
 
 def test_batch_norm_updates_each_models_statistics():
@@ -78,7 +78,7 @@ def test_bert_matches_models(device):
     tokens = torch.randint(50, (2, 4, 6), device=device)
     positions = torch.randint(6, (2, 4, 2), device=device)
     array = check_matches_models(make_models(make, 2, device=device), tokens, positions)
-    assert all(how == "fused" for _, _, how in dnnsuite._fuse.coverage(array))
+    assert all(how == "fused" for _, _, how in dnnsuite.coverage(array))
 
 
 def test_the_models_stay_as_they_are():

@@ -1,30 +1,16 @@
 # SPDX-License-Identifier: MIT
 import json
-import time
 
 import pytest
 
 from dnnsuite import _tune
 
 
-def test_chooses_the_fastest_and_remembers_it(tmp_path):
-    calls = []
-    candidates = {
-        "slow": lambda: (calls.append("slow"), time.sleep(0.02)),
-        "fast": lambda: calls.append("fast"),
-    }
+def test_remembers_between_processes(tmp_path):
+    _tune.Table(tmp_path / "tune.json").put("k", 3)
     table = _tune.Table(tmp_path / "tune.json")
-    assert table.choose("k", candidates) == "fast"
-    assert calls[:4] == ["slow", "fast"] * 2  # interleaved, so that drift hits both
-    calls.clear()
-    assert _tune.Table(tmp_path / "tune.json").choose("k", candidates) == "fast"
-    assert not calls
-
-
-def test_a_choice_that_no_longer_exists_is_measured_again(tmp_path):
-    table = _tune.Table(tmp_path / "tune.json")
-    table.put("k", "gone")
-    assert table.choose("k", {"here": lambda: None}) == "here"
+    assert table.get("k") == 3
+    assert table.get("other") is None
 
 
 def test_keeps_what_other_processes_wrote(tmp_path):

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import data, errors, jobs, models, nn, ops, optim, plots, results, timing, workflow
-    from ._fuse import fuse, stack, unfuse, unstack
+    from ._fuse import coverage, fuse, stack, unfuse, unstack
     from ._step import StepRunner
 
     __version__: str
 
 _HOME_OF = {
+    "coverage": "._fuse",
     "fuse": "._fuse",
     "unfuse": "._fuse",
     "stack": "._fuse",
@@ -28,7 +29,7 @@ _MODULES = (
 )  # fmt: skip
 
 __all__ = [
-    "StepRunner", "__version__", "data", "errors", "fuse", "jobs", "models", "nn", "ops", "optim", "plots",
+    "StepRunner", "__version__", "coverage", "data", "errors", "fuse", "jobs", "models", "nn", "ops", "optim", "plots",
     "results", "stack", "timing", "unfuse", "unstack", "workflow",
 ]  # fmt: skip
 

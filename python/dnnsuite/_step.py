@@ -5,23 +5,17 @@ from __future__ import annotations
 
 import atexit
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from . import _tune
+from . import _width
 from ._fuse import width as array_width
 from ._shard import LossFunction, Shard, Vectors
 from .errors import InvalidArgument
 from .optim import ArrayOptimizer
-
-_TRIAL_STEPS = 2  # timed steps of each candidate width, after one that warms up
-# A model that keeps a core busy for so long gains nothing from sharing calls with others, and alone its activations are
-# the only ones of its thread: its width is one, without a trial of wider shards.
-_HEAVY_STEP_S = 0.02
 
 
 class Step:
@@ -84,7 +78,7 @@ class StepRunner:
         self._workers: list[threading.Thread] = []
         self._closed = False
         self.width = min(width or self.B, self.B)
-        self._trial: _WidthTrial | None = None
+        self._trial: _width.WidthTrial | None = None
         if self._on_cpu:
             self._start_cpu(width)
         else:
@@ -95,8 +89,8 @@ class StepRunner:
 
         _C.heap_retain()  # step-sized buffers are reused, not page-faulted anew each step
         if width is None:
-            self._trial = _WidthTrial.of(self)
-            self.width = self._trial.candidates[0] if self._trial else self._known_width()
+            self._trial = _width.WidthTrial.of(self)
+            self.width = self._trial.candidates[0] if self._trial else _width.known(self)
         self._deal()
         workers = min(self.threads, self.B)
         inner = max(1, self.threads // workers)
@@ -108,18 +102,9 @@ class StepRunner:
             self._workers[-1].start()
         torch.set_num_threads(mine)
 
-    def _known_width(self) -> int:
-        candidates = _widths(self.B, self.threads)
-        return (
-            candidates[0]
-            if len(candidates) == 1
-            else int(_tune.table().get(_width_key(self)) or candidates[0])
-        )
-
     def _deal(self) -> None:
-        """Deals the models out in shards of `width`."""
-        starts = range(0, self.B, self.width)
-        self._shards = [
+        """Deals the models out in shards of `width`. No step may be under way."""
+        shards = [
             Shard(
                 self._array,
                 self._optimizer,
@@ -128,11 +113,13 @@ class StepRunner:
                 min(self.width, self.B - start),
                 self._scaler,
             )
-            for start in starts
+            for start in range(0, self.B, self.width)
         ]
-        self._next = [0] * len(self._shards)  # the number of the step that each shard takes next
-        self._busy = [False] * len(self._shards)
-        self._first = 0  # the number of the oldest pending step
+        with self._changed:
+            self._shards = shards
+            self._next = [0] * len(shards)  # the number of the step that each shard takes next
+            self._busy = [False] * len(shards)
+            self._first = 0  # the number of the oldest pending step
 
     def step(self, *batch: Any) -> Step:
         """Asks for one training step on `batch`; waits only while `queue_depth` steps are under way."""
@@ -239,59 +226,3 @@ class StepRunner:
                 self.synchronize()
         finally:
             self.close()
-
-
-class _WidthTrial:
-    """Finds the fastest models-per-shard on the first training steps, which it runs one at a time."""
-
-    def __init__(self, runner: StepRunner, candidates: list[int]) -> None:
-        self._runner, self.candidates = runner, candidates
-        self._seconds: dict[int, list[float]] = {candidate: [] for candidate in candidates}
-
-    @classmethod
-    def of(cls, runner: StepRunner) -> _WidthTrial | None:
-        """None where there is nothing to choose, or the choice is known."""
-        candidates = _widths(runner.B, runner.threads)
-        if len(candidates) == 1 or _tune.table().get(_width_key(runner)) in candidates:
-            return None
-        return cls(runner, candidates)
-
-    def step(self, step: Step) -> Step:
-        runner = self._runner
-        begin = time.perf_counter()
-        runner._submit(step)
-        runner.synchronize()
-        seconds = self._seconds[runner.width]
-        seconds.append(time.perf_counter() - begin)
-        core_s = seconds[-1] * min(runner.threads, runner.B) / runner.B  # a core's time for one model
-        if len(seconds) > _TRIAL_STEPS:
-            self._move_on()
-        elif len(seconds) > 1 and runner.width == 1 and core_s > _HEAVY_STEP_S:
-            self._settle(1)
-        return step
-
-    def _move_on(self) -> None:
-        left = [candidate for candidate in self.candidates if not self._seconds[candidate]]
-        if left:
-            self._runner.width = left[0]
-            self._runner._deal()
-        else:
-            self._settle(min(self.candidates, key=lambda candidate: min(self._seconds[candidate][1:])))
-
-    def _settle(self, width: int) -> None:
-        runner = self._runner
-        if width != runner.width:
-            runner.width = width
-            runner._deal()
-        _tune.table().put(_width_key(runner), width)
-        runner._trial = None
-
-
-def _widths(B: int, threads: int) -> list[int]:
-    """Models per shard worth trying: one, and as many as keep every thread busy."""
-    return sorted({1, -(-B // min(threads, B))})
-
-
-def _width_key(runner: StepRunner) -> str:
-    shapes = [list(p.shape[1:]) for p in runner._array.parameters()]
-    return _tune.key("step width", type(runner._array).__name__, shapes, runner.B, runner.threads)

@@ -8,14 +8,10 @@ import functools
 import hashlib
 import json
 import threading
-import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ._files import OutputError, cache_folder, write_json
-
-_ROUNDS = 5
 
 
 class Table:
@@ -47,22 +43,6 @@ class Table:
             with contextlib.suppress(OSError, OutputError):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 write_json(self.path, self._choices)
-
-    def choose(self, key: str, candidates: Mapping[str, Callable[[], Any]]) -> str:
-        """The name of the fastest of `candidates`, measured once: best of interleaved rounds, the first not counted.."""
-        known = self.get(key)
-        if known in candidates:
-            return str(known)
-        best: dict[str, float] = {}
-        for round_ in range(_ROUNDS + 1):
-            for name, run in candidates.items():
-                begin = time.perf_counter()
-                run()
-                if round_:
-                    best[name] = min(best.get(name, float("inf")), time.perf_counter() - begin)
-        fastest = min(best, key=lambda name: best[name])
-        self.put(key, fastest)
-        return fastest
 
 
 @functools.cache
