@@ -4,6 +4,7 @@
 from pathlib import Path
 
 import pytest
+
 from dnnsuite.data import _cache
 
 

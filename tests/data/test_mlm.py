@@ -4,10 +4,11 @@
 import numpy as np
 import pytest
 import torch
-from dnnsuite.data import mlm, text
-from dnnsuite.errors import InvalidArgument
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from dnnsuite.data import mlm, text
+from dnnsuite.errors import InvalidArgument
 
 SPECIALS = tuple(range(len(text.SPECIALS)))
 

@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from dnnsuite.data import _sources
-from dnnsuite.errors import InvalidArgument, Unavailable
 from hypothesis import given
 from hypothesis import strategies as st
+
+from dnnsuite.data import _sources
+from dnnsuite.errors import InvalidArgument, Unavailable
 
 WIKI = """\
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dnnsuite.data import _sources, text
-from dnnsuite.errors import InvalidArgument, Unavailable
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders
+
+from dnnsuite.data import _sources, text
+from dnnsuite.errors import InvalidArgument, Unavailable
 
 SENTENCE = " The quick brown fox <unk> jumps over the lazy dog , for the {i} th time . \n"
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from dnnsuite import host
 from dnnsuite.doctor import _machine
 from dnnsuite.doctor._finding import Finding

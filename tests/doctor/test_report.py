@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+
 from dnnsuite import doctor
 from dnnsuite.doctor import _report
 from dnnsuite.doctor._finding import Finding, ok

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from dnnsuite.doctor import _settings
 
 REPOSITORY = Path(__file__).resolve().parents[2]

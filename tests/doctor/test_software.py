@@ -7,6 +7,7 @@ import types
 from typing import Any
 
 import pytest
+
 from dnnsuite.doctor import _software
 
 
