@@ -23,7 +23,7 @@ RANK = {
     "_C": 0, "errors": 0,
     "_files": 1, "_rates": 1, "host": 1, "ops": 1, "timing": 1,
     "_tune": 2, "data": 2, "nn": 2, "optim": 2, "results": 2,
-    "_fuse": 3, "plots": 3,
+    "_fuse": 3, "_width": 3, "plots": 3,
     "_shard": 4, "models": 4,
     "_step": 5,
     "jobs": 6,
@@ -31,7 +31,7 @@ RANK = {
     "doctor": 8,
     "cli": 9,
 }  # fmt: skip
-TRAINING = {"ops", "nn", "optim", "_fuse", "_tune", "_shard", "_step", "models", "data", "jobs"}
+TRAINING = {"ops", "nn", "optim", "_fuse", "_tune", "_shard", "_step", "_width", "models", "data", "jobs"}
 OBSERVING = {"_rates", "host", "timing", "results", "plots"}  # the two meet in workflow alone
 NEVER_TORCH = {"errors", "_files", "_rates", "timing", "results", "plots", "cli"}
 LATE_TORCH = {
@@ -42,7 +42,13 @@ LATE_TORCH = {
 }  # inside functions: their --help and their errors come at once
 
 # Sources that are tested under another name than their own.
-TESTED_BY: dict[str, str] = {}
+TESTED_BY: dict[str, str] = {
+    "_shard.py": "test_step.py",
+    "optim/_adadelta.py": "optim/test_optimizers.py",
+    "optim/_adam.py": "optim/test_optimizers.py",
+    "optim/_base.py": "optim/test_optimizers.py",
+    "optim/_sgd.py": "optim/test_optimizers.py",
+}
 
 SOURCES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 UNITS = [path for path in SOURCES if path.name not in ("__init__.py", "__main__.py")]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 import pytest
 
-import test_step
-from dnnsuite import StepRunner, _tune
+from dnnsuite import _tune
+from dnnsuite._width import WidthTrial
 
 
 @pytest.fixture(autouse=True)
@@ -13,38 +13,47 @@ def table(tmp_path, monkeypatch):
     return made
 
 
-def run(steps, B=4, threads=2):
-    array, optimizer = test_step.make(B)
-    runner = StepRunner(array, optimizer, test_step.loss, threads=threads)
-    with runner:
-        widths = []
-        for batch in test_step.batches(B, steps):
-            widths.append(runner.width)
-            runner.step(*batch)
-    return runner, widths
+def run(seconds_of, B=4, threads=2, steps=20):
+    """The widths of the steps until the trial is done, and what it chose."""
+    trial = WidthTrial(B, threads, "key")
+    widths = []
+    while not trial.done:
+        assert len(widths) < steps
+        widths.append(trial.width)
+        trial.add(seconds_of[trial.width])
+    return widths, trial.width
 
 
-def test_tries_one_and_as_many_as_keep_all_threads_busy(table):
-    runner, widths = run(8)
-    assert widths[:6] == [1, 1, 1, 2, 2, 2]
-    assert runner.width in (1, 2)
-    assert runner.width == widths[6] == widths[7]
+@pytest.mark.parametrize(("seconds", "best"), [({1: 0.002, 2: 0.001}, 2), ({1: 0.001, 2: 0.002}, 1)])
+def test_tries_one_and_as_many_as_keep_all_threads_busy(seconds, best, table):
+    assert run(seconds) == ([1, 1, 1, 2, 2, 2], best)
+    assert table.get("key") == best
 
 
-def test_what_was_found_is_not_tried_again(table):
-    found, _ = run(6)
-    _, widths = run(2)
-    assert set(widths) == {found.width}
+def test_a_slow_first_step_decides_nothing():
+    trial = WidthTrial(4, 2, "key")
+    for seconds in (9.0, 0.001, 0.001, 0.002, 0.002, 0.002):
+        trial.add(seconds)
+    assert trial.width == 1
 
 
-def test_a_heavy_model_is_dealt_out_alone_without_a_trial_of_more(monkeypatch):
-    monkeypatch.setattr("dnnsuite._width._HEAVY_STEP_S", 0.0)
-    _, widths = run(4)
-    assert widths == [1, 1, 1, 1]
+def test_what_was_found_is_not_tried_again():
+    run({1: 0.002, 2: 0.001})
+    assert run({}) == ([], 2)
+
+
+def test_a_heavy_model_is_dealt_out_alone_without_a_trial_of_more():
+    assert run({1: 5.0}) == ([1, 1], 1)
 
 
 @pytest.mark.parametrize(("B", "threads"), [(1, 1), (1, 4), (2, 2), (3, 3)])
 def test_nothing_to_try_where_every_thread_has_one_model_at_most(B, threads, table):
-    _, widths = run(2, B, threads)
-    assert widths == [1, 1]
+    assert run({}, B, threads) == ([], 1)
     assert not table.path.exists()
+
+
+@pytest.mark.parametrize("nonsense", ["wide", -3, 7, None, [1]])
+def test_a_choice_that_is_none_of_the_candidates_is_measured_again(nonsense, table):
+    table.put("key", nonsense)
+    widths, _ = run({1: 0.002, 2: 0.001})
+    assert len(widths) == 6

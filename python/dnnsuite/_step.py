@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import atexit
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from . import _width
+from . import _tune
 from ._fuse import width as array_width
 from ._shard import LossFunction, Shard, Vectors
+from ._width import WidthTrial
 from .errors import InvalidArgument
 from .optim import ArrayOptimizer
 
@@ -78,7 +80,7 @@ class StepRunner:
         self._workers: list[threading.Thread] = []
         self._closed = False
         self.width = min(width or self.B, self.B)
-        self._trial: _width.WidthTrial | None = None
+        self._trial: WidthTrial | None = None
         if self._on_cpu:
             self._start_cpu(width)
         else:
@@ -89,8 +91,10 @@ class StepRunner:
 
         _C.heap_retain()  # step-sized buffers are reused, not page-faulted anew each step
         if width is None:
-            self._trial = _width.WidthTrial.of(self)
-            self.width = self._trial.candidates[0] if self._trial else _width.known(self)
+            shapes = [list(p.shape[1:]) for p in self._array.parameters()]
+            key = _tune.key("step width", type(self._array).__name__, shapes, self.B, self.threads)
+            self._trial = WidthTrial(self.B, self.threads, key)
+            self.width = self._trial.width
         self._deal()
         workers = min(self.threads, self.B)
         inner = max(1, self.threads // workers)
@@ -137,10 +141,21 @@ class StepRunner:
             step.parts = [shard.step(batch, step.vectors) for shard in self._shards]
             step.left = 0
             return step
-        if self._trial is not None:
-            return self._trial.step(step)
-        self._submit(step)
+        if self._trial is None or self._trial.done:
+            self._submit(step)
+        else:
+            self._try(step, self._trial)
         return step
+
+    def _try(self, step: Step, trial: WidthTrial) -> None:
+        """Runs one step alone, for its time."""
+        begin = time.perf_counter()
+        self._submit(step)
+        self.synchronize()
+        trial.add(time.perf_counter() - begin)
+        if trial.width != self.width:
+            self.width = trial.width
+            self._deal()
 
     def _vectors(self) -> Vectors:
         names = self._optimizer.per_model
