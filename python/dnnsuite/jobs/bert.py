@@ -45,7 +45,7 @@ class BertJob(Job):
     @classmethod
     def preset(cls, name: str, device: str) -> dict[str, Any]:
         paper = {"epochs": 5, "iters_per_epoch": 1000, "repeats": 3, "max_B": None, "max_num_Bs": 10}
-        quick = {"epochs": 3, "iters_per_epoch": 4, "repeats": 3, "max_B": 8, "max_num_Bs": 4}
+        quick = {"epochs": 3, "iters_per_epoch": 4, "repeats": 3, "max_B": 4, "max_num_Bs": 4}
         quick_cuda = {"epochs": 3, "iters_per_epoch": 50, "repeats": 3, "max_B": None, "max_num_Bs": 6}
         return paper if name == "paper" else quick_cuda if device.startswith("cuda") else quick
 
