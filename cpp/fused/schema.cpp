@@ -4,6 +4,8 @@
 #include <torch/csrc/stable/library.h>
 
 STABLE_TORCH_LIBRARY(dnnsuite, m) {
+    m.def("instruction_set() -> str");
+
     m.def("dropout(Tensor x, Tensor p, Tensor rng) -> Tensor");
 
     m.def("bias_dropout_add(Tensor x, Tensor? bias, Tensor residual, Tensor? p, Tensor? rng) -> Tensor");

@@ -4,6 +4,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <string>
+
+#include <torch/csrc/stable/library.h>
 
 namespace dnnsuite::fused {
 namespace {
@@ -37,6 +40,14 @@ Isa isa() {
 
 const char* isa_name(Isa level) {
     return level == Isa::kAvx512 ? "avx512" : level == Isa::kAvx2 ? "avx2" : "generic";
+}
+
+namespace {
+std::string instruction_set() { return isa_name(isa()); }
+}  // namespace
+
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CompositeExplicitAutograd, m) {
+    m.impl("instruction_set", TORCH_BOX(&instruction_set));
 }
 
 }  // namespace dnnsuite::fused

@@ -7,17 +7,18 @@ them, or how many threads run.
 """
 
 from ._attention import attention as attention
-from ._dropout import bias_act_dropout as bias_act_dropout
-from ._dropout import bias_dropout_add as bias_dropout_add
-from ._dropout import dropout as dropout
+from ._cross_entropy import cross_entropy as cross_entropy
 from ._embedding import embedding as embedding
+from ._layer_norm import bias_dropout_add_layer_norm as bias_dropout_add_layer_norm
+from ._layer_norm import layer_norm as layer_norm
+from ._library import instruction_set as instruction_set
 from ._linear import linear as linear
-from ._loss import cross_entropy as cross_entropy
-from ._norm import bias_dropout_add_layer_norm as bias_dropout_add_layer_norm
-from ._norm import layer_norm as layer_norm
-from ._optim import adadelta_ as adadelta_
-from ._optim import adam_ as adam_
-from ._optim import sgd_ as sgd_
+from ._optimizer import adadelta_ as adadelta_
+from ._optimizer import adam_ as adam_
+from ._optimizer import sgd_ as sgd_
+from ._pointwise import bias_act_dropout as bias_act_dropout
+from ._pointwise import bias_dropout_add as bias_dropout_add
+from ._pointwise import dropout as dropout
 
 __all__ = [
     "adadelta_",
@@ -29,6 +30,7 @@ __all__ = [
     "cross_entropy",
     "dropout",
     "embedding",
+    "instruction_set",
     "layer_norm",
     "linear",
     "sgd_",

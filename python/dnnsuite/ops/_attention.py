@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from ._dropout import dropout
 from ._library import differentiable, library, tracing
+from ._pointwise import dropout
 
 __all__ = ["attention"]
 
@@ -53,7 +53,14 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     qkv, p, rng, mask = ctx.saved_tensors
-    return _attention_backward(grad, qkv, ctx.num_heads, p, rng, ctx.causal, mask), None, None, None, None, None
+    return (
+        _attention_backward(grad, qkv, ctx.num_heads, p, rng, ctx.causal, mask),
+        None,
+        None,
+        None,
+        None,
+        None,
+    )
 
 
 _eager = differentiable(_attention, _setup, _backward)
@@ -98,9 +105,10 @@ def _composed(
             f"attention: the last dimension of qkv must be 3 * num_heads * head_dim; {width} does not divide "
             f"by 3 * {num_heads}"
         )
-    heads = qkv.view(models, sequences, length, 3, num_heads, -1).permute(3, 0, 1, 4, 2, 5)
+    head_dim = width // (3 * num_heads)
+    heads = qkv.reshape(models, sequences, length, 3, num_heads, head_dim).permute(3, 0, 1, 4, 2, 5)
     query, key, value = heads.unbind(0)  # [B, N, H, L, d]
-    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5)
+    scores = query @ key.transpose(-2, -1) * head_dim**-0.5
     if causal:
         future = torch.ones(length, length, dtype=torch.bool, device=qkv.device).triu(1)
         scores = scores.masked_fill(future, -torch.inf)
@@ -109,4 +117,4 @@ def _composed(
     probabilities = scores.softmax(-1)
     if p is not None and rng is not None:
         probabilities = dropout(probabilities, p, rng)
-    return (probabilities @ value).transpose(2, 3).reshape(models, sequences, length, -1)
+    return (probabilities @ value).transpose(2, 3).reshape(models, sequences, length, width // 3)

@@ -17,7 +17,7 @@ import torch
 
 from ..errors import Unavailable
 
-__all__ = ["differentiable", "library", "library_folder", "tracing"]
+__all__ = ["differentiable", "instruction_set", "library", "library_folder", "tracing"]
 
 
 def library_folder() -> Path:
@@ -59,6 +59,17 @@ library = _open()
 """`torch.ops.dnnsuite`, loaded."""
 
 _below_autograd = torch._C._AutoDispatchBelowAutograd
+
+
+def instruction_set() -> str:
+    """What the CPU kernels run with: 'avx512', 'avx2' or 'generic'.
+
+    It is the widest that the machine has; the environment variable DNNSUITE_ISA, read once, asks for less.
+    """
+    name: str = library.instruction_set()
+    return name
+
+
 tracing = torch.compiler.is_compiling
 """Whether torch.compile is looking: then the registered operator is called itself."""
 

@@ -78,7 +78,9 @@ def _join_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _join_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, bias, residual, p, rng, weight = ctx.saved_tensors
-    dx, dresidual, dbias, dweight, dnorm_bias = _join_backward(grad, x, bias, residual, p, rng, weight, ctx.eps)
+    dx, dresidual, dbias, dweight, dnorm_bias = _join_backward(
+        grad, x, bias, residual, p, rng, weight, ctx.eps
+    )
     return (
         dx,
         None if bias is None else dbias,

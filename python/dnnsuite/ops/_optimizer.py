@@ -62,7 +62,18 @@ def adam_(
     `step` counts from 1 and is already that of this step; `max_exp_avg_sqs` is empty unless AMSGrad is wanted.
     """
     _adam(
-        params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, step, lr, beta1, beta2, eps, weight_decay, decoupled
+        params,
+        grads,
+        exp_avgs,
+        exp_avg_sqs,
+        max_exp_avg_sqs,
+        step,
+        lr,
+        beta1,
+        beta2,
+        eps,
+        weight_decay,
+        decoupled,
     )
 
 

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: MIT
+"""What holds for every operator: it is what B torch modules compute, whatever B, the place, the threads."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from dnnsuite import ops
+
+sys.path.insert(0, str(Path(__file__).parent))  # the table beside this file
+from operator_cases import CASES, SMALL, run
+
+every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+small = pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
+
+
+def to(tensors, device):
+    return {name: tensor.to(device) for name, tensor in tensors.items()}
+
+
+@every
+def test_equals_separate_models(case, device):
+    tensors = to(case.make(3, torch.float32), device)
+    got = run(case, tensors)
+    for model in range(3):
+        own = {
+            n: t[model].double() if t.is_floating_point() and n != "p" else t[model]
+            for n, t in tensors.items()
+        }
+        leaves = {name: own[name].requires_grad_() for name in case.differentiable(own)}
+        y = case.one(own | leaves)
+        weights = torch.cos(torch.arange(y.numel(), dtype=torch.float32, device=device)).view_as(y).double()
+        grads = torch.autograd.grad(y, list(leaves.values()), weights)
+        expected = {"y": y.detach()} | dict(zip(leaves, grads, strict=True))
+        for name, value in expected.items():
+            scale = max(1.0, float(value.abs().max()))
+            error = float((got[name][model] - value).abs().max()) / scale
+            assert error < 5e-6, f"{name} of model {model}: relative error {error}"
+
+
+@small
+def test_gradients(case, device):
+    tensors = to(case.make(2, torch.float64), device)
+    names = case.differentiable(tensors)
+    leaves = [tensors[name].requires_grad_() for name in names]
+    assert torch.autograd.gradcheck(
+        lambda *values: case.call(tensors | dict(zip(names, values, strict=True))), leaves, fast_mode=True
+    )
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.exact], ids=lambda case: case.name)
+def test_a_model_does_not_feel_the_others(case, device):
+    """To the bit: alone, among five, in another place, with one thread or two."""
+    tensors = to(case.make(5, torch.float32), device)
+    torch.set_num_threads(2)
+    together = run(case, tensors)
+    torch.set_num_threads(1)
+    backwards = run(case, {name: tensor.flip(0) for name, tensor in tensors.items()})
+    for model in (0, 3):
+        alone = run(case, {name: tensor[model : model + 1] for name, tensor in tensors.items()})
+        for name, value in alone.items():
+            assert torch.equal(value[0], together[name][model]), f"{name} among five, two threads"
+            assert torch.equal(value[0], backwards[name][4 - model]), f"{name} in another place"
+
+
+def test_python_threads_at_once():
+    """Each thread runs its own models; nothing is shared behind their backs."""
+    tensors = [(case, case.make(1, torch.float32)) for case in SMALL if case.exact]
+    expected = [run(*pair) for pair in tensors]
+    wrong = []
+
+    def work():
+        torch.set_num_threads(1)
+        for _ in range(5):
+            for (case, inputs), want in zip(tensors, expected, strict=True):
+                if any(not torch.equal(value, want[name]) for name, value in run(case, inputs).items()):
+                    wrong.append(case.name)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@small
+def test_not_contiguous(case, device):
+    tensors = to(case.make(2, torch.float32), device)
+    expected = run(case, tensors)
+    strided = {}
+    for name, tensor in tensors.items():
+        strided[name] = tensor
+        if name != "indices":  # a view with every other element of the last dimension
+            strided[name] = torch.stack([tensor, tensor], -1).flatten(-2)[..., ::2]
+            assert tensor.shape[-1] == 1 or not strided[name].is_contiguous()
+    got = run(case, strided)
+    for name, value in expected.items():
+        torch.testing.assert_close(
+            got[name], value, rtol=0.0 if case.exact else 1e-5, atol=0.0 if case.exact else 1e-6
+        )
+
+
+@pytest.mark.parametrize("B", [0, 2])
+@small
+def test_empty(case, B):
+    """No models, or models with nothing to do."""
+    tensors = case.make(2, torch.float32)
+    if B == 0:
+        tensors = {name: tensor[:0] for name, tensor in tensors.items()}
+    else:
+        empty = {"attention": ("x", "ignored"), "embedding": ("indices",), "cross_entropy": ("x", "target")}
+        tensors |= {n: tensors[n][:, :0] for n in empty.get(case.family, ("x", "residual")) if n in tensors}
+    leaves = {name: tensors[name].requires_grad_() for name in case.differentiable(tensors)}
+    y = case.call(tensors | leaves)
+    y.sum().backward()
+    assert len(y) == B
+    for name, leaf in leaves.items():
+        assert leaf.grad is not None, name
+        assert leaf.grad.shape == leaf.shape
+        if case.family != "cross_entropy":  # a mean of nothing is NaN, as in torch
+            assert torch.equal(leaf.grad, torch.zeros_like(leaf)), name
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in SMALL if "drop" in c.name or "loss" in c.name][::4], ids=lambda c: c.name
+)
+def test_compiles(case):
+    tensors = case.make(2, torch.float32)
+    names = case.differentiable(tensors)
+
+    def step(*values):
+        return case.call(tensors | dict(zip(names, values, strict=True))).sin()
+
+    leaves = [tensors[name].requires_grad_() for name in names]
+    expected = step(*leaves)
+    got = torch.compile(step, fullgraph=True, backend="aot_eager")(*leaves)
+    assert torch.equal(got, expected)
+    for a, b in zip(
+        torch.autograd.grad(got.sum(), leaves), torch.autograd.grad(expected.sum(), leaves), strict=True
+    ):
+        assert torch.equal(a, b)
+
+
+def opcheck_samples(device):
+    library = torch.ops.dnnsuite
+    gen = torch.Generator().manual_seed(0)
+
+    def r(*shape):
+        return torch.randn(*shape, generator=gen).to(device).requires_grad_()
+
+    p, rng = torch.tensor([0.1, 0.5], device=device), torch.tensor([[1, 2], [3, 4]], device=device)
+    target = torch.tensor([[0, 1, -100], [4, 2, 0]], device=device)
+    x, bias = r(2, 3, 5), r(2, 5)
+    c = [torch.full((2,), v, dtype=torch.float64, device=device) for v in (0.1, 0.9, 0.99, 1e-6, 0.01)]
+    state = [[r(2, 3).detach().abs()] for _ in range(4)]
+    return [
+        (library.dropout, (x, p, rng)),
+        (library.bias_dropout_add, (x, bias, r(2, 3, 5), p, rng)),
+        (library.bias_act_dropout, (x, bias, "gelu", p, rng)),
+        (library.layer_norm, (x, bias, bias, 1e-5)),
+        (library.bias_dropout_add_layer_norm, (x, bias, r(2, 3, 5), p, rng, bias, bias, 1e-5)),
+        (library.attention, (r(2, 2, 4, 12), 2, p, rng, True, None)),
+        (library.embedding, (r(2, 9, 5), target.clamp(min=0), -1)),
+        (library.cross_entropy, (x, target, -100, 0.1, "mean")),
+        (library.adadelta_, (*state, c[0], c[1], c[3], c[4])),
+        (library.adam_, (*state, [], *(torch.ones_like(c[0]), c[0], c[1], c[2], c[3], c[4]), True)),
+        (library.sgd_, (*state[:3], c[0], c[1], c[4], c[4], True, False)),
+    ]
+
+
+@pytest.mark.parametrize("index", range(11))
+def test_opcheck(index, device):
+    op, arguments = opcheck_samples(device)[index]
+    torch.library.opcheck(op.default, arguments)
+
+
+def test_every_operator_has_a_sample():
+    names = {op.__name__.split(".")[-1] for op, _ in opcheck_samples("cpu")}
+    public = set(ops.__all__) - {"linear", "instruction_set"}  # not operators
+    assert names == public
+
+
+def results_with(isa, path):
+    script = Path(__file__).parent / "operator_cases.py"
+    subprocess.run(
+        [sys.executable, str(script), str(path)], check=True, env=os.environ | {"DNNSUITE_ISA": isa}
+    )
+    return torch.load(path)
+
+
+@pytest.mark.skipif(ops.instruction_set() == "generic", reason="this machine has one instruction set")
+def test_instruction_sets_agree(tmp_path):
+    """The same masks; results within rounding (a fused multiply-add rounds once where generic code rounds twice)."""
+    levels = ["generic", "avx2", "avx512"]
+    levels = levels[: levels.index(ops.instruction_set()) + 1]
+    base, *others = (results_with(isa, tmp_path / isa) for isa in levels)
+    assert base["isa"] == "generic"
+    for isa, other in zip(levels[1:], others, strict=True):
+        assert other.pop("isa") == isa
+        for name, values in other.items():
+            for part, value in values.items():
+                want = base[name][part]
+                if name.startswith("dropout"):
+                    assert torch.equal(value, want), f"{name} {part} with {isa}"
+                torch.testing.assert_close(value, want, rtol=1e-4, atol=1e-5, msg=f"{name} {part} with {isa}")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@every
+def test_sixteen_bits(case, dtype):
+    """Arithmetic and sums are in float32: results are near those of float32 rounded at the end."""
+    exact = case.make(2, torch.float32)
+    cast = {
+        n: t.to("cuda", dtype if t.is_floating_point() and n != "p" else t.dtype) for n, t in exact.items()
+    }
+    wide = {n: t.float() if t.dtype == dtype else t for n, t in cast.items()}
+    got, want = run(case, cast), run(case, wide)
+    unit = torch.finfo(dtype).eps
+    for name, value in want.items():
+        scale = max(1.0, float(value.abs().max()))
+        assert float((got[name].float() - value).abs().max()) < 8 * unit * scale, name
