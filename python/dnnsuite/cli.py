@@ -54,6 +54,9 @@ def _reporting(command: Callable[..., int]) -> Callable[..., None]:
         except Interrupted as interrupted:
             _say(f"interrupted by {interrupted}")
             status = interrupted.exit_code
+        except BrokenPipeError:  # the reader of a pipe, `head` say, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = 0
         except (Error, OSError) as error:
             _say(f"error: {error}")
             status = USAGE

@@ -21,7 +21,7 @@ from ..errors import Unavailable
 from ._finding import Finding, missing, ok
 
 _NO_DRIVER = "a machine with an NVIDIA GPU and its driver; in a container, start it with the GPU (--gpus all)"
-_CUDA_TORCH = "install a CUDA build of torch: pip install torch --index-url with the cu* index of pytorch.org"
+_CUDA_TORCH = "install a CUDA build of torch"
 _TOOL_TIMEOUT_S = 10.0
 
 
