@@ -2,6 +2,7 @@
 """The clock, the step timer and its views, and heap retention as Python sees them."""
 
 import gc
+import os
 import platform
 import subprocess
 import sys
@@ -119,6 +120,7 @@ print(fresh, kept, faults())
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer brings its own malloc")
 def test_retained_memory_is_not_faulted_again():
     """In a process of its own: the heap belongs to everyone in this one."""
     result = subprocess.run([sys.executable, "-c", _FAULTS], capture_output=True, text=True, check=True)
