@@ -46,6 +46,7 @@ TESTED_BY: dict[str, str] = {
     "_shard.py": "test_step.py",
     "optim/_adadelta.py": "optim/test_optimizers.py",
     "optim/_adam.py": "optim/test_optimizers.py",
+    "optim/_adamw.py": "optim/test_optimizers.py",
     "optim/_base.py": "optim/test_optimizers.py",
     "optim/_sgd.py": "optim/test_optimizers.py",
 }

@@ -22,6 +22,8 @@ CASES = {
         {"lr": LR, "betas": ([0.9, 0.5, 0.99], [0.999, 0.9, 0.99]), "weight_decay": [0, 0.1, 0]},
     ),
     "adam, amsgrad": (optim.Adam, {"lr": LR, "amsgrad": True}),
+    "adamw": (optim.AdamW, {"lr": LR, "weight_decay": [0, 0.1, 0.5]}),
+    "adamw, amsgrad": (optim.AdamW, {"lr": LR, "amsgrad": True}),
     "sgd": (optim.SGD, {"lr": LR, "weight_decay": [0, 0.1, 0.2]}),
     "sgd, momentum": (optim.SGD, {"lr": LR, "momentum": [0.9, 0.0, 0.5], "dampening": [0.5, 0.3, 0.0]}),
     "sgd, nesterov": (optim.SGD, {"lr": LR, "momentum": [0.9, 0.1, 0.5], "nesterov": True}),

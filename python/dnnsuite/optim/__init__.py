@@ -4,7 +4,8 @@
 from . import lr_scheduler as lr_scheduler
 from ._adadelta import Adadelta as Adadelta
 from ._adam import Adam as Adam
+from ._adamw import AdamW as AdamW
 from ._base import ArrayOptimizer as ArrayOptimizer
 from ._sgd import SGD as SGD
 
-__all__ = ["SGD", "Adadelta", "Adam", "ArrayOptimizer", "lr_scheduler"]
+__all__ = ["SGD", "Adadelta", "Adam", "AdamW", "ArrayOptimizer", "lr_scheduler"]
