@@ -6,7 +6,12 @@ import os
 import random
 import sys
 
+import hypothesis
 import pytest
+
+# No test asserts a time, hypothesis' own included; what CI draws, everybody can draw again.
+hypothesis.settings.register_profile("dnnsuite", deadline=None, derandomize=bool(os.environ.get("CI")))
+hypothesis.settings.load_profile("dnnsuite")
 
 REQUIRE_CUDA = os.environ.get("DNNSUITE_REQUIRE_CUDA") == "1"
 _NO_GPU = "needs an NVIDIA GPU and a CUDA torch"
@@ -37,6 +42,14 @@ def pytest_terminal_summary(terminalreporter):
 def device(request):
     """Each device in turn, as torch spells it."""
     return request.param
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_this_session(tmp_path_factory):
+    """Nothing comes from, or goes to, the user's own cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DNNSUITE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(autouse=True)
