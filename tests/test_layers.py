@@ -43,6 +43,8 @@ LATE_TORCH = {
 
 # Sources that are tested under another name than their own.
 TESTED_BY: dict[str, str] = {
+    "cpp/fused/cpu/isa.cpp": "ops/test_library.py",
+    "cpp/fused/schema.cpp": "ops/test_operators.py",
     "_shard.py": "test_step.py",
     "optim/_adadelta.py": "optim/test_optimizers.py",
     "optim/_adam.py": "optim/test_optimizers.py",
@@ -136,7 +138,7 @@ def test_includes_point_down(source):
 def test_kernels_have_the_stem_of_a_cpu_source():
     cpu = {path.stem.removesuffix("_kernel") for path in CPP.glob("fused/cpu/*.cpp")}
     for folder in ("kernels", "cuda"):
-        for path in CPP.glob(f"fused/{folder}/*.c[up]*"):
+        for path in (*CPP.glob(f"fused/{folder}/*.cu"), *CPP.glob(f"fused/{folder}/*.cpp")):
             assert path.stem in cpu, f"{path.relative_to(ROOT)} has no twin in cpp/fused/cpu"
 
 
