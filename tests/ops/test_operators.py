@@ -188,8 +188,9 @@ def test_every_operator_has_a_sample():
 
 def results_with(isa, path):
     script = Path(__file__).parent / "operator_cases.py"
+    environment = os.environ | {"DNNSUITE_ISA": isa, "OMP_NUM_THREADS": "1"}
     subprocess.run(
-        [sys.executable, str(script), str(path)], check=True, env=os.environ | {"DNNSUITE_ISA": isa}
+        [sys.executable, str(script), str(path)], check=True, env=environment
     )
     return torch.load(path)
 

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+#include "fused/cpu/vector.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dnnsuite::fused::DNNSUITE_ISA {
+namespace {
+
+template <class T>
+class VecTest : public ::testing::Test {};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(VecTest, Types);
+
+TYPED_TEST(VecTest, LoadsAndStoresParts) {
+    using T = TypeParam;
+    T from[kLanes], to[kLanes + 1];
+    for (int i = 0; i < kLanes; ++i) from[i] = T(i + 1);
+    for (int64_t count = 1; count <= kLanes; ++count) {
+        T whole[kLanes];
+        Vec<T>::load(from, count).store(whole);
+        for (int i = 0; i < kLanes; ++i) EXPECT_EQ(whole[i], i < count ? T(i + 1) : T(0));
+        for (T& value : to) value = T(-1);
+        Vec<T>::load(from).store(to, count);
+        for (int i = 0; i <= kLanes; ++i) EXPECT_EQ(to[i], i < count ? T(i + 1) : T(-1));
+    }
+}
+
+TYPED_TEST(VecTest, ComputesLaneByLane) {
+    using T = TypeParam;
+    const Vec<T> a = iota<T>(), b(T(4));
+    T sums[kLanes], chosen[kLanes], kept[kLanes];
+    (a * b + a).store(sums);
+    select(a < b, a, b).store(chosen);
+    keep_first(a, 3).store(kept);
+    for (int i = 0; i < kLanes; ++i) {
+        EXPECT_EQ(sums[i], T(5 * i));
+        EXPECT_EQ(chosen[i], T(i < 4 ? i : 4));
+        EXPECT_EQ(kept[i], T(i < 3 ? i : 0));
+    }
+}
+
+TYPED_TEST(VecTest, ReducesInOneOrder) {
+    using T = TypeParam;
+    T lanes[kLanes], tree[kLanes];
+    for (int i = 0; i < kLanes; ++i) lanes[i] = tree[i] = T(1) / T(i + 3);
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; ++i) tree[i] += tree[i + half];
+    }
+    EXPECT_EQ(sum(Vec<T>::load(lanes)), tree[0]);  // to the bit
+    for (int top = 0; top < kLanes; ++top) {
+        T values[kLanes];
+        for (int i = 0; i < kLanes; ++i) values[i] = T(i == top ? 5 : -i);
+        EXPECT_EQ(largest(Vec<T>::load(values)), T(5)) << "at " << top;
+    }
+}
+
+}  // namespace
+}  // namespace dnnsuite::fused::DNNSUITE_ISA
