@@ -11,7 +11,7 @@ namespace dnnsuite::fused {
 
 template <class Backend>
 struct PointwiseOperators {
-    static constexpr int64_t kFlatColumns = 4096;  // without a bias rows mean nothing: any multiple of a mask block
+    static constexpr int64_t kFlatColumns = 512;  // without a bias rows mean nothing: mask blocks that stay in L1
 
     /// With a bias [B, D] rows are the last dimension.
     static Rows rows_of(const Tensor& x, bool has_bias) {

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from dnnsuite import ops
 from dnnsuite.errors import Unavailable
 from dnnsuite.ops._library import library_folder
 
@@ -43,15 +42,3 @@ def test_no_python_inside():
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert not [line for line in tool.stdout.splitlines() if " Py" in line or " _Py" in line]
-
-
-@pytest.mark.parametrize("asked", ["generic", "nonsense", "avx512"])
-def test_instruction_set_on_request(asked):
-    program = "from dnnsuite import ops; print(ops.instruction_set())"
-    environment = os.environ | {"DNNSUITE_ISA": asked}
-    out = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
-    expected = ops.instruction_set() if asked != "generic" else "generic"
-    if asked == "avx512" or "DNNSUITE_ISA" not in os.environ:
-        assert out.stdout.strip() == expected

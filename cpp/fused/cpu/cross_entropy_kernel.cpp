@@ -27,18 +27,19 @@ T log_sum_exp(const T* logits, int64_t classes) {
 template <class T>
 T mean_of(const T* logits, int64_t classes) {
     Vec<T> total(T(0));
-    for (int64_t i = 0; i < classes; i += kLanes) total = total + Vec<T>::load(logits + i, classes - i);
+    for_each_vector(classes, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+        total = total + Vec<T>::load(logits + i, n);
+    });
     return sum(total) / static_cast<T>(classes);
 }
 
 template <class T>
 void backward_row(const T* logits, int64_t target, T log_sum, T scale, T smoothing, T* out, int64_t classes) {
     const T even = target_probability<T>(false, smoothing, static_cast<T>(classes));
-    for (int64_t i = 0; i < classes; i += kLanes) {
-        const int64_t n = classes - i;
+    for_each_vector(classes, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         const Vec<T> probability = exponential(Vec<T>::load(logits + i, n) - Vec<T>(log_sum));
         ((probability - Vec<T>(even)) * Vec<T>(scale)).store(out + i, n);
-    }
+    });
     out[target] -= (T(1) - smoothing) * scale;
 }
 

@@ -18,12 +18,14 @@ struct Statistics {
 template <class T>
 Statistics<T> statistics(const T* s, int64_t columns, double eps) {
     Vec<T> total(T(0)), squares(T(0));
-    for (int64_t i = 0; i < columns; i += kLanes) total = total + Vec<T>::load(s + i, columns - i);
+    for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+        total = total + Vec<T>::load(s + i, n);
+    });
     const T count = static_cast<T>(columns), mean = sum(total) / count;
-    for (int64_t i = 0; i < columns; i += kLanes) {
-        const Vec<T> d = keep_first(Vec<T>::load(s + i, columns - i) - Vec<T>(mean), columns - i);
+    for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+        const Vec<T> d = keep_first(Vec<T>::load(s + i, n) - Vec<T>(mean), n);
         squares = squares + d * d;
-    }
+    });
     const T variance = sum(squares) / count;
     return {Vec<T>(mean), Vec<T>(T(1) / square_root(variance + static_cast<T>(eps)))};
 }
@@ -31,21 +33,19 @@ Statistics<T> statistics(const T* s, int64_t columns, double eps) {
 /// residual + (x + bias) * factors, zero-padded to whole vectors.
 template <class T>
 void composite_row(const T* x, const T* bias, const T* factors, const T* residual, T* s, int64_t columns) {
-    for (int64_t i = 0; i < columns; i += kLanes) {
-        const int64_t n = columns - i;
+    for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         const Vec<T> t = Vec<T>::load(x + i, n) + Vec<T>::load(bias + i, n);
         (Vec<T>::load(residual + i, n) + t * Vec<T>::load(factors + i, n)).store(s + i);
-    }
+    });
 }
 
 template <class T>
 void normalise_row(const T* s, const T* weight, const T* bias, T* y, int64_t columns, double eps) {
     const Statistics<T> st = statistics(s, columns, eps);
-    for (int64_t i = 0; i < columns; i += kLanes) {
-        const int64_t n = columns - i;
+    for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         const Vec<T> normal = (Vec<T>::load(s + i, n) - st.mean) * st.inverse_deviation;
         (normal * Vec<T>::load(weight + i, n) + Vec<T>::load(bias + i, n)).store(y + i, n);
-    }
+    });
 }
 
 /// Adds the row to the sums of the weight's and bias's gradients and writes ds.
@@ -54,34 +54,31 @@ void backward_row(const T* s, const T* grad, const T* weight, T* weight_sums, T*
                   double eps) {
     const Statistics<T> st = statistics(s, columns, eps);
     Vec<T> sum_g(T(0)), sum_gn(T(0));
-    for (int64_t i = 0; i < columns; i += kLanes) {
-        const int64_t n = columns - i;
+    for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         const Vec<T> normal = (Vec<T>::load(s + i, n) - st.mean) * st.inverse_deviation;
         const Vec<T> g = Vec<T>::load(grad + i, n), gw = g * Vec<T>::load(weight + i, n);
         (Vec<T>::load(weight_sums + i, n) + g * normal).store(weight_sums + i, n);
         (Vec<T>::load(bias_sums + i, n) + g).store(bias_sums + i, n);
         sum_g = sum_g + gw;
         sum_gn = sum_gn + gw * normal;
-    }
+    });
     const T count = static_cast<T>(columns);
     const Vec<T> mean_g(sum(sum_g) / count), mean_gn(sum(sum_gn) / count);
-    for (int64_t i = 0; i < columns; i += kLanes) {
-        const int64_t n = columns - i;
+    for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         const Vec<T> normal = (Vec<T>::load(s + i, n) - st.mean) * st.inverse_deviation;
         const Vec<T> gw = Vec<T>::load(grad + i, n) * Vec<T>::load(weight + i, n);
         ((gw - mean_g - normal * mean_gn) * st.inverse_deviation).store(ds + i, n);
-    }
+    });
 }
 
 /// dx = ds * factors, and its sum for the bias.
 template <class T>
 void scale_row(const T* ds, const T* factors, T* dx, T* sums, int64_t columns) {
-    for (int64_t i = 0; i < columns; i += kLanes) {
-        const int64_t n = columns - i;
+    for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         const Vec<T> t = Vec<T>::load(ds + i, n) * Vec<T>::load(factors + i, n);
         t.store(dx + i, n);
         if (sums != nullptr) (Vec<T>::load(sums + i, n) + t).store(sums + i, n);
-    }
+    });
 }
 
 /// A row on its way: where it is, its model's parameters, and s = what is normalised.

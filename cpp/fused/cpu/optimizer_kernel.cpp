@@ -22,14 +22,13 @@ void update_chunk(const OptimizerEntry& entry, const OptimizerChunk& chunk, Upda
     T* state[states > 0 ? states : 1];
     for (int s = 0; s < states; ++s) state[s] = data<T>(entry, 2 + s, chunk);
     const int64_t count = chunk.end - chunk.begin;
-    for (int64_t i = 0; i < count; i += kLanes) {
-        const int64_t n = count - i;
+    for_each_vector(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         Vec<T> parameter = Vec<T>::load(p + i, n), values[states > 0 ? states : 1];
         _Pragma("GCC unroll 4") for (int s = 0; s < states; ++s) values[s] = Vec<T>::load(state[s] + i, n);
         update(parameter, Vec<T>::load(g + i, n), values);
         parameter.store(p + i, n);
         _Pragma("GCC unroll 4") for (int s = 0; s < states; ++s) values[s].store(state[s] + i, n);
-    }
+    });
 }
 
 template <class T>

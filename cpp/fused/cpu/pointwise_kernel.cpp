@@ -10,24 +10,22 @@ namespace {
 
 template <Activation kind, bool has_residual, class T>
 void forward_row(const T* x, const T* bias, const T* factors, const T* residual, T* y, int64_t columns) {
-    for (int64_t i = 0; i < columns; i += kLanes) {
-        const int64_t n = columns - i;
+    for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         Vec<T> t = activate<kind>(Vec<T>::load(x + i, n) + Vec<T>::load(bias + i, n)) * Vec<T>::load(factors + i, n);
         if constexpr (has_residual) t = t + Vec<T>::load(residual + i, n);
         t.store(y + i, n);
-    }
+    });
 }
 
 template <Activation kind, class T>
 void backward_row(const T* grad, const T* x, const T* bias, const T* factors, T* dx, T* sums, int64_t columns) {
-    for (int64_t i = 0; i < columns; i += kLanes) {
-        const int64_t n = columns - i;
+    for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         Vec<T> t = Vec<T>::load(grad + i, n) * Vec<T>::load(factors + i, n);
         if constexpr (kind != Activation::kNone)
             t = t * activation_derivative<kind>(Vec<T>::load(x + i, n) + Vec<T>::load(bias + i, n));
         t.store(dx + i, n);
         if (sums != nullptr) (Vec<T>::load(sums + i, n) + t).store(sums + i, n);
-    }
+    });
 }
 
 /// Calls `row(model, first element, columns, bias row, factors)` for every row of the tasks, and `start(task)`.

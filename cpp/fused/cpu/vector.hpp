@@ -133,6 +133,15 @@ DNNSUITE_HD Vec<T> keep_first(const Vec<T>& v, int64_t count) {
     return select(iota<T>() < Vec<T>(static_cast<T>(count)), v, Vec<T>(T(0)));
 }
 
+/// Calls body(i, n) for the vectors of a row: n = 16 for whole ones (a constant, so that the body's partial loads and
+/// stores fold to plain ones), fewer for what is left.
+template <class Body>
+DNNSUITE_HD void for_each_vector(int64_t columns, const Body& body) {
+    int64_t i = 0;
+    for (; i + kLanes <= columns; i += kLanes) body(i, int64_t{kLanes});
+    if (i < columns) body(i, columns - i);
+}
+
 /// Four floats: lanes 4 * quarter on.
 typedef float Quad __attribute__((vector_size(16)));
 

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""attention, forward and backward, against scaled_dot_product_attention and the composition of products and softmax."""
+
+import sys
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from dnnsuite import ops
+from dnnsuite.ops._attention import _composed
+from timing import report, start
+
+
+def bench(B, sequences, length, heads, head_dim, drop):
+    width = heads * head_dim
+    qkv = torch.randn(B, sequences, length, 3 * width, requires_grad=True)
+    grad = torch.randn(B, sequences, length, width)
+    p = torch.full((B,), drop) if drop else None
+    rng = torch.stack([torch.arange(B), torch.zeros(B, dtype=torch.int64)], 1) if drop else None
+
+    def sdpa(x):
+        q, k, v = (t.transpose(1, 2) for t in x.view(-1, length, 3, heads, head_dim).unbind(2))
+        return (
+            F.scaled_dot_product_attention(q, k, v, dropout_p=drop).transpose(1, 2).reshape(-1, length, width)
+        )
+
+    def train(call):
+        def run():
+            qkv.grad = None
+            y = call()
+            y.backward(grad.view_as(y))
+
+        return run
+
+    report(
+        f"attention B={B} N={sequences} L={length} H={heads} d={head_dim} p={drop}",
+        {
+            "own": train(lambda: ops.attention(qkv, heads, p, rng)),
+            "torch sdpa": train(lambda: sdpa(qkv)),
+            "composition, own dropout": train(lambda: _composed(qkv, heads, p, rng, False, None)),
+        },
+    )
+
+
+if __name__ == "__main__":
+    for models in start(__doc__).models:
+        for drop in (0.1, 0.0):
+            bench(models, 32, 32, 8, 16, drop)
+            bench(models, 20, 35, 2, 100, drop)
+            bench(models, 8, 128, 4, 64, drop)

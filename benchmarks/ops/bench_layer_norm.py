@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+"""layer_norm and bias_dropout_add_layer_norm, forward and backward, against torch's functions per model and stacked."""
+
+import sys
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from dnnsuite import ops
+from timing import report, start
+
+
+def bench(B, rows, columns):
+    x, residual, grad = (torch.randn(B, rows, columns) for _ in range(3))
+    bias, weight, norm_bias = (torch.randn(B, columns) for _ in range(3))
+    p, rng = torch.full((B,), 0.1), torch.stack([torch.arange(B), torch.zeros(B, dtype=torch.int64)], 1)
+    leaves = [t.requires_grad_() for t in (x, bias, residual, weight, norm_bias)]
+    alone = [[leaf.detach()[i].requires_grad_() for leaf in leaves] for i in range(B)]
+
+    def stacked(call):
+        def run():
+            for leaf in leaves:
+                leaf.grad = None
+            call().backward(grad)
+
+        return run
+
+    def loop(one):
+        def run():
+            for own, g in zip(alone, grad, strict=True):
+                for leaf in own:
+                    leaf.grad = None
+                one(*own).backward(g)
+
+        return run
+
+    def affine(x):
+        return F.layer_norm(x, (columns,)) * weight.unsqueeze(1) + norm_bias.unsqueeze(1)
+
+    report(
+        f"layer_norm B={B} {rows}x{columns}",
+        {
+            "own": stacked(lambda: ops.layer_norm(x, weight, norm_bias)),
+            "loop of torch": loop(lambda x, b, r, w, n: F.layer_norm(x, (columns,), w, n)),
+            "torch stacked": stacked(lambda: affine(x)),
+        },
+    )
+    report(
+        f"bias_dropout_add_layer_norm B={B} {rows}x{columns}",
+        {
+            "own": stacked(
+                lambda: ops.bias_dropout_add_layer_norm(x, bias, residual, p, rng, weight, norm_bias)
+            ),
+            "loop of torch": loop(
+                lambda x, b, r, w, n: F.layer_norm(r + F.dropout(x + b, 0.1), (columns,), w, n)
+            ),
+            "torch stacked": stacked(lambda: affine(residual + F.dropout(x + bias.unsqueeze(1), 0.1))),
+        },
+    )
+
+
+if __name__ == "__main__":
+    for models in start(__doc__).models:
+        bench(models, 1024, 128)
+        bench(models, 2048, 768)
+        bench(models, 32, 128)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""Every operator of the library is complete: a CPU kernel, a CUDA kernel, shapes for tracing, no alias by surprise."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from dnnsuite import ops
+
+assert ops  # opens the library
+SOURCE = Path(__file__).parents[2] / "cpp/fused"
+NAMES = sorted(
+    {name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if name.startswith("dnnsuite::")}
+)
+OPERATORS = [name for name in NAMES if name != "instruction_set"]
+
+
+def test_schema_lists_all():
+    text = (SOURCE / "schema.cpp").read_text(encoding="utf-8")
+    assert sorted(re.findall(r'"(\w+)\(', text)) == NAMES
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_has_its_kernels(name):
+    registered = torch._C._dispatch_has_kernel_for_dispatch_key
+    assert registered(f"dnnsuite::{name}", "CPU")
+    assert registered(f"dnnsuite::{name}", "Meta")
+
+
+def test_both_devices_implement_the_same_families():
+    """One glue (`*_operators.hpp`) registers a family's operators; each device has a source that uses it."""
+    families = {path.name.removesuffix("_operators.hpp") for path in SOURCE.glob("*_operators.hpp")}
+    for folder, key in (("cpu", "CPU"), ("cuda", "CUDA")):
+        using = {
+            path.stem
+            for path in SOURCE.glob(f"{folder}/*.cpp")
+            if f"STABLE_TORCH_LIBRARY_IMPL(dnnsuite, {key}, m)" in path.read_text(encoding="utf-8")
+        }
+        assert using == families
+    text = "".join(path.read_text(encoding="utf-8") for path in SOURCE.glob("*_operators.hpp"))
+    assert sorted(re.findall(r'm\.impl\("(\w+)"', text)) == OPERATORS
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_writes_only_where_its_name_says(name):
+    schema = getattr(torch.ops.dnnsuite, name).default._schema
+    assert schema.is_mutable == name.endswith("_")
+    if schema.is_mutable:
+        assert not schema.returns
+        written = [argument.name for argument in schema.arguments if argument.alias_info is not None]
+        assert "grads" not in written
+        assert written[0] == "params"
