@@ -24,8 +24,8 @@ struct PointwiseArguments {
     Activation activation;
     Rows rows;
     const void *x, *bias, *residual, *grad;  // bias [B, columns]; bias and residual may be null
-    void *y;                                 // forward: result; backward: dx
-    void *bias_sums;                         // backward: [B, tasks_per_model, columns] or null
+    void* y;                                 // forward: result; backward: dx
+    void* bias_sums;                         // backward: [B, tasks_per_model, columns] or null
     DropoutArguments dropout;
 };
 
@@ -35,8 +35,8 @@ struct LayerNormArguments {
     Rows rows;
     double eps;
     const void *x, *bias, *residual, *weight, *norm_bias, *grad;
-    void *y;                 // forward only
-    void *dx, *dresidual;    // backward; dresidual null when there is no residual
+    void* y;                                         // forward only
+    void *dx, *dresidual;                            // backward; dresidual null when there is no residual
     void *weight_sums, *norm_bias_sums, *bias_sums;  // backward: [B, tasks_per_model, columns]; bias_sums may be null
     void* statistics;                                // CUDA, backward: [B, rows, 2] room for mean, 1 / deviation
     DropoutArguments dropout;
@@ -63,9 +63,9 @@ struct EmbeddingArguments {
     int64_t padding_idx;                                       // -1: none
     const void* weight;
     const int64_t* indices;
-    void* out;           // forward [B, count, D]
-    const void* grad;    // backward
-    void* dweight;       // [B, V, D], every element written
+    void* out;         // forward [B, count, D]
+    const void* grad;  // backward
+    void* dweight;     // [B, V, D], every element written
 };
 
 /// softmax(q k^T / sqrt(d)) v of packed qkv [B, N, L, 3E]; out and its gradient are [B, N, L, E].
@@ -97,8 +97,8 @@ struct OptimizerArguments {
     int64_t models, entry_count;
     const OptimizerEntry* entries;
     const double* hyper[kOptimizerHypers];
-    bool decoupled, amsgrad;               // Adam
-    bool has_momentum, nesterov, first;    // SGD
+    bool decoupled, amsgrad;             // Adam
+    bool has_momentum, nesterov, first;  // SGD
 };
 
 }  // namespace dnnsuite::fused

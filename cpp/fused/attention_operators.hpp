@@ -3,7 +3,7 @@
 // backward(args, like).
 #pragma once
 
-#include "fused/checks.hpp"
+#include "fused/tensors.hpp"
 
 namespace dnnsuite::fused {
 

@@ -5,7 +5,7 @@
 
 #include <tuple>
 
-#include "fused/checks.hpp"
+#include "fused/tensors.hpp"
 
 namespace dnnsuite::fused {
 
@@ -17,8 +17,8 @@ struct LayerNormInputs {
 
     LayerNormInputs(const Checker& check, const Tensor& x_in, const OptionalTensor& bias_in,
                     const OptionalTensor& residual_in, const OptionalTensor& p, const OptionalTensor& rng,
-                    const OptionalTensor& weight_in, const OptionalTensor& norm_bias_in,
-                    const OptionalTensor& grad_in, double eps)
+                    const OptionalTensor& weight_in, const OptionalTensor& norm_bias_in, const OptionalTensor& grad_in,
+                    double eps)
         : x(packed(x_in)) {
         check.at_least(x, "x", 2);
         const int64_t columns = x.size(x.dim() - 1);

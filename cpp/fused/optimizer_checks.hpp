@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "fused/checks.hpp"
+#include "fused/tensors.hpp"
 
 namespace dnnsuite::fused {
 

@@ -5,7 +5,7 @@
 
 #include <tuple>
 
-#include "fused/checks.hpp"
+#include "fused/tensors.hpp"
 
 namespace dnnsuite::fused {
 

@@ -39,7 +39,11 @@ struct Workspace {
           qkv_stride(3 * args.heads * dim), out_stride(args.heads * dim),
           scale(T(1) / square_root(static_cast<T>(dim))) {
         T* free = static_cast<T*>(scratch);
-        const auto take = [&free](int64_t count) { T* mine = free; free += count; return mine; };
+        const auto take = [&free](int64_t count) {
+            T* mine = free;
+            free += count;
+            return mine;
+        };
         p = take(length * lp);
         dp_tile = take(length * lp);
         dropped = take(length * lp);
@@ -130,8 +134,7 @@ void softmax_backward(T* dp, const T* p, const Workspace<T>& w) {
         Vec<T> total(T(0));
         for (int64_t j = 0; j < w.lp; j += kLanes) total = total + Vec<T>::load(dp + j) * Vec<T>::load(p + j);
         const Vec<T> t(sum(total));
-        for (int64_t j = 0; j < w.lp; j += kLanes)
-            (Vec<T>::load(p + j) * (Vec<T>::load(dp + j) - t)).store(dp + j);
+        for (int64_t j = 0; j < w.lp; j += kLanes) (Vec<T>::load(p + j) * (Vec<T>::load(dp + j) - t)).store(dp + j);
     }
 }
 

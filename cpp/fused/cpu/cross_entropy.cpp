@@ -37,8 +37,7 @@ void reduce(const CrossEntropyArguments& args, bool mean, T* loss) {
     const T* row_loss = static_cast<const T*>(args.row_loss);
     for (int64_t model = 0; model < args.rows.models; ++model) {
         double total = 0.0;
-        for (int64_t i = 0; i < args.rows.rows; ++i)
-            total += static_cast<double>(row_loss[model * args.rows.rows + i]);
+        for (int64_t i = 0; i < args.rows.rows; ++i) total += static_cast<double>(row_loss[model * args.rows.rows + i]);
         if (mean) total /= static_cast<double>(counted(args, model));
         loss[model] = static_cast<T>(total);
     }

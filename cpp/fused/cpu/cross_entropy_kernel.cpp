@@ -17,19 +17,16 @@ T log_sum_exp(const T* logits, int64_t classes) {
     T top = largest(high);
     for (int64_t i = whole; i < classes; ++i) top = top < logits[i] ? logits[i] : top;
     Vec<T> total(T(0));
-    for (int64_t i = 0; i < whole; i += kLanes)
-        total = total + exponential(Vec<T>::load(logits + i) - Vec<T>(top));
-    if (rest > 0)
-        total = total + keep_first(exponential(Vec<T>::load(logits + whole, rest) - Vec<T>(top)), rest);
+    for (int64_t i = 0; i < whole; i += kLanes) total = total + exponential(Vec<T>::load(logits + i) - Vec<T>(top));
+    if (rest > 0) total = total + keep_first(exponential(Vec<T>::load(logits + whole, rest) - Vec<T>(top)), rest);
     return top + std::log(sum(total));
 }
 
 template <class T>
 T mean_of(const T* logits, int64_t classes) {
     Vec<T> total(T(0));
-    for_each_vector(classes, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-        total = total + Vec<T>::load(logits + i, n);
-    });
+    for_each_vector(classes, [&](int64_t i, int64_t n)
+                                 __attribute__((always_inline)) { total = total + Vec<T>::load(logits + i, n); });
     return sum(total) / static_cast<T>(classes);
 }
 

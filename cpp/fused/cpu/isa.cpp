@@ -14,8 +14,8 @@ namespace {
 Isa widest() {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl"))
         return Isa::kAvx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::kAvx2;
 #endif
@@ -38,9 +38,7 @@ Isa isa() {
     return level;
 }
 
-const char* isa_name(Isa level) {
-    return level == Isa::kAvx512 ? "avx512" : level == Isa::kAvx2 ? "avx2" : "generic";
-}
+const char* isa_name(Isa level) { return level == Isa::kAvx512 ? "avx512" : level == Isa::kAvx2 ? "avx2" : "generic"; }
 
 namespace {
 std::string instruction_set() { return isa_name(isa()); }

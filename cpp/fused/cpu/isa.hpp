@@ -14,14 +14,16 @@ const char* isa_name(Isa level);
 
 // DNNSUITE_KERNEL declares a kernel in each of its namespaces; DNNSUITE_SELECT is the one to call.
 #if defined(__x86_64__)
-#define DNNSUITE_KERNEL(name, ...)              \
+#define DNNSUITE_KERNEL(name, ...)                \
     namespace generic { void name(__VA_ARGS__); } \
     namespace avx2 { void name(__VA_ARGS__); }    \
     namespace avx512 { void name(__VA_ARGS__); }
-#define DNNSUITE_SELECT(name)                                                           \
-    (::dnnsuite::fused::isa() == ::dnnsuite::fused::Isa::kAvx512 ? avx512::name         \
-     : ::dnnsuite::fused::isa() == ::dnnsuite::fused::Isa::kAvx2 ? avx2::name : generic::name)
+#define DNNSUITE_SELECT(name)                                                   \
+    (::dnnsuite::fused::isa() == ::dnnsuite::fused::Isa::kAvx512 ? avx512::name \
+     : ::dnnsuite::fused::isa() == ::dnnsuite::fused::Isa::kAvx2 ? avx2::name   \
+                                                                 : generic::name)
 #else
-#define DNNSUITE_KERNEL(name, ...) namespace generic { void name(__VA_ARGS__); }
+#define DNNSUITE_KERNEL(name, ...) \
+    namespace generic { void name(__VA_ARGS__); }
 #define DNNSUITE_SELECT(name) (generic::name)
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "fused/layer_norm_operators.hpp"
 
-#include "fused/cpu/parallel.hpp"
 #include "fused/cpu/layer_norm_kernel.hpp"
+#include "fused/cpu/parallel.hpp"
 
 namespace dnnsuite::fused {
 namespace {

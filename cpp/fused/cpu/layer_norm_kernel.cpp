@@ -18,9 +18,8 @@ struct Statistics {
 template <class T>
 Statistics<T> statistics(const T* s, int64_t columns, double eps) {
     Vec<T> total(T(0)), squares(T(0));
-    for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-        total = total + Vec<T>::load(s + i, n);
-    });
+    for_each_vector(
+        columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) { total = total + Vec<T>::load(s + i, n); });
     const T count = static_cast<T>(columns), mean = sum(total) / count;
     for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         const Vec<T> d = keep_first(Vec<T>::load(s + i, n) - Vec<T>(mean), n);
@@ -119,10 +118,12 @@ void for_each_row(const LayerNormArguments& args, int64_t begin, int64_t end, vo
 
 template <class T>
 void forward(const LayerNormArguments& args, int64_t begin, int64_t end, void* scratch) {
-    for_each_row<T>(args, begin, end, scratch, [](int64_t) {}, [&](const Row<T>& row) {
-        normalise_row(row.s, row.weight, row.norm_bias, static_cast<T*>(args.y) + row.first, args.rows.columns,
-                      args.eps);
-    });
+    for_each_row<T>(
+        args, begin, end, scratch, [](int64_t) {},
+        [&](const Row<T>& row) {
+            normalise_row(row.s, row.weight, row.norm_bias, static_cast<T*>(args.y) + row.first, args.rows.columns,
+                          args.eps);
+        });
 }
 
 template <class T>

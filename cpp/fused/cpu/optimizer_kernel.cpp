@@ -35,7 +35,8 @@ template <class T>
 void step_adadelta(const OptimizerArguments& args, const OptimizerChunk* begin, const OptimizerChunk* end) {
     for (const OptimizerChunk* chunk = begin; chunk != end; ++chunk) {
         const auto rule = adadelta_rule_of<T>(args, chunk->model);
-        update_chunk<T, 2>(args.entries[chunk->entry], *chunk, [&](Vec<T>& p, const Vec<T>& g, Vec<T>* s)
+        update_chunk<T, 2>(args.entries[chunk->entry], *chunk,
+                           [&](Vec<T>& p, const Vec<T>& g, Vec<T>* s)
                                __attribute__((always_inline)) { adadelta(rule, p, g, s[0], s[1]); });
     }
 }
@@ -47,10 +48,12 @@ void step_adam(const OptimizerArguments& args, const OptimizerChunk* begin, cons
         if (chunk == begin || chunk->model != chunk[-1].model) rule = adam_rule_of<T>(args, chunk->model);
         const OptimizerEntry& entry = args.entries[chunk->entry];
         if (args.amsgrad)
-            update_chunk<T, 3>(entry, *chunk, [&](Vec<T>& p, const Vec<T>& g, Vec<T>* s)
+            update_chunk<T, 3>(entry, *chunk,
+                               [&](Vec<T>& p, const Vec<T>& g, Vec<T>* s)
                                    __attribute__((always_inline)) { adam(rule, p, g, s[0], s[1], &s[2]); });
         else
-            update_chunk<T, 2>(entry, *chunk, [&](Vec<T>& p, const Vec<T>& g, Vec<T>* s)
+            update_chunk<T, 2>(entry, *chunk,
+                               [&](Vec<T>& p, const Vec<T>& g, Vec<T>* s)
                                    __attribute__((always_inline)) { adam<Vec<T>>(rule, p, g, s[0], s[1], nullptr); });
     }
 }
@@ -61,11 +64,13 @@ void step_sgd(const OptimizerArguments& args, const OptimizerChunk* begin, const
         const auto rule = sgd_rule_of<T>(args, chunk->model);
         const OptimizerEntry& entry = args.entries[chunk->entry];
         if (args.has_momentum)
-            update_chunk<T, 1>(entry, *chunk, [&](Vec<T>& p, const Vec<T>& g, Vec<T>* s)
+            update_chunk<T, 1>(entry, *chunk,
+                               [&](Vec<T>& p, const Vec<T>& g, Vec<T>* s)
                                    __attribute__((always_inline)) { sgd(rule, p, g, &s[0]); });
         else
-            update_chunk<T, 0>(entry, *chunk, [&](Vec<T>& p, const Vec<T>& g, Vec<T>*)
-                                   __attribute__((always_inline)) { sgd<Vec<T>>(rule, p, g, nullptr); });
+            update_chunk<T, 0>(entry, *chunk, [&](Vec<T>& p, const Vec<T>& g, Vec<T>*) __attribute__((always_inline)) {
+                sgd<Vec<T>>(rule, p, g, nullptr);
+            });
     }
 }
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "fused/checks.hpp"
+#include "fused/tensors.hpp"
 
 namespace dnnsuite::fused {
 

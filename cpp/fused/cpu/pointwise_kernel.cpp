@@ -82,11 +82,11 @@ void backward(const PointwiseArguments& args, int64_t begin, int64_t end, void* 
 
 }  // namespace
 
-#define DNNSUITE_BY_ACTIVATION(function, T)                                                        \
-    switch (args.activation) {                                                                     \
-        case Activation::kNone: return function<Activation::kNone, T>(args, begin, end, scratch);  \
-        case Activation::kRelu: return function<Activation::kRelu, T>(args, begin, end, scratch);  \
-        case Activation::kGelu: return function<Activation::kGelu, T>(args, begin, end, scratch);  \
+#define DNNSUITE_BY_ACTIVATION(function, T)                                                       \
+    switch (args.activation) {                                                                    \
+        case Activation::kNone: return function<Activation::kNone, T>(args, begin, end, scratch); \
+        case Activation::kRelu: return function<Activation::kRelu, T>(args, begin, end, scratch); \
+        case Activation::kGelu: return function<Activation::kGelu, T>(args, begin, end, scratch); \
     }
 
 void pointwise_forward(const PointwiseArguments& args, int64_t begin, int64_t end, void* scratch) {

@@ -48,16 +48,15 @@ DNNSUITE_HD void gemm_column(const Strided<T>& a, const T* b, int64_t ldb, T* c,
                              int64_t depth) {
     int64_t r = 0;
     for (; r + kTileRows <= rows; r += kTileRows)
-        gemm_tile<kTileRows, Vectors>(Strided<T>{a.data + r * a.row, a.row, a.column}, b, ldb, c + r * ldc, ldc,
-                                      depth);
+        gemm_tile<kTileRows, Vectors>(Strided<T>{a.data + r * a.row, a.row, a.column}, b, ldb, c + r * ldc, ldc, depth);
     for (; r < rows; ++r)
         gemm_tile<1, Vectors>(Strided<T>{a.data + r * a.row, a.row, a.column}, b, ldb, c + r * ldc, ldc, depth);
 }
 
 /// `columns` is a multiple of 16.
 template <class T>
-__attribute__((noinline)) void small_gemm(const Strided<T>& a, const T* b, int64_t ldb, T* c, int64_t ldc,
-                                          int64_t rows, int64_t columns, int64_t depth) {
+__attribute__((noinline)) void small_gemm(const Strided<T>& a, const T* b, int64_t ldb, T* c, int64_t ldc, int64_t rows,
+                                          int64_t columns, int64_t depth) {
     int64_t j = 0;
     for (; j + kTileVectors * kLanes <= columns; j += kTileVectors * kLanes)
         gemm_column<kTileVectors>(a, b + j, ldb, c + j, ldc, rows, depth);

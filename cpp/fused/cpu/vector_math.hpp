@@ -3,7 +3,7 @@
 // by lane: double exists for gradient checks, float for speed.
 #pragma once
 
-#include "fused/cpu/vector.hpp"
+#include "fused/cpu/reduction.hpp"
 #include "fused/math/activation.hpp"
 #include "fused/math/philox.hpp"
 
@@ -95,8 +95,7 @@ DNNSUITE_HD Normal<Vec<double>> normal(const Vec<double>& x) {
 }
 
 /// 16 products of 32 x 32 bits: even and odd lanes apart, since the machines multiply every second lane.
-DNNSUITE_HD void multiply_wide(const Vec<uint32_t>& a, uint32_t factor, Vec<uint32_t>& high,
-                               Vec<uint32_t>& low) {
+DNNSUITE_HD void multiply_wide(const Vec<uint32_t>& a, uint32_t factor, Vec<uint32_t>& high, Vec<uint32_t>& low) {
     for (int i = 0; i < Vec<uint32_t>::kParts; ++i) {
         using Register = Vec<uint32_t>::Register;
 #if defined(__AVX512F__)

@@ -17,9 +17,8 @@ struct Backend {
     }
     static void spread(const CrossEntropyArguments& args, bool mean, bool per_row, const void* grad, void* scale,
                        const Tensor& like) {
-        on_device(like, [&](cudaStream_t s) {
-            return kernels::cross_entropy_spread(args, mean, per_row, grad, scale, s);
-        });
+        on_device(like,
+                  [&](cudaStream_t s) { return kernels::cross_entropy_spread(args, mean, per_row, grad, scale, s); });
     }
     static void backward(const CrossEntropyArguments& args, const Tensor& like) {
         on_device(like, [&](cudaStream_t s) { return kernels::cross_entropy_backward(args, s); });

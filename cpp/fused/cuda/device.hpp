@@ -5,8 +5,8 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
-#include "fused/checks.hpp"
 #include "fused/kernels/kernels.hpp"
+#include "fused/tensors.hpp"
 
 namespace dnnsuite::fused {
 

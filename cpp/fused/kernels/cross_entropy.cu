@@ -80,7 +80,8 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(CrossEntropyArgument
         A d = A(0);
         if (counts)
             d = (device_exp(load(logits, i) - log_sum) -
-                 target_probability(i == target, smoothing, static_cast<A>(classes))) * scale;
+                 target_probability(i == target, smoothing, static_cast<A>(classes))) *
+                scale;
         store(dlogits, i, d);
     }
 }
@@ -99,8 +100,8 @@ cudaError_t cross_entropy_reduce(const CrossEntropyArguments& args, bool mean, v
     if (args.rows.models == 0) return cudaSuccess;
     return by_dtype(args.dtype, [&](auto tag) {
         using A = accumulated<pointed_to<decltype(tag)>>;
-        reduce_kernel<A><<<static_cast<unsigned>(args.rows.models), kThreads, 0, stream>>>(args, mean,
-                                                                                          static_cast<A*>(loss));
+        reduce_kernel<A>
+            <<<static_cast<unsigned>(args.rows.models), kThreads, 0, stream>>>(args, mean, static_cast<A*>(loss));
     });
 }
 

@@ -80,7 +80,8 @@ __global__ void forward_kernel(LayerNormArguments args, bool keep) {
     const WarpRow<T> row(args, index, room_of_warp<T>(keep, columns));
     for (int64_t i = threadIdx.x; i < columns; i += kWarp) {
         const int64_t p = row.model * columns + i;
-        const auto y = row.normal(args, i) * parameter_at<T>(args.weight, p, 1.0) + parameter_at<T>(args.norm_bias, p, 0.0);
+        const auto y =
+            row.normal(args, i) * parameter_at<T>(args.weight, p, 1.0) + parameter_at<T>(args.norm_bias, p, 0.0);
         store(static_cast<T*>(args.y), row.first + i, y);
     }
 }

@@ -48,8 +48,7 @@ __device__ void run_block(const OptimizerArguments& args, const OptimizerEntry& 
     switch (args.kind) {
         case Optimizer::kAdadelta: {
             const auto rule = adadelta_rule_of<A>(args, model);
-            return update_chunk<T, 2>(entry, model, begin,
-                                      [&](A& p, A g, A* s) { adadelta(rule, p, g, s[0], s[1]); });
+            return update_chunk<T, 2>(entry, model, begin, [&](A& p, A g, A* s) { adadelta(rule, p, g, s[0], s[1]); });
         }
         case Optimizer::kAdam: {
             __shared__ AdamRule<A> shared;  // two powers in double: once a block
@@ -59,9 +58,8 @@ __device__ void run_block(const OptimizerArguments& args, const OptimizerEntry& 
             if (args.amsgrad)
                 return update_chunk<T, 3>(entry, model, begin,
                                           [&](A& p, A g, A* s) { adam(rule, p, g, s[0], s[1], &s[2]); });
-            return update_chunk<T, 2>(entry, model, begin, [&](A& p, A g, A* s) {
-                adam(rule, p, g, s[0], s[1], static_cast<A*>(nullptr));
-            });
+            return update_chunk<T, 2>(entry, model, begin,
+                                      [&](A& p, A g, A* s) { adam(rule, p, g, s[0], s[1], static_cast<A*>(nullptr)); });
         }
         case Optimizer::kSgd: {
             const auto rule = sgd_rule_of<A>(args, model);

@@ -141,12 +141,17 @@ cudaError_t pointwise_backward(const PointwiseArguments& args, cudaStream_t stre
         using T = pointed_to<decltype(tag)>;
         if (rows.models == 0) return;
         if (rows.elements > 0) switch (args.activation) {
-            case Activation::kNone: backward_kernel<Activation::kNone, T><<<grid, kThreads, 0, stream>>>(args); break;
-            case Activation::kRelu: backward_kernel<Activation::kRelu, T><<<grid, kThreads, 0, stream>>>(args); break;
-            case Activation::kGelu: backward_kernel<Activation::kGelu, T><<<grid, kThreads, 0, stream>>>(args); break;
-        }
-        if (args.bias_sums != nullptr)
-            bias_sums_kernel<T><<<sum_grid, dim3(kSumColumns, kSumRows), 0, stream>>>(args);
+                case Activation::kNone:
+                    backward_kernel<Activation::kNone, T><<<grid, kThreads, 0, stream>>>(args);
+                    break;
+                case Activation::kRelu:
+                    backward_kernel<Activation::kRelu, T><<<grid, kThreads, 0, stream>>>(args);
+                    break;
+                case Activation::kGelu:
+                    backward_kernel<Activation::kGelu, T><<<grid, kThreads, 0, stream>>>(args);
+                    break;
+            }
+        if (args.bias_sums != nullptr) bias_sums_kernel<T><<<sum_grid, dim3(kSumColumns, kSumRows), 0, stream>>>(args);
     });
 }
 
@@ -155,8 +160,8 @@ cudaError_t add_task_sums(const void* sums, void* total, const Rows& rows, DType
     if (blocks == 0) return cudaSuccess;
     return by_dtype(dtype, [&](auto tag) {
         using T = pointed_to<decltype(tag)>;
-        add_kernel<T><<<blocks, kThreads, 0, stream>>>(static_cast<const accumulated<T>*>(sums),
-                                                       static_cast<T*>(total), rows);
+        add_kernel<T>
+            <<<blocks, kThreads, 0, stream>>>(static_cast<const accumulated<T>*>(sums), static_cast<T*>(total), rows);
     });
 }
 

@@ -37,8 +37,12 @@ DNNSUITE_HD DropoutRule dropout_rule(float p, int64_t key, int64_t step) {
     const uint32_t threshold = static_cast<uint32_t>(::rintf(clamped * 65536.0f));
     const float scale = threshold < 65536u ? 65536.0f / static_cast<float>(65536u - threshold) : 0.0f;
     const uint64_t k = static_cast<uint64_t>(key), s = static_cast<uint64_t>(step);
-    return {static_cast<uint32_t>(k), static_cast<uint32_t>(k >> 32), static_cast<uint32_t>(s),
-            static_cast<uint32_t>(s >> 32), threshold, scale};
+    return {static_cast<uint32_t>(k),
+            static_cast<uint32_t>(k >> 32),
+            static_cast<uint32_t>(s),
+            static_cast<uint32_t>(s >> 32),
+            threshold,
+            scale};
 }
 
 DNNSUITE_HD DropoutRule dropout_rule(const DropoutArguments& all, int64_t model) {

@@ -25,24 +25,30 @@ DNNSUITE_HD void adadelta(const AdadeltaRule<S>& rule, T& parameter, T gradient,
 template <class S>
 struct AdamRule {
     S beta1, one_minus_beta1, beta2, one_minus_beta2, eps;
-    S l2;         // weight decay added to the gradient (Adam), 0 for AdamW
-    S shrink;     // factor on the parameter, 1 - lr * weight_decay for AdamW, 1 for Adam
-    S step_size;  // lr / (1 - beta1^step)
+    S l2;                   // weight decay added to the gradient (Adam), 0 for AdamW
+    S shrink;               // factor on the parameter, 1 - lr * weight_decay for AdamW, 1 for Adam
+    S step_size;            // lr / (1 - beta1^step)
     S inverse_correction2;  // 1 / sqrt(1 - beta2^step)
 };
 
 template <class S>
-DNNSUITE_HD AdamRule<S> adam_rule(double lr, double beta1, double beta2, double eps, double weight_decay,
-                                  double step, bool decoupled) {
+DNNSUITE_HD AdamRule<S> adam_rule(double lr, double beta1, double beta2, double eps, double weight_decay, double step,
+                                  bool decoupled) {
     const double correction1 = 1.0 - ::pow(beta1, step), correction2 = 1.0 - ::pow(beta2, step);
-    return {S(beta1), S(1.0 - beta1), S(beta2), S(1.0 - beta2), S(eps), S(decoupled ? 0.0 : weight_decay),
-            S(decoupled ? 1.0 - lr * weight_decay : 1.0), S(lr / correction1), S(1.0 / ::sqrt(correction2))};
+    return {S(beta1),
+            S(1.0 - beta1),
+            S(beta2),
+            S(1.0 - beta2),
+            S(eps),
+            S(decoupled ? 0.0 : weight_decay),
+            S(decoupled ? 1.0 - lr * weight_decay : 1.0),
+            S(lr / correction1),
+            S(1.0 / ::sqrt(correction2))};
 }
 
 /// `max_exp_avg_sq` is null unless AMSGrad (Reddi, Kale, Kumar 2018) is on.
 template <class T, class S>
-DNNSUITE_HD void adam(const AdamRule<S>& rule, T& parameter, T gradient, T& exp_avg, T& exp_avg_sq,
-                      T* max_exp_avg_sq) {
+DNNSUITE_HD void adam(const AdamRule<S>& rule, T& parameter, T gradient, T& exp_avg, T& exp_avg_sq, T* max_exp_avg_sq) {
     gradient = gradient + T(rule.l2) * parameter;
     exp_avg = T(rule.beta1) * exp_avg + T(rule.one_minus_beta1) * gradient;
     exp_avg_sq = T(rule.beta2) * exp_avg_sq + T(rule.one_minus_beta2) * gradient * gradient;

@@ -22,7 +22,7 @@ DNNSUITE_HD AdamRule<S> adam_rule_of(const OptimizerArguments& args, int64_t mod
 template <class S>
 DNNSUITE_HD SgdRule<S> sgd_rule_of(const OptimizerArguments& args, int64_t model) {
     return {S(args.hyper[0][model]), S(args.hyper[1][model]), S(1.0 - args.hyper[2][model]),
-            S(args.hyper[3][model]), args.nesterov, args.first};
+            S(args.hyper[3][model]), args.nesterov,           args.first};
 }
 
 }  // namespace dnnsuite::fused::DNNSUITE_ISA

@@ -47,8 +47,8 @@ def _model_mask(p: float, key: int, step: int, elements: int) -> np.ndarray[Any,
     c = element // np.uint64(BLOCK) * np.uint64(16) + element % np.uint64(16)
     key, step = key % 2**64, step % 2**64
     low = np.uint64(0xFFFFFFFF)
-    step_words = (np.uint64(step & 0xFFFFFFFF), np.uint64(step >> 32))
-    counter = (c & low, c >> np.uint64(32), *(np.full_like(c, word) for word in step_words))
+    step_low, step_high = (np.full_like(c, word) for word in (step & 0xFFFFFFFF, step >> 32))
+    counter = (c & low, c >> np.uint64(32), step_low, step_high)
     words = np.stack(philox4x32(counter, (key & 0xFFFFFFFF, key >> 32)))
     lane = element % np.uint64(BLOCK) // np.uint64(16)
     word = words[(lane // np.uint64(2)).astype(np.intp), np.arange(elements)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "fused/cpu/vector.hpp"
+#include "fused/cpu/reduction.hpp"
 
 #include <gtest/gtest.h>
 
