@@ -16,6 +16,7 @@ one step of all B models; `job` is a plain BertJob that is set up, with its `bui
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import multiprocessing
@@ -100,9 +101,10 @@ def vmap(B: int, threads: int) -> Way:
 def _replica(connection: Any, threads: int, seed: int) -> None:
     way = job_way([started(0, threads, seed)])
     connection.send("ready")
-    while (steps := connection.recv()) is not None:
-        way(steps)
-        connection.send("done")
+    with contextlib.suppress(EOFError):  # the parent is done
+        while True:
+            way(connection.recv())
+            connection.send("done")
 
 
 def concurrent(B: int, threads: int) -> Way:

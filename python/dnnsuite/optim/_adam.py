@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 import torch
 
@@ -20,7 +20,7 @@ class Adam(ArrayOptimizer):
     value per model.
     """
 
-    torch_class = torch.optim.Adam
+    torch_class: ClassVar[Callable[..., torch.optim.Optimizer]] = torch.optim.Adam
     per_model = ("lr", "beta1", "beta2", "eps", "weight_decay")
     decoupled = False
 

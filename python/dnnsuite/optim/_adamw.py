@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 import torch
 
@@ -14,7 +14,7 @@ from ._adam import Adam
 class AdamW(Adam):
     """`torch.optim.AdamW` for B models (Loshchilov and Hutter, 2019): `Adam` after w ← (1 - lr · weight_decay) w."""
 
-    torch_class = torch.optim.AdamW
+    torch_class: ClassVar[Callable[..., torch.optim.Optimizer]] = torch.optim.AdamW
     decoupled = True
 
     def __init__(
