@@ -58,15 +58,16 @@ def start(description: str) -> argparse.Namespace:
     """One torch thread, a heap that keeps its pages, and the options all benchmarks have."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--models", type=int, nargs="+", default=[1, 8], help="sizes of the array")
-    parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     import torch
 
     from dnnsuite import _C, ops
 
-    torch.set_num_threads(arguments.threads)
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     kept = _C.heap_retain()  # or page faults of fresh memory are most of what is measured
-    print(f"# {description}: torch {torch.__version__}, {ops.instruction_set()}, {arguments.threads} thread(s), "
-          f"heap {'kept' if kept else 'as it is'}")  # fmt: skip
+    print(
+        f"# {description.splitlines()[0]} torch {torch.__version__}, {ops.instruction_set()}, one thread, "
+        f"heap {'kept' if kept else 'as it is'}"
+    )
     return arguments
