@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import importlib
 import random
@@ -55,7 +56,7 @@ class JobConfig:
         return cls(**values)
 
 
-class Job:
+class Job(abc.ABC):
     """A workload: model, data, optimizer, unit and defaults. It knows nothing of modes, instruments or records."""
 
     name: ClassVar[str]
@@ -86,45 +87,45 @@ class Job:
         return ["fp32", "amp"] if device.startswith("cuda") else ["fp32"]
 
     @classmethod
+    @abc.abstractmethod
     def preset(cls, name: str, device: str) -> dict[str, Any]:
         """Defaults of the workflow by name (`quick`, `paper`): epochs, iters_per_epoch, repeats, max_B, max_num_Bs."""
-        raise NotImplementedError
 
     @classmethod
+    @abc.abstractmethod
     def hyperparameters(cls, generator: random.Random, models: int) -> dict[str, list[float]]:
         """Random hyper-parameters for `models` models, as a sweep would draw them."""
-        raise NotImplementedError
 
     @classmethod
+    @abc.abstractmethod
     def check_equality(cls, config: JobConfig, steps: int = 3) -> dict[str, Any]:
         """Trains the fused array and B separate torch models alike and compares their losses; see the job."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def setup(self) -> None:
         """Loads the data, makes models and optimizers."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def step(self) -> None:
         """Trains one iteration of every model. May return before it is done."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def synchronize(self) -> None:
         """Waits until every step is done."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def end_epoch(self) -> None:
         """Goes on to the next epoch: learning-rate schedules."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def losses(self) -> list[float]:
         """The last step's loss of each model."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def provenance(self) -> dict[str, Any]:
         """Where the data came from, their licence, and what the model is."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  (a job without threads has nothing to free)
         """Frees threads and memory."""
 
     @property
