@@ -46,8 +46,8 @@ class Shard:
 
     def _narrow_group(self, group: dict[str, Any], views: dict[int, torch.Tensor]) -> dict[str, Any]:
         params = []
+        self._optimizer.init_state(group, group["params"], self._optimizer.state)
         for parameter in group["params"]:
-            self._optimizer.init_state(group, parameter, self._optimizer.state[parameter])
             view = views[id(parameter)]
             state = self._optimizer.state[parameter]
             self._state[view] = {name: self.narrow(value) for name, value in state.items()}

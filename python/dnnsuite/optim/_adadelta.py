@@ -21,12 +21,14 @@ class Adadelta(ArrayOptimizer):
 
     torch_class = torch.optim.Adadelta
     per_model = ("lr", "rho", "eps", "weight_decay")
-    buffer_names = ("square_avg", "acc_delta")
 
     def __init__(
         self, params: Iterable[Any], lr: Any = 1.0, rho: Any = 0.9, eps: Any = 1e-6, weight_decay: Any = 0
     ) -> None:
         super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay})
+
+    def buffer_names(self, group: Group) -> tuple[str, ...]:
+        return ("square_avg", "acc_delta")
 
     def apply(
         self, group: Group, params: list[torch.Tensor], grads: list[torch.Tensor], state: Any, hyper: Hyper

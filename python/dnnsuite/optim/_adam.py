@@ -37,11 +37,8 @@ class Adam(ArrayOptimizer):
         defaults = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, {**defaults, "amsgrad": amsgrad})
 
-    def init_state(self, group: Group, parameter: torch.Tensor, state: dict[str, Any]) -> None:
-        names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if group["amsgrad"] else ("exp_avg", "exp_avg_sq")
-        for name in names:
-            if name not in state:
-                state[name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+    def buffer_names(self, group: Group) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ()))
 
     def apply(
         self, group: Group, params: list[torch.Tensor], grads: list[torch.Tensor], state: Any, hyper: Hyper

@@ -23,9 +23,6 @@ class ArrayOptimizer(torch.optim.Optimizer):
 
     torch_class: ClassVar[Callable[..., torch.optim.Optimizer]]
     per_model: ClassVar[tuple[str, ...]] = ()
-    buffer_names: ClassVar[
-        tuple[str, ...]
-    ] = ()  # torch's names of the state that is shaped like the parameter
 
     def __init__(self, params: Iterable[Any], defaults: Group) -> None:
         self.B = 0
@@ -81,15 +78,21 @@ class ArrayOptimizer(torch.optim.Optimizer):
                     raise InvalidArgument(
                         f"{type(self).__name__} takes dense gradients; a parameter {list(p.shape)} has a sparse one"
                     )
-                self.init_state(group, p, state[p])
+            self.init_state(group, params, state)
             group["steps"].add_(1)
             self.apply(group, params, [p.grad for p in params], state, hyper)  # type: ignore[misc]
 
-    def init_state(self, group: Group, parameter: torch.Tensor, state: dict[str, Any]) -> None:
-        """Gives `parameter` its zero buffers if it has none yet."""
-        for name in self.buffer_names:
-            if name not in state:
-                state[name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+    def buffer_names(self, group: Group) -> tuple[str, ...]:
+        """torch's names of the state tensors, shaped like the parameter, that `group` needs."""
+        raise TypeError(f"{type(self).__name__} names no state")
+
+    def init_state(self, group: Group, params: Sequence[torch.Tensor], state: Any) -> None:
+        """Gives those of `params` that have none yet their zero buffers."""
+        names = self.buffer_names(group)
+        for parameter in params:
+            for name in names:
+                if name not in state[parameter]:
+                    state[parameter][name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
 
     def apply(
         self, group: Group, params: list[torch.Tensor], grads: list[torch.Tensor], state: Any, hyper: Hyper

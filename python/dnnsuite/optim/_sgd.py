@@ -42,9 +42,8 @@ class SGD(ArrayOptimizer):
         if group["nesterov"] and plain:
             raise InvalidArgument("nesterov needs momentum > 0 and dampening = 0 in every model")
 
-    def init_state(self, group: Group, parameter: torch.Tensor, state: dict[str, Any]) -> None:
-        if "momentum_buffer" not in state and bool((group["momentum"] != 0).any()):
-            state["momentum_buffer"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+    def buffer_names(self, group: Group) -> tuple[str, ...]:
+        return ("momentum_buffer",) if bool((group["momentum"] != 0).any()) else ()
 
     def apply(
         self, group: Group, params: list[torch.Tensor], grads: list[torch.Tensor], state: Any, hyper: Hyper
