@@ -15,14 +15,12 @@ from .errors import InvalidArgument
 from .nn._base import ArrayModule
 
 #: torch's layer to the array layer that computes B of it.
-RULES: dict[type[torch.nn.Module], type[ArrayModule]] = {
-    torch.nn.Linear: nn.Linear,
-    torch.nn.Embedding: nn.Embedding,
-    torch.nn.LayerNorm: nn.LayerNorm,
-    torch.nn.Dropout: nn.Dropout,
-    torch.nn.MultiheadAttention: nn.MultiheadAttention,
-    torch.nn.TransformerEncoderLayer: nn.TransformerEncoderLayer,
-    torch.nn.CrossEntropyLoss: nn.CrossEntropyLoss,
+RULES: dict[Any, type[ArrayModule]] = {
+    layer.torch_class: layer
+    for layer in vars(nn).values()
+    if isinstance(layer, type)
+    and issubclass(layer, ArrayModule)
+    and isinstance(layer.__dict__.get("torch_class"), type)
 }
 #: Layers without parameters that treat every element alike: they are right on `[B, ...]` as they are.
 ELEMENTWISE: tuple[type[torch.nn.Module], ...] = (

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from ._fuse import Mapped
-from .nn import Dropout
 from .nn._base import ArrayModule
 from .optim import ArrayOptimizer
 
@@ -114,6 +113,7 @@ def _narrow(
     for module in part.modules():
         if isinstance(module, (ArrayModule, Mapped)):
             module.B = length
-        if isinstance(module, Dropout):
-            module.rates = module.rates[start : start + length]
+        if isinstance(module, ArrayModule):
+            for name in module.per_model_lists:
+                setattr(module, name, getattr(module, name)[start : start + length])
     return part

@@ -43,6 +43,8 @@ class ArrayModule(torch.nn.Module, metaclass=_ArrayMeta):
     shared_buffers: ClassVar[
         tuple[str, ...]
     ] = ()  # buffers that all models share and that have no dimension for them
+    #: Attributes that are lists with one value per model.
+    per_model_lists: ClassVar[tuple[str, ...]] = ()
     B: int
 
     def __init__(self, B: int) -> None:

@@ -25,6 +25,7 @@ class Dropout(ArrayModule):
     """
 
     torch_class = torch.nn.Dropout
+    per_model_lists = ("rates",)
     p: torch.Tensor  # float32 [B]
     rng: torch.Tensor  # int64 [B, 2]: key and step of each model's stream
 

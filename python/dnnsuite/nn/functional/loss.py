@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import torch
 
-from .. import ops
-from ..errors import InvalidArgument
-from ._precision import computable
+from ... import ops
+from ...errors import InvalidArgument
+from .._precision import computable
 
 
 def cross_entropy(
