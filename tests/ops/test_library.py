@@ -6,9 +6,11 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
+from dnnsuite import ops
 from dnnsuite.errors import Unavailable
-from dnnsuite.ops._library import library_folder
+from dnnsuite.ops._library import gradients_through, library_folder, remember
 
 
 def test_folder_has_the_library():
@@ -42,3 +44,55 @@ def test_no_python_inside():
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert not [line for line in tool.stdout.splitlines() if " Py" in line or " _Py" in line]
+
+
+class _Product(torch.autograd.Function):
+    """x * y + z with what `keep` says of (x, y, x * y) saved; z never is."""
+
+    @staticmethod
+    def forward(ctx, x, y, z, keep):
+        tensors = {"x": x, "y": y, "product": x * y}
+        ctx.save_for_backward(*(tensors[name] for name in keep))
+        remember(ctx, (x, y, z, keep))
+        return x * y + z
+
+    @staticmethod
+    def backward(ctx, grad):
+        with torch.enable_grad():
+            return gradients_through(lambda x, y, z, keep: x * y + z, ctx, (grad,))
+
+
+@pytest.mark.parametrize("keep", [("x", "y"), ("y", "x"), ("x", "product")])
+def test_gradients_of_gradients(keep):
+    """Whatever a function saved, and with the same tensor in two places."""
+    x, y, z = (torch.randn(3, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    call = _Product.apply
+    assert torch.autograd.gradgradcheck(lambda x, y, z: call(x, y, z, keep) ** 2, (x, y, z))
+    assert torch.autograd.gradgradcheck(lambda x: call(x, x, x, keep) ** 2, (x,))
+
+
+def test_what_has_no_influence_is_not_kept():
+    x, y, z = (torch.randn(3, requires_grad=True) for _ in range(3))
+    node = _Product.apply(x, y, z, ("x", "y")).grad_fn
+    assert len(node.saved_tensors) == 2
+    assert len(_Product.apply(x, y, z, ("x", "product")).grad_fn.saved_tensors) == 4
+
+
+def test_a_hessian_through_several_operators():
+    """Linear, norm, activation, loss: the second derivative is that of torch's own."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 4, dtype=torch.float64)
+    bias = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+    target = torch.randint(4, (2, 3))
+
+    def loss(bias):
+        y = ops.layer_norm(ops.bias_act_dropout(x, bias, "gelu"), bias, None)
+        return ops.cross_entropy(y, target).sum()
+
+    def plain(bias):
+        y = torch.nn.functional.gelu(x + bias[:, None])
+        y = torch.nn.functional.layer_norm(y, (4,)) * bias[:, None]
+        return torch.nn.functional.cross_entropy(y.movedim(-1, 1), target, reduction="none").mean(1).sum()
+
+    got, want = (torch.autograd.functional.hessian(f, bias) for f in (loss, plain))
+    torch.testing.assert_close(got, want)

@@ -51,6 +51,21 @@ def test_gradients(case, device):
     )
 
 
+@small
+def test_gradients_of_gradients(case, device):
+    tensors = to(case.make(2, torch.float64), device)
+    names = case.differentiable(tensors)
+    leaves = [tensors[name].requires_grad_() for name in names]
+    weights = torch.cos(case.call(tensors))
+    assert torch.autograd.gradgradcheck(
+        lambda *values: case.call(tensors | dict(zip(names, values, strict=True))).sin(),
+        leaves,
+        weights.detach(),
+        fast_mode=True,
+        atol=1e-4,
+    )
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if case.exact], ids=lambda case: case.name)
 def test_a_model_does_not_feel_the_others(case, device):
     """To the bit: alone, among five, in another place, with one thread or two."""

@@ -63,34 +63,6 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     )
 
 
-_eager = differentiable(_attention, _setup, _backward)
-
-
-def attention(
-    qkv: Tensor,
-    num_heads: int,
-    p: Tensor | None = None,
-    rng: Tensor | None = None,
-    causal: bool = False,
-    key_padding_mask: Tensor | None = None,
-) -> Tensor:
-    """dropout(softmax(q kᵀ / √d)) v of every head: qkv [B, N, L, 3E] (q, k, v in turn) to [B, N, L, E].
-
-    Args:
-        p, rng: dropout of the probabilities as in `dropout`, with elements in the order [N, H, L, L].
-        causal: a token sees itself and those before it.
-        key_padding_mask: bool [B, N, L], True where a key is not to be seen. A token that sees none gets NaN.
-
-    Nothing but the inputs is kept for the backward pass. Sequences longer than 128 are composed of torch's
-    operators, with the same masks.
-    """
-    if qkv.dim() == 4 and qkv.shape[2] > LONGEST:
-        return _composed(qkv, num_heads, p, rng, causal, key_padding_mask)
-    call = _attention if tracing() else _eager
-    result: Tensor = call(qkv, num_heads, p, rng, causal, key_padding_mask)
-    return result
-
-
 def _composed(
     qkv: Tensor,
     num_heads: int,
@@ -118,3 +90,31 @@ def _composed(
     if p is not None and rng is not None:
         probabilities = dropout(probabilities, p, rng)
     return (probabilities @ value).transpose(2, 3).reshape(models, sequences, length, width // 3)
+
+
+_eager = differentiable(_attention, _setup, _backward, _composed)
+
+
+def attention(
+    qkv: Tensor,
+    num_heads: int,
+    p: Tensor | None = None,
+    rng: Tensor | None = None,
+    causal: bool = False,
+    key_padding_mask: Tensor | None = None,
+) -> Tensor:
+    """dropout(softmax(q kᵀ / √d)) v of every head: qkv [B, N, L, 3E] (q, k, v in turn) to [B, N, L, E].
+
+    Args:
+        p, rng: dropout of the probabilities as in `dropout`, with elements in the order [N, H, L, L].
+        causal: a token sees itself and those before it.
+        key_padding_mask: bool [B, N, L], True where a key is not to be seen. A token that sees none gets NaN.
+
+    Nothing but the inputs is kept for the backward pass. Sequences longer than 128 are composed of torch's
+    operators, with the same masks.
+    """
+    if qkv.dim() == 4 and qkv.shape[2] > LONGEST:
+        return _composed(qkv, num_heads, p, rng, causal, key_padding_mask)
+    call = _attention if tracing() else _eager
+    result: Tensor = call(qkv, num_heads, p, rng, causal, key_padding_mask)
+    return result

@@ -54,7 +54,22 @@ def _backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
     return _cross_entropy_backward(grad, logits, target, log_sum, *ctx.options), None, None, None, None
 
 
-_eager = differentiable(_forward, _setup, _backward)
+def _composition(
+    logits: Tensor, target: Tensor, ignore_index: int, label_smoothing: float, reduction: str
+) -> Tensor:
+    rows = torch.nn.functional.cross_entropy(
+        logits.to(_accumulated(logits)).flatten(0, 1),
+        target.flatten(),
+        ignore_index=ignore_index,
+        reduction="none",
+        label_smoothing=label_smoothing,
+    ).view(target.shape)
+    if reduction == "none":
+        return rows
+    return rows.sum(1) / (target != ignore_index).sum(1) if reduction == "mean" else rows.sum(1)
+
+
+_eager = differentiable(_forward, _setup, _backward, _composition)
 
 
 def cross_entropy(

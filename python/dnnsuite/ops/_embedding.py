@@ -37,7 +37,15 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return _embedding_backward(grad, indices, ctx.vocabulary, ctx.padding_idx), None, None
 
 
-_eager = differentiable(_embedding, _setup, _backward)
+def _composition(weight: Tensor, indices: Tensor, padding_idx: int) -> Tensor:
+    models = torch.arange(len(weight), device=weight.device).view(-1, *[1] * (indices.dim() - 1))
+    rows = weight[models, indices]
+    return (
+        torch.where((indices == padding_idx).unsqueeze(-1), rows.detach(), rows) if padding_idx >= 0 else rows
+    )
+
+
+_eager = differentiable(_embedding, _setup, _backward, _composition)
 
 
 def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ._library import differentiable, library, tracing
+from ._pointwise import add_composition, rows_of
 
 __all__ = ["bias_dropout_add_layer_norm", "layer_norm"]
 
@@ -93,8 +94,27 @@ def _join_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     )
 
 
-_norm_eager = differentiable(_norm, _norm_setup, _norm_grad)
-_join_eager = differentiable(_join, _join_setup, _join_grad)
+def _norm_composition(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    y = torch.nn.functional.layer_norm(x, x.shape[-1:], eps=eps)
+    y = y if weight is None else y * rows_of(weight, x)
+    return y if bias is None else y + rows_of(bias, x)
+
+
+def _join_composition(
+    x: Tensor,
+    bias: Tensor | None,
+    residual: Tensor,
+    p: Tensor | None,
+    rng: Tensor | None,
+    weight: Tensor | None,
+    norm_bias: Tensor | None,
+    eps: float,
+) -> Tensor:
+    return _norm_composition(add_composition(x, bias, residual, p, rng), weight, norm_bias, eps)
+
+
+_norm_eager = differentiable(_norm, _norm_setup, _norm_grad, _norm_composition)
+_join_eager = differentiable(_join, _join_setup, _join_grad, _join_composition)
 
 
 def layer_norm(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..errors import Unavailable
 
@@ -75,16 +76,23 @@ tracing = torch.compiler.is_compiling
 
 
 def differentiable(
-    op: Any, setup_context: Callable[[Any, tuple[Any, ...], Any], None], backward: Callable[..., Any]
+    op: Any,
+    setup_context: Callable[[Any, tuple[Any, ...], Any], None],
+    backward: Callable[..., Any],
+    composition: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """Registers an operator's gradient with torch and returns a quicker way to call it in eager mode.
 
     torch.library's own autograd costs about 14 µs a call in Python; a hand-made Function around the operator below
     autograd does the same for 6 µs.
+
+    Args:
+        composition: the operator again, same inputs, in differentiable torch. Where a gradient is to be differentiated
+            itself (`create_graph=True`) it is taken through this; without it that is an error.
     """
     torch.library.register_autograd(op.name(), backward, setup_context=setup_context)
 
-    class Eager(torch.autograd.Function):
+    class Once(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *args: Any) -> Any:
             with _below_autograd():
@@ -97,5 +105,93 @@ def differentiable(
         def backward(ctx: Any, *grads: Any) -> Any:
             return backward(ctx, *grads)
 
-    apply: Callable[..., Any] = Eager.apply
+    class Again(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Any:
+            with _below_autograd():
+                output = op(*args)
+            setup_context(ctx, args, output)
+            remember(ctx, args)
+            return output
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            if torch.is_grad_enabled():
+                return gradients_through(composition, ctx, grads)
+            return backward(ctx if ctx.extra == 0 else _WithoutExtra(ctx), *grads)
+
+    apply: Callable[..., Any] = (Once if composition is None else Again).apply
     return apply
+
+
+def remember(ctx: Any, args: tuple[Any, ...]) -> None:
+    """Notes, after `save_for_backward`, how to find a Function's inputs again: `gradients_through` wants them.
+
+    What was saved is kept once. An input that was not saved has no influence on the gradient as long as nothing but
+    inputs was saved: its shape is enough. Otherwise it is saved as well, as `ctx.extra` tensors at the end.
+    """
+    saved = getattr(ctx, "to_save", None) or ()
+    place = {id(tensor): index for index, tensor in enumerate(saved)}
+    inputs = {id(a) for a in args}
+    derived = any(id(tensor) not in inputs for tensor in saved)
+    extra: list[Tensor] = []
+    found: list[Any] = []
+    for a in args:
+        if not isinstance(a, Tensor):
+            found.append((None, a))
+        elif (index := place.get(id(a))) is not None:
+            found.append((index, None))
+        elif derived:
+            found.append((len(saved) + len(extra), None))
+            extra.append(a)
+        else:
+            found.append((None, (a.shape, a.dtype, a.device)))
+    ctx.inputs, ctx.extra = found, len(extra)
+    if extra:
+        ctx.save_for_backward(*saved, *extra)
+
+
+def gradients_through(composition: Any, ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The gradients of a Function's inputs, differentiable, by way of its composition of torch's operators."""
+    saved = ctx.saved_tensors
+    inputs: list[Any] = []
+    for index, other in ctx.inputs:
+        if index is not None:  # a view, so that a tensor that came in twice has two gradients
+            tensor = saved[index]
+            inputs.append(tensor.view_as(tensor) if tensor.is_floating_point() else tensor)
+        elif isinstance(other, tuple) and len(other) == 3 and isinstance(other[0], torch.Size):
+            shape, dtype, device = other
+            stand_in = torch.zeros((), dtype=dtype, device=device).expand(shape)
+            inputs.append(stand_in.requires_grad_(dtype.is_floating_point))
+        else:
+            inputs.append(other)
+    outputs = composition(*inputs)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    pairs = [
+        (y, g)
+        for y, g in zip(outputs, grads, strict=False)
+        if g is not None and y is not None and y.requires_grad
+    ]
+    wanted = [i for i, needed in enumerate(ctx.needs_input_grad) if needed]
+    result: list[Any] = [None] * len(inputs)
+    if pairs and wanted:
+        ys, gs = zip(*pairs, strict=True)
+        got = torch.autograd.grad(ys, [inputs[i] for i in wanted], gs, create_graph=True, allow_unused=True)
+        for i, gradient in zip(wanted, got, strict=True):
+            result[i] = gradient
+    return tuple(result)
+
+
+class _WithoutExtra:
+    """A Function's context as its own `setup_context` left it."""
+
+    def __init__(self, ctx: Any) -> None:
+        self._ctx = ctx
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        saved: tuple[Any, ...] = self._ctx.saved_tensors
+        return saved[: -self._ctx.extra]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ctx, name)

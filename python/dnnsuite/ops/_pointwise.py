@@ -75,9 +75,38 @@ def _act_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return dx, None if bias is None else dbias, None, None, None
 
 
-_dropout_eager = differentiable(_dropout, _dropout_setup, _dropout_backward)
-_add_eager = differentiable(_add, _add_setup, _add_backward)
-_act_eager = differentiable(_act, _act_setup, _act_grad)
+def rows_of(parameter: Tensor, x: Tensor) -> Tensor:
+    """A parameter [B, D] as it is added to x [B, ..., D]."""
+    return parameter.view(len(parameter), *[1] * (x.dim() - 2), -1)
+
+
+def _dropout_composition(x: Tensor, p: Tensor | None, rng: Tensor | None) -> Tensor:
+    if p is None or rng is None:
+        return x
+    with torch.no_grad():
+        factors = _dropout(torch.ones_like(x), p, rng)
+    return x * factors
+
+
+def add_composition(
+    x: Tensor, bias: Tensor | None, residual: Tensor, p: Tensor | None, rng: Tensor | None
+) -> Tensor:
+    """bias_dropout_add in torch's operators."""
+    return residual + _dropout_composition(x if bias is None else x + rows_of(bias, x), p, rng)
+
+
+_ACTIVATIONS = {"none": lambda x: x, "relu": torch.relu, "gelu": torch.nn.functional.gelu}
+
+
+def _act_composition(
+    x: Tensor, bias: Tensor | None, activation: str, p: Tensor | None, rng: Tensor | None
+) -> Tensor:
+    return _dropout_composition(_ACTIVATIONS[activation](x if bias is None else x + rows_of(bias, x)), p, rng)
+
+
+_dropout_eager = differentiable(_dropout, _dropout_setup, _dropout_backward, _dropout_composition)
+_add_eager = differentiable(_add, _add_setup, _add_backward, add_composition)
+_act_eager = differentiable(_act, _act_setup, _act_grad, _act_composition)
 
 
 def dropout(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
