@@ -84,11 +84,31 @@ def encoder_layer(draw):
     return Example(make, lambda: (torch.randn(shape),))
 
 
+LINEAR_BITS = {"bits": "the bits of a batched product depend on B"}
+NO_BF16_EMBEDDING = "Embedding of bfloat16 tables has no kernel on a CPU"
+NO_BF16_ENCODER = "TransformerEncoderLayer with bfloat16 parameters mixes dtypes on a CPU"
+
 CASES = [
-    Case("Linear", linear()),
-    Case("LayerNorm", layer_norm()),
-    Case("Embedding", embedding()),
+    Case("Linear", linear(), known_failures=LINEAR_BITS),
+    Case(
+        "LayerNorm",
+        layer_norm(),
+        known_failures={"values-bf16": "without affine parameters the result is float32"},
+    ),
+    Case(
+        "Embedding",
+        embedding(),
+        known_failures={"values-bf16": NO_BF16_EMBEDDING, "narrowed-bf16": NO_BF16_EMBEDDING},
+    ),
     Case("Dropout", dropout()),
-    Case("MultiheadAttention", attention()),
-    Case("TransformerEncoderLayer", encoder_layer()),
+    Case("MultiheadAttention", attention(), known_failures=LINEAR_BITS),
+    Case(
+        "TransformerEncoderLayer",
+        encoder_layer(),
+        known_failures={
+            **LINEAR_BITS,
+            "values-bf16": NO_BF16_ENCODER,
+            "narrowed-bf16": NO_BF16_ENCODER,
+        },
+    ),
 ]
