@@ -2,6 +2,7 @@
 """Every layer against B separate torch layers: each row of `cases` × dtype × B, on shapes that hypothesis draws."""
 
 import copy
+import functools
 
 import pytest
 import torch
@@ -210,13 +211,12 @@ def test_shared(case, dtype, data):
     example = data.draw(case.examples)
     for B in WIDTHS:
         models, each = prepared(example, B, dtype)
-        share = lambda x: dnnsuite.stack(x, B)  # noqa: B023, E731
         array = dnnsuite.fuse(models)
-        expected, weights = run(
-            copy.deepcopy(array), tree_map(lambda x: share(x).contiguous(), each[0]), example.keywords
-        )
+        expected, weights = run(copy.deepcopy(array), stacked([each[0]] * B), example.keywords)
         inputs = leaves(each[0])
-        outputs = tensors(array(*tree_map(share, inputs), **example.keywords))
+        outputs = tensors(
+            array(*tree_map(functools.partial(dnnsuite.stack, B=B), inputs), **example.keywords)
+        )
         floating = [y for y in outputs if y.is_floating_point()]
         if any(y.requires_grad for y in floating):
             sum((y * w).sum() for y, w in zip(floating, weights, strict=True)).backward()
