@@ -1,6 +1,27 @@
 # SPDX-License-Identifier: MIT
-"""Architectures, written against the `nn` they are handed."""
+"""Architectures. `BERT` is written against the `nn` it is handed; the others are ordinary torch modules for
+`dnnsuite.fuse`."""
 
 from .bert import BERT as BERT
+from .dcgan import Discriminator as Discriminator
+from .dcgan import Generator as Generator
+from .lstm_lm import LSTMLanguageModel as LSTMLanguageModel
+from .mlp import MLP as MLP
+from .pointnet import PointNetClassifier as PointNetClassifier
+from .pointnet import PointNetSegmenter as PointNetSegmenter
+from .pointnet import TransformNet as TransformNet
+from .pointnet import orthogonality_loss as orthogonality_loss
+from .transformer_lm import TransformerLanguageModel as TransformerLanguageModel
 
-__all__ = ["BERT"]
+__all__ = [
+    "BERT",
+    "MLP",
+    "Discriminator",
+    "Generator",
+    "LSTMLanguageModel",
+    "PointNetClassifier",
+    "PointNetSegmenter",
+    "TransformNet",
+    "TransformerLanguageModel",
+    "orthogonality_loss",
+]
