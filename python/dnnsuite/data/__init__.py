@@ -3,3 +3,4 @@
 
 from . import mlm as mlm
 from . import text as text
+from ._torchvision import import_torchvision as import_torchvision
