@@ -1,63 +1,299 @@
 # SPDX-License-Identifier: MIT
-"""Losses that keep the models apart: one value per model, never a mean over all of them."""
+"""Losses that keep the models apart: one value per model, never a mean over all of them.
+
+Every one is torch's, with its arguments, for inputs `[B, N, ...]` and a result `[B]` (`[B, N, ...]` with
+`reduction="none"`), so `loss.sum().backward()` gives each model the gradient that it would have alone. Floating
+arguments may be a list with one value per model; weights may be a list of tensors, one per model. Targets may be
+shared by all models (`dnnsuite.stack`). `loss(input, target, sample_weight=w)` with w `[B, N]`, bool or floating,
+says what each sample counts: batches of different sizes are filled up with samples of weight 0.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from ..errors import InvalidArgument
 from . import functional
-from ._base import ArrayModule, check_models
+from ._base import ArrayModule, per_model
+from .functional._reduction import check_reduction, legacy
+
+_LEGACY = ("size_average", "reduce")
 
 
-class CrossEntropyLoss(ArrayModule):
-    """`torch.nn.CrossEntropyLoss` for B models: logits `[B, N, C]` and class indices `[B, N]` to a loss `[B]`.
+class Loss(ArrayModule):
+    """What the losses share. The arguments are those of `torch_class`, by name, order and default."""
 
-    Each model's mean is over its own samples that are not `ignore_index`, so `loss.sum().backward()` gives every model
-    the gradient that it would have alone. `reduction="none"` gives `[B, N]`. As in torch, more dimensions follow the
-    class: `[B, N, C, d1, ...]` with targets `[B, N, d1, ...]`.
-    """
+    function: ClassVar[Callable[..., Tensor]]
+    weights: ClassVar[tuple[str, ...]] = ()
+    """Arguments that are tensors, kept as buffers `[B, ...]`."""
+    class_weights: ClassVar[bool] = False
+    """Whether `weight` is one number per class, so that `[B, C]` is told from `[C]`."""
+    reductions: ClassVar[tuple[str, ...]] = ()
 
-    torch_class = torch.nn.CrossEntropyLoss
-    shared_buffers = ("weight",)
-    weight: torch.Tensor | None
-
-    def __init__(
-        self,
-        weight: torch.Tensor | None = None,
-        size_average: None = None,
-        ignore_index: int = -100,
-        reduce: None = None,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-        *,
-        B: int,
-    ) -> None:
+    def __init__(self, *arguments: Any, B: int, **keywords: Any) -> None:
         super().__init__(B)
-        if size_average is not None or reduce is not None:
-            raise InvalidArgument(
-                "size_average and reduce are gone from torch: say reduction='mean', 'sum' or 'none'"
-            )
-        if reduction not in ("mean", "sum", "none"):
-            raise InvalidArgument(f"reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
-        if not 0.0 <= label_smoothing <= 1.0:
-            raise InvalidArgument(f"label_smoothing must be between 0 and 1, got {label_smoothing!r}")
-        self.register_buffer("weight", weight)
-        self.ignore_index, self.reduction, self.label_smoothing = ignore_index, reduction, label_smoothing
+        bound = inspect.signature(self.torch_class).bind(*arguments, **keywords)
+        bound.apply_defaults()
+        options = bound.arguments
+        options["reduction"] = legacy(
+            options.get("size_average"), options.get("reduce"), options["reduction"]
+        )
+        check_reduction(options["reduction"], *self.reductions)
+        for name in self._names():
+            if name in self.weights:
+                self.register_buffer(name, self._stacked(name, options[name]))
+            elif name in self.per_model_lists:
+                setattr(self, name, per_model(options[name], B, name))
+            else:
+                setattr(self, name, options[name])
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.torch_class).parameters if name not in _LEGACY]
+
+    def _stacked(self, name: str, value: Tensor | Sequence[Tensor | None] | None) -> Tensor | None:
+        """One weight for all models, or a list with one or None (all ones) for each, as `[B, ...]`."""
+        if isinstance(value, Tensor):
+            if self.class_weights and value.dim() == 2:
+                if len(value) != self.B:
+                    raise InvalidArgument(
+                        f"{name} {list(value.shape)} has no row for each of {self.B} models"
+                    )
+                return value.clone()
+            return value.expand(self.B, *value.shape).clone()
+        given = next((w for w in value or () if w is not None), None)
+        if value is None or given is None:
+            return None
+        if len(value) != self.B:
+            raise InvalidArgument(f"{name} has {len(value)} tensors for {self.B} models")
+        return torch.stack([torch.ones_like(given) if w is None else w for w in value])
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {
-            "weight": module.weight,
-            "ignore_index": module.ignore_index,
-            "reduction": module.reduction,
-            "label_smoothing": module.label_smoothing,
-        }
+        arguments = {name: getattr(module, name) for name in cls._names()}
+        if isinstance(module, ArrayModule):
+            arguments |= {name: [None] * module.B for name in cls.weights if arguments[name] is None}
+        return arguments
 
-    def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        check_models(logits, self.B, "CrossEntropyLoss")
-        return functional.cross_entropy(
-            logits, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing
-        )
+    @classmethod
+    def per_model_arguments(cls) -> tuple[str, ...]:
+        return (*cls.per_model_lists, *cls.weights)
+
+    def extra_repr(self) -> str:
+        shown = {n: getattr(self, n) for n in self._names() if n not in self.weights}
+        return ", ".join(f"{name}={value!r}" for name, value in (shown | {"B": self.B}).items())
+
+    def forward(self, *inputs: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        for x in inputs:
+            if isinstance(x, Tensor) and (x.dim() < 1 or len(x) != self.B):
+                raise InvalidArgument(
+                    f"{type(self).__name__} holds B={self.B} models and takes [B, ...] with the model in dimension 0; "
+                    f"got {list(x.shape)}. What all models share is dnnsuite.stack(x, B={self.B}), which copies nothing"
+                )
+        options = {name: getattr(self, name) for name in self._names()}
+        if sample_weight is not None:
+            options["sample_weight"] = sample_weight
+        lists = {name: options[name] for name in self.per_model_lists}
+        function = type(self).function
+        if all(value == values[0] for values in lists.values() for value in values):
+            return function(
+                *inputs, **options | {name: values[0] for name, values in lists.items() if values}
+            )
+        each = [
+            function(*(x[i : i + 1] for x in inputs), **{n: _of_model(v, i) for n, v in options.items()})
+            for i in range(self.B)
+        ]
+        return torch.cat(each)
+
+
+def _of_model(option: Any, index: int) -> Any:
+    if isinstance(option, Tensor):
+        return option[index : index + 1]
+    return option[index] if isinstance(option, list) else option
+
+
+class CrossEntropyLoss(Loss):
+    """Logits `[B, N, C]` with class indices `[B, N]` or class probabilities `[B, N, C]`.
+
+    Each model's mean is over its own samples that are not `ignore_index`. As in torch, more dimensions follow the
+    class: `[B, N, C, d1, ...]`. `weight` is `[C]`, or `[B, C]` with a row for each model.
+    """
+
+    torch_class = torch.nn.CrossEntropyLoss
+    function = functional.cross_entropy
+    per_model_lists = ("label_smoothing",)
+    weights, class_weights = ("weight",), True
+
+    def __init__(self, *arguments: Any, B: int, **keywords: Any) -> None:
+        super().__init__(*arguments, B=B, **keywords)
+        if not all(0.0 <= value <= 1.0 for value in self.label_smoothing):
+            raise InvalidArgument(f"label_smoothing must be between 0 and 1, got {self.label_smoothing}")
+
+    label_smoothing: list[float]
+
+
+class NLLLoss(Loss):
+    """Log-probabilities `[B, N, C, ...]` with class indices `[B, N, ...]`; `weight` is `[C]` or `[B, C]`."""
+
+    torch_class = torch.nn.NLLLoss
+    function = functional.nll_loss
+    weights, class_weights = ("weight",), True
+
+
+class NLLLoss2d(NLLLoss):
+    """torch's old name of `NLLLoss` for images."""
+
+    torch_class = torch.nn.NLLLoss2d
+
+
+class BCELoss(Loss):
+    """Probabilities `[B, N, ...]` with targets between 0 and 1."""
+
+    torch_class = torch.nn.BCELoss
+    function = functional.binary_cross_entropy
+    weights = ("weight",)
+
+
+class BCEWithLogitsLoss(Loss):
+    """Logits `[B, N, ...]` with targets between 0 and 1."""
+
+    torch_class = torch.nn.BCEWithLogitsLoss
+    function = functional.binary_cross_entropy_with_logits
+    weights = ("weight", "pos_weight")
+
+
+class MSELoss(Loss):
+    """Squared differences."""
+
+    torch_class = torch.nn.MSELoss
+    function = functional.mse_loss
+
+
+class L1Loss(Loss):
+    """Absolute differences."""
+
+    torch_class = torch.nn.L1Loss
+    function = functional.l1_loss
+
+
+class SmoothL1Loss(Loss):
+    """Squares below `beta`, absolute differences above."""
+
+    torch_class = torch.nn.SmoothL1Loss
+    function = functional.smooth_l1_loss
+    per_model_lists = ("beta",)
+
+
+class HuberLoss(Loss):
+    """Half squares below `delta`, `delta` times the absolute differences above."""
+
+    torch_class = torch.nn.HuberLoss
+    function = functional.huber_loss
+    per_model_lists = ("delta",)
+
+
+class KLDivLoss(Loss):
+    """Log-probabilities `[B, N, ...]` with probabilities, or their logarithms."""
+
+    torch_class = torch.nn.KLDivLoss
+    function = functional.kl_div
+    reductions = ("batchmean",)
+
+
+class PoissonNLLLoss(Loss):
+    """Counts under Poisson distributions."""
+
+    torch_class = torch.nn.PoissonNLLLoss
+    function = functional.poisson_nll_loss
+    per_model_lists = ("eps",)
+
+
+class GaussianNLLLoss(Loss):
+    """Numbers under normal distributions: input, target, variance."""
+
+    torch_class = torch.nn.GaussianNLLLoss
+    function = functional.gaussian_nll_loss
+    per_model_lists = ("eps",)
+
+
+class HingeEmbeddingLoss(Loss):
+    """Distances with targets 1 or -1."""
+
+    torch_class = torch.nn.HingeEmbeddingLoss
+    function = functional.hinge_embedding_loss
+    per_model_lists = ("margin",)
+
+
+class SoftMarginLoss(Loss):
+    """Scores with targets 1 or -1."""
+
+    torch_class = torch.nn.SoftMarginLoss
+    function = functional.soft_margin_loss
+
+
+class MultiMarginLoss(Loss):
+    """Scores `[B, N, C]` with class indices `[B, N]`; `weight` is `[C]` or `[B, C]`."""
+
+    torch_class = torch.nn.MultiMarginLoss
+    function = functional.multi_margin_loss
+    per_model_lists = ("margin",)
+    weights, class_weights = ("weight",), True
+
+
+class MultiLabelMarginLoss(Loss):
+    """Scores `[B, N, C]` with lists of classes `[B, N, C]` that end at the first -1."""
+
+    torch_class = torch.nn.MultiLabelMarginLoss
+    function = functional.multilabel_margin_loss
+
+
+class MultiLabelSoftMarginLoss(Loss):
+    """Scores `[B, N, C]` with 0 or 1 for each class."""
+
+    torch_class = torch.nn.MultiLabelSoftMarginLoss
+    function = functional.multilabel_soft_margin_loss
+    weights = ("weight",)
+
+
+class CosineEmbeddingLoss(Loss):
+    """Two vectors for each sample, `[B, N, D]`, with targets 1 or -1."""
+
+    torch_class = torch.nn.CosineEmbeddingLoss
+    function = functional.cosine_embedding_loss
+    per_model_lists = ("margin",)
+
+
+class MarginRankingLoss(Loss):
+    """Two scores for each sample, with 1 or -1 for which is to be the higher."""
+
+    torch_class = torch.nn.MarginRankingLoss
+    function = functional.margin_ranking_loss
+    per_model_lists = ("margin",)
+
+
+class TripletMarginLoss(Loss):
+    """Anchor, positive and negative, `[B, N, D]` each."""
+
+    torch_class = torch.nn.TripletMarginLoss
+    function = functional.triplet_margin_loss
+    per_model_lists = ("margin",)
+
+
+class TripletMarginWithDistanceLoss(Loss):
+    """As `TripletMarginLoss`, with a distance of the caller's on one model's `[N, D]` at a time."""
+
+    torch_class = torch.nn.TripletMarginWithDistanceLoss
+    function = functional.triplet_margin_with_distance_loss
+    per_model_lists = ("margin",)
+
+
+class CTCLoss(Loss):
+    """Log-probabilities `[B, T, N, C]` with targets of any alignment; lengths are tensors `[B, N]`. Model by model."""
+
+    torch_class = torch.nn.CTCLoss
+    function = functional.ctc_loss

@@ -1,67 +1,261 @@
 # SPDX-License-Identifier: MIT
-"""Losses as functions: B is what dimension 0 of the input says, so they serve an array and any part of it."""
+"""Losses of classification as functions: B is what dimension 0 of the input says, so they serve any part of an array.
+
+`sample_weight`, which torch does not have, is `[B, N]`: what each sample of each model counts. With it the models of
+one array have batches of different sizes: fill up the shorter ones, and give the filling the weight 0 (or False).
+"""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from ... import ops
 from ...errors import InvalidArgument
 from .._precision import computable
+from ._reduction import align, check_reduction, legacy, model_sum, reduce
+
+IGNORED = -100
 
 
 def cross_entropy(
-    logits: torch.Tensor,
-    target: torch.Tensor,
-    weight: torch.Tensor | None = None,
-    ignore_index: int = -100,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = IGNORED,
+    reduce: bool | None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
-) -> torch.Tensor:
-    """Cross-entropy of logits `[B, N, C]` against class indices `[B, N]`: `[B]`, or `[B, N]` with `reduction="none"`.
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """Cross-entropy of logits `[B, N, C]`: `[B]`, or `[B, N]` with `reduction="none"`.
 
-    Each model's mean is over its own samples that are not `ignore_index`; a model with none gets NaN, as in torch. More
-    dimensions follow the class as in torch: `[B, N, C, d1, ...]` with targets `[B, N, d1, ...]`. `weight` is `[C]`.
+    The target is class indices `[B, N]` or class probabilities `[B, N, C]`; more dimensions follow the class as in
+    torch: `[B, N, C, d1, ...]`. `weight` is `[B, C]`, or `[C]` for all models. Each model's mean is over its own
+    samples that are not `ignore_index`; a model with none gets NaN, as in torch.
     """
-    if reduction not in ("mean", "sum", "none"):
-        raise InvalidArgument(f"reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
-    if logits.dim() < 3:
-        raise InvalidArgument(f"logits of B models are [B, N, C], got {list(logits.shape)}")
-    if logits.dim() > 3:  # class last, as the operator wants it: [B, N, C, *] -> [B, N, *, C]
-        logits = logits.movedim(2, -1)
-    shape = target.shape
-    if shape != logits.shape[:-1]:
-        raise InvalidArgument(
-            f"logits {list(logits.shape)} (class last) want class indices {list(logits.shape[:-1])}; got {list(shape)}"
-        )
-    logits, target = logits.flatten(1, -2), target.flatten(1)
-    if weight is None:
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction)
+    logits, target, shape = _class_last(input, target)
+    soft = target.is_floating_point()
+    if weight is None and not soft and (sample_weight is None or sample_weight.dtype == torch.bool):
+        if sample_weight is not None:
+            target = target.masked_fill(~_rows(sample_weight, shape), ignore_index)
         loss = ops.cross_entropy(computable(logits), target, ignore_index, label_smoothing, reduction)
-    else:
-        loss = _weighted(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return loss.view(shape) if reduction == "none" else loss
+        return loss.view(shape) if reduction == "none" else loss
+    log_p = torch.log_softmax(computable(logits), -1)
+    if soft:
+        rows = _soft_rows(log_p, target, weight, label_smoothing)
+        return _reduced_rows(rows, torch.ones_like(rows), reduction, sample_weight, shape)
+    rows, counted = _hard_rows(log_p, target, weight, ignore_index, label_smoothing)
+    return _reduced_rows(rows, counted, reduction, sample_weight, shape)
 
 
-def _weighted(
-    logits: torch.Tensor,
-    target: torch.Tensor,
-    weight: torch.Tensor,
-    ignore_index: int,
-    reduction: str,
-    label_smoothing: float,
-) -> torch.Tensor:
-    """Class weights are rare: torch's own loss over all rows, then each model's weighted mean."""
-    rows = torch.nn.functional.cross_entropy(
-        logits.flatten(0, 1),
-        target.flatten(),
-        weight,
-        ignore_index=ignore_index,
-        reduction="none",
-        label_smoothing=label_smoothing,
-    ).view(target.shape)
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = IGNORED,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """Minus the log-probability `[B, N, C, ...]` of the target class `[B, N, ...]`; see `cross_entropy`."""
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction)
+    log_p, target, shape = _class_last(input, target)
+    rows, counted = _hard_rows(log_p, target, weight, ignore_index, 0.0)
+    return _reduced_rows(rows, counted, reduction, sample_weight, shape)
+
+
+def _class_last(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
+    """`[B, R, C]`, the target `[B, R]` or `[B, R, C]`, and the shape of the losses before the rows were counted up."""
+    if input.dim() < 2:
+        raise InvalidArgument(f"the input of B models is [B, N, C] or [B, C], got {list(input.shape)}")
+    soft = target.is_floating_point()
+    if soft and target.shape != input.shape:
+        raise InvalidArgument(
+            f"class probabilities must have the shape of the input {list(input.shape)}, not {list(target.shape)}"
+        )
+    if input.dim() > 3:  # as the operator wants it: [B, N, C, *] -> [B, N, *, C]
+        input, target = input.movedim(2, -1), target.movedim(2, -1) if soft else target
+    shape = input.shape[:-1]
+    if not soft and target.shape != shape:
+        raise InvalidArgument(
+            f"an input of {list(input.shape)} (class last) wants class indices {list(shape)}; got {list(target.shape)}"
+        )
+    rows, classes = (len(input), shape[1:].numel()), input.shape[-1]
+    return (
+        input.reshape(*rows, classes),
+        target.reshape(*rows, classes) if soft else target.reshape(rows),
+        shape,
+    )
+
+
+def _rows(sample_weight: Tensor, shape: torch.Size) -> Tensor:
+    """`[B, R]` of a weight for the first dimensions of the losses."""
+    if sample_weight.shape != shape[: sample_weight.dim()]:
+        raise InvalidArgument(
+            f"sample_weight {list(sample_weight.shape)} must be the first dimensions of the losses {list(shape)}"
+        )
+    weight = sample_weight.view(*sample_weight.shape, *[1] * (len(shape) - sample_weight.dim()))
+    return weight.expand(shape).reshape(shape[0], shape[1:].numel())
+
+
+def _class_weight(weight: Tensor, log_p: Tensor) -> Tensor:
+    """`[B, 1, C]` of `[C]` or `[B, C]`."""
+    models, _, classes = log_p.shape
+    if weight.shape not in ((classes,), (models, classes)):
+        raise InvalidArgument(f"weight must be {[models, classes]} or {[classes]}, not {list(weight.shape)}")
+    return weight.to(log_p.dtype).expand(models, classes).unsqueeze(1)
+
+
+def _soft_rows(log_p: Tensor, target: Tensor, weight: Tensor | None, smoothing: float) -> Tensor:
+    target = target.to(log_p.dtype)
+    if smoothing > 0:
+        target = target * (1 - smoothing) + smoothing / log_p.shape[-1]
+    terms = target * log_p if weight is None else target * log_p * _class_weight(weight, log_p)
+    return -terms.sum(-1)
+
+
+def _hard_rows(
+    log_p: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """The loss of each row, and what the row counts in a mean."""
+    ignored = target == ignore_index
+    index = target.masked_fill(ignored, 0).unsqueeze(-1)
+    rows = -log_p.gather(-1, index).squeeze(-1)
+    counted = torch.ones_like(rows)
+    if weight is not None:
+        weight = _class_weight(weight, log_p)
+        counted = weight.expand(-1, target.shape[1], -1).gather(-1, index).squeeze(-1)
+        rows = rows * counted
+    if smoothing > 0:
+        even = -(log_p if weight is None else log_p * weight).sum(-1)
+        rows = rows * (1 - smoothing) + even * (smoothing / log_p.shape[-1])
+    return rows.masked_fill(ignored, 0), counted.masked_fill(ignored, 0)
+
+
+def _reduced_rows(
+    rows: Tensor, counted: Tensor, reduction: str, sample_weight: Tensor | None, shape: torch.Size
+) -> Tensor:
+    if sample_weight is not None:
+        own = _rows(sample_weight, shape)
+        rows = torch.where(own != 0, rows * own.to(rows.dtype), 0)
+        counted = counted * own.to(counted.dtype)
     if reduction == "none":
-        return rows
-    if reduction == "sum":
-        return rows.sum(1)
-    counted = target != ignore_index
-    return rows.sum(1) / (weight[target.masked_fill(~counted, 0)] * counted).sum(1)
+        return rows.view(shape)
+    return model_sum(rows) / model_sum(counted) if reduction == "mean" else model_sum(rows)
+
+
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """Of probabilities `[B, N, ...]`; `weight` is `[B, ...]`, each model's own, and broadcasts as in torch."""
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction)
+    values = F.binary_cross_entropy(
+        input, target, None if weight is None else align(weight, input), reduction="none"
+    )
+    return _reduce(values, reduction, sample_weight)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """Of logits `[B, N, ...]`; `weight` and `pos_weight` are `[B, ...]`, each model's own; they broadcast as in torch."""
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction)
+    values = F.binary_cross_entropy_with_logits(
+        input,
+        target,
+        None if weight is None else align(weight, input),
+        pos_weight=None if pos_weight is None else align(pos_weight, target),
+        reduction="none",
+    )
+    return _reduce(values, reduction, sample_weight)
+
+
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """The hinge of every wrong class of `[B, N, C]` against the right one `[B, N]`; `weight` is `[B, C]` or `[C]`."""
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction)
+    if p not in (1, 2):
+        raise InvalidArgument(f"multi_margin_loss: p must be 1 or 2, got {p!r}")
+    scores, target, shape = _class_last(input, target)
+    index = target.unsqueeze(-1)
+    hinge = (margin - scores.gather(-1, index) + scores).clamp(min=0) ** p
+    if weight is not None:
+        hinge = hinge * _class_weight(weight, scores).expand_as(scores).gather(-1, index)
+    hinge = hinge.scatter(-1, index, 0.0)
+    return _reduce((hinge.sum(-1) / scores.shape[-1]).view(shape), reduction, sample_weight)
+
+
+def multilabel_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """Of `[B, N, C]` and lists of classes `[B, N, C]` that end at the first -1."""
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction)
+    rows = F.multilabel_margin_loss(
+        input.flatten(0, -2), target.expand_as(input).flatten(0, -2), reduction="none"
+    )
+    return _reduce(rows.view(input.shape[:-1]), reduction, sample_weight)
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """The mean over the classes of `[B, N, C]` of binary cross-entropies; `weight` is `[B, ...]` and broadcasts."""
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction)
+    values = -(target * F.logsigmoid(input) + (1 - target) * F.logsigmoid(-input))
+    values = values if weight is None else values * align(weight, values)
+    return _reduce(values.sum(-1) / values.shape[-1], reduction, sample_weight)
+
+
+_reduce = reduce  # torch calls one of the arguments `reduce`

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+"""What the losses share: each model's own sum or mean, and per-sample weights for models whose batches differ."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import _reduction as _torch
+
+from ...errors import InvalidArgument
+
+__all__ = ["align", "check_reduction", "legacy", "model_sum", "reduce"]
+
+PIECE = 4096
+LONG = 32768
+"""From this many elements on, torch may divide the sum of one tensor among threads."""
+
+
+def check_reduction(reduction: str, *more: str) -> None:
+    """Refuses what is no way to reduce."""
+    if reduction not in ("mean", "sum", "none", *more):
+        names = ", ".join(repr(name) for name in ("mean", "sum", *more))
+        raise InvalidArgument(f"reduction must be {names} or 'none', got {reduction!r}")
+
+
+def legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """`reduction`, or what torch's two old arguments say instead of it."""
+    if size_average is None and reduce is None:
+        return reduction
+    word: str = _torch.legacy_get_string(size_average, reduce)
+    return word
+
+
+def align(x: Tensor, like: Tensor) -> Tensor:
+    """x [B, ...] with as many dimensions as `like`, so that what follows dimension 0 broadcasts as for one model."""
+    missing = like.dim() - x.dim()
+    return x if missing <= 0 else x.view(x.shape[:1] + (1,) * missing + x.shape[1:])
+
+
+def model_sum(x: Tensor) -> Tensor:
+    """The sum of each model's elements, [B, ...] to [B], in an order that follows from the shape of a model alone."""
+    flat = x.unsqueeze(-1) if x.dim() == 1 else x.flatten(1)
+    elements = flat.shape[1]
+    if elements < LONG:
+        return flat.sum(1)
+    whole = elements // PIECE * PIECE
+    total = flat[:, :whole].unflatten(1, (-1, PIECE)).sum(2).sum(1)
+    return total if whole == elements else total + flat[:, whole:].sum(1)
+
+
+def reduce(
+    values: Tensor,
+    reduction: str,
+    sample_weight: Tensor | None = None,
+    samples: int | None = None,
+) -> Tensor:
+    """Losses of elements [B, N, ...] to [B], or as they are with 'none'.
+
+    Args:
+        sample_weight: `[B, N]` or `[B, N, ...]`, bool or floating: what each sample counts. Samples of weight 0 may
+            hold anything, NaN too: a smaller batch is one that ends in such samples.
+        samples: divides the sum by this instead of the elements, or by the sum of the weights.
+    """
+    if sample_weight is None:
+        if reduction == "none":
+            return values
+        total = model_sum(values)
+        if reduction == "sum":
+            return total
+        elements = values.numel() // len(values) if len(values) else 1
+        return total / (elements if samples is None else samples)
+    if sample_weight.shape != values.shape[: sample_weight.dim()]:
+        raise InvalidArgument(
+            f"sample_weight {list(sample_weight.shape)} must be the first dimensions of the losses "
+            f"{list(values.shape)}: one weight for each sample of each model"
+        )
+    weight = sample_weight.view(*sample_weight.shape, *[1] * (values.dim() - sample_weight.dim()))
+    values = torch.where(weight != 0, values * weight.to(values.dtype), 0)
+    if reduction == "none":
+        return values
+    total = model_sum(values)
+    if reduction == "sum":
+        return total
+    weight = weight.to(values.dtype)
+    return total / model_sum(weight if samples is not None else weight.expand_as(values))

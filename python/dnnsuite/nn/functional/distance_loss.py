@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+"""Losses between numbers and between distributions; `sample_weight` is as in `functional.loss`."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from ._reduction import align, check_reduction, legacy, reduce
+
+_reduce = reduce  # torch calls one of the arguments `reduce`
+
+
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """Absolute differences of `[B, N, ...]`, each model's own mean `[B]`; `weight` has the shape of the input."""
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction)
+    values = F.l1_loss(align(input, target), align(target, input), reduction="none")
+    return _reduce(values, reduction, _product(weight, sample_weight))
+
+
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """Squared differences of `[B, N, ...]`, each model's own mean `[B]`; `weight` has the shape of the input."""
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction)
+    values = F.mse_loss(align(input, target), align(target, input), reduction="none")
+    return _reduce(values, reduction, _product(weight, sample_weight))
+
+
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """Squares below `beta`, absolute differences above, continuous; each model's own mean."""
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction)
+    values = F.smooth_l1_loss(align(input, target), align(target, input), reduction="none", beta=beta)
+    return _reduce(values, reduction, sample_weight)
+
+
+def huber_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """Half squares below `delta`, `delta` times the absolute differences above; each model's own mean."""
+    check_reduction(reduction)
+    values = F.huber_loss(align(input, target), align(target, input), reduction="none", delta=delta)
+    return _reduce(values, reduction, _product(weight, sample_weight))
+
+
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """Divergence of the target from the distribution whose logarithm the input `[B, N, ...]` is.
+
+    'mean' is over elements, as in torch; 'batchmean', over samples, is the divergence of the mathematicians.
+    """
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction, "batchmean")
+    values = F.kl_div(align(input, target), align(target, input), reduction="none", log_target=log_target)
+    if reduction != "batchmean":
+        return _reduce(values, reduction, sample_weight)
+    return _reduce(values, "mean", sample_weight, samples=values.shape[1] if values.dim() > 1 else 1)
+
+
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-8,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """Minus the log-likelihood of counts under a Poisson distribution, each model's own mean."""
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction)
+    values = F.poisson_nll_loss(
+        align(input, target), align(target, input), log_input, full, eps=eps, reduction="none"
+    )
+    return _reduce(values, reduction, sample_weight)
+
+
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """Minus the log-likelihood under normal distributions of variance `var` (`[B, N, ...]` or one number)."""
+    check_reduction(reduction)
+    values = F.gaussian_nll_loss(input, target, var, full, eps, reduction="none")
+    return _reduce(values, reduction, sample_weight)
+
+
+def _product(weight: Tensor | None, sample_weight: Tensor | None) -> Tensor | None:
+    """torch's `weight` of elements and the weight of samples as one."""
+    if weight is None or sample_weight is None:
+        return sample_weight if weight is None else weight
+    missing = weight.dim() - sample_weight.dim()
+    return weight * sample_weight.view(*sample_weight.shape, *[1] * missing)

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: MIT
+"""Losses of orders, margins and alignments; `sample_weight` is as in `functional.loss`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ._reduction import check_reduction, legacy, reduce
+
+_reduce = reduce  # torch calls one of the arguments `reduce`
+
+
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """The distance itself where the target is 1, what it lacks to `margin` where it is -1; each model's own mean."""
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction)
+    values = F.hinge_embedding_loss(input, target, margin, reduction="none")
+    return _reduce(values, reduction, sample_weight)
+
+
+def soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """log(1 + exp(-target * input)) of `[B, N, ...]` and targets 1 or -1, each model's own mean."""
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction)
+    return _reduce(F.soft_margin_loss(input, target, reduction="none"), reduction, sample_weight)
+
+
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """What `target * (input1 - input2)` lacks to `margin`, each model's own mean."""
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction)
+    values = F.margin_ranking_loss(input1, input2, target, margin, reduction="none")
+    return _reduce(values, reduction, sample_weight)
+
+
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """Of the cosine between `[B, N, D]` and `[B, N, D]` where the target `[B, N]` is 1 or -1; each model's own mean."""
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction)
+    shape = target.shape
+    rows = F.cosine_embedding_loss(
+        input1.flatten(0, -2), input2.flatten(0, -2), target.flatten(), margin, reduction="none"
+    )
+    return _reduce(rows.view(shape), reduction, sample_weight)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """How much nearer than `margin` the negative is than the positive, `[B, N, D]` each; each model's own mean."""
+    reduction = legacy(size_average, reduce, reduction)
+    check_reduction(reduction)
+    values = F.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction="none")
+    return _reduce(values, reduction, sample_weight)
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """`triplet_margin_loss` with a distance of the caller's, which sees one model's `[N, ...]` at a time."""
+    check_reduction(reduction)
+    values = [
+        F.triplet_margin_with_distance_loss(
+            *inputs, distance_function=distance_function, margin=margin, swap=swap, reduction="none"
+        )
+        for inputs in zip(anchor, positive, negative, strict=True)
+    ]
+    stacked = torch.stack(values) if values else anchor.new_empty(anchor.shape[:-1])
+    return _reduce(stacked, reduction, sample_weight)
+
+
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """torch's, model by model: `[B, T, N, C]`, targets `[B, N, S]` or `[B, sum of lengths]`, lengths `[B, N]`."""
+    check_reduction(reduction)
+    each = [
+        F.ctc_loss(*inputs, blank=blank, reduction=reduction, zero_infinity=zero_infinity)
+        for inputs in zip(log_probs, targets, input_lengths, target_lengths, strict=True)
+    ]
+    if each:
+        return torch.stack(each)
+    return log_probs.new_empty((0, log_probs.shape[2]) if reduction == "none" else (0,))
