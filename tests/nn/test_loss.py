@@ -82,10 +82,13 @@ def test_refuses_targets_of_another_shape():
 
 
 MODULES = sorted(
-    name for name in dir(nn) if name.endswith(("Loss", "Loss2d")) and issubclass(getattr(nn, name), nn.ArrayModule)
+    name
+    for name in dir(nn)
+    if name.endswith(("Loss", "Loss2d")) and issubclass(getattr(nn, name), nn.ArrayModule)
 )
 
 
+@pytest.mark.filterwarnings("ignore:`NLLLoss2d` has been deprecated")
 @pytest.mark.parametrize("name", MODULES)
 def test_has_torchs_arguments_and_defaults(name):
     """B=0 is torch's own; an array reads its arguments back from one."""
@@ -124,7 +127,8 @@ def test_some_models_without_weights():
 
 
 @pytest.mark.parametrize(
-    ("name", "argument"), [("CrossEntropyLoss", "label_smoothing"), ("SmoothL1Loss", "beta"), ("HuberLoss", "delta")]
+    ("name", "argument"),
+    [("CrossEntropyLoss", "label_smoothing"), ("SmoothL1Loss", "beta"), ("HuberLoss", "delta")],
 )
 def test_a_number_for_each_model(name, argument):
     values = [0.1, 0.5, 0.9]
@@ -178,7 +182,9 @@ def test_ctc():
     input_lengths, target_lengths = torch.full((2, 3), 6), torch.tensor([[2, 3, 4], [1, 4, 2]])
     got = nn.CTCLoss(B=2)(log_p, targets, input_lengths, target_lengths)
     for index in range(2):
-        expected = torch.nn.CTCLoss()(log_p[index], targets[index], input_lengths[index], target_lengths[index])
+        expected = torch.nn.CTCLoss()(
+            log_p[index], targets[index], input_lengths[index], target_lengths[index]
+        )
         assert_near(got[index], expected)
 
 

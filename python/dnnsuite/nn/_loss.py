@@ -37,7 +37,7 @@ class Loss(ArrayModule):
 
     def __init__(self, *arguments: Any, B: int, **keywords: Any) -> None:
         super().__init__(B)
-        bound = inspect.signature(self.torch_class).bind(*arguments, **keywords)
+        bound = self._signature().bind(*arguments, **keywords)
         bound.apply_defaults()
         options = bound.arguments
         options["reduction"] = legacy(
@@ -53,8 +53,12 @@ class Loss(ArrayModule):
                 setattr(self, name, options[name])
 
     @classmethod
+    def _signature(cls) -> inspect.Signature:
+        return inspect.signature(cls.torch_class)
+
+    @classmethod
     def _names(cls) -> list[str]:
-        return [name for name in inspect.signature(cls.torch_class).parameters if name not in _LEGACY]
+        return [name for name in cls._signature().parameters if name not in _LEGACY]
 
     def _stacked(self, name: str, value: Tensor | Sequence[Tensor | None] | None) -> Tensor | None:
         """One weight for all models, or a list with one or None (all ones) for each, as `[B, ...]`."""
@@ -149,6 +153,10 @@ class NLLLoss2d(NLLLoss):
     """torch's old name of `NLLLoss` for images."""
 
     torch_class = torch.nn.NLLLoss2d
+
+    @classmethod
+    def _signature(cls) -> inspect.Signature:
+        return inspect.signature(torch.nn.NLLLoss)
 
 
 class BCELoss(Loss):

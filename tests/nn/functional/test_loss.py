@@ -40,6 +40,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:reduction. 'mean' divides the total loss")
 @pytest.mark.parametrize("kind", [torch.bool, torch.float32])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "batchmean"])
 @pytest.mark.parametrize("name", LOSSES)

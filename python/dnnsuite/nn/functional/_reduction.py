@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import _reduction as _torch
 
 from ...errors import InvalidArgument
 
-__all__ = ["align", "check_reduction", "legacy", "model_sum", "reduce"]
+__all__ = ["align", "check_reduction", "in_whole_vectors", "legacy", "model_sum", "reduce"]
 
+VECTORS = 64
+"""Elements that are whole vectors however wide the machine's are and however torch unrolls its loops."""
 PIECE = 4096
 LONG = 32768
 """From this many elements on, torch may divide the sum of one tensor among threads."""
@@ -35,6 +39,25 @@ def align(x: Tensor, like: Tensor) -> Tensor:
     """x [B, ...] with as many dimensions as `like`, so that what follows dimension 0 broadcasts as for one model."""
     missing = like.dim() - x.dim()
     return x if missing <= 0 else x.view(x.shape[:1] + (1,) * missing + x.shape[1:])
+
+
+def in_whole_vectors(function: Callable[..., Tensor], *inputs: tuple[Tensor, float]) -> Tensor:
+    """An elementwise function of tensors [B, ...], each given with a harmless value to fill it up with.
+
+    On a CPU torch computes exp and log of the elements behind the last whole vector by other code, with other bits, and
+    which elements these are depends on B. So each model's elements are filled up to whole vectors.
+    """
+    shape = torch.broadcast_shapes(*(x.shape for x, _ in inputs))
+    elements = shape[1:].numel()
+    if elements % VECTORS == 0 or inputs[0][0].device.type != "cpu":
+        return function(*(x for x, _ in inputs))
+    flat = [
+        torch.nn.functional.pad(
+            x.expand(shape).reshape(shape[0], elements), (0, -elements % VECTORS), value=fill
+        )
+        for x, fill in inputs
+    ]
+    return function(*flat)[:, :elements].reshape(shape)
 
 
 def model_sum(x: Tensor) -> Tensor:

@@ -6,7 +6,8 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from ._reduction import align, check_reduction, legacy, reduce
+from ...errors import InvalidArgument
+from ._reduction import align, check_reduction, in_whole_vectors, legacy, reduce
 
 _reduce = reduce  # torch calls one of the arguments `reduce`
 
@@ -93,7 +94,11 @@ def kl_div(
     """
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction, "batchmean")
-    values = F.kl_div(align(input, target), align(target, input), reduction="none", log_target=log_target)
+    values = in_whole_vectors(
+        lambda x, y: F.kl_div(x, y, reduction="none", log_target=log_target),
+        (align(input, target), 0.0),
+        (align(target, input), 1.0),
+    )
     if reduction != "batchmean":
         return _reduce(values, reduction, sample_weight)
     return _reduce(values, "mean", sample_weight, samples=values.shape[1] if values.dim() > 1 else 1)
@@ -114,8 +119,10 @@ def poisson_nll_loss(
     """Minus the log-likelihood of counts under a Poisson distribution, each model's own mean."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
-    values = F.poisson_nll_loss(
-        align(input, target), align(target, input), log_input, full, eps=eps, reduction="none"
+    values = in_whole_vectors(
+        lambda x, y: F.poisson_nll_loss(x, y, log_input, full, eps=eps, reduction="none"),
+        (align(input, target), 1.0),
+        (align(target, input), 1.0),
     )
     return _reduce(values, reduction, sample_weight)
 
@@ -132,7 +139,18 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """Minus the log-likelihood under normal distributions of variance `var` (`[B, N, ...]` or one number)."""
     check_reduction(reduction)
-    values = F.gaussian_nll_loss(input, target, var, full, eps, reduction="none")
+    if not isinstance(var, Tensor):
+        var = input.new_tensor(var).expand(input.shape)
+    elif var.shape == input.shape[:-1]:
+        var = var.unsqueeze(-1)
+    if var.dim() != input.dim():
+        raise InvalidArgument(f"var {list(var.shape)} must be {list(input.shape)} or broadcast to it")
+    values = in_whole_vectors(
+        lambda x, y, v: F.gaussian_nll_loss(x, y, v, full, eps, reduction="none"),
+        (input, 0.0),
+        (target, 0.0),
+        (var, 1.0),
+    )
     return _reduce(values, reduction, sample_weight)
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from ... import ops
 from ...errors import InvalidArgument
 from .._precision import computable
-from ._reduction import align, check_reduction, legacy, model_sum, reduce
+from ._reduction import align, check_reduction, in_whole_vectors, legacy, model_sum, reduce
 
 IGNORED = -100
 
@@ -45,13 +45,21 @@ def cross_entropy(
         if sample_weight is not None:
             target = target.masked_fill(~_rows(sample_weight, shape), ignore_index)
         loss = ops.cross_entropy(computable(logits), target, ignore_index, label_smoothing, reduction)
-        return loss.view(shape) if reduction == "none" else loss
+        return as_torch(loss.view(shape) if reduction == "none" else loss, input)
     log_p = torch.log_softmax(computable(logits), -1)
     if soft:
         rows = _soft_rows(log_p, target, weight, label_smoothing)
-        return _reduced_rows(rows, torch.ones_like(rows), reduction, sample_weight, shape)
-    rows, counted = _hard_rows(log_p, target, weight, ignore_index, label_smoothing)
-    return _reduced_rows(rows, counted, reduction, sample_weight, shape)
+        counted = torch.ones_like(rows)
+    else:
+        rows, counted = _hard_rows(log_p, target, weight, ignore_index, label_smoothing)
+    return as_torch(_reduced_rows(rows, counted, reduction, sample_weight, shape), input)
+
+
+def as_torch(loss: Tensor, input: Tensor) -> Tensor:
+    """The loss in the dtype that torch gives it: the input's, or float32 under autocast."""
+    if loss.dtype == input.dtype or torch.is_autocast_enabled(input.device.type):
+        return loss
+    return loss.to(input.dtype)
 
 
 def nll_loss(
@@ -166,9 +174,10 @@ def binary_cross_entropy(
     """Of probabilities `[B, N, ...]`; `weight` is `[B, ...]`, each model's own, and broadcasts as in torch."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
-    values = F.binary_cross_entropy(
-        input, target, None if weight is None else align(weight, input), reduction="none"
+    values = in_whole_vectors(
+        lambda x, y: F.binary_cross_entropy(x, y, reduction="none"), (input, 0.5), (target, 0.5)
     )
+    values = values if weight is None else values * align(weight, input)
     return _reduce(values, reduction, sample_weight)
 
 
@@ -183,16 +192,23 @@ def binary_cross_entropy_with_logits(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Of logits `[B, N, ...]`; `weight` and `pos_weight` are `[B, ...]`, each model's own; they broadcast as in torch."""
+    """Of logits `[B, N, ...]`; `weight` and `pos_weight`, `[B, ...]`, are each model's own and broadcast as torch's."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
-    values = F.binary_cross_entropy_with_logits(
-        input,
-        target,
-        None if weight is None else align(weight, input),
-        pos_weight=None if pos_weight is None else align(pos_weight, target),
-        reduction="none",
-    )
+    if pos_weight is None:
+        values = in_whole_vectors(
+            lambda x, y: F.binary_cross_entropy_with_logits(x, y, reduction="none"),
+            (input, 0.0),
+            (target, 0.0),
+        )
+    else:
+        values = in_whole_vectors(
+            lambda x, y, p: F.binary_cross_entropy_with_logits(x, y, pos_weight=p, reduction="none"),
+            (input, 0.0),
+            (target, 0.0),
+            (align(pos_weight, target), 1.0),
+        )
+    values = values if weight is None else values * align(weight, input)
     return _reduce(values, reduction, sample_weight)
 
 
@@ -253,7 +269,9 @@ def multilabel_soft_margin_loss(
     """The mean over the classes of `[B, N, C]` of binary cross-entropies; `weight` is `[B, ...]` and broadcasts."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
-    values = -(target * F.logsigmoid(input) + (1 - target) * F.logsigmoid(-input))
+    values = in_whole_vectors(
+        lambda x, y: -(y * F.logsigmoid(x) + (1 - y) * F.logsigmoid(-x)), (input, 0.0), (target, 0.0)
+    )
     values = values if weight is None else values * align(weight, values)
     return _reduce(values.sum(-1) / values.shape[-1], reduction, sample_weight)
 

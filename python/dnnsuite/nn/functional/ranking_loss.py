@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ._reduction import check_reduction, legacy, reduce
+from ._reduction import check_reduction, in_whole_vectors, legacy, reduce
 
 _reduce = reduce  # torch calls one of the arguments `reduce`
 
@@ -43,7 +43,10 @@ def soft_margin_loss(
     """log(1 + exp(-target * input)) of `[B, N, ...]` and targets 1 or -1, each model's own mean."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
-    return _reduce(F.soft_margin_loss(input, target, reduction="none"), reduction, sample_weight)
+    values = in_whole_vectors(
+        lambda x, y: F.soft_margin_loss(x, y, reduction="none"), (input, 0.0), (target, 1.0)
+    )
+    return _reduce(values, reduction, sample_weight)
 
 
 def margin_ranking_loss(
