@@ -5,9 +5,22 @@
 """
 
 from . import functional as functional
+from ._activation import GLU as GLU
+from ._activation import LogSoftmax as LogSoftmax
+from ._activation import PReLU as PReLU
+from ._activation import RReLU as RReLU
+from ._activation import Softmax as Softmax
+from ._activation import Softmax2d as Softmax2d
+from ._activation import Softmin as Softmin
 from ._array import array as array
 from ._attention import MultiheadAttention as MultiheadAttention
 from ._base import ArrayModule as ArrayModule
+from ._batch_norm import BatchNorm1d as BatchNorm1d
+from ._batch_norm import BatchNorm2d as BatchNorm2d
+from ._batch_norm import BatchNorm3d as BatchNorm3d
+from ._batch_norm import InstanceNorm1d as InstanceNorm1d
+from ._batch_norm import InstanceNorm2d as InstanceNorm2d
+from ._batch_norm import InstanceNorm3d as InstanceNorm3d
 from ._dropout import Dropout as Dropout
 from ._dropout import seed as seed
 from ._linear import Linear as Linear
@@ -33,26 +46,39 @@ from ._loss import SmoothL1Loss as SmoothL1Loss
 from ._loss import SoftMarginLoss as SoftMarginLoss
 from ._loss import TripletMarginLoss as TripletMarginLoss
 from ._loss import TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss
+from ._normalization import GroupNorm as GroupNorm
 from ._normalization import LayerNorm as LayerNorm
+from ._normalization import LocalResponseNorm as LocalResponseNorm
+from ._normalization import RMSNorm as RMSNorm
 from ._sparse import Embedding as Embedding
 from ._transformer import TransformerEncoderLayer as TransformerEncoderLayer
 
 __all__ = [
+    "GLU",
     "ArrayModule",
     "BCELoss",
     "BCEWithLogitsLoss",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
     "CTCLoss",
     "CosineEmbeddingLoss",
     "CrossEntropyLoss",
     "Dropout",
     "Embedding",
     "GaussianNLLLoss",
+    "GroupNorm",
     "HingeEmbeddingLoss",
     "HuberLoss",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
     "KLDivLoss",
     "L1Loss",
     "LayerNorm",
     "Linear",
+    "LocalResponseNorm",
+    "LogSoftmax",
     "MSELoss",
     "MarginRankingLoss",
     "MultiLabelMarginLoss",
@@ -61,9 +87,15 @@ __all__ = [
     "MultiheadAttention",
     "NLLLoss",
     "NLLLoss2d",
+    "PReLU",
     "PoissonNLLLoss",
+    "RMSNorm",
+    "RReLU",
     "SmoothL1Loss",
     "SoftMarginLoss",
+    "Softmax",
+    "Softmax2d",
+    "Softmin",
     "TransformerEncoderLayer",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",

@@ -22,6 +22,7 @@ class ArrayNamespace:
         *("Module", "Parameter", "Sequential", "ModuleList", "ModuleDict", "Identity"),
         *("ReLU", "ReLU6", "GELU", "SiLU", "Mish", "Tanh", "Sigmoid", "Hardswish", "Hardsigmoid", "Hardtanh"),
         *("LeakyReLU", "ELU", "SELU", "CELU", "Softplus", "Softsign", "LogSigmoid", "init", "functional"),
+        *("Hardshrink", "Softshrink", "Tanhshrink", "Threshold"),
     )
 
     def __init__(self, B: int) -> None:

@@ -68,7 +68,7 @@ class ArrayModule(torch.nn.Module, metaclass=_ArrayMeta):
         Raises InvalidArgument naming the first argument in which two models differ.
         """
         arguments = merge_arguments(cls, models)
-        first = next(iter(models[0].parameters()), None)
+        first = _first_floating(models[0])
         where = {} if first is None else {"device": first.device, "dtype": first.dtype}
         array = cls(**arguments, B=len(models), **where) if where else cls(**arguments, B=len(models))
         load_stacked(array, models)
@@ -80,7 +80,7 @@ class ArrayModule(torch.nn.Module, metaclass=_ArrayMeta):
         arguments = self.arguments_of(self)
         for name in self.per_model_arguments():
             arguments[name] = arguments[name][index]
-        first = next(iter(self.parameters()), None)
+        first = _first_floating(self)
         where = {} if first is None else {"device": first.device, "dtype": first.dtype}
         model = type(self).torch_class(**arguments, **where)
         state = {name: value[index].clone() for name, value in self.state_dict().items()}
@@ -90,6 +90,12 @@ class ArrayModule(torch.nn.Module, metaclass=_ArrayMeta):
     def extra_repr(self) -> str:
         values = ", ".join(f"{name}={value!r}" for name, value in self.arguments_of(self).items())
         return f"{values}, B={self.B}"
+
+
+def _first_floating(module: torch.nn.Module) -> torch.Tensor | None:
+    """A tensor that tells the module's device and dtype: a parameter, else one of its saved buffers."""
+    state = module.state_dict(keep_vars=True).values()
+    return next((value for value in (*module.parameters(), *state) if value.is_floating_point()), None)
 
 
 def merge_arguments(cls: type[ArrayModule], models: Sequence[torch.nn.Module]) -> dict[str, Any]:

@@ -67,10 +67,10 @@ class Dropout(ArrayModule):
         return x if p is None or rng is None else ops.dropout(computable(x), p, rng)
 
 
-def streams(array: torch.nn.Module) -> Iterator[tuple[str, Dropout]]:
-    """Every random stream in `array` with its qualified name, in a fixed order."""
+def streams(array: torch.nn.Module) -> Iterator[tuple[str, Any]]:
+    """Every layer of `array` that has a random stream, with its qualified name, in a fixed order."""
     for name, module in array.named_modules():
-        if isinstance(module, Dropout):
+        if isinstance(module, ArrayModule) and "rng" in module._buffers:
             yield name, module
 
 

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .. import ops
 from ..errors import InvalidArgument
+from . import functional
 from ._base import ArrayModule, check_models
-from ._precision import computable, match
+
+#: Newer torch can leave out the bias of a group or batch norm alone.
+HAS_BIAS = "bias" in inspect.signature(torch.nn.GroupNorm.__init__).parameters
 
 
 class LayerNorm(ArrayModule):
@@ -65,11 +68,125 @@ class LayerNorm(ArrayModule):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         check_models(x, self.B, "LayerNorm")
-        dims = len(self.normalized_shape)
-        if tuple(x.shape[-dims:]) != self.normalized_shape or x.dim() <= dims:
-            inner = ", ".join(map(str, self.normalized_shape))
-            raise InvalidArgument(f"LayerNorm over [{inner}] takes [B, ..., {inner}]; got {list(x.shape)}")
-        flat = x if dims == 1 else x.flatten(-dims)
-        weight = None if self.weight is None else self.weight.flatten(1)
-        bias = None if self.bias is None else self.bias.flatten(1)
-        return ops.layer_norm(match(computable(flat), weight), weight, bias, self.eps).view(x.shape)
+        return functional.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+
+class RMSNorm(ArrayModule):
+    """`torch.nn.RMSNorm` for B models: `[B, *, *normalized_shape]` to the same; the weight is `[B, *normalized_shape]`.
+
+    `eps=None` is the smallest number that makes a difference to 1 in the dtype of the input.
+    """
+
+    torch_class = torch.nn.RMSNorm
+    weight: torch.Tensor | None
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        B: int,
+    ) -> None:
+        super().__init__(B)
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
+        where = {"device": device, "dtype": dtype}
+        weight = torch.nn.Parameter(torch.ones(B, *shape, **where)) if elementwise_affine else None
+        self.register_parameter("weight", weight)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Weight one, as torch's."""
+        if self.weight is not None:
+            self.weight.fill_(1.0)
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {
+            "normalized_shape": tuple(module.normalized_shape),
+            "eps": module.eps,
+            "elementwise_affine": module.elementwise_affine,
+        }
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_models(x, self.B, "RMSNorm")
+        return functional.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+
+class GroupNorm(ArrayModule):
+    """`torch.nn.GroupNorm` for B models: `[B, N, C, *]` to the same; weight and bias are `[B, C]`."""
+
+    torch_class = torch.nn.GroupNorm
+    weight: torch.Tensor | None
+    bias: torch.Tensor | None
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+        B: int,
+    ) -> None:
+        super().__init__(B)
+        if num_channels % num_groups != 0:
+            raise InvalidArgument(f"num_channels={num_channels} must be divisible by num_groups={num_groups}")
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        where = {"device": device, "dtype": dtype}
+        weight = torch.nn.Parameter(torch.ones(B, num_channels, **where)) if affine else None
+        self.register_parameter("weight", weight)
+        has_bias = affine and bias
+        self.register_parameter(
+            "bias", torch.nn.Parameter(torch.zeros(B, num_channels, **where)) if has_bias else None
+        )
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Weight one, bias zero, as torch's."""
+        if self.weight is not None:
+            self.weight.fill_(1.0)
+        if self.bias is not None:
+            self.bias.zero_()
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {
+            "num_groups": module.num_groups,
+            "num_channels": module.num_channels,
+            "eps": module.eps,
+            "affine": module.affine,
+        } | ({"bias": module.bias is not None or not module.affine} if HAS_BIAS else {})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_models(x, self.B, "GroupNorm")
+        if x.dim() < 3 or x.size(2) != self.num_channels:
+            raise InvalidArgument(
+                f"GroupNorm({self.num_groups}, {self.num_channels}, B={self.B}) takes [B, N, {self.num_channels}, *]; "
+                f"got {list(x.shape)}"
+            )
+        return functional.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+
+
+class LocalResponseNorm(ArrayModule):
+    """`torch.nn.LocalResponseNorm` for B models: `[B, N, C, *]` to the same."""
+
+    torch_class = torch.nn.LocalResponseNorm
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, *, B: int) -> None:
+        super().__init__(B)
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {"size": module.size, "alpha": module.alpha, "beta": module.beta, "k": module.k}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_models(x, self.B, "LocalResponseNorm")
+        return functional.local_response_norm(x, self.size, self.alpha, self.beta, self.k)

@@ -90,11 +90,7 @@ NO_BF16_ENCODER = "TransformerEncoderLayer with bfloat16 parameters mixes dtypes
 
 CASES = [
     Case("Linear", linear(), known_failures=LINEAR_BITS),
-    Case(
-        "LayerNorm",
-        layer_norm(),
-        known_failures={"values-bf16": "without affine parameters the result is float32"},
-    ),
+    Case("LayerNorm", layer_norm()),
     Case(
         "Embedding",
         embedding(),

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: MIT
+"""Activations that know a dimension, have a weight, or draw random numbers.
+
+Every other activation of torch treats all elements alike and is right on `[B, ...]` as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgument
+from . import functional
+from ._base import ArrayModule, check_models
+
+
+class _Along(ArrayModule):
+    """An activation along `dim`, which counts without the model."""
+
+    def __init__(self, dim: int | None = None, *, B: int) -> None:
+        super().__init__(B)
+        self.dim = dim
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {"dim": module.dim}
+
+
+class Softmax(_Along):
+    """`torch.nn.Softmax` for B models; `dim` counts without the model."""
+
+    torch_class = torch.nn.Softmax
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_models(x, self.B, "Softmax")
+        return functional.softmax(x, self.dim)
+
+
+class Softmin(_Along):
+    """`torch.nn.Softmin` for B models; `dim` counts without the model."""
+
+    torch_class = torch.nn.Softmin
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_models(x, self.B, "Softmin")
+        return functional.softmin(x, self.dim)
+
+
+class LogSoftmax(_Along):
+    """`torch.nn.LogSoftmax` for B models; `dim` counts without the model."""
+
+    torch_class = torch.nn.LogSoftmax
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_models(x, self.B, "LogSoftmax")
+        return functional.log_softmax(x, self.dim)
+
+
+class GLU(_Along):
+    """`torch.nn.GLU` for B models; `dim` counts without the model."""
+
+    torch_class = torch.nn.GLU
+
+    def __init__(self, dim: int = -1, *, B: int) -> None:
+        super().__init__(dim, B=B)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_models(x, self.B, "GLU")
+        assert self.dim is not None
+        return functional.glu(x, self.dim)
+
+
+class Softmax2d(ArrayModule):
+    """`torch.nn.Softmax2d` for B models: over the channels of `[B, N, C, H, W]` or `[B, C, H, W]`."""
+
+    torch_class = torch.nn.Softmax2d
+
+    def __init__(self, *, B: int) -> None:
+        super().__init__(B)
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_models(x, self.B, "Softmax2d")
+        if x.dim() not in (4, 5):
+            raise InvalidArgument(f"Softmax2d takes [B, N, C, H, W] or [B, C, H, W]; got {list(x.shape)}")
+        return functional.softmax(x, -3)
+
+
+class PReLU(ArrayModule):
+    """`torch.nn.PReLU` for B models: `[B, N, C, *]` to the same; the weight is `[B, num_parameters]`."""
+
+    torch_class = torch.nn.PReLU
+
+    def __init__(
+        self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None, *, B: int
+    ) -> None:
+        super().__init__(B)
+        self.num_parameters, self.init = num_parameters, init
+        self.weight = torch.nn.Parameter(torch.full((B, num_parameters), init, device=device, dtype=dtype))
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Every weight `init`, as torch's."""
+        self.weight.fill_(self.init)
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {"num_parameters": module.num_parameters, "init": module.init}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_models(x, self.B, "PReLU")
+        return functional.prelu(x, self.weight)
+
+
+_MIX = (0xBF58476D1CE4E5B9 - (1 << 64), 0x94D049BB133111EB - (1 << 64))
+_STEP, _GOLDEN = 0xD1B54A32D192ED03 - (1 << 64), 0x9E3779B97F4A7C15 - (1 << 64)
+
+
+def _mixed(z: torch.Tensor) -> torch.Tensor:
+    """SplitMix64's finaliser (Steele et al., OOPSLA 2014) of int64 numbers; shifts bring in zeros."""
+    for bits, factor in ((30, _MIX[0]), (27, _MIX[1])):
+        z = (z ^ ((z >> bits) & ((1 << (64 - bits)) - 1))) * factor
+    return z ^ ((z >> 31) & ((1 << 33) - 1))
+
+
+def uniform(rng: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """Numbers in [0, 1), float32 of `shape` [B, ...]: a function of each model's (key, step), rng [B, 2], and the
+    element alone."""
+    elements = math.prod(shape[1:])
+    stream = _mixed(rng[:, 0] + _mixed(rng[:, 1] * _STEP))
+    counter = torch.arange(1, elements + 1, device=rng.device) * _GOLDEN
+    bits = _mixed(stream.unsqueeze(1) + counter) & 0xFFFFFF
+    return (bits.float() * 2.0**-24).view(shape)
+
+
+class RReLU(ArrayModule):
+    """`torch.nn.RReLU` for B models: in training the slope of every negative element is drawn between `lower` and
+    `upper`, from a random stream per model that `dnnsuite.nn.seed` starts; in evaluation it is their mean.
+
+    In place is not offered.
+    """
+
+    torch_class = torch.nn.RReLU
+    rng: torch.Tensor  # int64 [B, 2]: key and step of each model's stream
+
+    def __init__(
+        self,
+        lower: float = 1.0 / 8,
+        upper: float = 1.0 / 3,
+        inplace: bool = False,
+        *,
+        device: Any = None,
+        B: int,
+    ) -> None:
+        super().__init__(B)
+        if not lower <= upper:
+            raise InvalidArgument(f"RReLU: lower={lower!r} is above upper={upper!r}")
+        self.lower, self.upper, self.inplace = lower, upper, inplace
+        keys = torch.randint(-(1 << 62), 1 << 62, (B,), dtype=torch.int64)
+        rng = torch.stack([keys, torch.zeros_like(keys)], dim=1).to(device)
+        self.register_buffer("rng", rng, persistent=False)
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {"lower": module.lower, "upper": module.upper, "inplace": module.inplace}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_models(x, self.B, "RReLU")
+        if not self.training:
+            return torch.nn.functional.leaky_relu(x, (self.lower + self.upper) / 2)
+        slope = self.lower + (self.upper - self.lower) * uniform(self.rng, x.shape)
+        self.rng[:, 1].add_(1)
+        return torch.where(x < 0, x * slope.to(x.dtype), x)

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: MIT
+"""Batch and instance normalisation: each model has its own statistics, weights and running averages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+
+from ..errors import InvalidArgument
+from . import functional
+from ._base import ArrayModule, check_models
+from ._normalization import HAS_BIAS
+from .functional.normalization import check_batch
+
+
+class _NormBase(ArrayModule):
+    """What batch and instance normalisation share: parameters, running statistics, arguments."""
+
+    per_model_lists = ("momenta",)
+    ranks: ClassVar[tuple[int, ...]]  # of the input, model and batch included
+
+    weight: torch.Tensor | None
+    bias: torch.Tensor | None
+    running_mean: torch.Tensor | None
+    running_var: torch.Tensor | None
+    num_batches_tracked: torch.Tensor | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float,
+        momentum: float | Sequence[float | None] | None,
+        affine: bool,
+        track_running_stats: bool,
+        device: Any,
+        dtype: Any,
+        bias: bool,
+        B: int,
+    ) -> None:
+        super().__init__(B)
+        self.num_features, self.eps = num_features, eps
+        self.affine, self.track_running_stats = affine, track_running_stats
+        self.momenta: list[float | None] = (
+            list(momentum) if isinstance(momentum, Sequence) else [momentum] * B
+        )
+        if len(self.momenta) != B:
+            raise InvalidArgument(
+                f"momentum has {len(self.momenta)} values for {B} models: give one, or one per model"
+            )
+        where = {"device": device, "dtype": dtype}
+        weight = torch.nn.Parameter(torch.ones(B, num_features, **where)) if affine else None
+        self.register_parameter("weight", weight)
+        has_bias = affine and bias
+        self.register_parameter(
+            "bias", torch.nn.Parameter(torch.zeros(B, num_features, **where)) if has_bias else None
+        )
+        tracked = track_running_stats
+        self.register_buffer("running_mean", torch.zeros(B, num_features, **where) if tracked else None)
+        self.register_buffer("running_var", torch.ones(B, num_features, **where) if tracked else None)
+        count = torch.zeros(B, dtype=torch.long, device=device) if tracked else None
+        self.register_buffer("num_batches_tracked", count)
+
+    @property
+    def momentum(self) -> float | list[float | None] | None:
+        """The weight of the newest batch in the running statistics, None for an average over all; a list where the
+        models differ."""
+        return self.momenta[0] if len(set(self.momenta)) == 1 else self.momenta
+
+    @torch.no_grad()
+    def reset_running_stats(self) -> None:
+        """Mean zero, variance one, no batch seen."""
+        if (
+            self.running_mean is not None
+            and self.running_var is not None
+            and self.num_batches_tracked is not None
+        ):
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Weight one, bias zero, and the running statistics of the start."""
+        self.reset_running_stats()
+        if self.weight is not None:
+            self.weight.fill_(1.0)
+        if self.bias is not None:
+            self.bias.zero_()
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {
+            "num_features": module.num_features,
+            "eps": module.eps,
+            "momentum": module.momenta if isinstance(module, _NormBase) else module.momentum,
+            "affine": module.affine,
+            "track_running_stats": module.track_running_stats,
+        } | ({"bias": module.bias is not None or not module.affine} if HAS_BIAS else {})
+
+    @classmethod
+    def per_model_arguments(cls) -> tuple[str, ...]:
+        return ("momentum",)
+
+    def _check(self, x: torch.Tensor) -> None:
+        name = type(self).__name__
+        check_models(x, self.B, name)
+        if x.dim() not in self.ranks or x.size(2) != self.num_features:
+            raise InvalidArgument(
+                f"{name}({self.num_features}, B={self.B}) takes [B, N, {self.num_features}, ...] of "
+                f"{' or '.join(map(str, self.ranks))} dimensions; got {list(x.shape)}"
+            )
+
+    def _factor(self) -> float | torch.Tensor:
+        """How much of the newest batch enters each model's running statistics, after that batch was counted."""
+        first = self.momenta[0] if self.momenta else 0.1
+        if first is not None and all(value == first for value in self.momenta):
+            return first
+        assert self.num_batches_tracked is not None
+        average = 1.0 / self.num_batches_tracked.double()
+        if first is None and all(value is None for value in self.momenta):
+            return average
+        fixed = torch.tensor([-1.0 if v is None else v for v in self.momenta], dtype=torch.float64)
+        fixed = fixed.to(average.device)
+        return torch.where(fixed < 0, average, fixed)
+
+
+class _BatchNorm(_NormBase):
+    """`[B, N, C, *]` to the same; weight, bias and running statistics are `[B, C]`, `num_batches_tracked` is `[B]`."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | Sequence[float | None] | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+        B: int,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias, B)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.batch_norm(*self.statistics(x))
+
+    def statistics(self, x: torch.Tensor) -> tuple[Any, ...]:
+        """The arguments of `functional.batch_norm` for this input; in training the batch is counted."""
+        self._check(x)
+        training = self.training or self.running_mean is None
+        check_batch(x, training, type(self).__name__)
+        keep = self.running_mean is not None and (not self.training or self.track_running_stats)
+        momentum: float | torch.Tensor = 0.0
+        if self.training and keep and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            momentum = self._factor()
+        mean, var = (self.running_mean, self.running_var) if keep else (None, None)
+        return x, mean, var, self.weight, self.bias, training, momentum, self.eps
+
+
+class BatchNorm1d(_BatchNorm):
+    """`torch.nn.BatchNorm1d` for B models: `[B, N, C]` or `[B, N, C, L]`. `momentum` may be one per model."""
+
+    torch_class = torch.nn.BatchNorm1d
+    ranks = (3, 4)
+
+
+class BatchNorm2d(_BatchNorm):
+    """`torch.nn.BatchNorm2d` for B models: `[B, N, C, H, W]`. `momentum` may be one per model."""
+
+    torch_class = torch.nn.BatchNorm2d
+    ranks = (5,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """`torch.nn.BatchNorm3d` for B models: `[B, N, C, D, H, W]`. `momentum` may be one per model."""
+
+    torch_class = torch.nn.BatchNorm3d
+    ranks = (6,)
+
+
+class _InstanceNorm(_NormBase):
+    """`[B, N, C, *]` to the same, or `[B, C, *]` without a batch; weight and bias are `[B, C]`."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | Sequence[float] = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+        B: int,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias, B)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.dim() == self.ranks[0] - 1:
+            return self.forward(x.unsqueeze(1)).squeeze(1)
+        self._check(x)
+        own = self.training or not self.track_running_stats
+        known = all(value is not None for value in self.momenta)  # torch takes none at all as 0
+        momentum = self._factor() if known and self.training and self.track_running_stats else 0.0
+        return functional.instance_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, own, momentum, self.eps
+        )
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """`torch.nn.InstanceNorm1d` for B models: `[B, N, C, L]` or `[B, C, L]`."""
+
+    torch_class = torch.nn.InstanceNorm1d
+    ranks = (4,)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """`torch.nn.InstanceNorm2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
+
+    torch_class = torch.nn.InstanceNorm2d
+    ranks = (5,)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """`torch.nn.InstanceNorm3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
+
+    torch_class = torch.nn.InstanceNorm3d
+    ranks = (6,)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: MIT
+"""Activations. Those that treat every element alike are torch's own; one with a `dim` or a weight counts from the
+model's own dimensions: `softmax(x, dim=1)` of x `[B, N, C]` is over C, as it is in a model that sees `[N, C]`."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional as F
+from torch.nn.functional import celu as celu
+from torch.nn.functional import celu_ as celu_
+from torch.nn.functional import elu as elu
+from torch.nn.functional import elu_ as elu_
+from torch.nn.functional import gelu as gelu
+from torch.nn.functional import hardshrink as hardshrink
+from torch.nn.functional import hardsigmoid as hardsigmoid
+from torch.nn.functional import hardswish as hardswish
+from torch.nn.functional import hardtanh as hardtanh
+from torch.nn.functional import hardtanh_ as hardtanh_
+from torch.nn.functional import leaky_relu as leaky_relu
+from torch.nn.functional import leaky_relu_ as leaky_relu_
+from torch.nn.functional import logsigmoid as logsigmoid
+from torch.nn.functional import mish as mish
+from torch.nn.functional import relu as relu
+from torch.nn.functional import relu6 as relu6
+from torch.nn.functional import relu_ as relu_
+from torch.nn.functional import rrelu as rrelu
+from torch.nn.functional import rrelu_ as rrelu_
+from torch.nn.functional import selu as selu
+from torch.nn.functional import selu_ as selu_
+from torch.nn.functional import sigmoid as sigmoid
+from torch.nn.functional import silu as silu
+from torch.nn.functional import softplus as softplus
+from torch.nn.functional import softshrink as softshrink
+from torch.nn.functional import softsign as softsign
+from torch.nn.functional import tanh as tanh
+from torch.nn.functional import tanhshrink as tanhshrink
+from torch.nn.functional import threshold as threshold
+from torch.nn.functional import threshold_ as threshold_  # type: ignore[attr-defined]
+
+from ...errors import InvalidArgument
+from ._models import each_model, shifted
+
+
+def _softmax_dim(dim: int | None, x: torch.Tensor, name: str) -> int:
+    """torch's choice where no dim is given: 0 for a model's tensor of 1 or 3 dimensions, else 1."""
+    if dim is None:
+        dim = 0 if x.dim() - 1 in (0, 1, 3) else 1
+    return shifted(dim, x, name)
+
+
+def softmax(
+    input: torch.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """`torch.nn.functional.softmax`; `dim` counts without the model."""
+    return torch.softmax(input, _softmax_dim(dim, input, "softmax"), dtype=dtype)
+
+
+def softmin(
+    input: torch.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """`torch.nn.functional.softmin`; `dim` counts without the model."""
+    return torch.softmax(-input, _softmax_dim(dim, input, "softmin"), dtype=dtype)
+
+
+def log_softmax(
+    input: torch.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """`torch.nn.functional.log_softmax`; `dim` counts without the model."""
+    return torch.log_softmax(input, _softmax_dim(dim, input, "log_softmax"), dtype=dtype)
+
+
+def gumbel_softmax(
+    logits: torch.Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> torch.Tensor:
+    """`torch.nn.functional.gumbel_softmax`; `dim` counts without the model, noise is from torch's generator."""
+    return F.gumbel_softmax(logits, tau, hard, dim=shifted(dim, logits, "gumbel_softmax"))
+
+
+def glu(input: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    """`torch.nn.functional.glu`; `dim` counts without the model."""
+    return F.glu(input, shifted(dim, input, "glu"))
+
+
+def prelu(input: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """`torch.nn.functional.prelu` of input `[B, N, C, *]` with weight `[B, 1]` or `[B, C]`."""
+    channels = input.size(2) if input.dim() > 2 else 1
+    if weight.dim() != 2 or len(weight) != len(input) or weight.size(1) not in (1, channels):
+        raise InvalidArgument(
+            f"prelu of {list(input.shape)} takes a weight [{len(input)}, 1] or [{len(input)}, {channels}]; "
+            f"got {list(weight.shape)}"
+        )
+    return each_model(torch.prelu, input, weight.to(input.dtype))

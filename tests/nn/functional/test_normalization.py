@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+import pytest
+import torch
+from torch.nn import functional as F
+
+from dnnsuite.errors import InvalidArgument
+from dnnsuite.nn import functional
+
+
+def test_batch_norm_with_a_momentum_per_model():
+    x, mean, var = torch.randn(3, 6, 4), torch.zeros(3, 4), torch.ones(3, 4)
+    momenta = [0.1, 0.5, 1.0]
+    functional.batch_norm(x, mean, var, training=True, momentum=torch.tensor(momenta))
+    for model, momentum in enumerate(momenta):
+        own = torch.zeros(4), torch.ones(4)
+        F.batch_norm(x[model], *own, training=True, momentum=momentum)
+        torch.testing.assert_close(mean[model], own[0])
+        torch.testing.assert_close(var[model], own[1])
+
+
+def test_batch_norm_needs_statistics_somewhere():
+    with pytest.raises(InvalidArgument, match="running_mean"):
+        functional.batch_norm(torch.randn(2, 3, 4), None, None)
+
+
+@pytest.mark.parametrize("name", ["batch_norm", "group_norm", "instance_norm"])
+def test_refuses_parameters_of_another_shape(name):
+    first = {"batch_norm": (None, None), "group_norm": (2,), "instance_norm": (None, None)}[name]
+    keywords = {"training": True} if name == "batch_norm" else {}
+    with pytest.raises(InvalidArgument, match=r"\[2, 4\]"):
+        getattr(functional, name)(torch.randn(2, 3, 4, 5), *first, weight=torch.ones(4), **keywords)
+    with pytest.raises(InvalidArgument, match=r"\[2, 3\]"):
+        getattr(functional, name)(torch.randn(2, 3), *first, **keywords)
+
+
+def test_layer_and_rms_norm_over_several_dimensions():
+    x, weight = torch.randn(2, 5, 3, 4), torch.randn(2, 3, 4)
+    layer = functional.layer_norm(x, (3, 4), weight)
+    rms = functional.rms_norm(x, (3, 4), weight)
+    for model in range(2):
+        torch.testing.assert_close(layer[model], F.layer_norm(x[model], (3, 4), weight[model]))
+        torch.testing.assert_close(rms[model], F.rms_norm(x[model], (3, 4), weight[model]))
+    with pytest.raises(InvalidArgument, match=r"3, 4"):
+        functional.rms_norm(x, (3, 4), weight[0])
+
+
+def test_local_response_norm():
+    x = torch.randn(2, 3, 4, 5)
+    torch.testing.assert_close(functional.local_response_norm(x, 2)[1], F.local_response_norm(x[1], 2))
