@@ -4,6 +4,42 @@
 B is what dimension 0 of the tensors says, so a function serves an array and any part of it.
 """
 
+from .activation import celu as celu
+from .activation import celu_ as celu_
+from .activation import elu as elu
+from .activation import elu_ as elu_
+from .activation import gelu as gelu
+from .activation import glu as glu
+from .activation import gumbel_softmax as gumbel_softmax
+from .activation import hardshrink as hardshrink
+from .activation import hardsigmoid as hardsigmoid
+from .activation import hardswish as hardswish
+from .activation import hardtanh as hardtanh
+from .activation import hardtanh_ as hardtanh_
+from .activation import leaky_relu as leaky_relu
+from .activation import leaky_relu_ as leaky_relu_
+from .activation import log_softmax as log_softmax
+from .activation import logsigmoid as logsigmoid
+from .activation import mish as mish
+from .activation import prelu as prelu
+from .activation import relu as relu
+from .activation import relu6 as relu6
+from .activation import relu_ as relu_
+from .activation import rrelu as rrelu
+from .activation import rrelu_ as rrelu_
+from .activation import selu as selu
+from .activation import selu_ as selu_
+from .activation import sigmoid as sigmoid
+from .activation import silu as silu
+from .activation import softmax as softmax
+from .activation import softmin as softmin
+from .activation import softplus as softplus
+from .activation import softshrink as softshrink
+from .activation import softsign as softsign
+from .activation import tanh as tanh
+from .activation import tanhshrink as tanhshrink
+from .activation import threshold as threshold
+from .activation import threshold_ as threshold_
 from .distance_loss import gaussian_nll_loss as gaussian_nll_loss
 from .distance_loss import huber_loss as huber_loss
 from .distance_loss import kl_div as kl_div
@@ -18,6 +54,13 @@ from .loss import multi_margin_loss as multi_margin_loss
 from .loss import multilabel_margin_loss as multilabel_margin_loss
 from .loss import multilabel_soft_margin_loss as multilabel_soft_margin_loss
 from .loss import nll_loss as nll_loss
+from .normalization import batch_norm as batch_norm
+from .normalization import group_norm as group_norm
+from .normalization import instance_norm as instance_norm
+from .normalization import layer_norm as layer_norm
+from .normalization import local_response_norm as local_response_norm
+from .normalization import normalize as normalize
+from .normalization import rms_norm as rms_norm
 from .ranking_loss import cosine_embedding_loss as cosine_embedding_loss
 from .ranking_loss import ctc_loss as ctc_loss
 from .ranking_loss import hinge_embedding_loss as hinge_embedding_loss
