@@ -24,12 +24,13 @@ RANK = {
     "_files": 1, "_rates": 1, "host": 1, "ops": 1, "timing": 1,
     "_tune": 2, "data": 2, "nn": 2, "optim": 2, "results": 2,
     "_fuse": 3, "_width": 3, "plots": 3,
-    "_shard": 4, "models": 4,
-    "_step": 5,
-    "jobs": 6,
-    "workflow": 7,
-    "doctor": 8,
-    "cli": 9,
+    "_capture": 4, "_shard": 4, "models": 4,
+    "_workers": 5,
+    "_step": 6,
+    "jobs": 7,
+    "workflow": 8,
+    "doctor": 9,
+    "cli": 10,
 }  # fmt: skip
 TRAINING = {"ops", "nn", "optim", "_fuse", "_tune", "_shard", "_step", "_width", "models", "data", "jobs"}
 OBSERVING = {"_rates", "host", "timing", "results", "plots"}  # the two meet in workflow alone

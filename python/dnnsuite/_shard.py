@@ -5,17 +5,28 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from ._fuse import Mapped
+from ._fuse import width as array_width
+from .errors import InvalidArgument
 from .nn._base import ArrayModule
 from .optim import ArrayOptimizer
 
 LossFunction = Callable[..., torch.Tensor]
 Vectors = Sequence[Mapping[str, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """What a training step does beside forward, backward and update."""
+
+    scaler: torch.amp.GradScaler | None = None
+    accumulate: int = 1
 
 
 class Shard:
@@ -32,21 +43,30 @@ class Shard:
         loss_function: LossFunction,
         start: int,
         length: int,
-        scaler: torch.amp.GradScaler | None = None,
+        options: StepOptions | None = None,
     ) -> None:
         self.start, self.length = start, length
-        self._optimizer, self._loss_function, self._scaler = optimizer, loss_function, scaler
+        self._optimizer, self._loss_function = optimizer, loss_function
+        self._options = options or StepOptions()
+        self._whole = length == array_width(array)
         views = _views(array, start, length)
         self.array = _narrow(array, views, start, length)
         self._groups: list[dict[str, Any]] = []
         self._state: dict[torch.Tensor, dict[str, Any]] = {}
         for group in optimizer.param_groups:
             self._groups.append(self._narrow_group(group, views))
+        self._vectors: Vectors = []  # the last hyper-parameters of all models, and this shard's part of them
+        self._hyper: list[dict[str, torch.Tensor]] = []
 
     def _narrow_group(self, group: dict[str, Any], views: dict[int, torch.Tensor]) -> dict[str, Any]:
         params = []
         self._optimizer.init_state(group, group["params"], self._optimizer.state)
         for parameter in group["params"]:
+            if id(parameter) not in views:
+                raise InvalidArgument(
+                    f"the optimizer holds a parameter {list(parameter.shape)} that the array does not: after an edit "
+                    "of the array edit the optimizer too, then call refresh"
+                )
             view = views[id(parameter)]
             state = self._optimizer.state[parameter]
             self._state[view] = {name: self.narrow(value) for name, value in state.items()}
@@ -55,35 +75,101 @@ class Shard:
 
     def narrow(self, tensor: torch.Tensor) -> torch.Tensor:
         """This shard's part of a tensor `[B, ...]`."""
-        return tensor.narrow(0, self.start, self.length)
+        return tensor if self._whole else tensor.narrow(0, self.start, self.length)
 
-    def step(self, batch: Sequence[Any], vectors: Vectors) -> torch.Tensor:
+    def part(self, batch: Any) -> Any:
+        """This shard's part of a batch. A list holds one tensor per model, and a shard of it is one model."""
+        if isinstance(batch, torch.Tensor):
+            return self.narrow(batch)
+        if isinstance(batch, list):
+            return batch[self.start].unsqueeze(0)
+        if isinstance(batch, tuple):
+            return tuple(self.part(x) for x in batch)
+        if isinstance(batch, dict):
+            return {name: self.part(x) for name, x in batch.items()}
+        return batch
+
+    def follow(self, array: torch.nn.Module) -> None:
+        """Takes over what `array`'s modules and parameters were switched to: train or eval, frozen or not."""
+        for own, its in zip(self.array.modules(), array.modules(), strict=True):
+            own.training = its.training
+        for mine, other in zip(self.array.parameters(), array.parameters(), strict=True):
+            mine.requires_grad_(other.requires_grad)
+
+    def step(self, batch: tuple[Any, ...], vectors: Vectors) -> torch.Tensor:
         """One training step on this shard's part of `batch`; returns its losses `[length]`.
 
         `vectors` are the optimizer's hyper-parameters `[B]` of each group, as they were when the step was asked for.
         """
-        losses = self._loss_function(
-            self.array, *(self.narrow(x) if isinstance(x, torch.Tensor) else x for x in batch)
+        return self.train(self.part(batch), self.hyper(vectors))
+
+    def hyper(self, vectors: Vectors) -> list[dict[str, torch.Tensor]]:
+        """This shard's part of the hyper-parameters; most of the time they are those of the last step."""
+        fresh = len(vectors) != len(self._vectors) or any(
+            new[name] is not old.get(name)
+            for new, old in zip(vectors, self._vectors, strict=True)
+            for name in new
         )
-        if self._scaler is None:
-            losses.sum().backward()
-            self._update(vectors)
+        if fresh:
+            self._vectors = vectors
+            self._hyper = [{name: self.narrow(value) for name, value in own.items()} for own in vectors]
+        return self._hyper
+
+    def train(self, batch: tuple[Any, ...], hyper: Sequence[Mapping[str, torch.Tensor]]) -> torch.Tensor:
+        """One step on a batch and hyper-parameters that are this shard's part already."""
+        losses = self._backward(batch)
+        scaler = self._options.scaler
+        if scaler is None:
+            self._update(hyper)
         else:
-            self._scaler.scale(losses.sum()).backward()
             # The scaler asks for an optimizer only to see its gradients and to call or to skip its step.
-            update: Any = SimpleNamespace(param_groups=self._groups, step=lambda: self._update(vectors))
-            self._scaler.step(update)
-            self._scaler.update()
+            update: Any = SimpleNamespace(param_groups=self._groups, step=lambda: self._update(hyper))
+            scaler.step(update)
+            scaler.update()
         for group in self._groups:
             for parameter in group["params"]:
                 parameter.grad = None
-        return losses.detach()
+        return losses
+
+    def _backward(self, batch: tuple[Any, ...]) -> torch.Tensor:
+        """The losses; leaves the gradients in the parameters."""
+        parts = self._options.accumulate
+        if parts == 1:
+            losses = self._loss_function(self.array, *batch)
+            self._scaled(losses.sum()).backward()
+            return losses.detach()
+        total: torch.Tensor | None = None
+        for index in range(parts):
+            losses = self._loss_function(self.array, *_slice(batch, index, parts)) / parts
+            self._scaled(losses.sum()).backward()
+            total = losses.detach() if total is None else total + losses.detach()
+        assert total is not None
+        return total
+
+    def _scaled(self, loss: torch.Tensor) -> torch.Tensor:
+        scaler = self._options.scaler
+        return loss if scaler is None else scaler.scale(loss)
 
     @torch.no_grad()
-    def _update(self, vectors: Vectors) -> None:
-        for group, own in zip(self._groups, vectors, strict=True):
-            hyper = {name: self.narrow(value) for name, value in own.items()}
-            self._optimizer.update(group, group["params"], self._state, hyper)
+    def _update(self, hyper: Sequence[Mapping[str, torch.Tensor]]) -> None:
+        for group, own in zip(self._groups, hyper, strict=True):
+            self._optimizer.update(group, group["params"], self._state, own)
+
+
+def _slice(batch: Any, index: int, parts: int) -> Any:
+    """Part `index` of `parts` equal ones of the samples, dimension 1 of every tensor."""
+    if isinstance(batch, torch.Tensor):
+        if batch.dim() < 2 or batch.size(1) % parts:
+            raise InvalidArgument(
+                f"accumulate={parts} cuts dimension 1 of a batch in equal parts; a tensor of it is {list(batch.shape)}"
+            )
+        size = batch.size(1) // parts
+        return batch.narrow(1, index * size, size)
+    if isinstance(batch, tuple):
+        return tuple(_slice(x, index, parts) for x in batch)
+    if isinstance(batch, dict):
+        return {name: _slice(x, index, parts) for name, x in batch.items()}
+    return batch
 
 
 def _views(array: torch.nn.Module, start: int, length: int) -> dict[int, torch.Tensor]:

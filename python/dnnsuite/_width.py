@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from . import _tune
 
-_TRIAL_STEPS = 2  # timed steps of each candidate width, after one that warms up
+_TRIAL_STEPS = 2  # timed steps of each candidate width, after those that warm up
 # A model that keeps a core busy for so long gains nothing from sharing calls with others, and alone its
 # activations are the only ones of its thread: its width is one, without a trial of wider shards.
 _HEAVY_STEP_S = 0.02
@@ -18,12 +18,13 @@ class WidthTrial:
     under `key` and not tried again.
     """
 
-    def __init__(self, B: int, threads: int, key: str) -> None:
+    def __init__(self, B: int, threads: int, key: str, untimed: int = 1) -> None:
+        """The first `untimed` steps of each width warm up: allocations, and the capture of the step."""
         threads = min(threads, B)
         self.candidates = sorted({1, -(-B // threads)})
         self.width = self.candidates[0]
         self.done = len(self.candidates) == 1
-        self._key = key
+        self._key, self._untimed = key, untimed
         self._models_per_core = B / threads
         self._seconds: dict[int, list[float]] = {candidate: [] for candidate in self.candidates}
         known = None if self.done else _tune.table().get(key)
@@ -34,14 +35,17 @@ class WidthTrial:
         """A step at `width` took so long; sets the width of the next."""
         mine = self._seconds[self.width]
         mine.append(seconds)
-        if len(mine) > 1 and self.width == 1 and seconds / self._models_per_core > _HEAVY_STEP_S:
+        if len(mine) > self._untimed and self.width == 1 and seconds / self._models_per_core > _HEAVY_STEP_S:
             self._settle(1)
-        elif len(mine) > _TRIAL_STEPS:
+        elif len(mine) >= self._untimed + _TRIAL_STEPS:
             left = [candidate for candidate in self.candidates if not self._seconds[candidate]]
             if left:
                 self.width = left[0]
             else:
-                self._settle(min(self.candidates, key=lambda candidate: min(self._seconds[candidate][1:])))
+                self._settle(min(self.candidates, key=self._best_s))
+
+    def _best_s(self, candidate: int) -> float:
+        return min(self._seconds[candidate][self._untimed :])
 
     def _settle(self, width: int) -> None:
         self.width, self.done = width, True

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+"""What a recorded step takes for granted, in a form that can be compared before the next one."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.nn.modules import module as module_globals
+from torch.utils._pytree import tree_flatten
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+
+
+def hook(array: torch.nn.Module) -> str | None:
+    """The place of a hook in `array`, or None: what a hook does in Python would not happen in a replay."""
+    for name in dir(module_globals):
+        if name.startswith("_global_") and name.endswith("hooks") and getattr(module_globals, name):
+            return "every module (a global hook)"
+    for name, module in array.named_modules():
+        if any(getattr(module, hooks) for hooks in _HOOKS):
+            return name or "the array itself"
+    return None
+
+
+def modes(modules: Sequence[torch.nn.Module], parameters: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    """What a user may switch between two steps without telling: train or eval, frozen or not, hooks."""
+    return (
+        [m.training for m in modules],
+        [len(m._forward_hooks) + len(m._forward_pre_hooks) + len(m._backward_hooks) for m in modules],
+        [p.requires_grad for p in parameters],
+    )
+
+
+def signature(batch: Any) -> tuple[Any, ...] | None:
+    """Layout of the tensors of a batch and the values of everything else; None if something in it has no value."""
+    leaves, structure = tree_flatten(batch)
+    parts: list[Any] = [structure]
+    places: dict[int, int] = {}
+    for place, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor):
+            first = places.setdefault(
+                id(leaf), place
+            )  # the same tensor twice is another step than two tensors
+            parts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.requires_grad, leaf.device, first))
+        elif isinstance(leaf, _PLAIN):
+            parts.append((type(leaf), leaf))
+        else:
+            return None
+    return tuple(parts)
+
+
+def tensors(batch: Any) -> list[torch.Tensor]:
+    """The tensors of a batch in a fixed order."""
+    return [leaf for leaf in tree_flatten(batch)[0] if isinstance(leaf, torch.Tensor)]
+
+
+def module_values(array: torch.nn.Module) -> dict[str, Any]:
+    """The plain Python values that the modules of `array` hold, by name, and the lengths of their containers."""
+    return {
+        f"{name}.{attribute}".lstrip("."): value
+        for name, module in array.named_modules()
+        for attribute, value in _plain(vars(module).items())
+        if attribute not in ("training", "_parameters", "_buffers", "_modules", *_HOOKS)
+    }
+
+
+def function_values(function: Callable[..., Any]) -> Callable[[], list[Any]]:
+    """A quick way to read the plain values that `function` can see beside its arguments: what it closes over, its
+    defaults, its object's attributes, the globals it names."""
+    readers: list[Callable[[], Any]] = []
+    for found in _functions(function):
+        for cell in found.__closure__ or ():
+            readers.append(functools.partial(_cell_value, cell))
+        names = [name for name in found.__code__.co_names if name in found.__globals__]
+        for name in names:
+            if isinstance(found.__globals__[name], (*_PLAIN, list, dict, set)):
+                readers.append(functools.partial(_global_value, found.__globals__, name))
+    owner = getattr(function, "__self__", function)
+    if not isinstance(owner, types.FunctionType) and hasattr(owner, "__dict__"):
+        readers.append(lambda: dict(_plain(list(vars(owner).items()))))
+    return lambda: [read() for read in readers]
+
+
+def _functions(function: Any) -> Iterator[types.FunctionType]:
+    if isinstance(function, functools.partial):
+        yield from _functions(function.func)
+    elif isinstance(function, types.MethodType):
+        yield from _functions(function.__func__)
+    elif isinstance(function, types.FunctionType):
+        yield function
+    else:
+        call = vars(type(function)).get("__call__")
+        if isinstance(call, types.FunctionType):
+            yield call
+
+
+def _plain(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    for name, value in items:
+        if isinstance(value, _PLAIN):
+            yield name, value
+        elif isinstance(value, (list, dict, set)):
+            yield name, (type(value), len(value))
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, _PLAIN):
+        return value
+    return (type(value), len(value)) if isinstance(value, (list, dict, set)) else id(value)
+
+
+def _cell_value(cell: types.CellType) -> Any:
+    try:
+        return _value(cell.cell_contents)
+    except ValueError:  # empty
+        return None
+
+
+def _global_value(names: dict[str, Any], name: str) -> Any:
+    return _value(names.get(name))

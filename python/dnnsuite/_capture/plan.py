@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: MIT
+"""What of a recorded step has to run in every step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from .record import Call, Recording, Slot, slots_in, slots_of
+
+
+@dataclass
+class Plan:
+    """The operators of a step, and the tensors that every step finds in place."""
+
+    calls: list[Call]
+    inputs: list[int]
+    static: dict[int, torch.Tensor]  # by slot: parameters, buffers, states, views of them, constants
+    losses: int
+
+
+def make_plan(recording: Recording) -> Plan:
+    """`recording` without what need not run again: views of tensors that stay where they are, constants, and operators
+    whose result nobody takes (below autograd many are left over)."""
+    static = dict(recording.external)
+    constant: set[int] = set()
+    left = []
+    for call in recording.calls:
+        taken = slots_of(call.arguments)
+        if call.writes:
+            left.append(call)
+        elif call.views and taken <= static.keys() and not _has_lists(call):
+            for slot, result in zip(call.outputs, _run(call, static), strict=True):
+                static[slot] = result
+            constant |= slots_in(call.outputs) if taken <= constant else set()
+        elif call.results is not None and _stays(call, recording, constant):
+            for slot, result in zip(call.outputs, call.results, strict=True):
+                static[slot] = result
+            constant |= slots_in(call.outputs)
+        else:
+            left.append(call)
+    calls = _needed(left, recording.losses)
+    used = {recording.losses}.union(*(slots_of(call.arguments) for call in calls))
+    static = {slot: tensor for slot, tensor in static.items() if slot in used}
+    return Plan(calls, recording.inputs, static, recording.losses)
+
+
+def _has_lists(call: Call) -> bool:
+    return any(not isinstance(output, int) for output in call.outputs)
+
+
+def _stays(call: Call, recording: Recording, constant: set[int]) -> bool:
+    """Whether the results are never written, and follow from constants or from shapes alone."""
+    if any(recording.storage[slot] in recording.written for slot in slots_in(call.outputs)):
+        return False
+    taken = slots_of(call.arguments)
+    return taken <= constant or call.by_shape
+
+
+@torch.no_grad()
+def _run(call: Call, values: dict[int, torch.Tensor]) -> list[torch.Tensor]:
+    arguments = tree_map(lambda x: values[x.index] if isinstance(x, Slot) else x, list(call.arguments))
+    positional, named = [], {}
+    for argument, value in zip(call.op._schema.arguments, arguments, strict=True):
+        if argument.kwarg_only:
+            named[argument.name] = value
+        else:
+            positional.append(value)
+    result: Any = call.op(*positional, **named)
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def _needed(calls: list[Call], losses: int) -> list[Call]:
+    """Without the calls that neither write nor lead to the losses or to what is written."""
+    needed = {losses}
+    kept = []
+    for call in reversed(calls):
+        if call.writes or needed & slots_in(call.outputs):
+            needed |= slots_of(call.arguments)
+            kept.append(call)
+    return kept[::-1]

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: MIT
+"""Watches one training step run and writes down its operators, below autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+# Results that depend on the shape of the arguments alone, or on no tensor.
+_FILLED = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"} | {
+    "ones", "zeros", "full", "arange", "scalar_tensor", "eye", "linspace",
+}  # fmt: skip
+_KEPT_BYTES = 2**18  # a constant larger than this is computed anew in each step
+_RATE_ARGUMENTS = ("dropout_p", "p", "train", "dropout")
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A tensor of the step, by number."""
+
+    index: int
+
+
+@dataclass
+class Call:
+    """One operator with all its arguments in the order of its schema, tensors as slots.
+
+    `outputs` has one entry per result, a list for a list of tensors, None for a result that is no tensor.
+    """
+
+    op: Any
+    arguments: tuple[Any, ...]
+    outputs: list[Any]
+    writes: bool
+    views: bool  # every result shares the storage of an argument
+    results: list[torch.Tensor] | None = None  # kept where they may be constants
+
+    @property
+    def by_shape(self) -> bool:
+        """Whether the results depend on the shapes of the arguments alone, or on no tensor."""
+        return self.op._schema.name.split("::")[1] in _FILLED
+
+    @property
+    def name(self) -> str:
+        namespace, name = self.op._schema.name.split("::")
+        overload = self.op._schema.overload_name
+        return f"{namespace}.{name}" + (f".{overload}" if overload else "")
+
+
+@dataclass
+class Recording:
+    """A step as a list of operators, and where its tensors come from."""
+
+    calls: list[Call] = field(default_factory=list)
+    inputs: list[int] = field(
+        default_factory=list
+    )  # slots of what each step brings: batch and hyper-parameters
+    external: dict[int, torch.Tensor] = field(default_factory=dict)  # what was there before the step
+    storage: dict[int, int] = field(default_factory=dict)  # slot → the storage it lies in
+    written: set[int] = field(default_factory=set)  # storages that an operator writes into
+    read: set[int] = field(default_factory=set)  # slots whose values decided what Python did
+    losses: int = -1
+    refusal: str | None = None  # why this step cannot be replayed
+
+    def refuse(self, why: str) -> None:
+        self.refusal = self.refusal or why
+
+    def writes_to(self, tensor: torch.Tensor) -> bool:
+        return tensor.untyped_storage()._cdata in self.written
+
+    def written_externals(self) -> list[torch.Tensor]:
+        """What the step changes and the next one sees."""
+        return [t for slot, t in self.external.items() if self.storage[slot] in self.written]
+
+
+class Recorder(TorchDispatchMode):
+    """Records the operators that run inside it; they run as ever.
+
+    A tensor is known by its storage and its place in it, not by its object: autograd hands out new objects for what it
+    has saved. Storages are watched by weak references, so nothing lives longer than it would.
+    """
+
+    def __init__(self, inputs: Sequence[torch.Tensor], fixed: int = 0) -> None:
+        """`inputs` are what a step brings; the last `fixed` of them seldom change."""
+        super().__init__()
+        self.recording = Recording()
+        self._slots: dict[Key, int] = {}
+        self._alive: dict[
+            int, StorageWeakRef
+        ] = {}  # as long as they exist no new storage gets the same address
+        self._inner: set[int] = set()  # storages of inputs and results
+        self._constant: set[int] = set()
+        self._origins: dict[
+            int, set[int]
+        ] = {}  # of what follows from external and fixed tensors alone: which
+        for tensor in inputs:
+            slot = self._add(tensor)
+            self.recording.inputs.append(slot)
+            self._inner.add(self.recording.storage[slot])
+        for slot in self.recording.inputs[len(inputs) - fixed :]:
+            self._origins[slot] = {slot}
+
+    def _add(self, tensor: torch.Tensor) -> int:
+        storage = tensor.untyped_storage()
+        address = storage._cdata
+        if address not in self._alive:
+            self._alive[address] = StorageWeakRef(storage)
+        slot = self._slots[_key(tensor)] = len(self.recording.storage)
+        self.recording.storage[slot] = address
+        return slot
+
+    def slot(self, tensor: torch.Tensor) -> Slot:
+        """The slot of a tensor that an operator takes."""
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
+            self.recording.refuse(f"it uses a {type(tensor).__name__} of layout {tensor.layout}")
+            return Slot(-1)
+        if tensor.is_conj() or tensor.is_neg():
+            self.recording.refuse("it uses a lazily conjugated tensor")
+        found = self._slots.get(_key(tensor))
+        if found is None:
+            found = self._add(tensor)
+            if self.recording.storage[found] in self._inner:
+                self.recording.refuse("a view of a result was made where torch's dispatcher does not see it")
+            self.recording.external[found] = tensor  # itself: a copy here would not share the version
+            self._origins[found] = {found}
+        return Slot(found)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        schema = getattr(func, "_schema", None)
+        if schema is None:
+            self.recording.refuse(f"{func} has no schema")
+            return func(*args, **kwargs)
+        given = _all_arguments(schema, args, kwargs)
+        arguments = tuple(
+            tree_map(lambda x: self.slot(x) if isinstance(x, torch.Tensor) else x, value) for value in given
+        )
+        self._check(func, schema, arguments, _looks_for_true(given))
+        output = func(*args, **kwargs)
+        self._note(func, schema, given, arguments, output)
+        return output
+
+    def _check(self, func: Any, schema: Any, given: Sequence[Any], masked: bool) -> None:
+        name = schema.name.replace("::", ".")
+        tags = func.tags
+        if torch.Tag.data_dependent_output in tags or name == "aten._local_scalar_dense":
+            origins = self._origin(given)
+            if origins is not None:  # a flag or a hyper-parameter: it holds until somebody changes it
+                self.recording.read |= origins
+                return
+            self.recording.refuse(f"{name} hands a tensor's value to Python (as .item() does)")
+        elif torch.Tag.dynamic_output_shape in tags and (masked or name != "aten.index"):
+            self.recording.refuse(f"the shape of what {name} returns depends on values")
+        elif torch.Tag.inplace_view in tags:
+            self.recording.refuse(f"{name} changes a tensor's shape in place")
+        elif torch.Tag.nondeterministic_seeded in tags:
+            rates = [
+                value
+                for argument, value in zip(schema.arguments, given, strict=True)
+                if argument.name in _RATE_ARGUMENTS
+            ]
+            if not any(rate in (0, 0.0, False) for rate in rates):
+                self.recording.refuse(f"{name} draws from torch's generator")
+
+    def _note(
+        self, func: Any, schema: Any, given: Sequence[Any], arguments: tuple[Any, ...], output: Any
+    ) -> None:
+        recording = self.recording
+        taken = {t.untyped_storage()._cdata for t in tree_flatten(given)[0] if isinstance(t, torch.Tensor)}
+        writes = False
+        for argument, value in zip(schema.arguments, arguments, strict=True):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                slots = slots_of([value]) - {-1}
+                recording.written |= {recording.storage[s] for s in slots}
+                writes = writes or bool(slots)
+        known = len(recording.storage)
+        results = [output] if not isinstance(output, (tuple, list)) or _is_list(schema) else list(output)
+        outputs: list[Any] = []
+        for result in results:
+            if isinstance(result, (list, tuple)):
+                outputs.append([self._output(t) for t in result])
+            else:
+                outputs.append(self._output(result) if isinstance(result, torch.Tensor) else None)
+        fresh = {recording.storage[s] for s in slots_in(outputs) if s >= known}
+        if not writes and not fresh:
+            return  # detach and the like: the same tensor again
+        origins = None if writes else self._origin(arguments)
+        if origins is not None:
+            self._origins.update((slot, origins) for slot in slots_in(outputs) if slot >= known)
+        self._inner |= fresh - {recording.storage[s] for s in recording.external}
+        call = Call(func, arguments, outputs, writes, views=fresh <= taken)
+        self._keep_constant(call, results)
+        recording.calls.append(call)
+
+    def _origin(self, arguments: Sequence[Any]) -> set[int] | None:
+        """The external and fixed tensors that `arguments` follow from; None if they follow from more than those."""
+        slots = slots_of(arguments)
+        if not slots <= self._origins.keys():
+            return None
+        return set().union(*(self._origins[slot] for slot in slots))
+
+    def _output(self, tensor: torch.Tensor) -> int | None:
+        if tensor.layout != torch.strided:
+            self.recording.refuse(f"it uses a tensor of layout {tensor.layout}")
+            return None
+        found = self._slots.get(_key(tensor))
+        return self._add(tensor) if found is None else found
+
+    def _keep_constant(self, call: Call, results: list[Any]) -> None:
+        """Keeps results that are the same in every step as long as nobody writes into them."""
+        taken = slots_of(call.arguments)
+        if call.writes or not (call.by_shape or (taken and taken <= self._constant)):
+            return
+        if all(isinstance(t, torch.Tensor) and t.untyped_storage().nbytes() <= _KEPT_BYTES for t in results):
+            call.results = [t.detach() for t in results]
+            self._constant |= slots_in(call.outputs)
+
+
+def _key(tensor: torch.Tensor) -> Key:
+    storage = tensor.untyped_storage()._cdata
+    return storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _all_arguments(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """Every argument in the schema's order, defaults filled in."""
+    given = list(args)
+    for argument in schema.arguments[len(args) :]:
+        given.append(kwargs.get(argument.name, argument.default_value))
+    return given
+
+
+def _looks_for_true(given: Sequence[Any]) -> bool:
+    """Whether there is a list with a mask in it: an index by a mask is as long as the mask has true elements."""
+    lists = [value for value in given if isinstance(value, (list, tuple))]
+    return any(isinstance(t, torch.Tensor) and t.dtype in (torch.bool, torch.uint8) for v in lists for t in v)
+
+
+def _is_list(schema: Any) -> bool:
+    return len(schema.returns) == 1 and isinstance(schema.returns[0].type, torch.ListType)
+
+
+def slots_in(outputs: Any) -> set[int]:
+    """The numbers of the slots among a call's outputs."""
+    return {leaf for leaf in tree_flatten(outputs)[0] if leaf is not None}
+
+
+def slots_of(arguments: Iterable[Any]) -> set[int]:
+    """The numbers of the slots that an operator takes."""
+    return {leaf.index for leaf in tree_flatten(list(arguments))[0] if isinstance(leaf, Slot)}

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: MIT
+"""Runs a list of operators from C++, without the interpreter lock.
+
+torch's own script interpreter does it: it takes every operator there is (torch's stable C++ interface calls none that
+has a Scalar among its arguments), finds each once, drops a tensor after its last use, and needs a third of the time of
+a call from Python. Its optimizer stays off: the operators run as they were recorded, in that order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .plan import Plan
+from .record import Call, Slot
+
+_MEMORY_FORMATS = {
+    torch.contiguous_format: 0,
+    torch.preserve_format: 1,
+    torch.channels_last: 2,
+    torch.channels_last_3d: 3,
+}
+_KINDS = {bool: "bool", int: "int", float: "float", str: "str", type(None): "NoneType"}
+_KINDS |= {torch.dtype: "int", torch.layout: "int", torch.memory_format: "int", torch.device: "Device"}
+_get_optimize = torch._C._get_graph_executor_optimize
+_set_optimize = torch._C._set_graph_executor_optimize
+_below_autograd = torch._C._AutoDispatchBelowAutograd
+
+
+class NotScriptable(Exception):
+    """The interpreter has no form for an operator or an argument; the message names it."""
+
+
+class Script:
+    """A plan, ready to run: `script(inputs)` runs the step on the step's own tensors and returns the losses."""
+
+    def __init__(self, plan: Plan, known: dict[Any, Any]) -> None:
+        """`known` keeps the functions of this array: shards of the same shape share one."""
+        writer = _Writer(plan)
+        text = writer.text()
+        key = (text, repr(writer.constants))
+        if key not in known:
+            known[key] = _compile(text, writer.constants, plan.calls)
+        self._run: Callable[..., Any] = known[key]
+        self._order = [plan.inputs.index(slot) for slot in dict.fromkeys(plan.inputs)]
+        self._static = list(plan.static.values())
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+        before = _get_optimize()  # of this thread
+        _set_optimize(False)
+        try:
+            with _below_autograd():
+                return self._run(*[inputs[i] for i in self._order], *self._static)[0]
+        except RuntimeError as error:
+            raise RuntimeError(_explained(str(error))) from None
+        finally:
+            _set_optimize(before)
+
+
+class _Writer:
+    """The text of a graph. Constants are inputs of the text and get their values afterwards, so that no value has to
+    survive being printed and parsed."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.constants: list[Any] = []
+        self._kinds: list[str] = []
+        self._known: dict[str, str] = {}
+        self._lines: list[str] = []
+        self._looked_at: list[str] = []
+        self._names = 0
+        self._defined = set(plan.inputs) | set(plan.static)
+
+    def text(self) -> str:
+        heads = [f"%t{slot} : Tensor" for slot in dict.fromkeys([*self.plan.inputs, *self.plan.static])]
+        for call in self.plan.calls:
+            self._call(call)
+        heads += [f"%c{i} : {kind}" for i, kind in enumerate(self._kinds)]
+        results = ", ".join([f"%t{self.plan.losses}", *self._looked_at, "%zero"])
+        kinds = ", ".join(["Tensor", *["int"] * (len(self._looked_at) + 1)])
+        self._lines.append("  %zero : int = prim::Constant[value=0]()")
+        self._lines.append(f"  %all : ({kinds}) = prim::TupleConstruct({results})")
+        return f"graph({', '.join(heads)}):\n" + "\n".join([*self._lines, "  return (%all)"])
+
+    def _name(self) -> str:
+        self._names += 1
+        return f"%v{self._names}"
+
+    def _line(self, kind: str, right: str) -> str:
+        name = self._name()
+        self._lines.append(f"  {name} : {kind} = {right}")
+        return name
+
+    def _constant(self, kind: str, value: Any) -> str:
+        key = f"{kind} {value!r}"
+        if key not in self._known:
+            self._known[key] = f"%c{len(self.constants)}"
+            self.constants.append(value)
+            self._kinds.append(kind)
+        return self._known[key]
+
+    def _argument(self, value: Any, declared: str, call: Call) -> str:
+        if isinstance(value, Slot):
+            return f"%t{value.index}"
+        if isinstance(value, (list, tuple)):
+            return self._list(list(value), declared, call)
+        if type(value) not in _KINDS:
+            raise NotScriptable(f"{call.name} takes a {type(value).__name__}")
+        if declared.endswith(("float", "float]")) and type(value) is int:
+            value = float(value)
+        kind = _KINDS[type(value)]
+        return self._constant(
+            kind, _MEMORY_FORMATS[value] if isinstance(value, torch.memory_format) else value
+        )
+
+    def _list(self, values: list[Any], declared: str, call: Call) -> str:
+        if "Tensor" in declared:
+            kind = "Tensor?" if "Optional[Tensor]" in declared else "Tensor"
+            parts = ", ".join(self._argument(value, kind, call) for value in values)
+            return self._line(f"{kind}[]", f"prim::ListConstruct({parts})")
+        kind = next((kind for kind in ("int", "float", "bool") if kind in declared), "")
+        if not kind:
+            raise NotScriptable(f"{call.name} takes a list of {declared}")
+        if not values:
+            return self._line(f"{kind}[]", "prim::ListConstruct()")
+        return self._constant(f"{kind}[]", [float(v) for v in values] if kind == "float" else values)
+
+    def _call(self, call: Call) -> None:
+        schema = call.op._schema
+        taken = [
+            self._argument(value, str(argument.type), call)
+            for argument, value in zip(schema.arguments, call.arguments, strict=True)
+        ]
+        names, unpack = [], []
+        for output in call.outputs if schema.returns else ():
+            if isinstance(output, list):
+                names.append(f"{self._name()} : Tensor[]")
+                left = ", ".join(self._output(slot) for slot in output)
+                unpack.append(f"  {left} = prim::ListUnpack({names[-1].split(' ')[0]})")
+            else:
+                names.append(self._output(output))
+        left = ", ".join(names) + (" = " if names else "")
+        self._lines += [f"  {left}{schema.name}({', '.join(taken)})", *unpack]
+        self._keep(schema, taken)
+
+    def _output(self, slot: int | None) -> str:
+        """The name of a result; a tensor that was there before, written in place, keeps its own."""
+        if slot is None or slot in self._defined:
+            return f"{self._name()} : Tensor"
+        self._defined.add(slot)
+        return f"%t{slot} : Tensor"
+
+    def _keep(self, schema: Any, taken: Sequence[str]) -> None:
+        """The interpreter takes a write into a list of tensors for one into the list itself, and drops the operator
+        when nobody looks at that list again: so somebody does."""
+        for argument, name in zip(schema.arguments, taken, strict=True):
+            written = argument.alias_info is not None and argument.alias_info.is_write
+            if written and "List" in str(argument.type):
+                self._looked_at.append(self._line("int", f"aten::len({name})"))
+                return
+
+
+def _compile(text: str, constants: Sequence[Any], calls: Sequence[Call]) -> Callable[..., Any]:
+    try:
+        graph = torch._C.parse_ir(text)
+        own = [
+            node
+            for node in graph.nodes()
+            if not node.kind().startswith("prim::") and node.kind() != "aten::len"
+        ]
+        _fill_in(graph, constants)
+        for node, call in zip(own, calls, strict=True):
+            _check_operator(node, call)
+        return torch._C._create_function_from_graph("step", graph)
+    except RuntimeError as error:
+        raise NotScriptable(f"torch's interpreter refuses the step: {str(error).splitlines()[0]}") from None
+
+
+def _fill_in(graph: Any, constants: Sequence[Any]) -> None:
+    first = next(iter(graph.nodes()))
+    graph.setInsertPoint(first)
+    names = list(graph.inputs())
+    start = len(names) - len(constants)
+    for place in reversed(range(len(constants))):
+        value = names[start + place]
+        constant = graph.insertConstant(constants[place])
+        value.replaceAllUsesWith(constant)
+        graph.eraseInput(start + place)
+
+
+def _check_operator(node: Any, call: Call) -> None:
+    """The interpreter chooses an overload by the types of the arguments: it must be the one that was recorded."""
+    try:
+        found = str(node.schema())
+    except RuntimeError:
+        raise NotScriptable(f"torch's interpreter has no operator for {call.name} as it was called") from None
+    wanted = str(call.op._schema)
+    name, overload = call.op._schema.name, call.op._schema.overload_name
+    if found == wanted or (
+        overload == "Tensor" and found.startswith((f"{name}.Scalar(", f"{name}.Tensor_Scalar("))
+    ):
+        return  # a number where the schema says Tensor: the overload for numbers does the same
+    raise NotScriptable(f"torch's interpreter takes {found.split('(')[0]} for {call.name}")
+
+
+def _explained(message: str) -> str:
+    """The interpreter's message with the operator in front of it."""
+    marked = re.search(
+        r"= ?([\w.]+)::(\w+)\([^\n]*\n[ ~]*<--- HERE|^ *([\w.]+)::(\w+)\([^\n]*\n[ ~]*<--- HERE",
+        message,
+        re.M,
+    )
+    name = ".".join(part for part in marked.groups() if part) if marked else "an operator"
+    lines = [line for line in message.splitlines() if line.strip()]
+    return f"{name} in a captured step: {lines[-1].removeprefix('RuntimeError: ')}"

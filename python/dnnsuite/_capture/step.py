@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: MIT
+"""A training step that is watched twice and from then on runs without Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from . import guards
+from .plan import make_plan
+from .record import Recorder, Recording
+from .script import NotScriptable, Script
+
+Train = Callable[[Any, Sequence[Any]], torch.Tensor]
+MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
+MAX_CHANGES = 8  # times that a step is recorded anew because a value was another one
+
+
+class _Attempt:
+    """How far the capture of one layout of batch has come: `stage` is what its next step is for."""
+
+    def __init__(self) -> None:
+        self.stage = "warm up"  # then "record", "compare", "replay"
+        self.recording: Recording | None = None
+        self.script: Script | None = None
+        self.values: Any = None  # Python values of the modules before the recording
+        self.read: list[_Read] = []
+
+
+class _Read:
+    """A tensor that Python looked into: `place` among the step's inputs, or None. As long as it is held, no other
+    tensor has its address."""
+
+    def __init__(self, tensor: torch.Tensor, place: int | None) -> None:
+        self.tensor, self.place = tensor, place
+        self.address, self.version = tensor.data_ptr(), tensor._version
+
+    def holds(self, inputs: Sequence[torch.Tensor]) -> bool:
+        tensor = self.tensor if self.place is None else inputs[self.place]
+        return tensor._version == self.version and tensor.data_ptr() == self.address
+
+
+class CapturedStep:
+    """`train(batch, hyper)`, run as written until it is known to be a fixed list of operators, then as that list.
+
+    The first step of a layout of batch runs as written, the second is recorded, and the third is run twice from the
+    same state: replayed, and as written. Only if both leave the same bits everywhere is it replayed from then on. All
+    of them are training steps like any other.
+    """
+
+    def __init__(
+        self,
+        train: Train,
+        array: torch.nn.Module,
+        function: Callable[..., Any],
+        trainable: Sequence[torch.Tensor],
+        scripts: dict[Any, Any],
+    ) -> None:
+        self._train, self._array, self._trainable, self._scripts = train, array, trainable, scripts
+        self._function_values = guards.function_values(function)
+        self._values: list[Any] | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets what was recorded; the next steps are watched again."""
+        self._attempts: dict[Any, _Attempt] = {}
+        self.refusal: str | None = None
+        self.replayed = False
+        self._changes = 0
+
+    @property
+    def mode(self) -> str:
+        """`captured`, `warming up`, or `eager: ` and the reason."""
+        if self.refusal is not None:
+            return f"eager: {self.refusal}"
+        return "captured" if self.replayed else "warming up"
+
+    def __call__(self, batch: Any, hyper: Sequence[dict[str, torch.Tensor]]) -> torch.Tensor:
+        attempt = None if self.refusal is not None else self._attempt(batch)
+        if attempt is None:
+            return self._train(batch, hyper)
+        inputs = guards.tensors(batch)
+        given = len(inputs)
+        for own in hyper:
+            inputs += own.values()
+        self._fixed = len(inputs) - given
+        if attempt.stage == "replay" and attempt.script is not None:
+            if all(read.holds(inputs) for read in attempt.read):
+                self.replayed = True
+                return attempt.script(inputs)
+            self._changes += 1
+            if self._changes > MAX_CHANGES:
+                self._refuse("the step looks into tensors that keep changing")
+                return self._train(batch, hyper)
+            attempt.stage = "record"
+        if attempt.stage == "warm up":
+            attempt.stage = "record"  # state that is made late is there by then
+            losses = self._train(batch, hyper)
+            if self._values != self._function_values():
+                self._refuse("the loss function changes a value outside of it")
+            return losses
+        if attempt.stage == "record":
+            return self._record(attempt, batch, hyper, inputs)
+        return self._compare(attempt, batch, hyper, inputs)
+
+    def _attempt(self, batch: Any) -> _Attempt | None:
+        values = self._function_values()
+        if values != self._values:
+            if self._values is not None:
+                self.reset()
+            self._values = values
+        key = guards.signature(batch)
+        if key is None:
+            return None
+        if key not in self._attempts:
+            if len(self._attempts) >= MAX_SHAPES:
+                return None
+            self._attempts[key] = _Attempt()
+        return self._attempts[key]
+
+    def _refuse(self, why: str) -> None:
+        self.refusal = why
+        self._attempts.clear()
+        self.replayed = False
+
+    def _record(
+        self, attempt: _Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
+    ) -> torch.Tensor:
+        place = guards.hook(self._array)
+        if place is not None:
+            self._refuse(f"there is a hook on {place}")
+            return self._train(batch, hyper)
+        attempt.values = guards.module_values(self._array)
+        losses, recording = self._watch(batch, hyper, inputs)
+        if any(recording.storage[slot] in recording.written for slot in recording.read):
+            recording.refuse("Python looks into a tensor that the step changes")
+        if recording.refusal is None:
+            try:
+                attempt.recording, attempt.script = recording, Script(make_plan(recording), self._scripts)
+                attempt.read = self._reads(recording, inputs)
+                attempt.stage = "compare"
+            except NotScriptable as error:
+                recording.refuse(str(error))
+        if recording.refusal is not None:
+            self._refuse(recording.refusal)
+        return losses
+
+    def _watch(
+        self, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
+    ) -> tuple[torch.Tensor, Recording]:
+        with Recorder(inputs, self._fixed) as recorder:
+            losses = self._train(batch, hyper)
+        recorder.recording.losses = recorder.slot(losses).index
+        return losses, recorder.recording
+
+    def _reads(self, recording: Recording, inputs: list[torch.Tensor]) -> list[_Read]:
+        places = {slot: place for place, slot in enumerate(recording.inputs)}
+        reads = []
+        for slot in sorted(recording.read):
+            place = places.get(slot)
+            reads.append(_Read(recording.external[slot] if place is None else inputs[place], place))
+        return reads
+
+    def _compare(
+        self, attempt: _Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
+    ) -> torch.Tensor:
+        """The step once replayed and once as written, from the same state."""
+        recording, script = attempt.recording, attempt.script
+        assert recording is not None
+        assert script is not None
+        changed = recording.written_externals()
+        untouched = [p for p in self._trainable if not recording.writes_to(p)]
+        before, kept = _copies(changed), _copies(untouched)
+        why, after, replayed = None, [], None
+        try:
+            replayed = script(inputs)
+            after = _copies(changed)
+        except RuntimeError as error:
+            why = str(error)
+        with torch.no_grad():
+            for tensor, value in zip(changed, before, strict=True):
+                tensor.copy_(value)
+        losses, second = self._watch(batch, hyper, inputs)
+        why = why or second.refusal or difference(recording, second) or self._side_effect(attempt)
+        if why is None and not _all_same(kept, untouched):
+            why = "the step writes into parameters where torch's dispatcher does not see it"
+        if why is None and not _all_same([replayed, *after], [losses, *changed]):
+            why = "a replay gives other bits than the step as written"
+        if why is not None:
+            self._refuse(why)
+        attempt.stage, attempt.recording = "replay", None
+        return losses
+
+    def _side_effect(self, attempt: _Attempt) -> str | None:
+        now = guards.module_values(self._array)
+        for name in {**attempt.values, **now}:
+            if attempt.values.get(name) != now.get(name):
+                return f"a step changes the Python value {name}"
+        return None
+
+
+def difference(first: Recording, second: Recording) -> str | None:
+    """Why two recordings are not one and the same step; None if they are."""
+    for a, b in zip(first.calls, second.calls, strict=False):
+        if a.op is not b.op:
+            return f"one step calls {a.name} where the next calls {b.name}"
+        if repr(a.arguments) != repr(b.arguments):
+            return f"{a.name} gets {_first_difference(a.arguments, b.arguments)}"
+    if len(first.calls) != len(second.calls):
+        return f"one step has {len(first.calls)} operators, the next {len(second.calls)}"
+    for slot, tensor in first.external.items():
+        other = second.external.get(slot)
+        if other is None:
+            return "two steps use different tensors"
+        if tensor.data_ptr() != other.data_ptr() and (
+            first.storage[slot] in first.written or not _same(tensor, other)
+        ):
+            return f"a tensor {list(tensor.shape)} is another one in the next step"
+    return None
+
+
+def _first_difference(a: Sequence[Any], b: Sequence[Any]) -> str:
+    for x, y in zip(a, b, strict=True):
+        if repr(x) != repr(y):
+            return f"{x!r} in one step and {y!r} in the next"
+    return "other arguments in the next step"
+
+
+def _copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [t.detach().clone() for t in tensors]
+
+
+def _all_same(a: Sequence[Any], b: Sequence[torch.Tensor]) -> bool:
+    return all(_same(x, y.detach()) for x, y in zip(a, b, strict=True))
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equal to the bit, NaN too."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(a.element_size())
+    if kind is None or a.dtype == torch.bool:
+        return torch.equal(a, b)
+    return torch.equal(a.contiguous().view(kind), b.contiguous().view(kind))

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+import functools
+
+import torch
+
+from dnnsuite._capture import guards
+
+
+def test_a_signature_is_about_layout_and_values():
+    x, y = torch.zeros(2, 3), torch.zeros(2, 3)
+    same = guards.signature((x, {"a": y, "b": 1.0}))
+    assert same == guards.signature((y, {"a": x, "b": 1.0}))
+    assert same != guards.signature((x, {"a": y, "b": 2.0}))
+    assert same != guards.signature((x, {"a": y.double(), "b": 1.0}))
+    assert same != guards.signature((x, {"a": torch.zeros(3, 2).t(), "b": 1.0}))
+    assert same != guards.signature((x, {"a": x, "b": 1.0}))
+    assert same != guards.signature((x, {"c": y, "b": 1.0}))
+    assert guards.signature((x, object())) is None
+    assert guards.tensors((x, {"a": y, "b": 1.0}))[1] is y
+
+
+def test_hooks_are_found():
+    array = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    assert guards.hook(array) is None
+    before = guards.modes(list(array.modules()), [])
+    handle = array[0].register_forward_pre_hook(lambda *_: None)
+    assert guards.hook(array) == "0"
+    assert guards.modes(list(array.modules()), []) != before
+    handle.remove()
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
+    assert "global" in guards.hook(array)
+    handle.remove()
+    assert guards.hook(array) is None
+
+
+def test_modes_see_training_and_freezing():
+    array = torch.nn.Linear(2, 2)
+
+    def modes():
+        return guards.modes(list(array.modules()), list(array.parameters()))
+
+    before = modes()
+    array.eval()
+    middle = modes()
+    array.weight.requires_grad_(False)
+    assert before != middle != modes()
+
+
+def test_values_of_modules():
+    array = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Flatten())
+    before = guards.module_values(array)
+    assert before["0.p"] == 0.5
+    array.eval()
+    assert guards.module_values(array) == before
+    array[0].seen = [1]
+    assert guards.module_values(array) != before
+
+
+FACTOR = 1.0
+
+
+def test_values_that_a_function_sees(monkeypatch):
+    weight, seen = 2.0, []
+
+    def loss(x, scale=1):
+        return x * weight * FACTOR, seen
+
+    class Loss:
+        gamma = 1.0
+
+        def __call__(self, x):
+            return x
+
+        def loss(self, x):
+            return x * self.gamma
+
+    read = guards.function_values(functools.partial(loss, scale=2))
+    before = read()
+    assert read() == before
+    weight = 3.0
+    assert read() != before
+    before = read()
+    seen.append(1)
+    assert read() != before
+    before = read()
+    monkeypatch.setitem(globals(), "FACTOR", 5.0)
+    assert read() != before
+    owner = Loss()
+    for function in (owner.loss, owner):
+        read = guards.function_values(function)
+        before = read()
+        owner.gamma += 1.0
+        assert read() != before

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: MIT
+"""Captured steps leave the same bits as steps run as written, or say why they are not captured."""
+
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite import StepRunner, nn, optim
+from helpers import make_models
+
+STEPS = 8
+
+
+def mlp():
+    return torch.nn.Sequential(
+        torch.nn.Linear(6, 16),
+        torch.nn.ReLU(),
+        torch.nn.Dropout(0.3),
+        torch.nn.LayerNorm(16),
+        torch.nn.Linear(16, 4),
+    )
+
+
+def tied():
+    model = torch.nn.Sequential(
+        torch.nn.Linear(6, 6), torch.nn.Tanh(), torch.nn.Linear(6, 6), torch.nn.GELU()
+    )
+    model[2].weight = model[0].weight
+    return model
+
+
+def encoder():
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    return torch.nn.Sequential(torch.nn.Linear(6, 8), layer, torch.nn.Linear(8, 4))
+
+
+class Branches(torch.nn.Module):
+    """No rule: mapped over the models, with views, scalars and constants."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(6, 4)
+        self.scale = torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        y = self.inner(x.view(x.size(0), -1)) * 2.0 + torch.arange(4)
+        a, b = y.chunk(2, dim=-1)
+        return torch.cat([a.sigmoid(), b * torch.tensor(0.5)], dim=-1) * self.scale
+
+
+def cross_entropy(array, x, y):
+    return nn.functional.cross_entropy(array(x).flatten(2) if array.B < 0 else array(x), y)
+
+
+def adam(array, B):
+    return optim.Adam(array.parameters(), lr=[0.1 / (i + 1) for i in range(B)])
+
+
+def sgd(array, B):
+    return optim.SGD(
+        array.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=[0.1 * i for i in range(B)]
+    )
+
+
+def adadelta(array, B):
+    return optim.Adadelta(array.parameters(), lr=[0.5] * B)
+
+
+def adamw(array, B):
+    half = len(list(array.parameters())) // 2
+    parameters = list(array.parameters())
+    groups = [{"params": parameters[:half]}, {"params": parameters[half:], "lr": 0.01}]
+    return optim.AdamW(groups, lr=0.1, amsgrad=True)
+
+
+def batches(B, count, shape=(5, 6)):
+    generator = torch.Generator().manual_seed(0)
+    return [
+        (torch.randn(B, *shape, generator=generator), torch.randint(4, (B, *shape[:-1]), generator=generator))
+        for _ in range(count)
+    ]
+
+
+def train(
+    make,
+    make_optimizer,
+    capture,
+    *,
+    B=3,
+    prepare=None,
+    between=None,
+    loss=cross_entropy,
+    data=None,
+    **options,
+):
+    """Losses, state and optimizer state after some steps, and how they ran."""
+    array = dnnsuite.fuse(make_models(make, B), seeds=range(B))
+    if prepare is not None:
+        prepare(array)
+    optimizer = make_optimizer(array, B)
+    losses = []
+    with StepRunner(
+        array, optimizer, loss, capture=capture, **{"width": B, "threads": 1, **options}
+    ) as runner:
+        for index, batch in enumerate(data or batches(B, STEPS)):
+            losses.append(runner.step(*batch).losses().clone())
+            if between is not None:
+                between(index, array, optimizer, runner)
+        mode = runner.mode
+    state = [
+        *array.state_dict().values(),
+        *(b for m in array.modules() for b in m._buffers.values() if b is not None),
+    ]
+    state += [value for values in optimizer.state.values() for value in values.values()]
+    return [*losses, *state, *(group["steps"] for group in optimizer.param_groups)], mode
+
+
+def check(make, make_optimizer, expected="captured", **options):
+    eager, _ = train(make, make_optimizer, False, **options)
+    captured, mode = train(make, make_optimizer, True, **options)
+    for a, b in zip(eager, captured, strict=True):
+        assert torch.equal(a, b)
+    assert mode == expected or (expected.endswith("…") and mode.startswith(expected[:-1])), mode
+
+
+@pytest.mark.parametrize("make_optimizer", [adam, sgd, adadelta, adamw])
+@pytest.mark.parametrize("make", [mlp, tied, Branches])
+def test_same_bits(make, make_optimizer):
+    check(make, make_optimizer)
+
+
+def test_same_bits_for_attention():
+    check(encoder, adam, data=batches(2, 6, (3, 4, 6)), B=2,
+          loss=lambda array, x, y: nn.functional.cross_entropy(array(x).transpose(2, 3), y))  # fmt: skip
+
+
+@pytest.mark.parametrize(("width", "threads"), [(1, 1), (1, 2), (2, 2)])
+def test_same_bits_in_shards_and_threads(width, threads):
+    check(mlp, adam, width=width, threads=threads)
+
+
+def test_the_trial_of_widths_leaves_room_for_the_capture():
+    _, mode = train(mlp, adam, True, B=2, width=None, data=batches(2, 20))
+    assert mode == "captured"
+
+
+def test_a_flag_that_python_reads_is_looked_at_again():
+    def run(capture):
+        flag = torch.zeros(())
+
+        def loss(array, x, y):
+            return cross_entropy(array, x, y) * (3.0 if flag.item() else 1.0)
+
+        def between(index, array, optimizer, runner):
+            if index == 5:
+                flag.fill_(1)
+
+        return train(mlp, adam, capture, loss=loss, between=between, data=batches(3, 12))
+
+    (eager, _), (captured, mode) = run(False), run(True)
+    assert mode == "captured"
+    assert all(map(torch.equal, eager, captured))
+
+
+def test_a_schedule_between_the_steps():
+    def run(capture):
+        schedules = []
+
+        def between(index, array, optimizer, runner):
+            if not schedules:
+                schedules.append(optim.lr_scheduler.StepLR(optimizer, 2, [0.5, 0.1, 0.9]))
+            schedules[0].step()
+            optimizer.param_groups[0]["weight_decay"] = torch.full((3,), 0.01 * index, dtype=torch.float64)
+
+        return train(mlp, adam, capture, between=between)
+
+    (eager, _), (captured, mode) = run(False), run(True)
+    assert mode == "captured"
+    assert all(map(torch.equal, eager, captured))
+
+
+def test_frozen_layers():
+    check(mlp, adam, prepare=lambda array: array[0].requires_grad_(False))
+
+
+def test_freezing_and_eval_between_the_steps():
+    def between(index, array, optimizer, runner):
+        if index == 4:
+            array[0].requires_grad_(False)
+            array[2].eval()
+
+    check(mlp, adam, between=between, expected="captured", data=batches(3, 12))
+
+
+def test_accumulation():
+    check(mlp, adam, accumulate=2, data=[(x[:, :4], y[:, :4]) for x, y in batches(3, STEPS)])
+
+
+def test_accumulation_is_the_step_of_the_whole_batch():
+    def without_dropout(array):
+        array[2].eval()
+
+    data = [(x[:, :4], y[:, :4]) for x, y in batches(3, 1)]
+    whole, _ = train(mlp, sgd, True, prepare=without_dropout, data=data)
+    parts, _ = train(mlp, sgd, True, prepare=without_dropout, data=data, accumulate=2)
+    torch.testing.assert_close(parts, whole, rtol=1e-4, atol=1e-6)
+
+
+def test_two_layouts_of_batch_are_both_captured():
+    data = [batch for pair in zip(batches(3, 6), batches(3, 6, (2, 6)), strict=True) for batch in pair]
+    check(mlp, adam, data=data)
+
+
+def test_batches_of_many_shapes_run_as_written():
+    check(mlp, adam, "warming up", data=[batches(3, 1, (n, 6))[0] for n in range(1, 13)])
+
+
+def test_a_shared_batch_and_other_values():
+    def loss(array, x, y, factor, more):
+        return cross_entropy(array, x, y) * factor + more["add"].sum((1, 2))
+
+    x, y = batches(1, 1)[0]
+    shared = dnnsuite.stack(x[0], B=3), dnnsuite.stack(y[0], B=3)
+    data = [(*shared, 2.0, {"add": torch.full((3, 1, 1), float(i))}) for i in range(STEPS)]
+    check(mlp, adam, data=data, loss=loss)
+
+
+def test_what_reads_values_runs_as_written():
+    def loss(array, x, y):
+        values = cross_entropy(array, x, y)
+        return values * (2.0 if values.sum().item() > 4 else 1.0)
+
+    check(
+        mlp,
+        adam,
+        "eager: aten._local_scalar_dense hands a tensor's value to Python (as .item() does)",
+        loss=loss,
+    )
+
+
+def test_what_draws_from_torchs_generator_runs_as_written():
+    def loss(array, x, y):
+        return cross_entropy(array, x + torch.randn_like(x), y)
+
+    _, mode = train(mlp, adam, True, loss=loss)
+    assert mode == "eager: aten.randn_like draws from torch's generator"
+
+
+def test_hooks_are_called_in_every_step():
+    calls = []
+
+    def prepare(array):
+        array[1].register_forward_hook(lambda module, inputs, output: calls.append(1))
+
+    _, mode = train(mlp, adam, True, prepare=prepare)
+    assert mode == "eager: there is a hook on 1"
+    assert len(calls) == STEPS
+
+
+def test_a_hook_that_comes_later_is_seen():
+    calls = []
+
+    def between(index, array, optimizer, runner):
+        if index == 4:
+            array[1].register_forward_hook(lambda module, inputs, output: calls.append(1))
+
+    _, mode = train(mlp, adam, True, between=between)
+    assert mode == "eager: there is a hook on 1"
+    assert len(calls) == STEPS - 5
+
+
+class Counting(torch.nn.Module):
+    array_forward = True
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.calls = torch.nn.Linear(6, 4), 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.inner(x) * self.calls
+
+
+class Collecting(Counting):
+    def forward(self, x):
+        self.calls += 1
+        return self.inner(x)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [(Counting, "aten.mul.Tensor gets"), (Collecting, "a step changes the Python value calls")],
+)
+def test_python_state_that_a_step_changes(make, why):
+    check(make, adam, f"eager: {why}…")
+
+
+def test_a_loss_function_that_writes_down_what_it_sees():
+    seen = []
+
+    def loss(array, x, y):
+        seen.append(1)
+        return cross_entropy(array, x, y)
+
+    _, mode = train(mlp, adam, True, loss=loss)
+    assert mode == "eager: the loss function changes a value outside of it"
+    assert len(seen) == STEPS
+
+
+def test_a_value_that_the_loss_function_closes_over_may_change():
+    def run(capture):
+        factor = 1.0
+
+        def loss(array, x, y):
+            return cross_entropy(array, x, y) * factor
+
+        def between(index, array, optimizer, runner):
+            nonlocal factor
+            factor = 1.0 if index < 5 else 3.0
+
+        return train(mlp, adam, capture, loss=loss, between=between, data=batches(3, 12))
+
+    (eager, _), (captured, mode) = run(False), run(True)
+    assert mode == "captured"
+    assert all(map(torch.equal, eager, captured))
+
+
+def test_data_that_changes_only_in_python():
+    count = iter(range(100))
+
+    def loss(array, x, y):
+        return cross_entropy(array, x, y) + torch.tensor(float(next(count)))
+
+    _, mode = train(mlp, adam, True, loss=loss)
+    assert mode.startswith("eager: a tensor [] is another one in the next step"), mode
+
+
+def test_an_error_names_the_operator():
+    array = dnnsuite.fuse(make_models(mlp, 2))
+    runner = StepRunner(array, adam(array, 2), cross_entropy, threads=1, width=2)
+    data = batches(2, 6)
+    for batch in data[:5]:
+        runner.step(*batch)
+    assert runner.mode == "captured"
+    with pytest.raises(RuntimeError, match=r"dnnsuite\.cross_entropy in a captured step: .*\b9\b"):
+        runner.step(data[5][0], torch.full_like(data[5][1], 9))
+    runner.close()
