@@ -21,7 +21,7 @@ PACKAGE, CPP, TESTS = ROOT / "python/dnnsuite", ROOT / "cpp", ROOT / "tests"
 # A module imports only from ranks below its own.
 RANK = {
     "_C": 0, "errors": 0,
-    "_files": 1, "_rates": 1, "host": 1, "ops": 1, "timing": 1,
+    "_files": 1, "_logical": 1, "_rates": 1, "host": 1, "ops": 1, "timing": 1,
     "_tune": 2, "data": 2, "nn": 2, "optim": 2, "results": 2,
     "_fuse": 3, "_width": 3, "plots": 3,
     "_capture": 4, "_shard": 4, "models": 4,
@@ -32,7 +32,7 @@ RANK = {
     "doctor": 9,
     "cli": 10,
 }  # fmt: skip
-TRAINING = {"ops", "nn", "optim", "_fuse", "_tune", "_shard", "_step", "_width", "models", "data", "jobs"}
+TRAINING = {"ops", "nn", "optim", "_fuse", "_logical", "_tune", "_shard", "_step", "_width", "models", "data", "jobs"}
 OBSERVING = {"_rates", "host", "timing", "results", "plots"}  # the two meet in workflow alone
 NEVER_TORCH = {"errors", "_files", "_rates", "timing", "results", "plots", "cli"}
 LATE_TORCH = {

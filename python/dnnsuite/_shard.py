@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -11,10 +10,10 @@ from typing import Any
 
 import torch
 
-from ._fuse import Mapped
+from ._fuse import narrow
+from ._fuse import views as views_of
 from ._fuse import width as array_width
 from .errors import InvalidArgument
-from .nn._base import ArrayModule
 from .optim import ArrayOptimizer
 
 LossFunction = Callable[..., torch.Tensor]
@@ -49,8 +48,8 @@ class Shard:
         self._optimizer, self._loss_function = optimizer, loss_function
         self._options = options or StepOptions()
         self._whole = length == array_width(array)
-        views = _views(array, start, length)
-        self.array = _narrow(array, views, start, length)
+        views = views_of(array, start, length)
+        self.array = narrow(array, start, length, views)
         self._groups: list[dict[str, Any]] = []
         self._state: dict[torch.Tensor, dict[str, Any]] = {}
         for group in optimizer.param_groups:
@@ -170,36 +169,3 @@ def _slice(batch: Any, index: int, parts: int) -> Any:
     if isinstance(batch, dict):
         return {name: _slice(x, index, parts) for name, x in batch.items()}
     return batch
-
-
-def _views(array: torch.nn.Module, start: int, length: int) -> dict[int, torch.Tensor]:
-    """Every tensor of `array` that has a dimension for the models, by identity, as a view of some of them.
-
-    `.data` and not `.detach()`: autograd must not see another shard's update as a change of this one's
-    tensors, and only `.data` starts a version counter of its own.
-    """
-    views: dict[int, torch.Tensor] = {}
-    for module in array.modules():
-        shared = module.shared_buffers if isinstance(module, ArrayModule) else ()
-        for parameter in module._parameters.values():
-            if parameter is not None and id(parameter) not in views:
-                part = parameter.data.narrow(0, start, length)
-                views[id(parameter)] = torch.nn.Parameter(part, requires_grad=parameter.requires_grad)
-        for name, buffer in module._buffers.items():
-            if buffer is not None and name not in shared:
-                views[id(buffer)] = buffer.data.narrow(0, start, length)
-    return views
-
-
-def _narrow(
-    array: torch.nn.Module, views: dict[int, torch.Tensor], start: int, length: int
-) -> torch.nn.Module:
-    """A copy of the module tree around the views."""
-    part = copy.deepcopy(array, dict(views))
-    for module in part.modules():
-        if isinstance(module, (ArrayModule, Mapped)):
-            module.B = length
-        if isinstance(module, ArrayModule):
-            for name in module.per_model_lists:
-                setattr(module, name, getattr(module, name)[start : start + length])
-    return part

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 
+from .._logical import logical
 from ..errors import InvalidArgument
 
 ArrayT = TypeVar("ArrayT", bound="ArrayModule")
@@ -50,6 +51,11 @@ class ArrayModule(torch.nn.Module, metaclass=_ArrayMeta):
     def __init__(self, B: int) -> None:
         super().__init__()
         self.B = B
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "forward" in cls.__dict__:  # callable from an ordinary model's code too
+            cls.forward = logical(cls.forward)  # type: ignore[method-assign]
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""Batches for an array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ..errors import InvalidArgument
+
+
+def stack(batch: torch.Tensor | Sequence[torch.Tensor], B: int | None = None) -> torch.Tensor:
+    """A batch for an array: one tensor that all B models share becomes `[B, ...]` without a copy (stride 0 in dimension
+    0), a sequence of B tensors is stacked."""
+    if isinstance(batch, torch.Tensor):
+        if B is None or B < 1:
+            raise InvalidArgument(f"stack of one shared tensor needs the number of models, B; got {B!r}")
+        return batch.unsqueeze(0).expand(B, *batch.shape)
+    tensors = list(batch)
+    if not tensors or (B is not None and len(tensors) != B):
+        raise InvalidArgument(
+            f"stack got {len(tensors)} tensors for {B if B is not None else 'one or more'} models"
+        )
+    for index, tensor in enumerate(tensors):
+        if tensor.shape != tensors[0].shape:
+            raise InvalidArgument(
+                f"tensors 0 and {index} differ: {list(tensors[0].shape)} and {list(tensor.shape)}"
+            )
+    return torch.stack(tensors)
+
+
+def unstack(batch: torch.Tensor) -> list[torch.Tensor]:
+    """`[B, ...]` as a list of B views."""
+    return list(batch.unbind(0))

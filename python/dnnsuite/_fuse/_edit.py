@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: MIT
+"""Changes which models an array has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgument
+from ..nn._base import ArrayModule
+from ._parts import Parts
+from ._shell import Shell
+from ._state import STREAM
+from ._tree import Fusion, parts_of
+
+
+class Edit:
+    """Slot k of `array` becomes what slot `slots[k]` holds, or `models[k]` where that is None.
+
+    Everything that can be refused is looked at first. Parameters stay the same objects with other data, so an
+    optimizer's references hold; `companions` have `select(slots, **fresh)`.
+    """
+
+    def __init__(
+        self,
+        array: Any,
+        slots: Sequence[int | None],
+        models: dict[int, torch.nn.Module],
+        companions: Sequence[Any],
+        fresh: dict[str, Any],
+    ) -> None:
+        self.array, self.slots, self.companions, self.fresh = array, list(slots), companions, fresh
+        for companion in companions:
+            if not hasattr(companion, "select"):
+                raise InvalidArgument(
+                    f"a {type(companion).__name__} cannot follow the array: it has no select(slots); give "
+                    "dnnsuite.optim's optimizers and schedulers"
+                )
+        self.new: dict[int, Any] = {}
+        for slot, model in models.items():
+            self.new[slot] = self._one(model)
+
+    def _one(self, model: torch.nn.Module) -> Any:
+        """The new model as a tree of one, after comparing it with the array's."""
+        like = self.array[0].train(model.training)
+        device = next((p.device for p in self.array.parameters()), None)
+        tree = Fusion([model if device is None else model.to(device)]).tree()
+        try:
+            Fusion([like, model]).tree()
+        except InvalidArgument as error:
+            raise InvalidArgument(str(error).replace("models 0 and 1", "the array and the new model")) from None
+        return tree
+
+    @torch.no_grad()
+    def carry_out(self) -> None:
+        array, B = self.array, len(self.slots)
+        new = {slot: dict(_state(tree)) for slot, tree in self.new.items()}
+        done: set[int] = set()
+        for (key, tensor), kind in list(_state_with_kind(array._root)):
+            if id(tensor) in done:
+                continue
+            done.add(id(tensor))
+            fresh = {slot: held.get(key) for slot, held in new.items()}
+            value = self._gathered(key, tensor, fresh)
+            grad = None if tensor.grad is None or new else tensor.grad[[s for s in self.slots if s is not None]]
+            if kind == "parameter":
+                tensor.grad = None
+                tensor.data = value
+                tensor.grad = grad
+            else:
+                path, _, name = key.rpartition(".")
+                array._root.get_submodule(path)._buffers[name] = value
+        for module in array._root.modules():
+            if isinstance(module, ArrayModule):
+                self._lists(module)
+            elif isinstance(module, Shell) and module._parts is not None:
+                module._parts = self._parts(module) if module._parts.own else None
+            if "B" in module.__dict__:
+                module.B = B
+        array.B = B
+        for companion in self.companions:
+            _follow(companion, self.slots, self.fresh)
+
+    def _gathered(self, key: str, tensor: torch.Tensor, fresh: dict[int, Any]) -> torch.Tensor:
+        if all(slot is not None for slot in self.slots):
+            return tensor.data[torch.tensor(self.slots, device=tensor.device)]
+        rows = []
+        for slot, source in enumerate(self.slots):
+            if source is not None:
+                rows.append(tensor.data[source])
+                continue
+            made = fresh[slot]
+            if made is None and key == STREAM:
+                made = torch.randint(-(1 << 62), 1 << 62, (1, 2), dtype=torch.int64)
+                made[0, 1] = 0
+            rows.append(made[0].to(tensor.device, tensor.dtype))
+        return torch.stack(rows)
+
+    def _lists(self, module: ArrayModule) -> None:
+        path = next(name for name, m in self.array._root.named_modules() if m is module)
+        for name in module.per_model_lists:
+            held = getattr(module, name)
+            fresh = {slot: getattr(tree.get_submodule(path), name)[0] for slot, tree in self.new.items()}
+            setattr(module, name, [fresh[k] if s is None else held[s] for k, s in enumerate(self.slots)])
+
+    def _parts(self, module: Shell) -> Parts:
+        path = next(name for name, m in self.array._root.named_modules() if m is module)
+        held = module._parts.trees
+        trees = [
+            self.new[k].get_submodule(path) if s is None else held[s] for k, s in enumerate(self.slots)
+        ]
+        return Parts(module, trees)
+
+
+def _state(tree: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return [pair for pair, _ in _state_with_kind(tree)]
+
+
+def _state_with_kind(tree: torch.nn.Module) -> list[tuple[tuple[str, torch.Tensor], str]]:
+    """Every tensor with a dimension for the models, by name."""
+    found: list[tuple[tuple[str, torch.Tensor], str]] = []
+    for path, module in tree.named_modules():
+        shared = getattr(module, "shared_buffers", ())
+        for name, value in module._parameters.items():
+            if value is not None:
+                found.append(((f"{path}.{name}".lstrip("."), value), "parameter"))
+        for name, value in module._buffers.items():
+            if value is not None and name not in shared:
+                found.append(((f"{path}.{name}".lstrip("."), value), "buffer"))
+    return found
+
+
+def _follow(companion: Any, slots: list[int | None], fresh: dict[str, Any]) -> None:
+    if None in slots:
+        companion.select(slots, **fresh)
+    else:
+        companion.select(slots)
+
+
+__all__ = ["Edit", "parts_of"]

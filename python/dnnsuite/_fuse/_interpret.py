@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: MIT
+"""What a torch function means on the tensors of B models: the table of rules, and what happens without one.
+
+`torch.vmap` has the same meaning, at a tenth of a millisecond a call; a rule resolves it to one call on `[B, ...]`. What
+has no rule runs under vmap, and is counted for `coverage`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .. import _logical
+from .._logical import ModelTensor, NotFusable, check_stray, physical, state, wrap
+
+Rule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+
+#: Rules by the function's name, whether it is in torch, torch.nn.functional, or a method; in-place twins included.
+BY_NAME: dict[str, Rule] = {}
+_resolved: dict[Any, Rule] = {}
+
+
+def rule(names: str) -> Callable[[Rule], Rule]:
+    """Makes a function the rule for each of `names`."""
+
+    def add(function: Rule) -> Rule:
+        for name in names.split():
+            BY_NAME[name] = function
+        return function
+
+    return add
+
+
+def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`func(*args, **kwargs)` for all models at once."""
+    found = _resolved.get(func)
+    if found is None:
+        found = _resolved[func] = _resolve(func)
+    return found(func, args, kwargs)
+
+
+_logical.handler = interpret
+
+
+def plain_name(func: Any) -> str:
+    """The name of what a function does: `add` for torch.add, Tensor.add_, `__add__` and `__iadd__`."""
+    name: str = func.__name__
+    if name.startswith("__") and name.endswith("__"):
+        name = name[2:-2]
+        if name[0] == "i" and name[1:] in _IN_PLACE_OPERATORS:
+            return name[1:]
+        return name
+    return name.rstrip("_") if name.rstrip("_") in BY_NAME else name
+
+
+_IN_PLACE_OPERATORS = frozenset("add sub mul truediv floordiv mod pow and or xor".split())
+
+
+def in_place(func: Any) -> bool:
+    """Whether a function writes into its first argument."""
+    name: str = func.__name__
+    if name.startswith("__"):
+        return name[2] == "i" and name[3:-2] in _IN_PLACE_OPERATORS or name == "__setitem__"
+    return name.endswith("_")
+
+
+def _resolve(func: Any) -> Rule:
+    from ._layers import layer_rule
+
+    if getattr(func, "__name__", None) is None:
+        return map_over_models
+    return layer_rule(func) or BY_NAME.get(plain_name(func)) or map_over_models
+
+
+def arguments(args: Any, B: int) -> Any:
+    """Arguments with every ModelTensor's value and every shared tensor expanded to `[B, ...]`."""
+    return torch.utils._pytree.tree_map(lambda a: _logical.expanded(a, B), args)
+
+
+def width_of(args: Any, kwargs: dict[str, Any]) -> int:
+    """B, from the ModelTensors among the arguments."""
+    for value in torch.utils._pytree.tree_leaves((args, kwargs)):
+        if type(value) is ModelTensor:
+            return int(value._known.shape[0])
+    return state.B
+
+
+def wrap_all(output: Any) -> Any:
+    """Tensors in a tuple, named tuple or list of results, wrapped."""
+    if isinstance(output, torch.Tensor):
+        return ModelTensor(output)
+    if isinstance(output, (tuple, list)):
+        items = [wrap_all(o) for o in output]
+        if hasattr(type(output), "n_sequence_fields"):  # torch.return_types.max and the like
+            return type(output)(items)
+        return type(output)(*items) if hasattr(output, "_fields") else type(output)(items)
+    return output
+
+
+def settle(but: Any = None) -> None:
+    """Computes what still waits, before something is written in place or the code around it ends."""
+    pending, state.pending = state.pending, []
+    for tensor in pending:
+        if tensor is but and tensor.deferred is not None:
+            state.pending.append(tensor)
+        else:
+            tensor.value  # noqa: B018
+
+
+def map_over_models(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function without a rule: torch's own, under `torch.vmap`."""
+    name = getattr(func, "__name__", repr(func))
+    if "out" in kwargs:
+        raise NotFusable(f"{name}(out=...) has no meaning for several models")
+    settle()
+    begin = time.perf_counter()
+    leaves, spec = torch.utils._pytree.tree_flatten((args, kwargs))
+    places = [i for i, leaf in enumerate(leaves) if type(leaf) is ModelTensor]
+    values = [leaves[i].value for i in places]
+
+    def one(*own: torch.Tensor) -> Any:
+        for place, value in zip(places, own, strict=True):
+            leaves[place] = value
+        inner_args, inner_kwargs = torch.utils._pytree.tree_unflatten(leaves, spec)
+        return func(*inner_args, **inner_kwargs)
+
+    try:
+        output = wrap_all(torch.vmap(one)(*values))
+        if state.report is not None:
+            state.report.mapped[name] += 1
+            state.report.seconds += time.perf_counter() - begin
+        return output
+    except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+        raise NotFusable(f"{name}: {str(error).splitlines()[0]}") from error
+
+
+def raw(value: Any) -> Any:
+    """The physical tensors in an argument that may be a list of tensors."""
+    if type(value) is ModelTensor:
+        return value.value
+    if type(value) in (tuple, list):
+        return type(value)(raw(v) for v in value)
+    return value
+
+
+__all__ = ["BY_NAME", "check_stray", "interpret", "physical", "rule", "settle", "wrap", "wrap_all"]

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""Some models of an array as an array of its own that shares their storage."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+
+from ..nn._base import ArrayModule
+
+
+def views(array: torch.nn.Module, start: int, length: int) -> dict[int, torch.Tensor]:
+    """Every tensor of `array` that has a dimension for the models, by identity, as a view of some of them.
+
+    `.data` and not `.detach()`: autograd must not see another part's update as a change of this one's
+    tensors, and only `.data` starts a version counter of its own.
+    """
+    found: dict[int, torch.Tensor] = {}
+    for module in array.modules():
+        shared = module.shared_buffers if isinstance(module, ArrayModule) else ()
+        for parameter in module._parameters.values():
+            if parameter is not None and id(parameter) not in found:
+                part = parameter.data.narrow(0, start, length)
+                found[id(parameter)] = torch.nn.Parameter(part, requires_grad=parameter.requires_grad)
+        for name, buffer in module._buffers.items():
+            if buffer is not None and name not in shared:
+                found[id(buffer)] = buffer.data.narrow(0, start, length)
+    return found
+
+
+def narrow(
+    array: torch.nn.Module, start: int, length: int, known: dict[int, torch.Tensor] | None = None
+) -> Any:
+    """Models `start` to `start + length` of `array`. `known` are the `views`, if the caller has them."""
+    memo: dict[int, Any] = dict(views(array, start, length) if known is None else known)
+    for module in array.modules():
+        parts = module.__dict__.get("_parts")
+        if parts is not None and not parts.own:
+            memo[id(parts)] = None  # made again, for the models that are left
+    part: torch.nn.Module = copy.deepcopy(array, memo)
+    for module in part.modules():
+        if "B" in module.__dict__:
+            module.B = length  # type: ignore[assignment]
+        if isinstance(module, ArrayModule):
+            for name in module.per_model_lists:
+                setattr(module, name, getattr(module, name)[start : start + length])
+        parts = module.__dict__.get("_parts")
+        if parts is not None:
+            parts.trees = parts.trees[start : start + length]
+    return part

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+"""The models of a module one by one, for code that has no meaning for all of them at once.
+
+Each model is an array of one, which shares the state of the array: its layers and its random streams are the same, and
+questions like `if x.sum() > 0` have an answer. Where even that is not understood (an autograd.Function of the user's, a
+scripted function), one plain torch module computes one model; its dropout then draws from torch's generator.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+from .._logical import ModelTensor, NotFusable, outside, state, wrap
+from ._narrow import narrow
+from ._state import STREAM
+
+_INTERNAL = {"B", "report", "own_code", "training"}
+
+
+class Parts:
+    """Runs the models of `shell` one by one. `trees` are its parts, where the models' attributes differ."""
+
+    def __init__(self, shell: Any, trees: Sequence[torch.nn.Module] | None = None) -> None:
+        self.shell = shell
+        self.own = trees is not None
+        self.trees: list[Any] = list(trees or [])
+        self._plain: torch.nn.Module | None = None
+
+    def attributes(self, index: int) -> dict[str, Any]:
+        """Plain attributes of model `index` that may differ from the others'."""
+        if not self.own:
+            return {}
+        held = vars(self.trees[index])
+        return {n: copy.deepcopy(v) for n, v in held.items() if not n.startswith("_") and n not in _INTERNAL}
+
+    def __call__(self, args: Any, kwargs: Any) -> Any:
+        if self.shell.B == 1 and not self.own:
+            return self._as_torch(args, kwargs)
+        if not self.own and len(self.trees) != self.shell.B:
+            self.trees = [narrow(self.shell, index, 1) for index in range(self.shell.B)]
+            for tree in self.trees:
+                tree.report.reason, tree._parts = "", None
+        leaves, spec = tree_flatten((args, kwargs))
+        split = [torch.split(leaf.value, 1) if type(leaf) is ModelTensor else None for leaf in leaves]
+        outputs = []
+        owner = state.random
+        for index, _ in self._with_state():
+            own = [
+                leaf if parts is None else ModelTensor(parts[index])
+                for leaf, parts in zip(leaves, split, strict=True)
+            ]
+            inner_args, inner_kwargs = tree_unflatten(own, spec)
+            state.random = _stream_of(owner, index)
+            try:
+                self.trees[index].train(self.shell.training)
+                outputs.append(_called(self.trees[index], inner_args, inner_kwargs))
+            finally:
+                state.random = owner
+        return _joined(outputs)
+
+    def _with_state(self) -> Iterator[tuple[int, Any]]:
+        """Gives the parts the array's parameters and buffers, as they are now."""
+        cut: dict[int, Sequence[torch.Tensor]] = {}
+        for names, split in (("_parameters", True), ("_buffers", False)):
+            for path, module in self.shell.named_modules():
+                for name, value in getattr(module, names).items():
+                    if value is None or name in getattr(module, "shared_buffers", ()):
+                        continue
+                    if id(value) not in cut:
+                        cut[id(value)] = torch.split(value, 1) if split else _views(value)
+                    for tree, part in zip(self.trees, cut[id(value)], strict=True):
+                        getattr(tree.get_submodule(path), names)[name] = part
+        return iter(enumerate(self.trees))
+
+    def _as_torch(self, args: Any, kwargs: Any) -> Any:
+        from ._tree import model_of
+
+        if self._plain is None:
+            self._plain = model_of(self.shell, 0)
+        for names in ("_parameters", "_buffers"):
+            for path, module in self.shell.named_modules():
+                for name, value in getattr(module, names).items():
+                    own = self._plain.get_submodule(path)
+                    if value is not None and name in getattr(own, names):
+                        getattr(own, names)[name] = value[0]
+        self._plain.train(self.shell.training)
+
+        def first(value: Any) -> Any:
+            return value.value[0] if type(value) is ModelTensor else value
+
+        args, kwargs = tree_map(first, (args, kwargs))
+        with outside():
+            output = self._plain(*args, **kwargs)
+        return tree_map(lambda o: wrap(o.unsqueeze(0)) if isinstance(o, torch.Tensor) else o, output)
+
+
+def _called(tree: Any, args: Any, kwargs: Any) -> Any:
+    before, state.B = state.B, 1
+    try:
+        return tree(*args, **kwargs)
+    finally:
+        state.B = before
+
+
+def _views(value: torch.Tensor) -> list[torch.Tensor]:
+    return [value.narrow(0, index, 1) for index in range(value.size(0))]
+
+
+def _stream_of(owner: Any, index: int) -> Any:
+    stream = getattr(owner, "_buffers", {}).get(STREAM)
+    if stream is None:
+        return owner
+    return SimpleNamespace(_buffers={STREAM: stream.narrow(0, index, 1)})
+
+
+def _joined(outputs: list[Any]) -> Any:
+    """The outputs of the models as one."""
+    flat = [tree_flatten(output) for output in outputs]
+    for index, (_, spec) in enumerate(flat):
+        if spec != flat[0][1]:
+            raise NotFusable(f"models 0 and {index} give outputs of different structure")
+    joined = []
+    for leaves in zip(*(leaves for leaves, _ in flat), strict=True):
+        if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
+            values = [leaf.value if type(leaf) is ModelTensor else leaf.unsqueeze(0) for leaf in leaves]
+            for index, value in enumerate(values):
+                if value.shape != values[0].shape:
+                    raise NotFusable(
+                        f"models 0 and {index} give outputs of different shape: {list(values[0].shape[1:])} and "
+                        f"{list(value.shape[1:])}"
+                    )
+            joined.append(ModelTensor(torch.cat(values)))
+        else:
+            for index, leaf in enumerate(leaves):
+                if leaf is not leaves[0] and leaf != leaves[0]:
+                    raise NotFusable(f"models 0 and {index} give different outputs: {leaves[0]!r} and {leaf!r}")
+            joined.append(leaves[0])
+    return tree_unflatten(joined, flat[0][1])

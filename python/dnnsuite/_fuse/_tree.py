@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: MIT
+"""From B trees of modules to the tree of an array, and back to one of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from .. import nn
+from ..errors import InvalidArgument
+from ..nn._base import ArrayModule
+from ._shell import Shell, bare_class, make_shell
+from ._state import STREAM, same, stacked_parameter, stacked_tensor
+
+#: torch's layer to the array layer that computes B of it.
+RULES: dict[Any, type[ArrayModule]] = {
+    layer.torch_class: layer
+    for layer in vars(nn).values()
+    if isinstance(layer, type)
+    and issubclass(layer, ArrayModule)
+    and isinstance(layer.__dict__.get("torch_class"), type)
+}
+CONTAINERS: tuple[type[torch.nn.Module], ...] = (
+    torch.nn.Sequential,
+    torch.nn.ModuleList,
+    torch.nn.ModuleDict,
+    torch.nn.ParameterList,
+    torch.nn.ParameterDict,
+)
+#: Layers without parameters that treat every element alike: they are right on `[B, ...]` as they are.
+ELEMENTWISE: tuple[type[torch.nn.Module], ...] = tuple(
+    getattr(torch.nn, name)
+    for name in (
+        "Identity ReLU ReLU6 GELU SiLU Mish Tanh Sigmoid Hardswish Hardsigmoid Hardtanh LeakyReLU ELU SELU CELU Softplus "
+        "Softsign LogSigmoid Tanhshrink Softshrink Hardshrink Threshold"
+    ).split()
+)
+_FORWARD_HOOKS = (
+    "_forward_hooks _forward_hooks_with_kwargs _forward_hooks_always_called _forward_pre_hooks "
+    "_forward_pre_hooks_with_kwargs"
+).split()
+_BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
+
+
+class Fusion:
+    """One conversion of B models."""
+
+    def __init__(self, models: Sequence[torch.nn.Module]) -> None:
+        self.models, self.B = models, len(models)
+        self._memo: dict[int, Any] = {}
+        self._shells: list[tuple[torch.nn.Module, str, list[torch.nn.Module]]] = []
+
+    def tree(self) -> torch.nn.Module:
+        """The root of the array."""
+        self._visit(self.models, "")
+        root: torch.nn.Module = copy.deepcopy(self.models[0], self._memo)
+        for first, path, models in self._shells:
+            module = self._memo.get(id(first))
+            if module is None:
+                continue
+            make_shell(module, self.B)
+            unlike = _first_difference(models)
+            if unlike:
+                from ._parts import Parts
+
+                module.report.reason = f"models differ in {unlike}"
+                module._parts = Parts(module, [Fusion([m]).tree() for m in models])
+            del path
+        _tie(root, self.models)
+        return root
+
+    def _visit(self, models: Sequence[torch.nn.Module], path: str) -> None:
+        first = models[0]
+        if id(first) in self._memo:
+            return
+        where = path or "the top"
+        for index, model in enumerate(models):
+            if type(model) is not type(first):
+                kinds = f"{type(first).__name__} and {type(model).__name__}"
+                raise InvalidArgument(f"models 0 and {index} differ at {where}: {kinds}")
+            if model.training != first.training:
+                raise InvalidArgument(
+                    f"models 0 and {index} differ at {where}: training is {first.training} and {model.training}"
+                )
+        _refuse_backward_hooks(models, where)
+        kind = type(first)
+        if kind in RULES and "forward" not in first.__dict__:
+            self._memo[id(first)] = self._leaf(models, path)
+            return
+        self._memo[id(first)] = None  # on the way
+        for index, model in enumerate(models):
+            if list(model._modules) != list(first._modules):
+                raise InvalidArgument(
+                    f"models 0 and {index} differ at {where}: {list(first._modules)} and {list(model._modules)}"
+                )
+        for name, child in first._modules.items():
+            children = [model._modules[name] for model in models]
+            if child is not None and all(c is not None for c in children):
+                self._visit(children, f"{path}.{name}".lstrip("."))  # type: ignore[arg-type]
+        self._own_state(models, where)
+        del self._memo[id(first)]
+        if kind not in CONTAINERS and kind not in ELEMENTWISE:
+            self._shells.append((first, path, list(models)))
+        elif kind in (torch.nn.ParameterList, torch.nn.ParameterDict):
+            self._shells.append((first, path, list(models)))
+
+    def _leaf(self, models: Sequence[torch.nn.Module], path: str) -> torch.nn.Module:
+        try:
+            leaf = RULES[type(models[0])].from_models(models)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"at {path}: {error}" if path else str(error)) from None
+        for name in _FORWARD_HOOKS:
+            leaf.__dict__[name] = copy.copy(getattr(models[0], name))
+        return leaf
+
+    def _own_state(self, models: Sequence[torch.nn.Module], where: str) -> None:
+        """Stacks the tensors that belong to this very module, not to its children."""
+        first = models[0]
+        for kind, stacked in (("_parameters", stacked_parameter), ("_buffers", stacked_tensor)):
+            held = getattr(first, kind)
+            for index, model in enumerate(models):
+                if list(getattr(model, kind)) != list(held):
+                    raise InvalidArgument(
+                        f"models 0 and {index} differ at {where}: {kind[1:]} {list(held)} and "
+                        f"{list(getattr(model, kind))}"
+                    )
+            for name, value in held.items():
+                values = [getattr(m, kind)[name] for m in models]
+                if value is not None and id(value) not in self._memo:
+                    self._memo[id(value)] = stacked(f"{where}.{name}", values)
+
+
+def _refuse_backward_hooks(models: Sequence[torch.nn.Module], where: str) -> None:
+    for index, model in enumerate(models):
+        if any(getattr(model, name, None) for name in _BACKWARD_HOOKS):
+            raise InvalidArgument(
+                f"model {index} has a backward hook at {where}, which would see the gradients of all models; remove it "
+                "before fuse and look at array.parameters() instead"
+            )
+
+
+_NO_ATTRIBUTES = {"training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_is_full_backward_hook"}
+
+
+def _first_difference(models: Sequence[torch.nn.Module]) -> str:
+    """The first plain attribute in which a model differs from the first one; empty if none."""
+    first = models[0]
+    for name, value in vars(first).items():
+        if name in _NO_ATTRIBUTES or name.endswith("_hooks") or "hooks" in name:
+            continue
+        for index, model in enumerate(models):
+            if not same(value, vars(model).get(name)):
+                return f"{name} (models 0 and {index})"
+    return ""
+
+
+def _tie(target: torch.nn.Module, models: Sequence[torch.nn.Module]) -> None:
+    """Makes parameters of `target` one tensor where they are one in the models (tied weights)."""
+    groups = [_tied(model) for model in models]
+    for index, group in enumerate(groups):
+        if group != groups[0]:
+            raise InvalidArgument(f"models 0 and {index} differ: they share other parameters between layers")
+    for names in groups[0]:
+        owner = _holder(target, names[0])
+        for name in names[1:]:
+            place, leaf = _holder(target, name)
+            place._parameters[leaf] = owner[0]._parameters[owner[1]]
+
+
+def _tied(model: torch.nn.Module) -> list[list[str]]:
+    """Names of parameters that are one tensor, for each such tensor."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return [group for group in names.values() if len(group) > 1]
+
+
+def _holder(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
+    path, _, leaf = name.rpartition(".")
+    return root.get_submodule(path), leaf
+
+
+def parts_of(root: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """The modules that an array's layers consist of: `root` and below, each once, not inside layers of ours."""
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        module = waiting.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield module
+        if not isinstance(module, ArrayModule):
+            waiting += [child for child in reversed(module._modules.values()) if child is not None]
+
+
+@torch.no_grad()
+def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
+    """Model `index` of an array as an ordinary module of the user's own class, with copies of its state."""
+    memo: dict[int, Any] = {}
+    for module in parts_of(root):
+        if isinstance(module, ArrayModule):
+            leaf = memo[id(module)] = module.to_model(index)
+            for name in _FORWARD_HOOKS:
+                leaf.__dict__[name] = copy.copy(getattr(module, name))
+            continue
+        for name, parameter in module._parameters.items():
+            if parameter is not None and id(parameter) not in memo:
+                own = parameter.detach()[index].clone()
+                memo[id(parameter)] = torch.nn.Parameter(own, requires_grad=parameter.requires_grad)
+        for buffer in module._buffers.values():
+            if buffer is not None and id(buffer) not in memo:
+                memo[id(buffer)] = buffer.detach()[index].clone()
+        if isinstance(module, Shell):
+            memo[id(module.report)] = None
+            if module._parts is not None:
+                memo[id(module._parts)] = None
+    attributes = {id(m): m._parts.attributes(index) for m in parts_of(root) if isinstance(m, Shell) and m._parts is not None}
+    model: torch.nn.Module = copy.deepcopy(root, memo)
+    for module in parts_of(root):
+        made = memo.get(id(module))
+        if made is None or isinstance(module, ArrayModule):
+            continue
+        if isinstance(module, Shell):
+            made.__class__ = bare_class(module)
+            for name in ("B", "report", "own_code", "_parts", "_known"):
+                made.__dict__.pop(name, None)
+            for name, value in attributes.get(id(module), {}).items():
+                made.__dict__[name] = value
+        made._buffers.pop(STREAM, None)
+        made._non_persistent_buffers_set.discard(STREAM)
+        made.__dict__.pop("B", None)
+    _tie(model, [root])
+    return model
