@@ -32,7 +32,20 @@ RANK = {
     "doctor": 9,
     "cli": 10,
 }  # fmt: skip
-TRAINING = {"ops", "nn", "optim", "_fuse", "_logical", "_tune", "_shard", "_step", "_width", "models", "data", "jobs"}
+TRAINING = {
+    "ops",
+    "nn",
+    "optim",
+    "_fuse",
+    "_logical",
+    "_tune",
+    "_shard",
+    "_step",
+    "_width",
+    "models",
+    "data",
+    "jobs",
+}
 OBSERVING = {"_rates", "host", "timing", "results", "plots"}  # the two meet in workflow alone
 NEVER_TORCH = {"errors", "_files", "_rates", "timing", "results", "plots", "cli"}
 LATE_TORCH = {

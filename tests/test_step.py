@@ -90,7 +90,7 @@ def test_state_is_the_arrays_own():
     assert all(not torch.equal(old, new) for old, new in zip(before, array.parameters(), strict=True))
     assert optimizer.param_groups[0]["steps"].tolist() == [1.0, 1.0, 1.0]
     assert all(state["exp_avg"].any() for state in optimizer.state.values())
-    assert array[2].rng[:, 1].tolist() == [1, 1, 1]
+    assert array.get_submodule("2").rng[:, 1].tolist() == [1, 1, 1]
 
 
 def test_a_schedule_between_steps_under_way_changes_later_steps_only():
@@ -151,9 +151,9 @@ def test_one_overflow_skips_the_step_of_all_with_one_scaler(device):
     runner = StepRunner(
         array, optimizer, lambda a, x, y: loss(a, x, y) * 1e38, scaler=torch.amp.GradScaler(device)
     )
-    before = array[0].weight.detach().clone()
+    before = array.get_submodule("0").weight.detach().clone()
     runner.step(*(t.to(device) for t in batches(2, 1)[0]))
-    assert torch.equal(array[0].weight, before)
+    assert torch.equal(array.get_submodule("0").weight, before)
 
 
 @pytest.mark.parametrize("argument", [{"threads": 0}, {"width": -1}, {"queue_depth": 1.5}])

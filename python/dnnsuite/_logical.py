@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from .errors import InvalidArgument
+
 __all__ = ["ModelTensor", "NotFusable", "logical", "physical", "state", "wrap"]
 
 
@@ -27,6 +29,7 @@ class _State(threading.local):
 
     def __init__(self) -> None:
         self.B = 0  # models of the array whose forward runs; 0 outside
+        self.wary = False  # gradients are wanted and the code was not seen to run before
         self.report: Any = None  # takes note of what the module whose code runs cannot fuse
         self.random: Any = None  # draws the random numbers of functions that belong to no layer
         self.pending: list[ModelTensor] = []  # tensors not computed yet, see `Deferred`
@@ -34,34 +37,51 @@ class _State(threading.local):
 
 state = _State()
 
-#: What carries out `func(*args, **kwargs)`, some of the arguments being ModelTensors. Set by `dnnsuite._fuse`.
-handler: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+
+def handler(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Carries out `func(*args, **kwargs)` with ModelTensors among the arguments; `dnnsuite._fuse` puts its own here."""
+    raise NotFusable(f"{func} before dnnsuite._fuse was imported")
 
 
 class Deferred:
     """A result that waits for what is done with it: one kernel may then do both.
 
-    `shape` and `dtype` are those of the result for all models; `compute` makes it. `parts` is for whoever continues.
+    `shape`, `dtype` and `device` are those of the result for all models; `compute` makes it. `parts` is for whoever
+    continues.
     """
 
-    __slots__ = ("compute", "dtype", "grad", "kind", "parts", "shape")
+    __slots__ = ("compute", "device", "dtype", "grad", "kind", "parts", "shape")
 
     def __init__(
-        self, kind: str, shape: torch.Size, dtype: torch.dtype, parts: Any, compute: Callable[[], torch.Tensor]
+        self,
+        kind: str,
+        like: torch.Tensor,
+        shape: torch.Size,
+        parts: Any,
+        compute: Callable[[], torch.Tensor],
     ) -> None:
-        self.kind, self.shape, self.dtype, self.parts, self.compute = kind, shape, dtype, parts, compute
+        self.kind, self.shape, self.dtype, self.device = kind, shape, like.dtype, like.device
+        self.parts, self.compute = parts, compute
         self.grad = torch.is_grad_enabled()
 
 
-class ModelTensor:
-    """`[B, *shape]` that says it is `shape`."""
+class ModelTensor(torch.Tensor):
+    """`[B, *shape]` that says it is `shape`: a tensor without storage whose functions `handler` carries out."""
 
-    __slots__ = ("__weakref__", "_value", "deferred")
+    _value: torch.Tensor | None
+    deferred: Deferred | None
 
-    def __init__(self, value: torch.Tensor | None, deferred: Deferred | None = None) -> None:
+    @staticmethod
+    def __new__(cls, value: torch.Tensor | None, deferred: Deferred | None = None) -> ModelTensor:
+        known: Any = deferred if value is None else value
+        self: ModelTensor = _bare_tensor(cls, known.shape[1:], dtype=known.dtype, device=known.device)
         self._value, self.deferred = value, deferred
         if deferred is not None:
             state.pending.append(self)
+        return self
+
+    def __init__(self, value: torch.Tensor | None, deferred: Deferred | None = None) -> None:
+        pass
 
     @property
     def value(self) -> torch.Tensor:
@@ -73,9 +93,31 @@ class ModelTensor:
             self.deferred = None
         return self._value
 
-    def put(self, value: torch.Tensor | None, deferred: Deferred | None = None) -> None:
-        """Makes this tensor another one, as an in-place function does."""
+    def become(self, value: torch.Tensor | None, deferred: Deferred | None = None) -> None:
+        """Makes this tensor another one of the same shape, as an in-place function does."""
         self._value, self.deferred = value, deferred
+
+    @property
+    def B(self) -> int:
+        """The number of models."""
+        known: Any = self.deferred if self._value is None else self._value
+        return int(known.shape[0])
+
+    @property
+    def shape(self) -> torch.Size:  # type: ignore[override]
+        known: Any = self.deferred if self._value is None else self._value
+        return torch.Size(known.shape[1:])
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        return self.dim()
+
+    def dim(self) -> int:
+        known: Any = self.deferred if self._value is None else self._value
+        return len(known.shape) - 1
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
 
     @classmethod
     def __torch_function__(
@@ -83,40 +125,11 @@ class ModelTensor:
     ) -> Any:
         return handler(func, args, kwargs or {})
 
-    @property
-    def __class__(self) -> Any:  # `isinstance(x, torch.Tensor)` is how models ask
-        return torch.Tensor
-
-    @property
-    def _known(self) -> torch.Tensor | Deferred:
-        return self._value if self._value is not None else self.deferred  # type: ignore[return-value]
-
-    @property
-    def shape(self) -> torch.Size:
-        return torch.Size(self._known.shape[1:])
-
-    @property
-    def ndim(self) -> int:
-        return len(self._known.shape) - 1
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self._known.dtype
-
-    def dim(self) -> int:
-        return len(self._known.shape) - 1
-
-    def size(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape[dim]
-
-    def numel(self) -> int:
-        return self.shape.numel()
-
-    def __getattr__(self, name: str) -> Any:
-        attribute = getattr(torch.Tensor, name)
-        if callable(attribute):
-            return functools.partial(_method, attribute, self)
-        return handler(attribute.__get__, (self,), {})
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        raise NotFusable(f"{func} is reached past torch's functions")
 
     def __len__(self) -> int:
         if not self.shape:
@@ -126,39 +139,22 @@ class ModelTensor:
     def __iter__(self) -> Any:
         return iter(handler(torch.Tensor.unbind, (self, 0), {}))
 
-    def __repr__(self) -> str:
-        return f"ModelTensor({list(self.shape)} of each of {self.value.size(0)} models: {self.value!r})"
+    def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
+        return f"ModelTensor({list(self.shape)} of each of {self.B} models: {self.value!r})"
 
     def __hash__(self) -> int:
         return id(self)
 
-
-def _method(func: Any, self: ModelTensor, *args: Any, **kwargs: Any) -> Any:
-    return handler(func, (self, *args), kwargs)
-
-
-def _operator(name: str) -> Any:
-    func = getattr(torch.Tensor, name)
-
-    def method(self: ModelTensor, *args: Any) -> Any:
-        return handler(func, (self, *args), {})
-
-    method.__name__ = name
-    return method
+    def __deepcopy__(self, memo: Any) -> ModelTensor:
+        return ModelTensor(self.value.clone())
 
 
-for _name in (
-    "add radd iadd sub rsub isub mul rmul imul truediv rtruediv itruediv floordiv rfloordiv mod rmod pow rpow ipow "
-    "matmul rmatmul neg pos abs invert and rand or ror xor rxor eq ne lt le gt ge getitem setitem "
-    "bool int float index"
-).split():
-    if hasattr(torch.Tensor, f"__{_name}__"):
-        setattr(ModelTensor, f"__{_name}__", _operator(f"__{_name}__"))
+_bare_tensor = torch.Tensor._make_wrapper_subclass
 
 
 def wrap(value: Any) -> Any:
     """A tensor `[B, ...]` as seen by one model's code; anything else as it is."""
-    return ModelTensor(value) if type(value) is torch.Tensor or isinstance(value, torch.nn.Parameter) else value
+    return ModelTensor(value) if isinstance(value, torch.Tensor) and type(value) is not ModelTensor else value
 
 
 def physical(value: Any) -> Any:
@@ -168,11 +164,15 @@ def physical(value: Any) -> Any:
 
 def check_stray(value: torch.Tensor) -> None:
     """Refuses a parameter that code reaches past its module: it would be one of all models, or of the first."""
-    if isinstance(value, torch.nn.Parameter) and type(value) is not ModelTensor:
-        raise NotFusable(
-            f"a parameter {list(value.shape)} is reached past its module, in a closure or a plain list; hold it as an "
-            "attribute or in a ParameterList"
+    if type(value) is ModelTensor or not isinstance(value, torch.nn.Parameter):
+        return
+    owner = state.random
+    if isinstance(owner, torch.nn.Module) and not any(p is value for p in owner.parameters()):
+        raise InvalidArgument(
+            f"a parameter {list(value.shape)} that is no attribute of a module is used, perhaps from a closure: it "
+            "would be the first model's for all of them; hold it as an attribute"
         )
+    raise NotFusable(f"a parameter {list(value.shape)} is reached through a plain list or the like")
 
 
 def expanded(value: Any, B: int) -> Any:
@@ -193,7 +193,7 @@ def _any_model_tensor(args: Any) -> bool:
 
 def _wrapped(output: Any) -> Any:
     if isinstance(output, torch.Tensor):
-        return ModelTensor(output)
+        return wrap(output)
     if isinstance(output, (tuple, list)):
         items = [_wrapped(o) for o in output]
         return type(output)(*items) if hasattr(output, "_fields") else type(output)(items)

@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_map
 
 import dnnsuite
-from dnnsuite import _shard
+from dnnsuite import _fuse
 from helpers import TOLERANCE, check_state, make_models
 from nn.cases import all_cases
 
@@ -258,7 +258,7 @@ def test_narrowed(case, dtype, data):
     array, inputs = dnnsuite.fuse(models), stacked(each)
     expected, weights = run(copy.deepcopy(array), inputs, example.keywords)
     for start, length in ((0, 1), (1, 2)):
-        part = _shard._narrow(array, _shard._views(array, start, length), start, length)
+        part = _fuse.narrow(array, start, length)
         cut = tree_map(lambda x, s=start, n=length: x.narrow(0, s, n), (inputs, weights))
         found, _ = run(part, cut[0], example.keywords, cut[1])
         assert found.keys() == expected.keys()

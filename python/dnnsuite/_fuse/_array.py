@@ -12,11 +12,11 @@ import torch
 from .. import nn
 from ..errors import InvalidArgument
 from ..nn._base import ArrayModule
+from ..nn._dropout import FUNCTION_STREAM as STREAM
 from ._coverage import Cover, coverage
 from ._narrow import narrow
 from ._random import new_stream
 from ._shell import Shell, bare_class, enter
-from ._state import STREAM
 from ._tree import CONTAINERS, ELEMENTWISE, Fusion, model_of, parts_of
 
 
@@ -153,7 +153,7 @@ class Array(torch.nn.Module):
 
     def _select(
         self,
-        slots: list[int | None],
+        slots: Sequence[int | None],
         models: dict[int, torch.nn.Module],
         companions: Sequence[Any],
         fresh: dict[str, Any] | None = None,

@@ -17,11 +17,13 @@ def moved(dim: Any, rank: int) -> Any:
     if dim is None or isinstance(dim, str):
         return dim
     if isinstance(dim, Sequence):
-        return type(dim)(moved(d, rank) for d in dim) if type(dim) in (tuple, list) else [moved(d, rank) for d in dim]
+        return tuple(moved(d, rank) for d in dim)
     dim = int(dim)
     low = -max(rank, 1)
     if not low <= dim < -low:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {-low - 1}], but got {dim})")
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{low}, {-low - 1}], but got {dim})"
+        )
     return (dim + max(rank, 1) if dim < 0 else dim) + 1 if rank else 1
 
 
@@ -68,25 +70,35 @@ def along_first(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return map_over_models(func, args, kwargs)
 
 
-for _name, _places, _defaults in [
+_TABLE: list[tuple[str, dict[int, str], dict[str, Any]]] = [
     *[
         (n, {1: "dim"}, {})
-        for n in "softmax log_softmax softmin cumsum cumprod logcumsumexp cummax cummin unsqueeze".split()
+        for n in [
+            "softmax",
+            "log_softmax",
+            "softmin",
+            "cumsum",
+            "cumprod",
+            "logcumsumexp",
+            "cummax",
+            "cummin",
+            "unsqueeze",
+        ]
     ],
-    *[(n, {1: "dim"}, {"dim": -1}) for n in "sort argsort glu diff".split()],
-    *[(n, {2: "dim"}, {"dim": -1}) for n in "topk kthvalue".split()],
-    *[(n, {2: "dim"}, {"dim": 0}) for n in "chunk split tensor_split split_with_sizes".split()],
-    *[(n, {1: "dim"}, {"dim": 0}) for n in "unbind".split()],
-    *[(n, {1: "dim"}, {}) for n in "narrow select unflatten".split()],
+    *[(n, {1: "dim"}, {"dim": -1}) for n in ["sort", "argsort", "glu", "diff"]],
+    *[(n, {2: "dim"}, {"dim": -1}) for n in ["topk", "kthvalue"]],
+    *[(n, {2: "dim"}, {"dim": 0}) for n in ["chunk", "split", "tensor_split", "split_with_sizes"]],
+    *[(n, {1: "dim"}, {"dim": 0}) for n in ["unbind"]],
+    *[(n, {1: "dim"}, {}) for n in ["narrow", "select", "unflatten"]],
     ("flatten", {1: "start_dim", 2: "end_dim"}, {"start_dim": 0, "end_dim": -1}),
-    *[(n, {1: "dim0", 2: "dim1"}, {}) for n in "transpose swapaxes swapdims".split()],
+    *[(n, {1: "dim0", 2: "dim1"}, {}) for n in ["transpose", "swapaxes", "swapdims"]],
     ("movedim", {1: "source", 2: "destination"}, {}),
     ("moveaxis", {1: "source", 2: "destination"}, {}),
     ("flip", {1: "dims"}, {}),
     ("rot90", {2: "dims"}, {"dims": (0, 1)}),
     ("renorm", {2: "dim"}, {}),
-    *[(n, {1: "dim1", 2: "dim2"}, {}) for n in ()],
-]:
+]
+for _name, _places, _defaults in _TABLE:
     _named(_name, _places, _defaults)
 
 _REDUCTIONS = (
@@ -181,9 +193,11 @@ def permute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tensors = args[0] if args else kwargs["tensors"]
     dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis", 0))
-    B = next(t._known.shape[0] for t in tensors if type(t) is ModelTensor)
-    values = [t.value if type(t) is ModelTensor else t.unsqueeze(0).expand(B, *t.shape) for t in tensors]
+    B = next(t.B for t in tensors if type(t) is ModelTensor)
     stacking = func.__name__ == "stack"
+    if not stacking:
+        tensors = [t for t in tensors if tuple(t.shape) != (0,)]  # as torch does, for the sake of old code
+    values = [t.value if type(t) is ModelTensor else t.unsqueeze(0).expand(B, *t.shape) for t in tensors]
     rank = max(v.dim() - 1 for v in values)
     return wrap_all((torch.stack if stacking else torch.cat)(values, moved(dim, rank + stacking)))
 
@@ -204,12 +218,17 @@ def indexed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return _by_models(func, args, kwargs)
     if type(args[0]) is not ModelTensor:
         return _by_models(func, args, kwargs)
-    B, rank = args[0]._known.shape[0], args[0].dim()
+    B, rank = args[0].B, args[0].dim()
     values = list(args)
     if len(values) > 1:
         values[1] = moved(values[1], rank)
     kwargs = {k: moved(v, rank) if k == "dim" else v for k, v in kwargs.items()}
-    if name in ("gather", "scatter", "scatter_add", "scatter_reduce"):  # index and source have the tensor's dimensions
+    if name in (
+        "gather",
+        "scatter",
+        "scatter_add",
+        "scatter_reduce",
+    ):  # index and source have the tensor's dimensions
         values = [_expand(v, B) for v in values]
         kwargs = {k: _expand(v, B) for k, v in kwargs.items()}
     if in_place(func):

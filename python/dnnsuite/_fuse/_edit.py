@@ -10,9 +10,9 @@ import torch
 
 from ..errors import InvalidArgument
 from ..nn._base import ArrayModule
+from ..nn._dropout import FUNCTION_STREAM as STREAM
 from ._parts import Parts
 from ._shell import Shell
-from ._state import STREAM
 from ._tree import Fusion, parts_of
 
 
@@ -50,7 +50,9 @@ class Edit:
         try:
             Fusion([like, model]).tree()
         except InvalidArgument as error:
-            raise InvalidArgument(str(error).replace("models 0 and 1", "the array and the new model")) from None
+            raise InvalidArgument(
+                str(error).replace("models 0 and 1", "the array and the new model")
+            ) from None
         return tree
 
     @torch.no_grad()
@@ -64,7 +66,9 @@ class Edit:
             done.add(id(tensor))
             fresh = {slot: held.get(key) for slot, held in new.items()}
             value = self._gathered(key, tensor, fresh)
-            grad = None if tensor.grad is None or new else tensor.grad[[s for s in self.slots if s is not None]]
+            grad = (
+                None if tensor.grad is None or new else tensor.grad[[s for s in self.slots if s is not None]]
+            )
             if kind == "parameter":
                 tensor.grad = None
                 tensor.data = value
@@ -108,9 +112,7 @@ class Edit:
     def _parts(self, module: Shell) -> Parts:
         path = next(name for name, m in self.array._root.named_modules() if m is module)
         held = module._parts.trees
-        trees = [
-            self.new[k].get_submodule(path) if s is None else held[s] for k, s in enumerate(self.slots)
-        ]
+        trees = [self.new[k].get_submodule(path) if s is None else held[s] for k, s in enumerate(self.slots)]
         return Parts(module, trees)
 
 

@@ -58,7 +58,9 @@ def aligned(values: list[Any]) -> list[Any]:
         if type(value) is ModelTensor and value.dim() < rank:
             own = value.value
             if value.dim() == 0 and own.dtype.is_floating_point:
-                others = [v.value[0] if type(v) is ModelTensor else v for v in values if isinstance(v, torch.Tensor)]
+                others = [
+                    v.value[0] if type(v) is ModelTensor else v for v in values if isinstance(v, torch.Tensor)
+                ]
                 own = _as_scalar(own, rank, others)
             result.append(own.reshape(own.size(0), *(1,) * (rank - own.dim() + 1), *own.shape[1:]))
         else:

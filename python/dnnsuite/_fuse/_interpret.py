@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """What a torch function means on the tensors of B models: the table of rules, and what happens without one.
 
-`torch.vmap` has the same meaning, at a tenth of a millisecond a call; a rule resolves it to one call on `[B, ...]`. What
-has no rule runs under vmap, and is counted for `coverage`.
+`torch.vmap` has the same meaning, at a tenth of a millisecond a call; a rule resolves it to one call on `[B, ...]`.
+What has no rule runs under vmap, and is counted for `coverage`.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +37,8 @@ def rule(names: str) -> Callable[[Rule], Rule]:
 
 def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`func(*args, **kwargs)` for all models at once."""
+    if state.wary and not torch.is_grad_enabled():
+        _refuse_autograd_function()
     found = _resolved.get(func)
     if found is None:
         found = _resolved[func] = _resolve(func)
@@ -43,6 +46,18 @@ def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 _logical.handler = interpret
+
+
+def _refuse_autograd_function() -> None:
+    """In the forward of a user's autograd.Function nothing is recorded, and its backward knows nothing of B."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code is _apply_code:
+            raise NotFusable("an autograd.Function has a backward of its own")
+        frame = frame.f_back
+
+
+_apply_code = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 
 
 def plain_name(func: Any) -> str:
@@ -56,14 +71,16 @@ def plain_name(func: Any) -> str:
     return name.rstrip("_") if name.rstrip("_") in BY_NAME else name
 
 
-_IN_PLACE_OPERATORS = frozenset("add sub mul truediv floordiv mod pow and or xor".split())
+_IN_PLACE_OPERATORS = frozenset(
+    ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"]
+)
 
 
 def in_place(func: Any) -> bool:
     """Whether a function writes into its first argument."""
     name: str = func.__name__
     if name.startswith("__"):
-        return name[2] == "i" and name[3:-2] in _IN_PLACE_OPERATORS or name == "__setitem__"
+        return (name[2] == "i" and name[3:-2] in _IN_PLACE_OPERATORS) or name == "__setitem__"
     return name.endswith("_")
 
 
@@ -84,7 +101,7 @@ def width_of(args: Any, kwargs: dict[str, Any]) -> int:
     """B, from the ModelTensors among the arguments."""
     for value in torch.utils._pytree.tree_leaves((args, kwargs)):
         if type(value) is ModelTensor:
-            return int(value._known.shape[0])
+            return value.B
     return state.B
 
 

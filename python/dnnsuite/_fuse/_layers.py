@@ -13,7 +13,15 @@ from ..nn import functional as ours
 from ._interpret import Rule, arguments, settle, width_of, wrap_all
 
 _HAVE_STREAMS = frozenset(
-    "dropout alpha_dropout feature_alpha_dropout dropout1d dropout2d dropout3d scaled_dot_product_attention".split()
+    [
+        "dropout",
+        "alpha_dropout",
+        "feature_alpha_dropout",
+        "dropout1d",
+        "dropout2d",
+        "dropout3d",
+        "scaled_dot_product_attention",
+    ]
 )
 
 

@@ -4,11 +4,19 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from ..nn._base import ArrayModule
+
+
+def tree(array: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """All modules of an array, its root, which holds them under its own name, among them."""
+    yield from array.modules()
+    if "_root" in array.__dict__:
+        yield array.__dict__["_root"]
 
 
 def views(array: torch.nn.Module, start: int, length: int) -> dict[int, torch.Tensor]:
@@ -18,7 +26,7 @@ def views(array: torch.nn.Module, start: int, length: int) -> dict[int, torch.Te
     tensors, and only `.data` starts a version counter of its own.
     """
     found: dict[int, torch.Tensor] = {}
-    for module in array.modules():
+    for module in tree(array):
         shared = module.shared_buffers if isinstance(module, ArrayModule) else ()
         for parameter in module._parameters.values():
             if parameter is not None and id(parameter) not in found:
@@ -35,12 +43,13 @@ def narrow(
 ) -> Any:
     """Models `start` to `start + length` of `array`. `known` are the `views`, if the caller has them."""
     memo: dict[int, Any] = dict(views(array, start, length) if known is None else known)
-    for module in array.modules():
+    for module in tree(array):
         parts = module.__dict__.get("_parts")
         if parts is not None and not parts.own:
             memo[id(parts)] = None  # made again, for the models that are left
     part: torch.nn.Module = copy.deepcopy(array, memo)
-    for module in part.modules():
+    part.__dict__.pop("_plain", None)
+    for module in tree(part):
         if "B" in module.__dict__:
             module.B = length  # type: ignore[assignment]
         if isinstance(module, ArrayModule):

@@ -17,8 +17,8 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from .._logical import ModelTensor, NotFusable, outside, state, wrap
+from ..nn._dropout import FUNCTION_STREAM as STREAM
 from ._narrow import narrow
-from ._state import STREAM
 
 _INTERNAL = {"B", "report", "own_code", "training"}
 
@@ -75,7 +75,7 @@ class Parts:
                     if id(value) not in cut:
                         cut[id(value)] = torch.split(value, 1) if split else _views(value)
                     for tree, part in zip(self.trees, cut[id(value)], strict=True):
-                        getattr(tree.get_submodule(path), names)[name] = part
+                        _put(tree.get_submodule(path), names, name, part)
         return iter(enumerate(self.trees))
 
     def _as_torch(self, args: Any, kwargs: Any) -> Any:
@@ -88,7 +88,7 @@ class Parts:
                 for name, value in getattr(module, names).items():
                     own = self._plain.get_submodule(path)
                     if value is not None and name in getattr(own, names):
-                        getattr(own, names)[name] = value[0]
+                        _put(own, names, name, value[0])
         self._plain.train(self.shell.training)
 
         def first(value: Any) -> Any:
@@ -98,6 +98,17 @@ class Parts:
         with outside():
             output = self._plain(*args, **kwargs)
         return tree_map(lambda o: wrap(o.unsqueeze(0)) if isinstance(o, torch.Tensor) else o, output)
+
+
+def _put(module: torch.nn.Module, names: str, name: str, value: torch.Tensor) -> None:
+    """Exchanges a parameter or buffer, also where the module holds it in a plain list (as torch's RNNs do)."""
+    held = getattr(module, names)
+    for attribute in vars(module).values():
+        if type(attribute) is list:
+            for place, item in enumerate(attribute):
+                if item is held[name]:
+                    attribute[place] = value
+    held[name] = value
 
 
 def _called(tree: Any, args: Any, kwargs: Any) -> Any:
@@ -125,7 +136,7 @@ def _joined(outputs: list[Any]) -> Any:
     for index, (_, spec) in enumerate(flat):
         if spec != flat[0][1]:
             raise NotFusable(f"models 0 and {index} give outputs of different structure")
-    joined = []
+    joined: list[Any] = []
     for leaves in zip(*(leaves for leaves, _ in flat), strict=True):
         if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
             values = [leaf.value if type(leaf) is ModelTensor else leaf.unsqueeze(0) for leaf in leaves]
@@ -138,7 +149,11 @@ def _joined(outputs: list[Any]) -> Any:
             joined.append(ModelTensor(torch.cat(values)))
         else:
             for index, leaf in enumerate(leaves):
-                if leaf is not leaves[0] and leaf != leaves[0]:
-                    raise NotFusable(f"models 0 and {index} give different outputs: {leaves[0]!r} and {leaf!r}")
-            joined.append(leaves[0])
+                if leaf is not leaves[0] and type(leaf).__eq__ is not object.__eq__ and leaf != leaves[0]:
+                    raise NotFusable(
+                        f"models 0 and {index} give different outputs: {leaves[0]!r} and {leaf!r}"
+                    )
+            # Objects that cannot be compared, a cache for example, stay each model's own.
+            opaque = leaves[0] is not None and type(leaves[0]).__eq__ is object.__eq__
+            joined.append(list(leaves) if opaque else leaves[0])
     return tree_unflatten(joined, flat[0][1])

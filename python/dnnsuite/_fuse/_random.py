@@ -8,10 +8,8 @@ from typing import Any
 import torch
 
 from .._logical import ModelTensor, NotFusable, state
+from ..nn._dropout import FUNCTION_STREAM as STREAM
 from ._interpret import rule, settle, wrap_all
-
-
-from ._state import STREAM
 
 
 def new_stream(B: int, device: Any = None) -> torch.Tensor:
@@ -53,7 +51,9 @@ def like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return wrap_all(x)
 
 
-@rule("normal uniform exponential bernoulli geometric log_normal cauchy random randint_like multinomial poisson")
+@rule(
+    "normal uniform exponential bernoulli geometric log_normal cauchy random randint_like multinomial poisson"
+)
 def drawn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Functions with a generator argument, once for each model."""
     first = args[0]

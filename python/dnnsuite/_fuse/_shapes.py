@@ -25,7 +25,7 @@ def _sizes(args: Sequence[Any], kwargs: dict[str, Any], *names: str) -> tuple[An
 @rule("view reshape")
 def reshape(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x = args[0].value
-    if len(args) == 2 and isinstance(args[1], torch.dtype) or "dtype" in kwargs:
+    if (len(args) == 2 and isinstance(args[1], torch.dtype)) or "dtype" in kwargs:
         return wrap_all(x.view(args[1] if len(args) == 2 else kwargs["dtype"]))
     sizes = _sizes(args[1:], kwargs, "size", "shape")
     # A view of one model's tensor may be none of all models' when the memory has another order: a copy then.
@@ -76,14 +76,17 @@ def trailing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Functions of the last dimensions, with any number before them."""
     if type(args[0]) is not ModelTensor:
         return map_over_models(func, args, kwargs)
-    if func.__name__ == "pad" and (args[2] if len(args) > 2 else kwargs.get("mode", "constant")) != "constant":
+    if (
+        func.__name__ == "pad"
+        and (args[2] if len(args) > 2 else kwargs.get("mode", "constant")) != "constant"
+    ):
         return map_over_models(func, args, kwargs)  # the other modes count the dimensions
     if func.__name__ == "one_hot" and len(args) < 2 and kwargs.get("num_classes", -1) == -1:
         raise NotFusable("one_hot without num_classes depends on the data")
     return wrap_all(func(args[0].value, *args[1:], **kwargs))
 
 
-@rule("__get__")
+@rule("get")
 def attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A property of a tensor, by the name that its descriptor has."""
     name = func.__self__.__name__
@@ -105,6 +108,11 @@ def attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name == "names":
         return tensor.value.names[1:]
     raise NotFusable(f"the tensor's attribute {name} has no meaning for several models")
+
+
+@rule("len")
+def _len(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return len(args[0])
 
 
 @rule("is_contiguous is_floating_point is_complex element_size nelement numel dim size stride get_device is_signed "

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +13,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from .._logical import ModelTensor, NotFusable, expanded, outside, state, wrap
 from ..errors import InvalidArgument
+
+Kept = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 class Report:
@@ -61,29 +62,52 @@ class Shell:
         state.B, state.report = self.B, self.report
         mark = len(state.pending)
         kept = self._keep()
+        wary, state.wary = state.wary, state.wary or (kept is not None and torch.is_grad_enabled())
         try:
             output = super().__call__(*args, **kwargs)  # type: ignore[misc]
             _settle_since(mark)
         except NotFusable as error:
             state.pending = state.pending[:mark]
             self._turn_back(kept, str(error))
+        except Exception as error:
+            state.pending = state.pending[:mark]
+            if kept is None or hasattr(error, "_of_a_model"):
+                raise
+            self._turn_back(
+                kept, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            )
+            return self._second_try(args, kwargs, error)
         else:
-            self._known.add(self.training)  # type: ignore[attr-defined]
+            self._known.add((self.training, torch.is_grad_enabled()))
             self.report.calls += bool(self.report.mapped)
             return output
         finally:
-            state.B, state.report = before, report
+            state.B, state.report, state.wary = before, report, wary
         return self._one_by_one(args, kwargs)
 
-    def _keep(self) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
-        """Copies of the buffers, before code that was not seen to run; None once it was."""
-        if self.training in self._known:  # type: ignore[attr-defined]
-            return None
-        return [(b, b.clone()) for b in self.buffers()]  # type: ignore[attr-defined]
+    def _second_try(self, args: Any, kwargs: Any, error: Exception) -> Any:
+        """Code that fails for all models at once may be right for one; if not, it is the user's error."""
+        state.B, before = 0, state.B
+        try:
+            return self._one_by_one(args, kwargs)
+        except InvalidArgument:
+            raise error from None
+        except Exception as own:
+            self.report.reason, self._parts = "", None
+            own.__dict__["_of_a_model"] = True
+            raise own from None
+        finally:
+            state.B = before
 
-    def _turn_back(self, kept: list[tuple[torch.Tensor, torch.Tensor]] | None, reason: str) -> None:
+    def _keep(self) -> Kept | None:
+        """Copies of the buffers, before code that was not seen to run; None once it was."""
+        if (self.training, torch.is_grad_enabled()) in self._known:
+            return None
+        return [(b, b.clone()) for b in self.buffers()]
+
+    def _turn_back(self, kept: Kept | None, reason: str) -> None:
         if kept is None:
-            if self.training and next(self.buffers(), None) is not None:  # type: ignore[attr-defined]
+            if self.training and next(self.buffers(), None) is not None:
                 raise InvalidArgument(
                     f"{self._original.__name__} went another way than before ({reason}), with buffers already "
                     "changed; call array.per_model() with its name before training"
@@ -91,7 +115,10 @@ class Shell:
             kept = []
         with torch.no_grad():
             for buffer, value in kept:
-                buffer.copy_(value)
+                if not torch.equal(
+                    buffer, value
+                ):  # one that autograd may have kept is not touched for nothing
+                    buffer.copy_(value)
         self.report.reason = reason
 
     def _one_by_one(self, args: Any, kwargs: Any) -> Any:
@@ -113,12 +140,12 @@ class Shell:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if type(value) is ModelTensor and name in self.__dict__.get("_buffers", ()):
-            held = self._buffers[name]  # type: ignore[attr-defined]
+            held = self._buffers[name]
             if held is not None and held.shape == value.value.shape and held.dtype == value.dtype:
                 with torch.no_grad():  # in place: the buffer may be a part of an array's
                     held.copy_(value.value.detach())
             else:
-                self._buffers[name] = value.value.detach()  # type: ignore[attr-defined]
+                self._buffers[name] = value.value.detach()
             return
         super().__setattr__(name, value)
 
@@ -131,11 +158,15 @@ def _bare(original: type[torch.nn.Module]) -> torch.nn.Module:
     return kind.__new__(kind)
 
 
-@functools.cache
-def shell_class(original: type[torch.nn.Module]) -> type[torch.nn.Module]:
+_classes: dict[Any, Any] = {}
+
+
+def shell_class(original: Any) -> Any:
     """The class of an array's copies of `original` modules."""
-    body = {"_original": original, "__module__": original.__module__, "__doc__": original.__doc__}
-    return type(original)(original.__name__, (Shell, original), body)
+    if original not in _classes:
+        body = {"_original": original, "__module__": original.__module__, "__doc__": original.__doc__}
+        _classes[original] = type(original)(original.__name__, (Shell, original), body)
+    return _classes[original]
 
 
 def make_shell(module: torch.nn.Module, B: int) -> None:
@@ -143,7 +174,11 @@ def make_shell(module: torch.nn.Module, B: int) -> None:
     original = type(module)
     module.__class__ = shell_class(original)
     module.__dict__.update(
-        B=B, report=Report(), own_code=not getattr(original, "array_forward", False), _parts=None, _known=set()
+        B=B,
+        report=Report(),
+        own_code=not getattr(original, "array_forward", False),
+        _parts=None,
+        _known=set(),
     )
 
 

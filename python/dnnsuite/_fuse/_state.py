@@ -12,9 +12,6 @@ import torch
 
 from ..errors import InvalidArgument
 
-#: The buffer of an array, int64 `[B, 2]`, with the key and the step of each model's stream for functions.
-STREAM = "_function_stream"
-
 
 @torch.no_grad()
 def stacked_tensor(name: str, values: Sequence[Any]) -> Any:
@@ -43,6 +40,8 @@ def same(a: Any, b: Any, depth: int = 6) -> bool:
         return True
     if type(a) is not type(b):
         return False
+    if isinstance(a, torch.nn.Parameter):
+        return True  # parameters are compared where they belong to a module
     if isinstance(a, torch.Tensor):
         return a.shape == b.shape and a.dtype == b.dtype and bool(torch.equal(a, b))
     if isinstance(a, (bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size, range)):

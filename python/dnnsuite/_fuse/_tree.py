@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.nn.utils.parametrize
 
 from .. import nn
 from ..errors import InvalidArgument
 from ..nn._base import ArrayModule
+from ..nn._dropout import FUNCTION_STREAM as STREAM
 from ._shell import Shell, bare_class, make_shell
-from ._state import STREAM, same, stacked_parameter, stacked_tensor
+from ._state import same, stacked_parameter, stacked_tensor
 
 #: torch's layer to the array layer that computes B of it.
 RULES: dict[Any, type[ArrayModule]] = {
@@ -33,15 +35,38 @@ CONTAINERS: tuple[type[torch.nn.Module], ...] = (
 #: Layers without parameters that treat every element alike: they are right on `[B, ...]` as they are.
 ELEMENTWISE: tuple[type[torch.nn.Module], ...] = tuple(
     getattr(torch.nn, name)
-    for name in (
-        "Identity ReLU ReLU6 GELU SiLU Mish Tanh Sigmoid Hardswish Hardsigmoid Hardtanh LeakyReLU ELU SELU CELU Softplus "
-        "Softsign LogSigmoid Tanhshrink Softshrink Hardshrink Threshold"
-    ).split()
+    for name in [
+        "Identity",
+        "ReLU",
+        "ReLU6",
+        "GELU",
+        "SiLU",
+        "Mish",
+        "Tanh",
+        "Sigmoid",
+        "Hardswish",
+        "Hardsigmoid",
+        "Hardtanh",
+        "LeakyReLU",
+        "ELU",
+        "SELU",
+        "CELU",
+        "Softplus",
+        "Softsign",
+        "LogSigmoid",
+        "Tanhshrink",
+        "Softshrink",
+        "Hardshrink",
+        "Threshold",
+    ]
 )
-_FORWARD_HOOKS = (
-    "_forward_hooks _forward_hooks_with_kwargs _forward_hooks_always_called _forward_pre_hooks "
-    "_forward_pre_hooks_with_kwargs"
-).split()
+_FORWARD_HOOKS = [
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+]
 _BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
 
 
@@ -78,7 +103,7 @@ class Fusion:
             return
         where = path or "the top"
         for index, model in enumerate(models):
-            if type(model) is not type(first):
+            if _kind(model) != _kind(first):
                 kinds = f"{type(first).__name__} and {type(model).__name__}"
                 raise InvalidArgument(f"models 0 and {index} differ at {where}: {kinds}")
             if model.training != first.training:
@@ -102,9 +127,10 @@ class Fusion:
                 self._visit(children, f"{path}.{name}".lstrip("."))  # type: ignore[arg-type]
         self._own_state(models, where)
         del self._memo[id(first)]
-        if kind not in CONTAINERS and kind not in ELEMENTWISE:
-            self._shells.append((first, path, list(models)))
-        elif kind in (torch.nn.ParameterList, torch.nn.ParameterDict):
+        if (kind not in CONTAINERS and kind not in ELEMENTWISE) or kind in (
+            torch.nn.ParameterList,
+            torch.nn.ParameterDict,
+        ):
             self._shells.append((first, path, list(models)))
 
     def _leaf(self, models: Sequence[torch.nn.Module], path: str) -> torch.nn.Module:
@@ -133,6 +159,12 @@ class Fusion:
                     self._memo[id(value)] = stacked(f"{where}.{name}", values)
 
 
+def _kind(module: torch.nn.Module) -> Any:
+    """The class, or what it is made of where each module has a class of its own (parametrizations)."""
+    own = type(module)
+    return own.__mro__[1:] if torch.nn.utils.parametrize.is_parametrized(module) else own
+
+
 def _refuse_backward_hooks(models: Sequence[torch.nn.Module], where: str) -> None:
     for index, model in enumerate(models):
         if any(getattr(model, name, None) for name in _BACKWARD_HOOKS):
@@ -142,7 +174,14 @@ def _refuse_backward_hooks(models: Sequence[torch.nn.Module], where: str) -> Non
             )
 
 
-_NO_ATTRIBUTES = {"training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_is_full_backward_hook"}
+_NO_ATTRIBUTES = {
+    "training",
+    "_parameters",
+    "_buffers",
+    "_modules",
+    "_non_persistent_buffers_set",
+    "_is_full_backward_hook",
+}
 
 
 def _first_difference(models: Sequence[torch.nn.Module]) -> str:
@@ -207,7 +246,7 @@ def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
             for name in _FORWARD_HOOKS:
                 leaf.__dict__[name] = copy.copy(getattr(module, name))
             continue
-        for name, parameter in module._parameters.items():
+        for parameter in module._parameters.values():
             if parameter is not None and id(parameter) not in memo:
                 own = parameter.detach()[index].clone()
                 memo[id(parameter)] = torch.nn.Parameter(own, requires_grad=parameter.requires_grad)
@@ -218,7 +257,11 @@ def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
             memo[id(module.report)] = None
             if module._parts is not None:
                 memo[id(module._parts)] = None
-    attributes = {id(m): m._parts.attributes(index) for m in parts_of(root) if isinstance(m, Shell) and m._parts is not None}
+    attributes = {
+        id(m): m._parts.attributes(index)
+        for m in parts_of(root)
+        if isinstance(m, Shell) and m._parts is not None
+    }
     model: torch.nn.Module = copy.deepcopy(root, memo)
     for module in parts_of(root):
         made = memo.get(id(module))

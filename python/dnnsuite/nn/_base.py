@@ -55,7 +55,7 @@ class ArrayModule(torch.nn.Module, metaclass=_ArrayMeta):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "forward" in cls.__dict__:  # callable from an ordinary model's code too
-            cls.forward = logical(cls.forward)  # type: ignore[method-assign]
+            cls.forward = logical(cls.forward)
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from ._base import ArrayModule, check_models, per_model
 from ._precision import computable
 
 _MASK64 = (1 << 64) - 1
+#: The buffer of an array, int64 `[B, 2]`, with key and step of the models' streams for functions outside any layer.
+FUNCTION_STREAM = "_function_stream"
 
 
 class Dropout(ArrayModule):
@@ -89,9 +91,13 @@ def seed(array: torch.nn.Module, seeds: Sequence[int]) -> None:
 
     Two arrays of the same architecture give model s the same dropout masks, whatever slot s has in them.
     """
-    for place, (_, stream) in enumerate(streams(array)):
-        if len(seeds) != stream.B:
-            raise InvalidArgument(f"{len(seeds)} seeds for an array of {stream.B} models: give one per model")
+    held = [stream.rng for _, stream in streams(array)]
+    for module in array.modules():
+        stream_of_functions = module._buffers.get(FUNCTION_STREAM)
+        held += [] if stream_of_functions is None else [stream_of_functions]
+    for place, rng in enumerate(held):
+        if len(seeds) != len(rng):
+            raise InvalidArgument(f"{len(seeds)} seeds for an array of {len(rng)} models: give one per model")
         for index, value in enumerate(seeds):
-            stream.rng[index, 0] = stream_key(int(value), place)
-            stream.rng[index, 1] = 0
+            rng[index, 0] = stream_key(int(value), place)
+            rng[index, 1] = 0
