@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import atexit
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -106,8 +105,7 @@ class StepRunner:
             self._workers.start(min(self.threads, self.B))
 
     def _read_modes(self) -> Any:
-        parameters = [p for m in self._modules for p in m._parameters.values() if p is not None]
-        return guards.modes(self._modules, parameters)
+        return guards.modes(self._modules)
 
     def _deal(self, width: int) -> None:
         """Deals the models out in shards of `width`. No step may be under way."""
@@ -139,9 +137,7 @@ class StepRunner:
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
         self._follow()
-        ragged = False
-        for x in _leaves(batch):
-            ragged = self._check(x) or ragged
+        ragged = self._check(batch)
         wanted = 1 if ragged else self.width
         if wanted != self._dealt:
             self.synchronize()
@@ -153,21 +149,30 @@ class StepRunner:
             self._try(step, self._trial)
         return step
 
-    def _check(self, x: Any) -> bool:
-        """Refuses what is no batch of B models; says whether it is a list of one tensor per model."""
-        if isinstance(x, list):
-            if len(x) != self.B or not all(isinstance(t, torch.Tensor) and t.dim() > 0 for t in x):
+    def _check(self, batch: Any) -> bool:
+        """Refuses what is no batch of B models; says whether there is a list of one tensor per model in it."""
+        if isinstance(batch, torch.Tensor):
+            if batch.dim() == 0 or batch.size(0) != self.B:
                 raise InvalidArgument(
-                    f"a list in a batch holds one tensor per model, {self.B}; got {len(x)} values"
+                    f"a batch for {self.B} models is [{self.B}, ...], got {list(batch.shape)}; "
+                    f"dnnsuite.stack(x, B={self.B}) "
+                    "shares one batch among them"
                 )
-            return True
-        if isinstance(x, torch.Tensor) and (x.dim() == 0 or x.size(0) != self.B):
+            return False
+        if isinstance(batch, tuple):
+            ragged = False
+            for x in batch:
+                ragged = self._check(x) or ragged
+            return ragged
+        if isinstance(batch, dict):
+            return self._check(tuple(batch.values()))
+        if not isinstance(batch, list):
+            return False
+        if len(batch) != self.B or not all(isinstance(t, torch.Tensor) for t in batch):
             raise InvalidArgument(
-                f"a batch for {self.B} models is [{self.B}, ...], got {list(x.shape)}; "
-                f"dnnsuite.stack(x, B={self.B}) "
-                "shares one batch among them"
+                f"a list in a batch holds one tensor per model, {self.B}; got {len(batch)} values"
             )
-        return False
+        return True
 
     def _follow(self) -> None:
         """Sees what was switched on the array since the last step: train or eval, frozen or not, hooks, parameters."""
@@ -229,15 +234,3 @@ class StepRunner:
                 self.synchronize()
         finally:
             self.close()
-
-
-def _leaves(batch: Any) -> Iterator[Any]:
-    """What a batch holds, lists as they are."""
-    if isinstance(batch, tuple):
-        for x in batch:
-            yield from _leaves(x)
-    elif isinstance(batch, dict):
-        for x in batch.values():
-            yield from _leaves(x)
-    else:
-        yield batch

@@ -18,6 +18,8 @@ RunShard = Callable[[int, tuple[Any, ...], Vectors], torch.Tensor]
 class Step:
     """One training step of all models, perhaps still under way. `losses()` waits for it."""
 
+    __slots__ = ("_wait", "batch", "left", "parts", "vectors")
+
     def __init__(self, wait: Callable[[Callable[[], bool]], None], batch: Any, vectors: Vectors, shards: int):
         self._wait, self.batch, self.vectors = wait, batch, vectors
         self.parts: list[torch.Tensor | None] = [None] * shards

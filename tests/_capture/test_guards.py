@@ -6,26 +6,30 @@ import torch
 from dnnsuite._capture import guards
 
 
+def signature(batch):
+    return guards.flatten(batch)[1]
+
+
 def test_a_signature_is_about_layout_and_values():
     x, y = torch.zeros(2, 3), torch.zeros(2, 3)
-    same = guards.signature((x, {"a": y, "b": 1.0}))
-    assert same == guards.signature((y, {"a": x, "b": 1.0}))
-    assert same != guards.signature((x, {"a": y, "b": 2.0}))
-    assert same != guards.signature((x, {"a": y.double(), "b": 1.0}))
-    assert same != guards.signature((x, {"a": torch.zeros(3, 2).t(), "b": 1.0}))
-    assert same != guards.signature((x, {"a": x, "b": 1.0}))
-    assert same != guards.signature((x, {"c": y, "b": 1.0}))
-    assert guards.signature((x, object())) is None
-    assert guards.tensors((x, {"a": y, "b": 1.0}))[1] is y
+    same = signature((x, {"a": y, "b": 1.0}))
+    assert same == signature((y, {"a": x, "b": 1.0}))
+    assert same != signature((x, {"a": y, "b": 2.0}))
+    assert same != signature((x, {"a": y.double(), "b": 1.0}))
+    assert same != signature((x, {"a": torch.zeros(3, 2).t(), "b": 1.0}))
+    assert same != signature((x, {"a": x, "b": 1.0}))
+    assert same != signature((x, {"c": y, "b": 1.0}))
+    assert signature((x, object())) is None
+    assert guards.flatten((x, {"a": y, "b": 1.0}))[0][1] is y
 
 
 def test_hooks_are_found():
     array = torch.nn.Sequential(torch.nn.Linear(2, 2))
     assert guards.hook(array) is None
-    before = guards.modes(list(array.modules()), [])
+    before = guards.modes(list(array.modules()))
     handle = array[0].register_forward_pre_hook(lambda *_: None)
     assert guards.hook(array) == "0"
-    assert guards.modes(list(array.modules()), []) != before
+    assert guards.modes(list(array.modules())) != before
     handle.remove()
     handle = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
     assert "global" in guards.hook(array)
@@ -37,7 +41,7 @@ def test_modes_see_training_and_freezing():
     array = torch.nn.Linear(2, 2)
 
     def modes():
-        return guards.modes(list(array.modules()), list(array.parameters()))
+        return guards.modes(list(array.modules()))
 
     before = modes()
     array.eval()

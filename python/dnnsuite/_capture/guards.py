@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch.nn.modules import module as module_globals
-from torch.utils._pytree import tree_flatten
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 _HOOKS = (
@@ -32,36 +31,51 @@ def hook(array: torch.nn.Module) -> str | None:
     return None
 
 
-def modes(modules: Sequence[torch.nn.Module], parameters: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-    """What a user may switch between two steps without telling: train or eval, frozen or not, hooks."""
-    return (
-        [m.training for m in modules],
-        [len(m._forward_hooks) + len(m._forward_pre_hooks) + len(m._backward_hooks) for m in modules],
-        [p.requires_grad for p in parameters],
-    )
+def modes(modules: Sequence[torch.nn.Module]) -> list[Any]:
+    """What a user may switch between two steps without telling: train or eval, hooks, frozen or not, and which
+    parameters there are."""
+    found: list[Any] = []
+    for module in modules:
+        found.append(module.training)
+        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+            found.append(
+                len(module._forward_hooks) + len(module._forward_pre_hooks) + len(module._backward_hooks)
+            )
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                found.append(id(parameter) if parameter.requires_grad else -id(parameter))
+    return found
 
 
-def signature(batch: Any) -> tuple[Any, ...] | None:
-    """Layout of the tensors of a batch and the values of everything else; None if something in it has no value."""
-    leaves, structure = tree_flatten(batch)
-    parts: list[Any] = [structure]
-    places: dict[int, int] = {}
-    for place, leaf in enumerate(leaves):
-        if isinstance(leaf, torch.Tensor):
-            first = places.setdefault(
-                id(leaf), place
-            )  # the same tensor twice is another step than two tensors
-            parts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.requires_grad, leaf.device, first))
-        elif isinstance(leaf, _PLAIN):
-            parts.append((type(leaf), leaf))
-        else:
-            return None
-    return tuple(parts)
+def flatten(batch: Any) -> tuple[list[torch.Tensor], tuple[Any, ...] | None]:
+    """The tensors of a batch, and its signature: their layouts and the values of everything else. The signature is
+    None if something has no value that can be compared. This runs in every step, so it does little."""
+    tensors: list[torch.Tensor] = []
+    signature: list[Any] = []
+    known = _flatten(batch, tensors, signature)
+    return tensors, tuple(signature) if known else None
 
 
-def tensors(batch: Any) -> list[torch.Tensor]:
-    """The tensors of a batch in a fixed order."""
-    return [leaf for leaf in tree_flatten(batch)[0] if isinstance(leaf, torch.Tensor)]
+def _flatten(value: Any, tensors: list[torch.Tensor], signature: list[Any]) -> bool:
+    kind = type(value)
+    if kind is torch.Tensor:
+        signature += (value.shape, value.stride(), value.dtype, value.requires_grad)
+        for place, other in enumerate(tensors):  # the same tensor twice is another step than two tensors
+            if other is value:
+                signature.append(place)
+        tensors.append(value)
+        return True
+    if kind is tuple or kind is list:
+        signature.append(len(value))
+        for part in value:
+            if not _flatten(part, tensors, signature):
+                return False
+        return True
+    if kind is dict:
+        signature.append(tuple(value))
+        return _flatten(tuple(value.values()), tensors, signature)
+    signature += (kind, value)
+    return isinstance(value, _PLAIN)
 
 
 def module_values(array: torch.nn.Module) -> dict[str, Any]:

@@ -78,16 +78,17 @@ class CapturedStep:
         return "captured" if self.replayed else "warming up"
 
     def __call__(self, batch: Any, hyper: Sequence[dict[str, torch.Tensor]]) -> torch.Tensor:
-        attempt = None if self.refusal is not None else self._attempt(batch)
-        if attempt is None:
+        if self.refusal is not None:
             return self._train(batch, hyper)
-        inputs = guards.tensors(batch)
+        inputs, key = guards.flatten(batch)
         given = len(inputs)
         for own in hyper:
             inputs += own.values()
-        self._fixed = len(inputs) - given
+        attempt = self._attempt(key)
+        if attempt is None:
+            return self._train(batch, hyper)
         if attempt.stage == "replay" and attempt.script is not None:
-            if all(read.holds(inputs) for read in attempt.read):
+            if not attempt.read or all(read.holds(inputs) for read in attempt.read):
                 self.replayed = True
                 return attempt.script(inputs)
             self._changes += 1
@@ -95,30 +96,33 @@ class CapturedStep:
                 self._refuse("the step looks into tensors that keep changing")
                 return self._train(batch, hyper)
             attempt.stage = "record"
-        if attempt.stage == "warm up":
-            attempt.stage = "record"  # state that is made late is there by then
-            losses = self._train(batch, hyper)
-            if self._values != self._function_values():
-                self._refuse("the loss function changes a value outside of it")
-            return losses
-        if attempt.stage == "record":
-            return self._record(attempt, batch, hyper, inputs)
-        return self._compare(attempt, batch, hyper, inputs)
+        self._fixed = len(inputs) - given
+        return self._watched(attempt, batch, hyper, inputs)
 
-    def _attempt(self, batch: Any) -> _Attempt | None:
+    def _attempt(self, key: Any) -> _Attempt | None:
         values = self._function_values()
         if values != self._values:
             if self._values is not None:
                 self.reset()
             self._values = values
-        key = guards.signature(batch)
-        if key is None:
-            return None
-        if key not in self._attempts:
-            if len(self._attempts) >= MAX_SHAPES:
-                return None
-            self._attempts[key] = _Attempt()
-        return self._attempts[key]
+        attempt = self._attempts.get(key)
+        if attempt is None and key is not None and len(self._attempts) < MAX_SHAPES:
+            attempt = self._attempts[key] = _Attempt()
+        return attempt
+
+    def _watched(
+        self, attempt: _Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
+    ) -> torch.Tensor:
+        """A step on the way to a replay."""
+        if attempt.stage == "record":
+            return self._record(attempt, batch, hyper, inputs)
+        if attempt.stage == "compare":
+            return self._compare(attempt, batch, hyper, inputs)
+        attempt.stage = "record"  # state that is made late is there by then
+        losses = self._train(batch, hyper)
+        if self._values != self._function_values():
+            self._refuse("the loss function changes a value outside of it")
+        return losses
 
     def _refuse(self, why: str) -> None:
         self.refusal = why
