@@ -67,10 +67,7 @@ def _flatten(value: Any, tensors: list[torch.Tensor], signature: list[Any]) -> b
         return True
     if kind is tuple or kind is list:
         signature.append(len(value))
-        for part in value:
-            if not _flatten(part, tensors, signature):
-                return False
-        return True
+        return all(_flatten(part, tensors, signature) for part in value)
     if kind is dict:
         signature.append(tuple(value))
         return _flatten(tuple(value.values()), tensors, signature)
