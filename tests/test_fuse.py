@@ -98,7 +98,7 @@ def test_the_models_stay_as_they_are():
         ([torch.nn.Linear(3, 3), torch.nn.ReLU()], "differ at the top: Linear and ReLU"),
         ([torch.nn.Sequential(torch.nn.Linear(3, i)) for i in (3, 4)], "at 0: .*out_features is 3 and 4"),
         ([torch.nn.Sequential(*[torch.nn.ReLU()] * i) for i in (1, 2)], "differ at the top"),
-        ([torch.nn.Conv1d(3, i, 1) for i in (3, 4)], r"weight is \[3, 3, 1\] and \[4, 3, 1\]"),
+        ([torch.nn.Conv1d(3, i, 1) for i in (3, 4)], "out_channels is 3 and 4"),
     ],
 )
 def test_refuses_models_that_differ(models, message):

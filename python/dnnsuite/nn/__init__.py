@@ -21,6 +21,12 @@ from ._batch_norm import BatchNorm3d as BatchNorm3d
 from ._batch_norm import InstanceNorm1d as InstanceNorm1d
 from ._batch_norm import InstanceNorm2d as InstanceNorm2d
 from ._batch_norm import InstanceNorm3d as InstanceNorm3d
+from ._conv import Conv1d as Conv1d
+from ._conv import Conv2d as Conv2d
+from ._conv import Conv3d as Conv3d
+from ._conv import ConvTranspose1d as ConvTranspose1d
+from ._conv import ConvTranspose2d as ConvTranspose2d
+from ._conv import ConvTranspose3d as ConvTranspose3d
 from ._dropout import Dropout as Dropout
 from ._dropout import seed as seed
 from ._linear import Linear as Linear
@@ -50,22 +56,89 @@ from ._normalization import GroupNorm as GroupNorm
 from ._normalization import LayerNorm as LayerNorm
 from ._normalization import LocalResponseNorm as LocalResponseNorm
 from ._normalization import RMSNorm as RMSNorm
+from ._padding import CircularPad1d as CircularPad1d
+from ._padding import CircularPad2d as CircularPad2d
+from ._padding import CircularPad3d as CircularPad3d
+from ._padding import ConstantPad1d as ConstantPad1d
+from ._padding import ConstantPad2d as ConstantPad2d
+from ._padding import ConstantPad3d as ConstantPad3d
+from ._padding import ReflectionPad1d as ReflectionPad1d
+from ._padding import ReflectionPad2d as ReflectionPad2d
+from ._padding import ReflectionPad3d as ReflectionPad3d
+from ._padding import ReplicationPad1d as ReplicationPad1d
+from ._padding import ReplicationPad2d as ReplicationPad2d
+from ._padding import ReplicationPad3d as ReplicationPad3d
+from ._padding import ZeroPad1d as ZeroPad1d
+from ._padding import ZeroPad2d as ZeroPad2d
+from ._padding import ZeroPad3d as ZeroPad3d
+from ._pooling import AdaptiveAvgPool1d as AdaptiveAvgPool1d
+from ._pooling import AdaptiveAvgPool2d as AdaptiveAvgPool2d
+from ._pooling import AdaptiveAvgPool3d as AdaptiveAvgPool3d
+from ._pooling import AdaptiveMaxPool1d as AdaptiveMaxPool1d
+from ._pooling import AdaptiveMaxPool2d as AdaptiveMaxPool2d
+from ._pooling import AdaptiveMaxPool3d as AdaptiveMaxPool3d
+from ._pooling import AvgPool1d as AvgPool1d
+from ._pooling import AvgPool2d as AvgPool2d
+from ._pooling import AvgPool3d as AvgPool3d
+from ._pooling import LPPool1d as LPPool1d
+from ._pooling import LPPool2d as LPPool2d
+from ._pooling import LPPool3d as LPPool3d
+from ._pooling import MaxPool1d as MaxPool1d
+from ._pooling import MaxPool2d as MaxPool2d
+from ._pooling import MaxPool3d as MaxPool3d
+from ._pooling import MaxUnpool1d as MaxUnpool1d
+from ._pooling import MaxUnpool2d as MaxUnpool2d
+from ._pooling import MaxUnpool3d as MaxUnpool3d
+from ._shape import ChannelShuffle as ChannelShuffle
+from ._shape import Flatten as Flatten
+from ._shape import Fold as Fold
+from ._shape import PixelShuffle as PixelShuffle
+from ._shape import PixelUnshuffle as PixelUnshuffle
+from ._shape import Unflatten as Unflatten
+from ._shape import Unfold as Unfold
+from ._shape import Upsample as Upsample
+from ._shape import UpsamplingBilinear2d as UpsamplingBilinear2d
+from ._shape import UpsamplingNearest2d as UpsamplingNearest2d
 from ._sparse import Embedding as Embedding
 from ._transformer import TransformerEncoderLayer as TransformerEncoderLayer
 
 __all__ = [
     "GLU",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
     "ArrayModule",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
     "BCELoss",
     "BCEWithLogitsLoss",
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
     "CTCLoss",
+    "ChannelShuffle",
+    "CircularPad1d",
+    "CircularPad2d",
+    "CircularPad3d",
+    "ConstantPad1d",
+    "ConstantPad2d",
+    "ConstantPad3d",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
     "CosineEmbeddingLoss",
     "CrossEntropyLoss",
     "Dropout",
     "Embedding",
+    "Flatten",
+    "Fold",
     "GaussianNLLLoss",
     "GroupNorm",
     "HingeEmbeddingLoss",
@@ -75,12 +148,21 @@ __all__ = [
     "InstanceNorm3d",
     "KLDivLoss",
     "L1Loss",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
     "LayerNorm",
     "Linear",
     "LocalResponseNorm",
     "LogSoftmax",
     "MSELoss",
     "MarginRankingLoss",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
     "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
@@ -88,9 +170,17 @@ __all__ = [
     "NLLLoss",
     "NLLLoss2d",
     "PReLU",
+    "PixelShuffle",
+    "PixelUnshuffle",
     "PoissonNLLLoss",
     "RMSNorm",
     "RReLU",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReflectionPad3d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
+    "ReplicationPad3d",
     "SmoothL1Loss",
     "SoftMarginLoss",
     "Softmax",
@@ -99,6 +189,14 @@ __all__ = [
     "TransformerEncoderLayer",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
+    "Unflatten",
+    "Unfold",
+    "Upsample",
+    "UpsamplingBilinear2d",
+    "UpsamplingNearest2d",
+    "ZeroPad1d",
+    "ZeroPad2d",
+    "ZeroPad3d",
     "array",
     "functional",
     "seed",

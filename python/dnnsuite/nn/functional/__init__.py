@@ -40,6 +40,12 @@ from .activation import tanh as tanh
 from .activation import tanhshrink as tanhshrink
 from .activation import threshold as threshold
 from .activation import threshold_ as threshold_
+from .convolution import conv1d as conv1d
+from .convolution import conv2d as conv2d
+from .convolution import conv3d as conv3d
+from .convolution import conv_transpose1d as conv_transpose1d
+from .convolution import conv_transpose2d as conv_transpose2d
+from .convolution import conv_transpose3d as conv_transpose3d
 from .distance_loss import gaussian_nll_loss as gaussian_nll_loss
 from .distance_loss import huber_loss as huber_loss
 from .distance_loss import kl_div as kl_div
@@ -61,6 +67,27 @@ from .normalization import layer_norm as layer_norm
 from .normalization import local_response_norm as local_response_norm
 from .normalization import normalize as normalize
 from .normalization import rms_norm as rms_norm
+from .pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
+from .pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
+from .pooling import adaptive_avg_pool3d as adaptive_avg_pool3d
+from .pooling import adaptive_max_pool1d as adaptive_max_pool1d
+from .pooling import adaptive_max_pool2d as adaptive_max_pool2d
+from .pooling import adaptive_max_pool3d as adaptive_max_pool3d
+from .pooling import avg_pool1d as avg_pool1d
+from .pooling import avg_pool2d as avg_pool2d
+from .pooling import avg_pool3d as avg_pool3d
+from .pooling import lp_pool1d as lp_pool1d
+from .pooling import lp_pool2d as lp_pool2d
+from .pooling import lp_pool3d as lp_pool3d
+from .pooling import max_pool1d as max_pool1d
+from .pooling import max_pool1d_with_indices as max_pool1d_with_indices
+from .pooling import max_pool2d as max_pool2d
+from .pooling import max_pool2d_with_indices as max_pool2d_with_indices
+from .pooling import max_pool3d as max_pool3d
+from .pooling import max_pool3d_with_indices as max_pool3d_with_indices
+from .pooling import max_unpool1d as max_unpool1d
+from .pooling import max_unpool2d as max_unpool2d
+from .pooling import max_unpool3d as max_unpool3d
 from .ranking_loss import cosine_embedding_loss as cosine_embedding_loss
 from .ranking_loss import ctc_loss as ctc_loss
 from .ranking_loss import hinge_embedding_loss as hinge_embedding_loss
@@ -68,21 +95,52 @@ from .ranking_loss import margin_ranking_loss as margin_ranking_loss
 from .ranking_loss import soft_margin_loss as soft_margin_loss
 from .ranking_loss import triplet_margin_loss as triplet_margin_loss
 from .ranking_loss import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
+from .vision import affine_grid as affine_grid
+from .vision import channel_shuffle as channel_shuffle
+from .vision import fold as fold
+from .vision import grid_sample as grid_sample
+from .vision import interpolate as interpolate
+from .vision import pad as pad
+from .vision import pixel_shuffle as pixel_shuffle
+from .vision import pixel_unshuffle as pixel_unshuffle
+from .vision import unfold as unfold
+from .vision import upsample as upsample
+from .vision import upsample_bilinear as upsample_bilinear
+from .vision import upsample_nearest as upsample_nearest
 
 __all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "affine_grid",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
     "batch_norm",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
     "celu_",
+    "channel_shuffle",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cosine_embedding_loss",
     "cross_entropy",
     "ctc_loss",
     "elu",
     "elu_",
+    "fold",
     "gaussian_nll_loss",
     "gelu",
     "glu",
+    "grid_sample",
     "group_norm",
     "gumbel_softmax",
     "hardshrink",
@@ -93,6 +151,7 @@ __all__ = [
     "hinge_embedding_loss",
     "huber_loss",
     "instance_norm",
+    "interpolate",
     "kl_div",
     "l1_loss",
     "layer_norm",
@@ -101,7 +160,19 @@ __all__ = [
     "local_response_norm",
     "log_softmax",
     "logsigmoid",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
     "margin_ranking_loss",
+    "max_pool1d",
+    "max_pool1d_with_indices",
+    "max_pool2d",
+    "max_pool2d_with_indices",
+    "max_pool3d",
+    "max_pool3d_with_indices",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
     "mish",
     "mse_loss",
     "multi_margin_loss",
@@ -109,6 +180,9 @@ __all__ = [
     "multilabel_soft_margin_loss",
     "nll_loss",
     "normalize",
+    "pad",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "poisson_nll_loss",
     "prelu",
     "relu",
@@ -134,4 +208,8 @@ __all__ = [
     "threshold_",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
+    "unfold",
+    "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
 ]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -14,13 +14,23 @@ def each_model(
     function: Callable[..., torch.Tensor], first: torch.Tensor, *others: torch.Tensor | None
 ) -> torch.Tensor:
     """`function` of model i's part of every tensor, stacked: each model has the bits that it has alone."""
-    results = [
-        function(first[i], *(None if other is None else other[i] for other in others))
-        for i in range(len(first))
-    ]
-    if len(results) == 1:
-        return results[0].unsqueeze(0)
-    return torch.stack(results) if results else torch.empty_like(first)
+    tensors = (first, *others)
+    if len(first) == 0:  # the shape is what one model would give
+        zeros = (None if t is None else t.new_zeros(t.shape[1:]) for t in tensors)
+        return function(*zeros).unsqueeze(0)[:0]
+    if len(first) == 1:
+        return function(*(None if t is None else t.squeeze(0) for t in tensors)).unsqueeze(0)
+    # unbind and not an index: its gradient is one stack, and not B tensors of the array's size.
+    parts = [[None] * len(first) if t is None else t.unbind(0) for t in tensors]
+    return stack_models([function(*own) for own in zip(*parts, strict=True)])
+
+
+def stack_models(results: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The models' results as one tensor, each with its channels last in memory if that is how they came."""
+    first = results[0]
+    if first.dim() < 3 or first.is_contiguous() or not first.movedim(1, -1).is_contiguous():
+        return torch.stack(list(results))
+    return torch.stack([result.movedim(1, -1) for result in results]).movedim(-1, 2)
 
 
 def shifted(dim: int, x: torch.Tensor, name: str) -> int:

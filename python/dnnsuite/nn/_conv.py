@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""Convolution layers: weights `[B, O, I / groups, *]`, transposed ones `[B, I, O / groups, *]`, biases `[B, O]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+
+from ..errors import InvalidArgument
+from . import functional
+from ._base import ArrayModule, check_models
+
+Size = int | Sequence[int]
+
+
+class _ConvBase(ArrayModule):
+    """Weights and biases in the shapes of `plain`, a torch layer on the meta device that has checked the arguments."""
+
+    arguments: ClassVar[tuple[str, ...]]
+    dims: ClassVar[int]
+    in_channels: int
+    out_channels: int
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    padding_mode: str
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+
+    def __init__(self, plain: Any, device: Any, dtype: Any, B: int) -> None:
+        super().__init__(B)
+        for name in self.arguments:
+            setattr(self, name, getattr(plain, name))
+        where = {"device": device, "dtype": dtype}
+        self.weight = torch.nn.Parameter(torch.empty(B, *plain.weight.shape, **where))
+        has_bias = plain.bias is not None
+        bias = torch.nn.Parameter(torch.empty(B, *plain.bias.shape, **where)) if has_bias else None
+        self.register_parameter("bias", bias)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Each model in turn as torch does it, so B layers made one by one from the same seed are the same."""
+        fan_in = self.weight[0, 0].numel() if self.B else 0
+        for index in range(self.B):
+            torch.nn.init.kaiming_uniform_(self.weight[index], a=5**0.5)
+            if self.bias is not None:
+                bound = fan_in**-0.5 if fan_in else 0.0
+                torch.nn.init.uniform_(self.bias[index], -bound, bound)
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        values = {name: getattr(module, name) for name in cls.arguments}
+        return values | {"bias": module.bias is not None}
+
+    def _check(self, x: torch.Tensor) -> None:
+        name = type(self).__name__
+        check_models(x, self.B, name)
+        batched = x.dim() == self.dims + 3
+        if not (batched or x.dim() == self.dims + 2) or x.size(2 if batched else 1) != self.in_channels:
+            space = ", ".join("DHW"[-self.dims :]) if self.dims > 1 else "L"
+            raise InvalidArgument(
+                f"{name}({self.in_channels}, {self.out_channels}, B={self.B}) takes [B, N, {self.in_channels}, {space}]"
+                f" or [B, {self.in_channels}, {space}]; got {list(x.shape)}"
+            )
+
+
+class _Conv(_ConvBase):
+    padding: str | tuple[int, ...]
+    arguments = (
+        *("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups"),
+        "padding_mode",
+    )
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: str | Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        B: int,
+    ) -> None:
+        sizes = (in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
+        plain: Any = type(self).torch_class(*sizes, bias, padding_mode, device="meta")
+        super().__init__(plain, device, dtype, B)
+        # What the mode puts around the image first, in `pad`'s order: the last dimension first.
+        self._around = list(plain._reversed_padding_repeated_twice)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self._check(x)
+        padding: str | Size = self.padding
+        if self.padding_mode != "zeros":
+            x, padding = functional.pad(x, self._around, self.padding_mode), 0
+        convolve = getattr(functional, f"conv{self.dims}d")
+        result: torch.Tensor = convolve(
+            x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
+        )
+        return result
+
+
+class Conv1d(_Conv):
+    """`torch.nn.Conv1d` for B models: `[B, N, C, L]` or `[B, C, L]`."""
+
+    torch_class, dims = torch.nn.Conv1d, 1
+
+
+class Conv2d(_Conv):
+    """`torch.nn.Conv2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
+
+    torch_class, dims = torch.nn.Conv2d, 2
+
+
+class Conv3d(_Conv):
+    """`torch.nn.Conv3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
+
+    torch_class, dims = torch.nn.Conv3d, 3
+
+
+class _ConvTranspose(_ConvBase):
+    padding: tuple[int, ...]
+    output_padding: tuple[int, ...]
+    arguments = (
+        *("in_channels", "out_channels", "kernel_size", "stride", "padding", "output_padding", "groups"),
+        *("dilation", "padding_mode"),
+    )
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        output_padding: Size = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Size = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        B: int,
+    ) -> None:
+        sizes = (in_channels, out_channels, kernel_size, stride, padding, output_padding, groups)
+        plain: Any = type(self).torch_class(*sizes, bias, dilation, padding_mode, device="meta")
+        super().__init__(plain, device, dtype, B)
+
+    def forward(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
+        self._check(x)
+        extra = self.output_padding if output_size is None else self._extra(x, list(output_size))
+        convolve = getattr(functional, f"conv_transpose{self.dims}d")
+        result: torch.Tensor = convolve(
+            x, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
+        )
+        return result
+
+    def _extra(self, x: torch.Tensor, output_size: list[int]) -> list[int]:
+        """The output padding that gives one model's results this size; its leading dimensions may be left out."""
+        asked = output_size[-self.dims :]
+        geometry = zip(
+            x.shape[-self.dims :], self.stride, self.padding, self.kernel_size, self.dilation, strict=True
+        )
+        least = [(n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, k, d in geometry]
+        extra = [size - low for size, low in zip(asked, least, strict=False)]
+        whole = len(output_size) in (self.dims, x.dim() - 1)
+        if not whole or any(not 0 <= e < s for e, s in zip(extra, self.stride, strict=True)):
+            most = [low + s - 1 for low, s in zip(least, self.stride, strict=True)]
+            raise InvalidArgument(
+                f"{type(self).__name__}: output_size={output_size} must end in sizes from {least} to {most} "
+                f"for an input {list(x.shape)}"
+            )
+        return extra
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """`torch.nn.ConvTranspose1d` for B models: `[B, N, C, L]` or `[B, C, L]`."""
+
+    torch_class, dims = torch.nn.ConvTranspose1d, 1
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """`torch.nn.ConvTranspose2d` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
+
+    torch_class, dims = torch.nn.ConvTranspose2d, 2
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """`torch.nn.ConvTranspose3d` for B models: `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
+
+    torch_class, dims = torch.nn.ConvTranspose3d, 3

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: MIT
+"""Pooling layers: `[B, N, C, *]`, or `[B, C, *]` without a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+
+from . import functional
+from ._base import check_models
+from ._stateless import Stateless
+
+
+class _MaxPool(Stateless):
+    arguments: ClassVar[tuple[str, ...]] = (
+        "kernel_size",
+        "stride",
+        "padding",
+        "dilation",
+        "return_indices",
+        "ceil_mode",
+    )
+
+
+class MaxPool1d(_MaxPool):
+    """`torch.nn.MaxPool1d` for B models."""
+
+    torch_class, function = torch.nn.MaxPool1d, "max_pool1d"
+
+
+class MaxPool2d(_MaxPool):
+    """`torch.nn.MaxPool2d` for B models."""
+
+    torch_class, function = torch.nn.MaxPool2d, "max_pool2d"
+
+
+class MaxPool3d(_MaxPool):
+    """`torch.nn.MaxPool3d` for B models."""
+
+    torch_class, function = torch.nn.MaxPool3d, "max_pool3d"
+
+
+class _AvgPool(Stateless):
+    arguments: ClassVar[tuple[str, ...]] = (
+        "kernel_size",
+        "stride",
+        "padding",
+        "ceil_mode",
+        "count_include_pad",
+    )
+
+
+class AvgPool1d(_AvgPool):
+    """`torch.nn.AvgPool1d` for B models."""
+
+    torch_class, function = torch.nn.AvgPool1d, "avg_pool1d"
+
+
+class AvgPool2d(_AvgPool):
+    """`torch.nn.AvgPool2d` for B models."""
+
+    torch_class, function = torch.nn.AvgPool2d, "avg_pool2d"
+    arguments: ClassVar[tuple[str, ...]] = (*_AvgPool.arguments, "divisor_override")
+
+
+class AvgPool3d(_AvgPool):
+    """`torch.nn.AvgPool3d` for B models."""
+
+    torch_class, function = torch.nn.AvgPool3d, "avg_pool3d"
+    arguments: ClassVar[tuple[str, ...]] = (*_AvgPool.arguments, "divisor_override")
+
+
+class _AdaptiveAvgPool(Stateless):
+    arguments: ClassVar[tuple[str, ...]] = ("output_size",)
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+    """`torch.nn.AdaptiveAvgPool1d` for B models."""
+
+    torch_class, function = torch.nn.AdaptiveAvgPool1d, "adaptive_avg_pool1d"
+
+
+class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+    """`torch.nn.AdaptiveAvgPool2d` for B models."""
+
+    torch_class, function = torch.nn.AdaptiveAvgPool2d, "adaptive_avg_pool2d"
+
+
+class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+    """`torch.nn.AdaptiveAvgPool3d` for B models."""
+
+    torch_class, function = torch.nn.AdaptiveAvgPool3d, "adaptive_avg_pool3d"
+
+
+class _AdaptiveMaxPool(Stateless):
+    arguments: ClassVar[tuple[str, ...]] = ("output_size", "return_indices")
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+    """`torch.nn.AdaptiveMaxPool1d` for B models."""
+
+    torch_class, function = torch.nn.AdaptiveMaxPool1d, "adaptive_max_pool1d"
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+    """`torch.nn.AdaptiveMaxPool2d` for B models."""
+
+    torch_class, function = torch.nn.AdaptiveMaxPool2d, "adaptive_max_pool2d"
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+    """`torch.nn.AdaptiveMaxPool3d` for B models."""
+
+    torch_class, function = torch.nn.AdaptiveMaxPool3d, "adaptive_max_pool3d"
+
+
+class _LPPool(Stateless):
+    arguments: ClassVar[tuple[str, ...]] = ("norm_type", "kernel_size", "stride", "ceil_mode")
+
+
+class LPPool1d(_LPPool):
+    """`torch.nn.LPPool1d` for B models."""
+
+    torch_class, function = torch.nn.LPPool1d, "lp_pool1d"
+
+
+class LPPool2d(_LPPool):
+    """`torch.nn.LPPool2d` for B models."""
+
+    torch_class, function = torch.nn.LPPool2d, "lp_pool2d"
+
+
+class LPPool3d(_LPPool):
+    """`torch.nn.LPPool3d` for B models."""
+
+    torch_class, function = torch.nn.LPPool3d, "lp_pool3d"
+
+
+class _MaxUnpool(Stateless):
+    arguments: ClassVar[tuple[str, ...]] = ("kernel_size", "stride", "padding")
+
+    def forward(  # type: ignore[override]
+        self, x: torch.Tensor, indices: torch.Tensor, output_size: Sequence[int] | None = None
+    ) -> torch.Tensor:
+        check_models(x, self.B, type(self).__name__)
+        arguments = self.arguments_of(self)
+        result: torch.Tensor = getattr(functional, self.function)(
+            x, indices, **arguments, output_size=output_size
+        )
+        return result
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """`torch.nn.MaxUnpool1d` for B models; `output_size` is that of one model."""
+
+    torch_class, function = torch.nn.MaxUnpool1d, "max_unpool1d"
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """`torch.nn.MaxUnpool2d` for B models; `output_size` is that of one model."""
+
+    torch_class, function = torch.nn.MaxUnpool2d, "max_unpool2d"
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """`torch.nn.MaxUnpool3d` for B models; `output_size` is that of one model."""
+
+    torch_class, function = torch.nn.MaxUnpool3d, "max_unpool3d"

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""Layers that rearrange or resample: flatten, pixel shuffle, upsample, fold."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+
+from . import functional
+from ._base import check_models
+from ._stateless import Stateless
+from .functional._models import shifted
+
+
+class Flatten(Stateless):
+    """`torch.nn.Flatten` for B models; the dimensions count without the model."""
+
+    torch_class = torch.nn.Flatten
+    arguments = ("start_dim", "end_dim")
+    start_dim: int
+    end_dim: int
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_models(x, self.B, "Flatten")
+        start, end = (shifted(dim, x, "Flatten") for dim in (self.start_dim, self.end_dim))
+        return x.flatten(start, end)
+
+
+class Unflatten(Stateless):
+    """`torch.nn.Unflatten` for B models; the dimension counts without the model."""
+
+    torch_class = torch.nn.Unflatten
+    arguments = ("dim", "unflattened_size")
+    dim: int
+    unflattened_size: tuple[int, ...]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_models(x, self.B, "Unflatten")
+        return x.unflatten(shifted(self.dim, x, "Unflatten"), self.unflattened_size)
+
+
+class PixelShuffle(Stateless):
+    """`torch.nn.PixelShuffle` for B models: `[B, *, C * r², H, W]` to `[B, *, C, H * r, W * r]`."""
+
+    torch_class, function = torch.nn.PixelShuffle, "pixel_shuffle"
+    arguments = ("upscale_factor",)
+
+
+class PixelUnshuffle(Stateless):
+    """`torch.nn.PixelUnshuffle` for B models: `[B, *, C, H * r, W * r]` to `[B, *, C * r², H, W]`."""
+
+    torch_class, function = torch.nn.PixelUnshuffle, "pixel_unshuffle"
+    arguments = ("downscale_factor",)
+
+
+class ChannelShuffle(Stateless):
+    """`torch.nn.ChannelShuffle` for B models: `[B, N, C, *]`."""
+
+    torch_class, function = torch.nn.ChannelShuffle, "channel_shuffle"
+    arguments = ("groups",)
+
+
+class Fold(Stateless):
+    """`torch.nn.Fold` for B models: `[B, N, C * k, L]` or `[B, C * k, L]`."""
+
+    torch_class, function = torch.nn.Fold, "fold"
+    arguments = ("output_size", "kernel_size", "dilation", "padding", "stride")
+
+
+class Unfold(Stateless):
+    """`torch.nn.Unfold` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
+
+    torch_class, function = torch.nn.Unfold, "unfold"
+    arguments = ("kernel_size", "dilation", "padding", "stride")
+
+
+class Upsample(Stateless):
+    """`torch.nn.Upsample` for B models: `[B, N, C, *]`."""
+
+    torch_class, function = torch.nn.Upsample, "interpolate"
+    arguments = ("size", "scale_factor", "mode", "align_corners", "recompute_scale_factor")
+
+
+class _Upsampling2d(Stateless):
+    function = "interpolate"
+    arguments = ("size", "scale_factor")
+    keywords: ClassVar[dict[str, Any]]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_models(x, self.B, type(self).__name__)
+        return functional.interpolate(x, **self.arguments_of(self), **self.keywords)
+
+
+class UpsamplingNearest2d(_Upsampling2d):
+    """`torch.nn.UpsamplingNearest2d` for B models: `[B, N, C, H, W]`."""
+
+    torch_class = torch.nn.UpsamplingNearest2d
+    keywords: ClassVar[dict[str, Any]] = {"mode": "nearest"}
+
+
+class UpsamplingBilinear2d(_Upsampling2d):
+    """`torch.nn.UpsamplingBilinear2d` for B models: `[B, N, C, H, W]`."""
+
+    torch_class = torch.nn.UpsamplingBilinear2d
+    keywords: ClassVar[dict[str, Any]] = {"mode": "bilinear", "align_corners": True}

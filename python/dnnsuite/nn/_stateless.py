@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""Layers without parameters whose arguments torch's own constructor reads."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+
+from . import functional
+from ._base import ArrayModule, check_models
+
+
+class Stateless(ArrayModule):
+    """A layer that is a function of its input and of `arguments`, torch's constructor arguments in order.
+
+    `function` names it in `dnnsuite.nn.functional`; its parameters behind the input are called as the arguments are.
+    """
+
+    arguments: ClassVar[tuple[str, ...]] = ()
+    function: ClassVar[str]
+
+    def __init__(self, *args: Any, B: int, **kwargs: Any) -> None:
+        super().__init__(B)
+        plain = type(self).torch_class(*args, **kwargs)  # checks the arguments and fills in torch's defaults
+        for name in self.arguments:
+            setattr(self, name, getattr(plain, name))
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {name: getattr(module, name) for name in cls.arguments}
+
+    def forward(self, x: torch.Tensor) -> Any:
+        check_models(x, self.B, type(self).__name__)
+        return getattr(functional, self.function)(x, **self.arguments_of(self))

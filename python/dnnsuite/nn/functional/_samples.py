@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+"""How a function that treats every sample alike becomes one of an array's: the models' samples are one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from ...errors import InvalidArgument
+
+
+def each_sample(function: Callable[..., Any], name: str, dims: int, *tensors: Tensor) -> Any:
+    """`function` of `[B, N, C, *]` tensors with `dims` dimensions behind the channels, or of `[B, C, *]` ones.
+
+    A batch that all models share (stride 0) is computed once.
+    """
+    input = tensors[0]
+    if input.dim() == dims + 2:  # no batch: the models are one
+        return function(*tensors)
+    if input.dim() != dims + 3:
+        space = ", ".join("DHW"[-dims:]) if 0 < dims <= 3 else "*"
+        raise InvalidArgument(
+            f"{name} takes [B, N, C, {space}] or [B, C, {space}] with the model in dimension 0; got {list(input.shape)}"
+        )
+    B, N = input.shape[:2]
+    if B > 1 and all(t.stride(0) == 0 for t in tensors):
+        return _map(
+            lambda y: y.unsqueeze(0).expand(B, *y.shape), function(*(t.select(0, 0) for t in tensors))
+        )
+    return _map(lambda y: y.unflatten(0, (B, N)), function(*(t.flatten(0, 1) for t in tensors)))
+
+
+def over_samples(plain: Callable[..., Any], name: str, dims: int) -> Callable[..., Any]:
+    """torch's function `plain` for an array: the same arguments, its first one `[B, N, C, *]` or `[B, C, *]`."""
+
+    def function(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return each_sample(lambda x: plain(x, *args, **kwargs), name, dims, input)
+
+    function.__name__ = function.__qualname__ = name
+    shape = ", ".join(("B", "N", "C", *"DHW"[3 - dims :]))
+    function.__doc__ = f"`torch.nn.functional.{name}` of `[{shape}]`, or without N."
+    return function
+
+
+def _map(change: Callable[[Tensor], Tensor], result: Any) -> Any:
+    return tuple(map(change, result)) if isinstance(result, tuple) else change(result)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT
+"""Padding, resampling and rearranging as functions: no weights, each sample for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from ...errors import InvalidArgument
+from ._samples import each_sample, over_samples
+
+fold = over_samples(F.fold, "fold", 1)
+unfold = over_samples(F.unfold, "unfold", 2)
+
+
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """`torch.nn.functional.pad` of `[B, ...]`: `pad` counts from the last dimension and never reaches the model."""
+    if len(pad) // 2 >= input.dim():
+        raise InvalidArgument(
+            f"pad={list(pad)} reaches dimension 0 of {list(input.shape)}, which is the model"
+        )
+    padding = list(pad)
+    if mode == "constant":
+        return F.pad(input, padding, mode, value)
+    result: Tensor = each_sample(
+        lambda x: F.pad(x, padding, mode, value), f"pad with mode={mode!r}", len(padding) // 2, input
+    )
+    return result
+
+
+def _images(input: Tensor, name: str) -> int:
+    """The number of dimensions behind the channels of `[B, N, C, *]`."""
+    if input.dim() < 4:
+        raise InvalidArgument(
+            f"{name} takes [B, N, C, *] with the model in dimension 0; got {list(input.shape)}"
+        )
+    return input.dim() - 3
+
+
+def interpolate(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """`torch.nn.functional.interpolate` of `[B, N, C, *]`."""
+    arguments: tuple[Any, ...] = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+    dims = _images(input, "interpolate")
+    result: Tensor = each_sample(lambda x: F.interpolate(x, *arguments), "interpolate", dims, input)
+    return result
+
+
+def upsample(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """`torch.nn.functional.upsample`, an older name of `interpolate`."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+) -> Tensor:
+    """`torch.nn.functional.upsample_nearest`: `interpolate` with mode="nearest"."""
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+) -> Tensor:
+    """`torch.nn.functional.upsample_bilinear`: `interpolate` with mode="bilinear" and the corners aligned."""
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """`torch.nn.functional.pixel_shuffle` of `[B, *, C * r², H, W]`."""
+    return F.pixel_shuffle(input, upscale_factor)
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """`torch.nn.functional.pixel_unshuffle` of `[B, *, C, H * r, W * r]`."""
+    return F.pixel_unshuffle(input, downscale_factor)
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """`torch.nn.functional.channel_shuffle` of `[B, N, C, *]`."""
+    dims = _images(input, "channel_shuffle")
+    result: Tensor = each_sample(lambda x: F.channel_shuffle(x, groups), "channel_shuffle", dims, input)
+    return result
+
+
+def grid_sample(
+    input: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """`torch.nn.functional.grid_sample`: input `[B, N, C, *]`, grid `[B, N, *, 2 or 3]`."""
+    dims = _images(input, "grid_sample")
+
+    def sample(x: Tensor, places: Tensor) -> Tensor:
+        return F.grid_sample(x, places, mode, padding_mode, align_corners)
+
+    result: Tensor = each_sample(sample, "grid_sample", dims, input, grid)
+    return result
+
+
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """`torch.nn.functional.affine_grid`: theta `[B, N, 2, 3]` or `[B, N, 3, 4]`, `size` that of one model's images."""
+    if theta.dim() != 4 or theta.size(1) != size[0]:
+        raise InvalidArgument(
+            f"affine_grid for images {list(size)} takes theta [B, {size[0]}, ...]; got {list(theta.shape)}"
+        )
+    B, N = theta.shape[:2]
+    grid = F.affine_grid(theta.flatten(0, 1), [B * N, *size[1:]], align_corners)
+    return grid.unflatten(0, (B, N))

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+import pytest
+import torch
+
+from dnnsuite import stack
+from dnnsuite.errors import InvalidArgument
+from dnnsuite.nn import functional
+
+
+@pytest.mark.parametrize("B", [0, 1, 3])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_each_model_has_its_own_weights(B, dims):
+    x, w, b = torch.randn(B, 2, 4, *[5] * dims), torch.randn(B, 6, 4, *[3] * dims), torch.randn(B, 6)
+    own, plain = getattr(functional, f"conv{dims}d"), getattr(torch.nn.functional, f"conv{dims}d")
+    y = own(x, w, bias=b, padding=1, stride=2)
+    assert y.shape == (B, 2, 6, *[3] * dims)
+    for index in range(B):
+        expected = plain(x[index], w[index], b[index], padding=1, stride=2)
+        torch.testing.assert_close(y[index], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_channels_stay_last_in_memory():
+    x = torch.randn(3, 2, 5, 5, 4).movedim(-1, 2)
+    y = functional.conv2d(x, torch.randn(3, 6, 4, 3, 3))
+    assert y.movedim(2, -1).is_contiguous()
+
+
+def test_a_shared_batch():
+    x, w = torch.randn(2, 4, 5, 5), torch.randn(3, 6, 4, 3, 3)
+    y = functional.conv2d(stack(x, 3), w)
+    torch.testing.assert_close(y[2], torch.nn.functional.conv2d(x, w[2]), rtol=1e-5, atol=1e-5)
+
+
+def test_refuses_what_does_not_fit():
+    x = torch.randn(2, 3, 4, 5, 5)
+    with pytest.raises(InvalidArgument, match="weight"):
+        functional.conv2d(x, torch.randn(3, 6, 4, 3, 3))
+    with pytest.raises(InvalidArgument, match="bias"):
+        functional.conv2d(x, torch.randn(2, 6, 4, 3, 3), torch.randn(6))
+    with pytest.raises(InvalidArgument, match=r"\[B, N, C, L\]"):
+        functional.conv_transpose1d(x, torch.randn(2, 4, 6, 3))

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+import pytest
+import torch
+
+from dnnsuite import nn
+from dnnsuite.errors import InvalidArgument
+from helpers import check_matches_models, make_models
+
+
+def test_starts_as_torch_does():
+    torch.manual_seed(0)
+    array = nn.Conv2d(4, 6, 3, groups=2, B=3)
+    torch.manual_seed(0)
+    for index in range(3):
+        plain = torch.nn.Conv2d(4, 6, 3, groups=2)
+        assert torch.equal(array.weight[index], plain.weight)
+        assert torch.equal(array.bias[index], plain.bias)
+
+
+@pytest.mark.parametrize("output_size", [(9, 11), (2, 3, 9, 11), [10, 12]])
+def test_a_transposed_layer_takes_the_size_of_its_result(output_size):
+    models = make_models(lambda: torch.nn.ConvTranspose2d(5, 3, 3, stride=2, padding=1), 2)
+    check_matches_models(models, torch.randn(2, 2, 5, 5, 6), output_size=output_size)
+
+
+@pytest.mark.parametrize("output_size", [(8, 11), (9, 13), (9,), (1, 9, 11)])
+def test_and_refuses_one_it_cannot_have(output_size):
+    layer = nn.ConvTranspose2d(5, 3, 3, stride=2, padding=1, B=2)
+    with pytest.raises(InvalidArgument, match=r"from \[9, 11\] to \[10, 12\]"):
+        layer(torch.randn(2, 2, 5, 5, 6), output_size)
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 8, 8), (2, 3, 3, 8, 8, 1), (3, 1, 4, 8, 8), (2, 4, 8)])
+def test_refuses_other_shapes(shape):
+    with pytest.raises(InvalidArgument, match="Conv2d"):
+        nn.Conv2d(3, 5, 3, B=2)(torch.randn(shape))
+
+
+def test_torch_checks_the_arguments():
+    with pytest.raises(ValueError, match="divisible by groups"):
+        nn.Conv1d(3, 4, 3, groups=2, B=2)
+    with pytest.raises(ValueError, match="strided"):
+        nn.Conv2d(3, 4, 3, stride=2, padding="same", B=2)
+
+
+def test_frozen_and_empty():
+    layer = nn.Conv2d(3, 5, 3, padding=1, B=2).requires_grad_(False)
+    x = torch.randn(2, 0, 3, 8, 8, requires_grad=True)
+    y = layer(x)
+    assert y.shape == (2, 0, 5, 8, 8)
+    y.sum().backward()
+    assert x.grad.shape == x.shape
+
+
+def test_under_autocast():
+    layer, x = nn.Conv2d(3, 5, 3, B=2), torch.randn(2, 4, 3, 8, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = layer(x)
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y.float(), layer(x), rtol=3e-2, atol=3e-2)
