@@ -209,3 +209,66 @@ def test_ctrl_c_ends_a_program_in_the_middle_of_its_steps():
         _, errors = process.communicate(timeout=120)
         assert "KeyboardInterrupt" in errors
         assert process.returncode == -signal.SIGINT
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_models_may_leave_and_join_between_two_steps(threads):
+    """What is left trains as it would have without the others."""
+    array, optimizer = make(4)
+    rest = dnnsuite.fuse([array[1], array[3]], seeds=[1, 3])
+    own = optim.Adam(rest.parameters(), lr=[0.1 / 2, 0.1 / 4])
+    with (
+        StepRunner(array, optimizer, loss, threads=threads, width=1) as runner,
+        StepRunner(rest, own, loss, threads=1, width=1) as other,
+    ):
+        for step, (x, y) in enumerate(batches(4, 8)):
+            if step == 4:
+                runner.synchronize()
+                array.drop([0, 2])
+                with pytest.raises(InvalidArgument, match=r"2 models and its optimizer 4"):
+                    runner.step(x[1::2], y[1::2])
+                optimizer = optim.Adam(array.parameters(), lr=[0.1 / 2, 0.1 / 4])
+                other.refresh(optimizer=optim.Adam(rest.parameters(), lr=[0.1 / 2, 0.1 / 4]))
+                runner.refresh(optimizer=optimizer)
+            left = (x, y) if step < 4 else (x[1::2], y[1::2])
+            mine, its = runner.step(*left).losses(), other.step(x[1::2], y[1::2]).losses()
+            assert torch.equal(mine[1::2] if step < 4 else mine, its)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_batch_of_its_own_size_for_each_model(threads):
+    sizes = [5, 2, 7]
+    array, optimizer = make(3)
+    alone = [dnnsuite.fuse([model], seeds=[index]) for index, model in enumerate(dnnsuite.unfuse(array))]
+    runners = [
+        StepRunner(model, optim.Adam(model.parameters(), lr=0.1 / (i + 1)), loss, threads=1)
+        for i, model in enumerate(alone)
+    ]
+    with StepRunner(array, optimizer, loss, threads=threads, width=3) as runner:
+        for x, y in batches(3, 6):
+            ragged = [x[i, :n] for i, n in enumerate(sizes)], [y[i, :n] for i, n in enumerate(sizes)]
+            losses = runner.step(*ragged).losses()
+            own = [
+                r.step(x[i : i + 1, :n], y[i : i + 1, :n]).losses()
+                for i, (r, n) in enumerate(zip(runners, sizes, strict=True))
+            ]
+            assert torch.equal(losses, torch.cat(own))
+        assert runner.mode == "captured"
+        assert runner.step(*batches(3, 1)[0]).losses().shape == (3,)  # and one size for all again
+    for r in runners:
+        r.close()
+
+
+def test_refuses_a_list_that_is_not_one_tensor_per_model():
+    with (
+        StepRunner(*make(2), loss) as runner,
+        pytest.raises(InvalidArgument, match="one tensor per model, 2; got 3"),
+    ):
+        runner.step([torch.zeros(2, 6)] * 3, [torch.zeros(2)] * 3)
+
+
+def test_refuses_a_batch_that_does_not_come_apart_in_equal_parts():
+    runner = StepRunner(*make(2), loss, accumulate=3)
+    with pytest.raises(InvalidArgument, match=r"accumulate=3 .* \[2, 8, 6\]"):
+        runner.step(*batches(2, 1)[0]).losses()
+    runner.close()

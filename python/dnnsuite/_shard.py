@@ -70,7 +70,24 @@ class Shard:
             state = self._optimizer.state[parameter]
             self._state[view] = {name: self.narrow(value) for name, value in state.items()}
             params.append(view)
-        return {**group, "params": params, "steps": self.narrow(group["steps"])}
+        vectors = {
+            name: self.narrow(value)
+            for name, value in group.items()
+            if isinstance(value, torch.Tensor) and value.dim() > 0 and len(value) == self._optimizer.B
+        }
+        return {**group, **vectors, "params": params}
+
+    def state(self) -> list[torch.Tensor]:
+        """What a step changes: trained parameters, the optimizer's state and its counters."""
+        tensors = [p for group in self._groups for p in group["params"] if p.requires_grad]
+        tensors += [value for own in self._state.values() for value in own.values()]
+        for group in self._groups:
+            tensors += [
+                value
+                for name, value in group.items()
+                if isinstance(value, torch.Tensor) and name not in self._optimizer.per_model
+            ]
+        return tensors
 
     def narrow(self, tensor: torch.Tensor) -> torch.Tensor:
         """This shard's part of a tensor `[B, ...]`."""
@@ -87,13 +104,6 @@ class Shard:
         if isinstance(batch, dict):
             return {name: self.part(x) for name, x in batch.items()}
         return batch
-
-    def follow(self, array: torch.nn.Module) -> None:
-        """Takes over what `array`'s modules and parameters were switched to: train or eval, frozen or not."""
-        for own, its in zip(self.array.modules(), array.modules(), strict=True):
-            own.training = its.training
-        for mine, other in zip(self.array.parameters(), array.parameters(), strict=True):
-            mine.requires_grad_(other.requires_grad)
 
     def step(self, batch: tuple[Any, ...], vectors: Vectors) -> torch.Tensor:
         """One training step on this shard's part of `batch`; returns its losses `[length]`.

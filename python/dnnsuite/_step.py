@@ -48,8 +48,8 @@ class StepRunner:
     their gradients: the activations of a part are all that is kept. `scaler` is torch's, for float16, and one for
     all models: an overflow in one of them skips the step of all.
 
-    Use it as a context manager, or call `close`. An error in a step is raised by the next call. After an edit of
-    the array (models dropped, added, replaced) call `refresh`.
+    Use it as a context manager, or call `close`. An error in a step is raised by the next call. The array may be
+    edited between two steps (models dropped, added, replaced), after `synchronize`.
     """
 
     def __init__(
@@ -90,6 +90,11 @@ class StepRunner:
     def _set_up(self) -> None:
         """Chooses a width for the array as it is now, deals it out and starts the threads."""
         self.B = array_width(self._array)
+        if self._optimizer.B != self.B:
+            raise InvalidArgument(
+                f"the array holds {self.B} models and its optimizer {self._optimizer.B}: give the optimizer to the "
+                "edit of the array, as in array.drop(2, optimizer)"
+            )
         self.width = min(self._asked_width or self.B, self.B)
         self._trial: WidthTrial | None = None
         if self._on_cpu and self._asked_width is None:
@@ -98,7 +103,7 @@ class StepRunner:
             key = _tune.key(how, type(self._array).__name__, shapes, self.B, self.threads)
             self._trial = WidthTrial(self.B, self.threads, key, _CAPTURE_STEPS if self._capture else 1)
             self.width = self._trial.width
-        self._modules = list(self._array.modules())
+        self._modules = [module for _, module in guards.modules_of(self._array)]
         self._modes = self._read_modes()
         self._deal(self.width)
         if self._on_cpu:
@@ -121,9 +126,7 @@ class StepRunner:
     def _captured_step(self, shard: Shard, scripts: dict[Any, Any]) -> CapturedStep | None:
         if not (self._capture and self._on_cpu):
             return None
-        return CapturedStep(
-            shard.train, shard.array, self._loss_function, list(shard.array.parameters()), scripts
-        )
+        return CapturedStep(shard.train, shard.array, self._loss_function, shard.state, scripts)
 
     def _run(self, index: int, batch: tuple[Any, ...], vectors: Vectors) -> torch.Tensor:
         """One step of one shard."""
@@ -175,7 +178,7 @@ class StepRunner:
         return True
 
     def _follow(self) -> None:
-        """Sees what was switched on the array since the last step: train or eval, frozen or not, hooks, parameters."""
+        """Sees what was done to the array since the last step: train or eval, frozen or not, hooks, other models."""
         modes = self._read_modes()
         if modes != self._modes:
             self.refresh()
@@ -207,8 +210,8 @@ class StepRunner:
     def refresh(self, array: torch.nn.Module | None = None, optimizer: ArrayOptimizer | None = None) -> None:
         """Deals the array out anew, as it is now; `array` and `optimizer` take the place of the old ones.
 
-        For edits: models dropped, added or replaced, and whatever else a step cannot see. What was captured is
-        forgotten. Switching train and eval, freezing and hooks is noticed without it.
+        What was captured is forgotten. Models dropped, added or replaced, a switch of train and eval, freezing and
+        hooks are noticed without it; Python values that a model's code looks at are not.
         """
         self.synchronize()
         self._workers.close()

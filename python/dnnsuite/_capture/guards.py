@@ -25,15 +25,22 @@ def hook(array: torch.nn.Module) -> str | None:
     for name in dir(module_globals):
         if name.startswith("_global_") and name.endswith("hooks") and getattr(module_globals, name):
             return "every module (a global hook)"
-    for name, module in array.named_modules():
+    for name, module in modules_of(array):
         if any(getattr(module, hooks) for hooks in _HOOKS):
             return name or "the array itself"
     return None
 
 
+def modules_of(array: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Every module in `array` by name; an array's root, which holds them under its own name, among them."""
+    yield from array.named_modules()
+    if "_root" in array.__dict__:
+        yield "", array.__dict__["_root"]
+
+
 def modes(modules: Sequence[torch.nn.Module]) -> list[Any]:
-    """What a user may switch between two steps without telling: train or eval, hooks, frozen or not, and which
-    parameters there are."""
+    """What may change between two steps: train or eval, hooks, frozen or not, and, after an edit of the array, where
+    its parameters lie."""
     found: list[Any] = []
     for module in modules:
         found.append(module.training)
@@ -43,7 +50,7 @@ def modes(modules: Sequence[torch.nn.Module]) -> list[Any]:
             )
         for parameter in module._parameters.values():
             if parameter is not None:
-                found.append(id(parameter) if parameter.requires_grad else -id(parameter))
+                found.append(parameter.data_ptr() if parameter.requires_grad else -parameter.data_ptr())
     return found
 
 
@@ -79,7 +86,7 @@ def module_values(array: torch.nn.Module) -> dict[str, Any]:
     """The plain Python values that the modules of `array` hold, by name, and the lengths of their containers."""
     return {
         f"{name}.{attribute}".lstrip("."): value
-        for name, module in array.named_modules()
+        for name, module in modules_of(array)
         for attribute, value in _plain(vars(module).items())
         if attribute not in ("training", "_parameters", "_buffers", "_modules", *_HOOKS)
     }

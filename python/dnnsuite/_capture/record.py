@@ -181,6 +181,7 @@ class Recorder(TorchDispatchMode):
                 slots = slots_of([value]) - {-1}
                 recording.written |= {recording.storage[s] for s in slots}
                 writes = writes or bool(slots)
+        writes = writes or not schema.returns  # what returns nothing is called for its effect
         known = len(recording.storage)
         results = [output] if not isinstance(output, (tuple, list)) or _is_list(schema) else list(output)
         outputs: list[Any] = []

@@ -55,10 +55,11 @@ class CapturedStep:
         train: Train,
         array: torch.nn.Module,
         function: Callable[..., Any],
-        trainable: Sequence[torch.Tensor],
+        state: Callable[[], Sequence[torch.Tensor]],
         scripts: dict[Any, Any],
     ) -> None:
-        self._train, self._array, self._trainable, self._scripts = train, array, trainable, scripts
+        """`state` gives what a step may change without an operator that names it: parameters, optimizer state."""
+        self._train, self._array, self._state, self._scripts = train, array, state, scripts
         self._function_values = guards.function_values(function)
         self._values: list[Any] | None = None
         self.reset()
@@ -174,22 +175,18 @@ class CapturedStep:
         recording, script = attempt.recording, attempt.script
         assert recording is not None
         assert script is not None
-        changed = recording.written_externals()
-        untouched = [p for p in self._trainable if not recording.writes_to(p)]
-        before, kept = _copies(changed), _copies(untouched)
+        changed = _once([*recording.written_externals(), *self._state()])
+        before = _copies(changed)
         why, after, replayed = None, [], None
         try:
             replayed = script(inputs)
             after = _copies(changed)
         except RuntimeError as error:
             why = str(error)
-        with torch.no_grad():
-            for tensor, value in zip(changed, before, strict=True):
-                tensor.copy_(value)
+        for tensor, value in zip(changed, before, strict=True):
+            tensor.detach().copy_(value)
         losses, second = self._watch(batch, hyper, inputs)
         why = why or second.refusal or difference(recording, second) or self._side_effect(attempt)
-        if why is None and not _all_same(kept, untouched):
-            why = "the step writes into parameters where torch's dispatcher does not see it"
         if why is None and not _all_same([replayed, *after], [losses, *changed]):
             why = "a replay gives other bits than the step as written"
         if why is not None:
@@ -230,6 +227,12 @@ def _first_difference(a: Sequence[Any], b: Sequence[Any]) -> str:
         if repr(x) != repr(y):
             return f"{x!r} in one step and {y!r} in the next"
     return "other arguments in the next step"
+
+
+def _once(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Without those that lie where another one does."""
+    places = {(t.data_ptr(), t.shape, t.stride(), t.dtype): t for t in tensors}
+    return list(places.values())
 
 
 def _copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
