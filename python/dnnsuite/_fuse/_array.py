@@ -74,6 +74,13 @@ class Array(torch.nn.Module):
             return self._method(value)
         return value
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        root = self.__dict__.get("_root")
+        if root is not None and name in root.__dict__ and name not in self.__dict__:
+            setattr(root, name, value)  # a plain attribute of the user's model
+        else:
+            super().__setattr__(name, value)
+
     def _method(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """Another method of the user's model, as `forward` is called."""
 

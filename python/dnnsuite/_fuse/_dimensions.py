@@ -94,7 +94,6 @@ _TABLE: list[tuple[str, dict[int, str], dict[str, Any]]] = [
     *[(n, {1: "dim0", 2: "dim1"}, {}) for n in ["transpose", "swapaxes", "swapdims"]],
     ("movedim", {1: "source", 2: "destination"}, {}),
     ("moveaxis", {1: "source", 2: "destination"}, {}),
-    ("flip", {1: "dims"}, {}),
     ("rot90", {2: "dims"}, {"dims": (0, 1)}),
     ("renorm", {2: "dim"}, {}),
 ]
@@ -187,6 +186,14 @@ def permute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(dims) == 1 and isinstance(dims[0], Sequence):
         dims = dims[0]
     return wrap_all(args[0].value.permute(0, *moved(tuple(dims), args[0].dim())))
+
+
+@rule("flip")
+def flip(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    dims = kwargs["dims"] if "dims" in kwargs else args[1:]
+    if len(dims) == 1 and isinstance(dims[0], Sequence):
+        dims = dims[0]
+    return wrap_all(args[0].value.flip(moved(tuple(dims), args[0].dim())))
 
 
 @rule("cat concat concatenate stack")

@@ -31,7 +31,7 @@ def layer_rule(func: Any) -> Rule | None:
     if name == "_scaled_dot_product_attention" or getattr(functional, name, None) is not func:
         return None
     mine = getattr(ours, name, None)
-    if mine is None or name not in ours.__all__:
+    if mine is None or mine is func or name not in ours.__all__:
         return None
     draws = "rng" in inspect.signature(mine).parameters
 

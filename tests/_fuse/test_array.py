@@ -109,23 +109,3 @@ def test_refuses_models_that_differ(models, message):
 def test_unfuse_refuses_what_is_no_array():
     with pytest.raises(InvalidArgument, match="no array"):
         dnnsuite.unfuse(torch.nn.Linear(3, 3))
-
-
-def test_stack_shares_without_a_copy():
-    x = torch.randn(5, 6)
-    stacked = dnnsuite.stack(x, B=3)
-    assert stacked.shape == (3, 5, 6)
-    assert stacked.stride(0) == 0
-    assert stacked.data_ptr() == x.data_ptr()
-    assert all(torch.equal(part, x) for part in dnnsuite.unstack(stacked))
-
-
-def test_stack_of_one_per_model():
-    parts = [torch.randn(5, 6) for _ in range(3)]
-    assert torch.equal(dnnsuite.stack(parts)[1], parts[1])
-    with pytest.raises(InvalidArgument, match="B"):
-        dnnsuite.stack(parts[0])
-    with pytest.raises(InvalidArgument, match="3 tensors for 2"):
-        dnnsuite.stack(parts, B=2)
-    with pytest.raises(InvalidArgument, match="tensors 0 and 1 differ"):
-        dnnsuite.stack([torch.ones(2), torch.ones(3)])

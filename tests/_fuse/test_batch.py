@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: MIT
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite.errors import InvalidArgument
+
+
+def test_stack_shares_without_a_copy():
+    x = torch.randn(5, 6)
+    stacked = dnnsuite.stack(x, B=3)
+    assert stacked.shape == (3, 5, 6)
+    assert stacked.stride(0) == 0
+    assert stacked.data_ptr() == x.data_ptr()
+    assert all(torch.equal(part, x) for part in dnnsuite.unstack(stacked))
+
+
+def test_stack_of_one_per_model():
+    parts = [torch.randn(5, 6) for _ in range(3)]
+    assert torch.equal(dnnsuite.stack(parts)[1], parts[1])
+    with pytest.raises(InvalidArgument, match="B"):
+        dnnsuite.stack(parts[0])
+    with pytest.raises(InvalidArgument, match="3 tensors for 2"):
+        dnnsuite.stack(parts, B=2)
+    with pytest.raises(InvalidArgument, match="tensors 0 and 1 differ"):
+        dnnsuite.stack([torch.ones(2), torch.ones(3)])

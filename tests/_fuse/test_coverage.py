@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT
+import math
+
+import torch
+
+import dnnsuite
+from helpers import make_models
+
+
+class Distances(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 3)
+        self.act = torch.nn.ReLU()
+
+    def forward(self, x):
+        x = self.act(self.inner(x))
+        return torch.cdist(x, x)
+
+
+def test_lists_what_is_fused_and_what_is_not():
+    array = dnnsuite.fuse(make_models(lambda: torch.nn.Sequential(Distances()), 2))
+    assert [(c.name, c.layer, c.how) for c in array.coverage()] == [
+        ("0.inner", "Linear", "fused"),
+        ("0.act", "ReLU", "elementwise"),
+    ]
+    array(torch.randn(2, 5, 4))
+    mapped = array.coverage()[0]
+    assert (mapped.name, mapped.layer, mapped.how, mapped.reason) == ("0", "Distances", "mapped", "no rule for cdist")
+    assert 0 < mapped.cost_s < 10
+
+
+def test_cost_is_unknown_before_the_first_call():
+    array = dnnsuite.fuse(make_models(lambda: torch.nn.Sequential(Distances()), 2))
+    array.per_model("0", "for the test")
+    (cover,) = array.coverage()
+    assert cover.how == "per model"
+    assert cover.reason == "for the test"
+    assert math.isnan(cover.cost_s)

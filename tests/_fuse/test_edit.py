@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: MIT
+"""Models that leave an array, come into it, or take another's place."""
+
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite import optim
+from dnnsuite.errors import InvalidArgument
+from helpers import make_models
+
+
+def make():
+    return torch.nn.Sequential(
+        torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.ReLU(), torch.nn.Dropout(0.3), torch.nn.Linear(6, 2)
+    )
+
+
+def trained(B, steps=3):
+    """An array, its optimizer, and how to go on training it."""
+    models = make_models(make, B)
+    array = dnnsuite.fuse(models, seeds=range(10, 10 + B))
+    optimizer = optim.Adam(array.parameters(), lr=[0.01 * (i + 1) for i in range(B)])
+    train(array, optimizer, steps, range(B))
+    return array, optimizer
+
+
+def batch(step, model):
+    generator = torch.Generator().manual_seed(1000 * step + model)
+    return torch.randn(5, 4, generator=generator)
+
+
+def train(array, optimizer, steps, data):
+    for step in range(steps):
+        x = torch.stack([batch(step, model) for model in data])
+        array(x).square().mean((1, 2)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def state(array, index):
+    return {name: value[index].clone() for name, value in array.state_dict().items()}
+
+
+def assert_same(a, b):
+    for name, value in a.items():
+        torch.testing.assert_close(b[name], value, rtol=0, atol=0, msg=name)
+
+
+def test_dropped_models_leave_the_others_as_they_are():
+    array, optimizer = trained(4)
+    whole, whole_optimizer = trained(4)
+    parameters = [id(p) for p in array.parameters()]
+    array.drop([0, 2], optimizer)
+    assert array.B == len(array) == 2
+    assert [id(p) for p in array.parameters()] == parameters
+    train(array, optimizer, 2, [1, 3])
+    train(whole, whole_optimizer, 2, range(4))
+    for mine, theirs in ((0, 1), (1, 3)):
+        assert_same(state(array, mine), state(whole, theirs))
+
+
+def test_an_appended_model_is_trained_like_the_others():
+    array, optimizer = trained(2)
+    (new,) = make_models(make, 1)
+    array.append(new, optimizer, lr=0.05)
+    assert array.B == 3
+    assert_same({n: v for n, v in new.state_dict().items()}, state(array, 2))
+    before = state(array, 0)
+    train(array, optimizer, 1, range(3))
+    assert not torch.equal(before["0.weight"], array.state_dict()["0.weight"][0])
+    assert optimizer.to_model(2, array[2].parameters()).param_groups[0]["lr"] == pytest.approx(0.05)
+
+
+def test_a_replaced_model_starts_anew():
+    array, optimizer = trained(3)
+    (new,) = make_models(make, 1)
+    array.replace(1, new, optimizer, lr=0.5)
+    assert_same(new.state_dict(), state(array, 1))
+    held = optimizer.state[array.get_submodule("0").weight]["exp_avg"]
+    assert not held[1].any()
+    assert held[0].any()
+
+
+def test_a_clone_goes_on_from_the_same_state():
+    array, optimizer = trained(3)
+    array.clone(2, optimizer, into=0)
+    assert_same(state(array, 2), state(array, 0))
+    array.clone(1, optimizer)
+    assert array.B == 4
+    assert_same(state(array, 1), state(array, 3))
+    train(array, optimizer, 1, [2, 1, 2, 1])
+    assert_same(state(array, 2), state(array, 0))
+    assert_same(state(array, 1), state(array, 3))
+
+
+def test_refused_edits_change_nothing():
+    array, optimizer = trained(2)
+    before = [state(array, i) for i in range(2)]
+    refused = [
+        lambda: array.drop([0, 1], optimizer),
+        lambda: array.drop(5, optimizer),
+        lambda: array.append(torch.nn.Sequential(torch.nn.Linear(4, 6)), optimizer),
+        lambda: array.replace(0, torch.nn.Linear(4, 2), optimizer),
+        lambda: array.append(make(), torch.optim.SGD(make().parameters(), lr=0.1)),
+        lambda: array.clone(-3, optimizer),
+    ]
+    for edit in refused:
+        with pytest.raises(InvalidArgument):
+            edit()
+    assert array.B == 2
+    for index, held in enumerate(before):
+        assert_same(held, state(array, index))
+
+
+def test_a_difference_is_named():
+    array, _ = trained(2)
+    wider = make()
+    wider[4] = torch.nn.Linear(6, 3)
+    with pytest.raises(InvalidArgument, match="at 4: the array and the new model differ: Linear.out_features is 2 and 3"):
+        array.append(wider)
+
+
+def test_half_the_models_dropped_from_a_users_own_code():
+    class Own(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(4, 4))
+
+        def forward(self, x):
+            return torch.nn.functional.dropout(x @ self.weight, 0.5, self.training)
+
+    array = dnnsuite.fuse(make_models(Own, 4), seeds=[1, 2, 3, 4])
+    kept = array.narrow(2, 2)
+    x = torch.randn(4, 3, 4)
+    expected = array.weight[2:].clone()
+    array.drop([0, 1])
+    assert torch.equal(array.weight, expected)
+    assert array(x[2:]).shape == (2, 3, 4)
+    assert kept.B == 2

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+"""Code that runs model by model."""
+
+import math
+
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite.errors import InvalidArgument
+from helpers import assert_near, check_matches_models, make_models
+
+
+class Branching(torch.nn.Module):
+    """Each model goes its own way."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(4)
+        self.left, self.right = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = self.norm(x)
+        return self.left(x) if x[0, 0] > 0 else 2 * self.right(x)
+
+
+class Rounding(torch.autograd.Function):
+    """An operator with a gradient of its own: three times the incoming one."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 3 * grad
+
+
+class StraightThrough(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return Rounding.apply(self.inner(x))
+
+
+def per_model(array):
+    return [(cover.name, cover.reason) for cover in array.coverage() if cover.how == "per model"]
+
+
+def test_a_branch_on_the_data():
+    x = torch.randn(4, 6, 4)
+    x[:, 0, 0] = torch.tensor([9.0, -9.0, 9.0, -9.0])
+    models = make_models(Branching, 4)
+    array = check_matches_models(models, x)
+    ((name, reason),) = per_model(array)
+    assert name == ""
+    assert "differs from model to model" in reason
+    assert array.coverage()[0].cost_s > 0
+    for model, back in zip(models, dnnsuite.unfuse(dnnsuite.fuse(models)), strict=True):
+        assert back.norm.num_batches_tracked == model.norm.num_batches_tracked
+
+
+def test_statistics_are_updated_once():
+    models = make_models(Branching, 4)
+    x = torch.randn(4, 6, 4)
+    x[:, 0, 0] = torch.tensor([9.0, -9.0, 9.0, -9.0])
+    array = dnnsuite.fuse(models)
+    for _ in range(2):
+        array(x)
+    for index, model in enumerate(models):
+        model(x[index])
+        model(x[index])
+        assert_near(array.norm.running_mean[index], model.norm.running_mean)
+    assert array.norm.num_batches_tracked.tolist() == [2] * 4
+
+
+def test_only_the_module_that_needs_it():
+    make = lambda: torch.nn.Sequential(torch.nn.Linear(4, 4), Branching(), torch.nn.Linear(4, 2))  # noqa: E731
+    x = torch.randn(3, 6, 4)
+    array = dnnsuite.fuse(make_models(make, 3))
+    array.per_model("1")
+    array(x)
+    assert [name for name, _ in per_model(array)] == ["1"]
+    with pytest.raises(InvalidArgument, match="Linear"):
+        array.per_model("0")
+
+
+def test_an_autograd_function_of_the_users():
+    array = check_matches_models(make_models(StraightThrough, 3), torch.randn(3, 5, 4))
+    assert "autograd.Function" in per_model(array)[0][1]
+
+
+def test_attributes_that_differ():
+    class Power(torch.nn.Module):
+        def __init__(self, power):
+            super().__init__()
+            self.power = power
+            self.inner = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.inner(x) ** self.power
+
+    powers = iter([1, 2, 3])
+    models = make_models(lambda: Power(next(powers)), 3)
+    array = check_matches_models(models, torch.randn(3, 5, 4))
+    assert per_model(array) == [("", "models differ in power (models 0 and 1)")]
+    assert [model.power for model in dnnsuite.unfuse(array)] == [1, 2, 3]
+    part = array.narrow(1, 2)
+    x = torch.randn(3, 5, 4)
+    torch.testing.assert_close(part(x[1:]), array(x)[1:])
+
+
+def test_outputs_of_different_shape_are_refused_by_name():
+    class Mask(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return x[x > 0]
+
+    with pytest.raises(InvalidArgument, match="outputs of different shape"):
+        dnnsuite.fuse(make_models(Mask, 2))(torch.tensor([[[1.0, 2.0]], [[1.0, -2.0]]]))
+
+
+def test_a_parameter_in_a_plain_list():
+    class Listed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(4))
+            self.bias = torch.nn.Parameter(torch.randn(4))
+            self.all = [self.weight, self.bias]
+
+        def forward(self, x):
+            return x * self.all[0] + self.all[1]
+
+    check_matches_models(make_models(Listed, 3), torch.randn(3, 5, 4))
+
+
+def test_dropout_of_a_model_alone_is_that_of_the_array():
+    class Noisy(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.drop = torch.nn.Dropout(0.5)
+            self.inner = torch.nn.Linear(16, 16)
+
+        def forward(self, x):
+            y = self.drop(self.inner(x))
+            return y if float(y.sum()) > math.inf else y * 2
+
+    models = make_models(Noisy, 3)
+    x = torch.randn(3, 5, 16)
+    looped = dnnsuite.fuse(models, seeds=[7, 8, 9])
+    alone = dnnsuite.fuse(models[1:2], seeds=[8])
+    assert torch.equal(looped(x)[1], alone(x[1:2])[0])
+    assert torch.equal(looped(x)[1], alone(x[1:2])[0])

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MIT
+"""A user's own code in an array."""
+
+import copy
+import io
+
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite.errors import InvalidArgument
+from helpers import check_matches_models, make_models
+
+
+class Steered(torch.nn.Module):
+    """Control flow that does not depend on the data, a parameter and a buffer of its own, and a plain attribute."""
+
+    def __init__(self, depth=2, power=2):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(depth))
+        self.scale = torch.nn.Parameter(torch.ones(4))
+        self.register_buffer("seen", torch.zeros(()))
+        self.power = power
+
+    def forward(self, x):
+        if x.dim() == 3:
+            x = x.mean(1)
+        for index, layer in enumerate(self.layers):
+            x = layer(x) * self.scale if index % 2 else torch.tanh(layer(x))
+        self.seen += 1
+        return x**self.power
+
+    def double(self, x):
+        return 2 * self.forward(x)
+
+
+def test_code_runs_once_for_all_models():
+    calls = []
+
+    class Counted(Steered):
+        def forward(self, x):
+            calls.append(tuple(x.shape))
+            return super().forward(x)
+
+    array = dnnsuite.fuse(make_models(Counted, 3))
+    array(torch.randn(3, 5, 4))
+    assert calls == [(5, 4)]
+    assert array.seen.tolist() == [1, 1, 1]
+
+
+def test_matches_the_models():
+    check_matches_models(make_models(Steered, 3), torch.randn(3, 5, 2, 4))
+
+
+def test_a_shell_is_of_the_users_class_and_is_printed_as_it():
+    array = dnnsuite.fuse(make_models(lambda: torch.nn.Sequential(Steered()), 2))
+    assert isinstance(array.get_submodule("0"), Steered)
+    assert "Steered(" in repr(array)
+
+
+def test_a_part_may_be_called_on_its_own():
+    models = make_models(lambda: torch.nn.Sequential(Steered(), torch.nn.Linear(4, 2)), 2)
+    array = dnnsuite.fuse(models)
+    x = torch.randn(2, 5, 4)
+    assert torch.allclose(array.get_submodule("0")(x)[1], models[1][0](x[1]), atol=1e-6)
+
+
+def test_other_methods_of_the_model():
+    models = make_models(Steered, 2)
+    x = torch.randn(2, 5, 4)
+    assert torch.allclose(dnnsuite.fuse(models).double(x)[1], models[1].double(x[1]), atol=1e-6)
+
+
+def test_copies_and_files():
+    array = dnnsuite.fuse(make_models(Steered, 2))
+    x = torch.randn(2, 5, 4)
+    file = io.BytesIO()
+    torch.save(array, file)
+    file.seek(0)
+    for other in (copy.deepcopy(array), torch.load(file, weights_only=False)):
+        assert torch.equal(other(x), array(x))
+        assert not {id(p) for p in other.parameters()} & {id(p) for p in array.parameters()}
+    saved = {name: value.clone() for name, value in array.state_dict().items()}
+    array.load_state_dict(saved)
+
+
+def test_train_and_eval_reach_the_users_code():
+    class Mode(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.inner(x) if self.training else x
+
+    array = dnnsuite.fuse(make_models(Mode, 2))
+    x = torch.randn(2, 3, 2)
+    assert not torch.equal(array(x), x)
+    assert torch.equal(array.eval()(x), x)
+    assert torch.equal(array.train(False).eval()(x), x)
+
+
+def test_forward_hooks_see_what_one_model_sees():
+    shapes = []
+    models = make_models(lambda: torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()), 2)
+    models[0][0].register_forward_hook(lambda module, args, output: shapes.append(tuple(output.shape)))
+    models[0].register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+    x = torch.randn(2, 5, 4)
+    output = dnnsuite.fuse(models)(x)
+    assert shapes == [(5, 3)]
+    assert torch.allclose(output[1], torch.relu(models[1][0](2 * x[1])), atol=1e-6)
+
+
+def test_backward_hooks_are_refused():
+    models = make_models(lambda: torch.nn.Sequential(torch.nn.Linear(4, 3)), 2)
+    models[1][0].register_full_backward_hook(lambda *args: None)
+    with pytest.raises(InvalidArgument, match="model 1 has a backward hook at 0"):
+        dnnsuite.fuse(models)
+
+
+def test_a_users_mistake_is_the_users_error():
+    class Wrong(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.inner(x) + torch.zeros(7, 7)
+
+    array = dnnsuite.fuse(make_models(lambda: torch.nn.Sequential(Wrong()), 2))
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        array(torch.randn(2, 5, 4))
+    assert not [cover for cover in array.coverage() if cover.how == "per model"]
+
+
+def test_a_wrong_batch_is_explained():
+    with pytest.raises(InvalidArgument, match=r"B=2 .* stack"):
+        dnnsuite.fuse(make_models(Steered, 2))(torch.randn(5, 4))
+
+
+def test_a_dataclass_of_results():
+    import dataclasses
+
+    @dataclasses.dataclass
+    class Result:
+        loss: torch.Tensor
+        hidden: tuple[torch.Tensor, ...]
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 2)
+
+        def forward(self, x, scale=None):
+            h = self.inner(x)
+            return Result(h.sum() * scale, (h, torch.ones(3)))
+
+    result = dnnsuite.fuse(make_models(Model, 2))(torch.randn(2, 5, 4), scale=torch.tensor(2.0))
+    assert result.loss.shape == (2,)
+    assert [h.shape for h in result.hidden] == [(2, 5, 2), (2, 3)]
+    assert not any(type(h) is not torch.Tensor for h in result.hidden)
