@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 import pytest
 import torch
-from _fuse.function_cases import check, run
 from torch.nn import functional as F
+
+from _fuse.function_cases import check, run
 
 INDEX = torch.tensor([[0, 1, 2, 0], [2, 1, 0, 1]])
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 import pytest
 import torch
-from _fuse.function_cases import check, run
 from torch.nn import functional as F
 
+from _fuse.function_cases import check, run
 from dnnsuite.errors import InvalidArgument
 
 ROW, MATRIX = torch.randn(4), torch.randn(3, 4)
@@ -59,7 +59,10 @@ def test_in_place_writes_into_the_same_tensor():
 
 
 def test_a_number_that_all_models_share_may_steer():
-    check(lambda x: x * 2 if x.shape[0] == 3 and int(torch.ones_like(x).sum()) == 12 else x, torch.randn(2, 3, 4))
+    check(
+        lambda x: x * 2 if x.shape[0] == 3 and int(torch.ones_like(x).sum()) == 12 else x,
+        torch.randn(2, 3, 4),
+    )
 
 
 def test_a_number_that_differs_is_refused_outside_of_a_module():

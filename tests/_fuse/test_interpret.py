@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 import torch
-from _fuse.function_cases import check, run
 
+from _fuse.function_cases import check, run
 from dnnsuite._fuse._interpret import in_place, plain_name
 
 
 def test_names():
-    assert plain_name(torch.Tensor.__iadd__) == plain_name(torch.Tensor.add_) == plain_name(torch.add) == "add"
+    assert (
+        plain_name(torch.Tensor.__iadd__) == plain_name(torch.Tensor.add_) == plain_name(torch.add) == "add"
+    )
     assert plain_name(torch.Tensor.__invert__) == "invert"
     assert plain_name(torch.Tensor.__rsub__) == "rsub"
     assert in_place(torch.Tensor.__imul__)

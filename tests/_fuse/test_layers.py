@@ -2,9 +2,9 @@
 """Functions of torch.nn.functional in a user's code become ours."""
 
 import torch
-from _fuse.function_cases import check
 from torch.nn import functional as F
 
+from _fuse.function_cases import check
 from dnnsuite._fuse._layers import layer_rule
 
 KERNEL = torch.randn(2, 3, 3, 3)

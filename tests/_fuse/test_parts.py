@@ -52,14 +52,12 @@ def per_model(array):
 def test_a_branch_on_the_data():
     x = torch.randn(4, 6, 4)
     x[:, 0, 0] = torch.tensor([9.0, -9.0, 9.0, -9.0])
-    models = make_models(Branching, 4)
+    models = [model.eval() for model in make_models(Branching, 4)]
     array = check_matches_models(models, x)
     ((name, reason),) = per_model(array)
     assert name == ""
     assert "differs from model to model" in reason
     assert array.coverage()[0].cost_s > 0
-    for model, back in zip(models, dnnsuite.unfuse(dnnsuite.fuse(models)), strict=True):
-        assert back.norm.num_batches_tracked == model.norm.num_batches_tracked
 
 
 def test_statistics_are_updated_once():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 import pytest
 import torch
+
 from _fuse.function_cases import check
 
 MATRIX, BATCHED = torch.randn(4, 3), torch.randn(5, 4, 3)

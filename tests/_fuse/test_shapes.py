@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 import pytest
 import torch
-from _fuse.function_cases import check, run
 from torch.nn import functional as F
 
+from _fuse.function_cases import check, run
 from dnnsuite.errors import InvalidArgument
 
 PICK = torch.tensor([2, 0])
@@ -28,7 +28,16 @@ PICK = torch.tensor([2, 0])
         lambda x: x[PICK] + x[:2, PICK].sum(1, keepdim=True),
         lambda x: x[:, [0, 2]] * 2,
         lambda x: x.new_zeros(3).add_(x[0, :, 0]) + x.new_full((3,), 2.0) + x.new_ones(3),
-        lambda x: (x.shape, x.dim(), x.ndim, len(x), x.numel(), x.size(1), x.is_floating_point(), x.stride()[-1]),
+        lambda x: (
+            x.shape,
+            x.dim(),
+            x.ndim,
+            len(x),
+            x.numel(),
+            x.size(1),
+            x.is_floating_point(),
+            x.stride()[-1],
+        ),
         lambda x: [row * 2 for row in x],
         lambda x: x.data + 1,
     ],
@@ -51,7 +60,9 @@ def test_assignment_to_a_part():
 
 def test_each_model_looks_up_its_own_rows():
     check(lambda x, i: x[i] * 2, torch.randn(2, 5, 4), torch.tensor([[0, 4], [3, 3]]))
-    check(lambda x, i: x[torch.arange(2), i], torch.randn(2, 2, 4), torch.tensor([[0, 3], [1, 2]]), mapped=True)
+    check(
+        lambda x, i: x[torch.arange(2), i], torch.randn(2, 2, 4), torch.tensor([[0, 3], [1, 2]]), mapped=True
+    )
 
 
 def test_a_mask_picks_as_many_as_it_likes():
@@ -69,5 +80,5 @@ def test_a_mask_may_be_written_through():
 
 
 def test_an_impossible_view_is_an_error():
-    with pytest.raises(RuntimeError, match="reshape|shape"):
+    with pytest.raises(RuntimeError, match=r"shape"):
         run(lambda x: x.view(5, -1), torch.randn(2, 3, 4))

@@ -35,7 +35,7 @@ class Edit:
         for companion in companions:
             if not hasattr(companion, "select"):
                 raise InvalidArgument(
-                    f"a {type(companion).__name__} cannot follow the array: it has no select(slots); give "
+                    f"{type(companion).__name__} cannot follow the array: it has no select(slots); give "
                     "dnnsuite.optim's optimizers and schedulers"
                 )
         self.new: dict[int, Any] = {}
@@ -57,18 +57,18 @@ class Edit:
 
     @torch.no_grad()
     def carry_out(self) -> None:
-        array, B = self.array, len(self.slots)
+        """Makes all new tensors, puts them in place, and lets the companions follow; an error undoes it."""
+        array = self.array
+        before = _Before(array)
         new = {slot: dict(_state(tree)) for slot, tree in self.new.items()}
-        done: set[int] = set()
-        for (key, tensor), kind in list(_state_with_kind(array._root)):
-            if id(tensor) in done:
-                continue
-            done.add(id(tensor))
-            fresh = {slot: held.get(key) for slot, held in new.items()}
-            value = self._gathered(key, tensor, fresh)
-            grad = (
-                None if tensor.grad is None or new else tensor.grad[[s for s in self.slots if s is not None]]
-            )
+        made: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
+        places = _state_with_kind(array._root)
+        for (key, tensor), _ in places:
+            if id(tensor) not in made:
+                fresh = {slot: held.get(key) for slot, held in new.items()}
+                made[id(tensor)] = self._gathered(key, tensor, fresh), self._gradient(tensor)
+        for (key, tensor), kind in places:
+            value, grad = made[id(tensor)]
             if kind == "parameter":
                 tensor.grad = None
                 tensor.data = value
@@ -76,16 +76,29 @@ class Edit:
             else:
                 path, _, name = key.rpartition(".")
                 array._root.get_submodule(path)._buffers[name] = value
-        for module in array._root.modules():
+        self._follow_in_modules()
+        try:
+            for companion in self.companions:
+                _follow(companion, self.slots, self.fresh)
+        except Exception:
+            before.put_back()
+            raise
+
+    def _gradient(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The gradient of the models that stay; none if there are new ones, which have no gradient yet."""
+        if tensor.grad is None or None in self.slots:
+            return None
+        return tensor.grad[torch.tensor(self.slots, device=tensor.device)]
+
+    def _follow_in_modules(self) -> None:
+        for path, module in list(self.array._root.named_modules()):
             if isinstance(module, ArrayModule):
-                self._lists(module)
+                self._lists(module, path)
             elif isinstance(module, Shell) and module._parts is not None:
-                module._parts = self._parts(module) if module._parts.own else None
+                module._parts = self._parts(module, path) if module._parts.own else None
             if "B" in module.__dict__:
-                module.B = B
-        array.B = B
-        for companion in self.companions:
-            _follow(companion, self.slots, self.fresh)
+                module.B = len(self.slots)
+        self.array.B = len(self.slots)
 
     def _gathered(self, key: str, tensor: torch.Tensor, fresh: dict[int, Any]) -> torch.Tensor:
         if all(slot is not None for slot in self.slots):
@@ -102,18 +115,35 @@ class Edit:
             rows.append(made[0].to(tensor.device, tensor.dtype))
         return torch.stack(rows)
 
-    def _lists(self, module: ArrayModule) -> None:
-        path = next(name for name, m in self.array._root.named_modules() if m is module)
+    def _lists(self, module: ArrayModule, path: str) -> None:
         for name in module.per_model_lists:
             held = getattr(module, name)
             fresh = {slot: getattr(tree.get_submodule(path), name)[0] for slot, tree in self.new.items()}
             setattr(module, name, [fresh[k] if s is None else held[s] for k, s in enumerate(self.slots)])
 
-    def _parts(self, module: Shell) -> Parts:
-        path = next(name for name, m in self.array._root.named_modules() if m is module)
+    def _parts(self, module: Shell, path: str) -> Parts:
         held = module._parts.trees
         trees = [self.new[k].get_submodule(path) if s is None else held[s] for k, s in enumerate(self.slots)]
         return Parts(module, trees)
+
+
+class _Before:
+    """What an edit changes, to put it back."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.B = array, array.B
+        self.tensors = [(p, p.data, p.grad) for p in array.parameters()]
+        self.modules = [(m, dict(m._buffers), dict(m.__dict__)) for m in array._root.modules()]
+
+    def put_back(self) -> None:
+        for parameter, data, grad in self.tensors:
+            parameter.grad = None
+            parameter.data = data
+            parameter.grad = grad
+        for module, buffers, attributes in self.modules:
+            module._buffers.update(buffers)
+            module.__dict__.update(attributes)
+        self.array.B = self.B
 
 
 def _state(tree: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:

@@ -9,7 +9,7 @@ scripted function), one plain torch module computes one model; its dropout then 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,23 +50,23 @@ class Parts:
         split = [torch.split(leaf.value, 1) if type(leaf) is ModelTensor else None for leaf in leaves]
         outputs = []
         owner = state.random
-        for index, _ in self._with_state():
-            own = [
-                leaf if parts is None else ModelTensor(parts[index])
-                for leaf, parts in zip(leaves, split, strict=True)
-            ]
-            inner_args, inner_kwargs = tree_unflatten(own, spec)
-            state.random = _stream_of(owner, index)
-            try:
-                self.trees[index].train(self.shell.training)
-                outputs.append(_called(self.trees[index], inner_args, inner_kwargs))
-            finally:
-                state.random = owner
+        held = self._put_state()
+        try:
+            for index, tree in enumerate(self.trees):
+                state.random = _stream_of(owner, index)
+                tree.train(self.shell.training)
+                inner_args, inner_kwargs = tree_unflatten(_of_model(leaves, split, index), spec)
+                outputs.append(_called(tree, inner_args, inner_kwargs))
+        finally:
+            state.random = owner
+            for module, names, name, value in held:
+                _put(module, names, name, value)
         return _joined(outputs)
 
-    def _with_state(self) -> Iterator[tuple[int, Any]]:
-        """Gives the parts the array's parameters and buffers, as they are now."""
+    def _put_state(self) -> list[tuple[torch.nn.Module, str, str, torch.Tensor]]:
+        """Gives the parts the array's parameters and buffers, as they are now; returns what they held."""
         cut: dict[int, Sequence[torch.Tensor]] = {}
+        held = []
         for names, split in (("_parameters", True), ("_buffers", False)):
             for path, module in self.shell.named_modules():
                 for name, value in getattr(module, names).items():
@@ -75,8 +75,12 @@ class Parts:
                     if id(value) not in cut:
                         cut[id(value)] = torch.split(value, 1) if split else _views(value)
                     for tree, part in zip(self.trees, cut[id(value)], strict=True):
-                        _put(tree.get_submodule(path), names, name, part)
-        return iter(enumerate(self.trees))
+                        owner = tree.get_submodule(path)
+                        if name not in getattr(owner, names):
+                            continue  # the stream of the array's root
+                        held.append((owner, names, name, getattr(owner, names)[name]))
+                        _put(owner, names, name, part)
+        return held
 
     def _as_torch(self, args: Any, kwargs: Any) -> Any:
         from ._tree import model_of
@@ -109,6 +113,11 @@ def _put(module: torch.nn.Module, names: str, name: str, value: torch.Tensor) ->
                 if item is held[name]:
                     attribute[place] = value
     held[name] = value
+
+
+def _of_model(leaves: Sequence[Any], split: Sequence[Any], index: int) -> list[Any]:
+    pairs = zip(leaves, split, strict=True)
+    return [leaf if parts is None else ModelTensor(parts[index]) for leaf, parts in pairs]
 
 
 def _called(tree: Any, args: Any, kwargs: Any) -> Any:

@@ -91,6 +91,9 @@ class ArrayModule(torch.nn.Module, metaclass=_ArrayMeta):
         model = type(self).torch_class(**arguments, **where)
         state = {name: value[index].clone() for name, value in self.state_dict().items()}
         model.load_state_dict(state)
+        mine = self.state_dict(keep_vars=True)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(mine[name].requires_grad)
         return model.train(self.training)
 
     def extra_repr(self) -> str:
@@ -126,9 +129,15 @@ def merge_arguments(cls: type[ArrayModule], models: Sequence[torch.nn.Module]) -
 def load_stacked(array: torch.nn.Module, models: Sequence[torch.nn.Module]) -> None:
     """Copies the models' state into the array's, model i to index i of dimension 0."""
     own = array.state_dict(keep_vars=True)
+    firsts = models[0].state_dict(keep_vars=True)
     for index, model in enumerate(models):
-        state = model.state_dict()
-        for name, value in state.items():
+        for name, value in model.state_dict(keep_vars=True).items():
+            for what in ("dtype", "device", "requires_grad"):
+                if getattr(value, what) != getattr(firsts[name], what):
+                    raise InvalidArgument(
+                        f"models 0 and {index} differ: {type(model).__name__}.{name}.{what} is "
+                        f"{getattr(firsts[name], what)} and {getattr(value, what)}"
+                    )
             own[name][index].copy_(value)
     for name, parameter in array.named_parameters():
         parameter.requires_grad_(models[0].get_parameter(name).requires_grad)
