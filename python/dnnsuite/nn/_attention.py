@@ -13,16 +13,21 @@ from ..errors import InvalidArgument
 from ._base import ArrayModule, check_models
 from ._dropout import Dropout
 from ._linear import Linear
+from ._masks import joined_mask, shape_for_heads
 from ._precision import computable
+from .functional.attention import attend, attention_weights
+
+Tensor = torch.Tensor
 
 
 class MultiheadAttention(ArrayModule):
     """`torch.nn.MultiheadAttention` for B models (Vaswani et al., 2017).
 
-    `query` `[B, L, N, E]`, or `[B, N, L, E]` with `batch_first`; `key`, `value` likewise with S for L.
-    `attn_mask`, shared by the models, is torch's `[L, S]` or `[N * H, L, S]`; `key_padding_mask` is `[B, N,
-    S]`, True = ignore. Returns (output, weights), weights `[B, N, L, S]` or None. Self-attention without
-    `attn_mask` and weights, the case of an encoder, is one fused operator on the packed projections.
+    `query` `[B, L, N, E]`, or `[B, N, L, E]` with `batch_first`, or `[B, L, E]` for one sequence; `key` and `value`
+    likewise with S for L. `attn_mask` is `[L, S]` (for all models), `[B, L, S]` or `[B, N * H, L, S]`;
+    `key_padding_mask` is `[B, N, S]`. A boolean mask is True where a key is not to be seen, a float mask is added.
+    Returns (output, weights), weights `[B, N, L, S]` or None. Self-attention without weights and with no mask but
+    padding and causality, the case of most models, is one fused operator on the packed projections.
     """
 
     torch_class = torch.nn.MultiheadAttention
@@ -44,125 +49,162 @@ class MultiheadAttention(ArrayModule):
         B: int,
     ) -> None:
         super().__init__(B)
-        for name, value in (("add_bias_kv", add_bias_kv), ("add_zero_attn", add_zero_attn)):
-            if value:
-                raise InvalidArgument(f"MultiheadAttention(B={B}) has no {name}; keep this layer per model")
-        if (kdim or embed_dim) != embed_dim or (vdim or embed_dim) != embed_dim:
-            raise InvalidArgument(
-                f"MultiheadAttention(B={B}) takes kdim = vdim = embed_dim = {embed_dim}, got {kdim} and {vdim}"
-            )
         if num_heads <= 0 or embed_dim % num_heads:
             raise InvalidArgument(f"embed_dim={embed_dim} must be divisible by num_heads={num_heads}")
         self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
-        self.head_dim = embed_dim // num_heads
+        self.kdim, self.vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
+        self.head_dim, self.add_zero_attn = embed_dim // num_heads, add_zero_attn
         self.attention_dropout = Dropout(dropout, B=B, device=device)
+        packed = self.kdim == self.vdim == embed_dim
+        shapes = {
+            "q_proj_weight": None if packed else (embed_dim, embed_dim),
+            "k_proj_weight": None if packed else (embed_dim, self.kdim),
+            "v_proj_weight": None if packed else (embed_dim, self.vdim),
+            "in_proj_weight": (3 * embed_dim, embed_dim) if packed else None,
+            "in_proj_bias": (3 * embed_dim,) if bias else None,
+        }
+        extra = (1, 1, embed_dim) if add_bias_kv else None
         where = {"device": device, "dtype": dtype}
-        self.in_proj_weight = torch.nn.Parameter(torch.empty(B, 3 * embed_dim, embed_dim, **where))
-        if bias:
-            self.in_proj_bias = torch.nn.Parameter(torch.zeros(B, 3 * embed_dim, **where))
-        else:
-            self.register_parameter("in_proj_bias", None)
+        for name, shape in {**shapes, "bias_k": extra, "bias_v": extra}.items():
+            value = None if shape is None else torch.nn.Parameter(torch.zeros(B, *shape, **where))
+            self.register_parameter(name, value)
         self.out_proj = Linear(embed_dim, embed_dim, bias=bias, B=B, **where)
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Xavier-uniform input projections and zero biases, as torch's, model by model."""
+        """Xavier's projections and zero biases, as torch's, model by model."""
         for index in range(self.B):
-            torch.nn.init.xavier_uniform_(self.in_proj_weight[index])
+            for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
+                if (weight := self._parameters[name]) is not None:
+                    torch.nn.init.xavier_uniform_(weight[index])
+            for extra in (self.bias_k, self.bias_v):
+                if extra is not None:
+                    torch.nn.init.xavier_normal_(extra[index])
         if self.in_proj_bias is not None:
             self.in_proj_bias.zero_()
             self.out_proj.bias.zero_()
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
-        arguments = {
+        return {
             "embed_dim": module.embed_dim,
             "num_heads": module.num_heads,
             "dropout": module.attention_dropout.rates if isinstance(module, cls) else module.dropout,
             "bias": module.in_proj_bias is not None,
+            "add_bias_kv": module.bias_k is not None,
+            "add_zero_attn": module.add_zero_attn,
+            "kdim": module.kdim,
+            "vdim": module.vdim,
             "batch_first": module.batch_first,
         }
-        if isinstance(module, torch.nn.MultiheadAttention):
-            arguments |= {
-                "add_bias_kv": module.bias_k is not None,
-                "add_zero_attn": module.add_zero_attn,
-                "kdim": module.kdim,
-                "vdim": module.vdim,
-            }
-        return arguments
 
     @classmethod
     def per_model_arguments(cls) -> tuple[str, ...]:
         return ("dropout",)
 
-    def attend(
-        self, x: torch.Tensor, key_padding_mask: torch.Tensor | None = None, causal: bool = False
-    ) -> torch.Tensor:
-        """Self-attention before the output projection: x `[B, N, L, E]` to heads joined `[B, N, L, E]`."""
-        qkv = ops.linear(x, self.in_proj_weight, self.in_proj_bias)
+    def heads(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """All heads before the output projection, without weights: `[B, N, L, E]` and `[B, N, S, ...]` to `[B, N, L, E]`.
+
+        `is_causal` stands for the causal mask, which `attn_mask` then repeats.
+        """
+        plain = self.in_proj_weight is not None and self.bias_k is None and not self.add_zero_attn
+        boolean = key_padding_mask is None or key_padding_mask.dtype == torch.bool
+        if plain and boolean and query is key and key is value and (attn_mask is None or is_causal):
+            qkv = ops.linear(query, self.in_proj_weight, self.in_proj_bias)
+            p, rng = self.attention_dropout.draw()
+            return ops.attention(computable(qkv), self.num_heads, p, rng, is_causal, key_padding_mask)
+        if is_causal and key_padding_mask is None:
+            attn_mask = None
+        else:
+            is_causal = False
+        q, k, v, mask = self._prepared(query, key, value, key_padding_mask, attn_mask)
         p, rng = self.attention_dropout.draw()
-        return ops.attention(computable(qkv), self.num_heads, p, rng, causal, key_padding_mask)
+        return attend(q, k, v, mask, is_causal, None, p, rng).transpose(2, 3).flatten(-2)
 
     def forward(
         self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        key_padding_mask: torch.Tensor | None = None,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
         need_weights: bool = True,
-        attn_mask: torch.Tensor | None = None,
+        attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None]:
         check_models(query, self.B, "MultiheadAttention")
-        same = query is key and key is value
-        if not self.batch_first:
-            query, key, value = (x.transpose(1, 2) for x in (query, key, value))
         if is_causal and attn_mask is None:
             raise InvalidArgument("is_causal=True is a hint and needs attn_mask, as in torch")
-        boolean = key_padding_mask is None or key_padding_mask.dtype == torch.bool
-        if same and boolean and not need_weights and (attn_mask is None or is_causal):
-            output, weights = self.attend(query, key_padding_mask, causal=is_causal), None
-        else:
-            output, weights = self._compose(query, key, value, key_padding_mask, attn_mask)
-            weights = (weights.mean(2) if average_attn_weights else weights) if need_weights else None
-        output = self.out_proj(output)
-        return (output if self.batch_first else output.transpose(1, 2)), weights
-
-    def _compose(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        key_padding_mask: torch.Tensor | None,
-        attn_mask: torch.Tensor | None,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The general case from torch's operators: (joined heads `[B, N, L, E]`, weights `[B, N, H, L, S]`)."""
-        weights = self.in_proj_weight.chunk(3, dim=1)
-        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3, dim=1)
-        q, k, v = (
-            ops.linear(x, w, b)
-            .unflatten(-1, (self.num_heads, self.head_dim))
-            .transpose(2, 3)  # [B, N, H, L, d]
-            for x, w, b in zip((query, key, value), weights, biases, strict=True)
+        single = query.dim() == 3
+        at = 1 if self.batch_first else 2
+        same = query is key and key is value
+        query, key, value = (
+            x if self.batch_first else x.transpose(1, 2)
+            for x in (x.unsqueeze(at) if single else x for x in (query, key, value))
         )
-        scores = (q * self.head_dim**-0.5) @ k.transpose(-2, -1)
-        if attn_mask is not None:
-            scores = scores + _additive(_per_head(attn_mask, self.num_heads), scores.dtype)
-        if key_padding_mask is not None:
-            scores = scores + _additive(key_padding_mask, scores.dtype)[:, :, None, None, :]
-        probabilities = self.attention_dropout(scores.softmax(-1))
-        return (probabilities @ v).transpose(2, 3).flatten(-2), probabilities
+        if same:
+            key = value = query
+        if single and key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.unsqueeze(1)
+        weights = None
+        if need_weights:
+            q, k, v, mask = self._prepared(query, key, value, key_padding_mask, attn_mask)
+            weights = self.attention_dropout(attention_weights(q, k, mask)).to(q.dtype)
+            output = torch.matmul(weights, v).transpose(2, 3).flatten(-2)
+            weights = weights.mean(2) if average_attn_weights else weights
+        else:
+            output = self.heads(query, key, value, key_padding_mask, attn_mask, is_causal)
+        output = self.out_proj(output.to(query.dtype))
+        output = output if self.batch_first else output.transpose(1, 2)
+        if single:
+            return output.squeeze(at), None if weights is None else weights.squeeze(1)
+        return output, weights
 
+    def _prepared(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None,
+        attn_mask: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Projected q, k, v `[B, N, H, L or S, d]` with the keys that are always there, and one mask for them."""
+        q, k, v = self._projected(query, key, value)
+        mask = None if attn_mask is None else shape_for_heads(attn_mask, self.B, q.shape[1], self.num_heads)
+        if self.bias_k is not None:
+            k, v = (
+                torch.cat([x, extra.expand(-1, x.shape[1], 1, -1)], 2)
+                for x, extra in ((k, self.bias_k), (v, self.bias_v))
+            )
+        q, k, v = (x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(2, 3) for x in (q, k, v))
+        if self.add_zero_attn:
+            k, v = (torch.nn.functional.pad(x, (0, 0, 0, 1)) for x in (k, v))
+        padding = None if key_padding_mask is None else key_padding_mask[:, :, None, None, :]
+        return q, k, v, joined_mask(mask, padding, k.shape[3] - key.shape[2], q.dtype)
 
-def _additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A boolean mask (True = ignore) as what is added to the scores; a float mask is that already."""
-    if mask.dtype != torch.bool:
-        return mask
-    return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask, float("-inf"))
-
-
-def _per_head(mask: torch.Tensor, num_heads: int) -> torch.Tensor:
-    """`[L, S]` is shared by all; torch's `[N * H, L, S]` becomes `[N, H, L, S]`."""
-    return mask if mask.dim() == 2 else mask.unflatten(0, (-1, num_heads))
+    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        """q, k, v `[B, N, L or S, E]`; what has one input is one product."""
+        bias, E = self.in_proj_bias, self.embed_dim
+        if self.in_proj_weight is None:
+            weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+            biases = (None,) * 3 if bias is None else bias.chunk(3, 1)
+            return tuple(
+                ops.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)
+            )
+        if query is key and key is value:
+            return ops.linear(query, self.in_proj_weight, bias).chunk(3, -1)
+        weight = self.in_proj_weight
+        q = ops.linear(query, weight[:, :E], None if bias is None else bias[:, :E])
+        if key is value:
+            return q, *ops.linear(key, weight[:, E:], None if bias is None else bias[:, E:]).chunk(2, -1)
+        k = ops.linear(key, weight[:, E : 2 * E], None if bias is None else bias[:, E : 2 * E])
+        return q, k, ops.linear(value, weight[:, 2 * E :], None if bias is None else bias[:, 2 * E :])

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
-from .. import ops
 from ..errors import InvalidArgument
 from ._base import ArrayModule, check_models, per_model
-from ._precision import computable
+from .functional.dropout import drop, drop_alpha, drop_alpha_channels, drop_channels
 
 _MASK64 = (1 << 64) - 1
 #: The buffer of an array, int64 `[B, 2]`, with key and step of the models' streams for functions outside any layer.
@@ -64,9 +63,57 @@ class Dropout(ArrayModule):
         return self.p, now
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        check_models(x, self.B, "Dropout")
+        check_models(x, self.B, type(self).__name__)
         p, rng = self.draw()
-        return x if p is None or rng is None else ops.dropout(computable(x), p, rng)
+        return x if p is None or rng is None else self.drop(x, p, rng)
+
+    def drop(self, x: torch.Tensor, p: torch.Tensor, rng: torch.Tensor) -> torch.Tensor:
+        """What the layer does to its input when it draws."""
+        return drop(x, p, rng)
+
+
+class Dropout1d(Dropout):
+    """`torch.nn.Dropout1d` for B models: whole channels of `[B, N, C, L]`, or of `[B, C, L]`, a rate per model."""
+
+    torch_class = torch.nn.Dropout1d
+    _unbatched: ClassVar[int | None] = 3
+
+    def drop(self, x: torch.Tensor, p: torch.Tensor, rng: torch.Tensor) -> torch.Tensor:
+        if x.dim() == self._unbatched:
+            return drop_channels(x.unsqueeze(1), p, rng).squeeze(1)
+        return drop_channels(x, p, rng)
+
+
+class Dropout2d(Dropout1d):
+    """`torch.nn.Dropout2d` for B models: whole channels of `[B, N, C, H, W]`. As in torch, `[B, N, C, L]` is Dropout1d."""
+
+    torch_class = torch.nn.Dropout2d
+    _unbatched = None
+
+
+class Dropout3d(Dropout1d):
+    """`torch.nn.Dropout3d` for B models: whole channels of `[B, N, C, D, H, W]`, or of `[B, C, D, H, W]`."""
+
+    torch_class = torch.nn.Dropout3d
+    _unbatched = 5
+
+
+class AlphaDropout(Dropout):
+    """`torch.nn.AlphaDropout` for B models: mean and variance stay (Klambauer et al., NIPS 2017); a rate per model."""
+
+    torch_class = torch.nn.AlphaDropout
+
+    def drop(self, x: torch.Tensor, p: torch.Tensor, rng: torch.Tensor) -> torch.Tensor:
+        return drop_alpha(x, p, rng)
+
+
+class FeatureAlphaDropout(Dropout):
+    """`torch.nn.FeatureAlphaDropout` for B models: AlphaDropout of whole channels of `[B, N, C, *]`."""
+
+    torch_class = torch.nn.FeatureAlphaDropout
+
+    def drop(self, x: torch.Tensor, p: torch.Tensor, rng: torch.Tensor) -> torch.Tensor:
+        return drop_alpha_channels(x, p, rng)
 
 
 def streams(array: torch.nn.Module) -> Iterator[tuple[str, Any]]:

@@ -3,20 +3,88 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from .. import ops
 from ..errors import InvalidArgument
+from . import functional
 from ._base import ArrayModule, check_models
 
+TableT = TypeVar("TableT", bound="Table")
 
-class Embedding(ArrayModule):
+
+class Table(ArrayModule):
+    """What Embedding and EmbeddingBag share: `weight` `[B, V, D]`, and what torch lets one say about it."""
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None,
+        max_norm: float | None,
+        norm_type: float,
+        scale_grad_by_freq: bool,
+        sparse: bool,
+        device: Any,
+        dtype: Any,
+        B: int,
+    ) -> None:
+        super().__init__(B)
+        name = type(self).__name__
+        if sparse:
+            raise InvalidArgument(
+                f"{name}(B={B}): sparse=True is refused, because the optimizers of an array take dense gradients; leave "
+                "it out (only used rows are touched all the same), or keep this layer out of the array"
+            )
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise InvalidArgument(
+                    f"padding_idx must lie within num_embeddings={num_embeddings}, got {padding_idx}"
+                )
+            padding_idx %= num_embeddings
+        self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
+        self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
+        self.sparse = False
+        shape = (B, num_embeddings, embedding_dim)
+        self.weight = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Standard normal, model by model; the padding row of every model is zero."""
+        for index in range(self.B):
+            torch.nn.init.normal_(self.weight[index])
+        if self.padding_idx is not None:
+            self.weight[:, self.padding_idx].zero_()
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {
+            "num_embeddings": module.num_embeddings,
+            "embedding_dim": module.embedding_dim,
+            "padding_idx": module.padding_idx,
+            "max_norm": module.max_norm,
+            "norm_type": module.norm_type,
+            "scale_grad_by_freq": module.scale_grad_by_freq,
+            "sparse": module.sparse,
+        }
+
+    @classmethod
+    def _from_tables(cls: type[TableT], tables: torch.Tensor, freeze: bool, **arguments: Any) -> TableT:
+        """A layer with `tables` `[B, V, D]`, which are not copied."""
+        if tables.dim() != 3:
+            raise InvalidArgument(f"from_pretrained takes tables [B, V, D], got {list(tables.shape)}")
+        layer = cls(*tables.shape[1:], **arguments, device="meta", B=len(tables))
+        layer.weight = torch.nn.Parameter(tables.detach(), requires_grad=not freeze)
+        return layer
+
+
+class Embedding(Table):
     """`torch.nn.Embedding` for B models: indices `[B, *]` to `[B, *, embedding_dim]`, `weight` `[B, V, D]`.
 
     `padding_idx` is the same row in every model: it starts at zero and gets no gradient. Raises InvalidArgument for
-    `max_norm`, `scale_grad_by_freq` and `sparse`, which change what the backward pass or the forward pass writes.
+    `sparse=True`: the backward pass touches used rows only, but its result is dense.
     """
 
     torch_class = torch.nn.Embedding
@@ -35,48 +103,128 @@ class Embedding(ArrayModule):
         *,
         B: int,
     ) -> None:
-        super().__init__(B)
-        refused = {"max_norm": max_norm, "scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}
-        for name, value in refused.items():
-            if value:
-                raise InvalidArgument(
-                    f"Embedding(B={B}) has no {name} (got {value!r}); leave it out, or keep this layer per model"
-                )
-        if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
-                raise InvalidArgument(
-                    f"padding_idx must lie within num_embeddings={num_embeddings}, got {padding_idx}"
-                )
-            padding_idx %= num_embeddings
-        self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
-        self.weight = torch.nn.Parameter(
-            torch.empty(B, num_embeddings, embedding_dim, device=device, dtype=dtype)
-        )
-        self.reset_parameters()
+        rules = (padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+        super().__init__(num_embeddings, embedding_dim, *rules, device, dtype, B)
 
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        """Standard normal, model by model; the padding row of every model is zero."""
-        for index in range(self.B):
-            torch.nn.init.normal_(self.weight[index])
-        if self.padding_idx is not None:
-            self.weight[:, self.padding_idx].zero_()
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: torch.Tensor,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+    ) -> Any:
+        """A layer with given tables: `[B, V, D]` for an array; `[V, D]` is torch's own."""
+        rules: dict[str, Any] = {
+            "padding_idx": padding_idx,
+            "max_norm": max_norm,
+            "norm_type": norm_type,
+            "scale_grad_by_freq": scale_grad_by_freq,
+            "sparse": sparse,
+        }
+        if embeddings.dim() == 2:
+            return torch.nn.Embedding.from_pretrained(embeddings, freeze, **rules)
+        return cls._from_tables(embeddings, freeze, **rules)
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        if input.dim() < 1 or input.size(0) != self.B:
+            check_models(input, self.B, "Embedding")
+        return functional.embedding(
+            input,
+            self.weight,
+            self.padding_idx,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+        )
+
+
+class EmbeddingBag(Table):
+    """`torch.nn.EmbeddingBag` for B models: bags of rows of each model's table, as their sum, mean or maximum.
+
+    `input` is `[B, N, L]`, N bags of L, or `[B, M]` with `offsets` `[B, N]`, where each model's bags begin;
+    `per_sample_weights` (for sums) is like `input`. The result is `[B, N, D]`.
+    """
+
+    torch_class = torch.nn.EmbeddingBag
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        B: int,
+    ) -> None:
+        if mode not in ("sum", "mean", "max"):
+            raise InvalidArgument(f"mode must be 'sum', 'mean' or 'max', got {mode!r}")
+        rules = (padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+        super().__init__(num_embeddings, embedding_dim, *rules, device, dtype, B)
+        self.mode, self.include_last_offset = mode, include_last_offset
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: torch.Tensor,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> Any:
+        """A layer with given tables: `[B, V, D]` for an array; `[V, D]` is torch's own."""
+        rules: dict[str, Any] = {
+            "max_norm": max_norm,
+            "norm_type": norm_type,
+            "scale_grad_by_freq": scale_grad_by_freq,
+            "mode": mode,
+            "sparse": sparse,
+            "include_last_offset": include_last_offset,
+            "padding_idx": padding_idx,
+        }
+        if embeddings.dim() == 2:
+            return torch.nn.EmbeddingBag.from_pretrained(embeddings, freeze, **rules)
+        return cls._from_tables(embeddings, freeze, **rules)
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
-        arguments = {
-            "num_embeddings": module.num_embeddings,
-            "embedding_dim": module.embedding_dim,
-            "padding_idx": module.padding_idx,
+        return {
+            **super().arguments_of(module),
+            "mode": module.mode,
+            "include_last_offset": module.include_last_offset,
         }
-        if isinstance(module, torch.nn.Embedding):
-            arguments |= {
-                "max_norm": module.max_norm,
-                "scale_grad_by_freq": module.scale_grad_by_freq,
-                "sparse": module.sparse,
-            }
-        return arguments
 
-    def forward(self, indices: torch.Tensor) -> torch.Tensor:
-        check_models(indices, self.B, "Embedding")
-        return ops.embedding(self.weight, indices, -1 if self.padding_idx is None else self.padding_idx)
+    def forward(
+        self,
+        input: torch.Tensor,
+        offsets: torch.Tensor | None = None,
+        per_sample_weights: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        check_models(input, self.B, "EmbeddingBag")
+        return functional.embedding_bag(
+            input,
+            self.weight,
+            offsets,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.mode,
+            False,
+            per_sample_weights,
+            self.include_last_offset,
+            self.padding_idx,
+        )

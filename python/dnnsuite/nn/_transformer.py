@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Transformer encoder layers of B models."""
+"""Transformer encoder and decoder layers of B models."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from ._linear import Linear
 from ._normalization import LayerNorm
 from ._precision import computable, match
 
-Activation = str | Callable[[torch.Tensor], torch.Tensor]
+Tensor = torch.Tensor
+Activation = str | Callable[[Tensor], Tensor]
 
 
-class TransformerEncoderLayer(ArrayModule):
-    """`torch.nn.TransformerEncoderLayer` for B models: `[B, L, N, E]`, or `[B, N, L, E]` with `batch_first`.
+class TransformerLayer(ArrayModule):
+    """What encoder and decoder layers share.
 
     Between its matrix products everything is fused: bias, dropout, residual and norm are one operator, bias, activation
-    and dropout another, and both give their bias gradients in the same pass. The first model's `src_mask` holds for all
-    (`[L, L]`); `src_key_padding_mask` is `[B, N, L]`.
+    and dropout another, and both give their bias gradients in the same pass.
     """
 
-    torch_class = torch.nn.TransformerEncoderLayer
+    _drops: tuple[str, ...]  # the dropout layers outside attention
+    _attentions: tuple[str, ...]
 
     def __init__(
         self,
@@ -48,17 +49,20 @@ class TransformerEncoderLayer(ArrayModule):
     ) -> None:
         super().__init__(B)
         where = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout, bias=bias, batch_first=batch_first, B=B, **where
-        )
+        for name in self._attentions:
+            attention = MultiheadAttention(
+                d_model, nhead, dropout, bias=bias, batch_first=batch_first, B=B, **where
+            )
+            self.add_module(name, attention)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, B=B, **where)
         self.dropout = Dropout(dropout, B=B, device=device)
         self.linear2 = Linear(dim_feedforward, d_model, bias=bias, B=B, **where)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, B=B, **where)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, B=B, **where)
-        self.dropout1 = Dropout(dropout, B=B, device=device)
-        self.dropout2 = Dropout(dropout, B=B, device=device)
+        for place in range(1, len(self._drops)):
+            norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, B=B, **where)
+            self.add_module(f"norm{place}", norm)
+        for name in self._drops[1:]:
+            self.add_module(name, Dropout(dropout, B=B, device=device))
         self.activation = _activation(activation)
 
     @classmethod
@@ -68,7 +72,7 @@ class TransformerEncoderLayer(ArrayModule):
             "nhead": module.self_attn.num_heads,
             "dim_feedforward": module.linear1.out_features,
             "dropout": module.dropout.rates if isinstance(module, cls) else module.dropout.p,
-            "activation": module.activation,
+            "activation": _activation(module.activation),
             "layer_norm_eps": module.norm1.eps,
             "batch_first": module.self_attn.batch_first,
             "norm_first": module.norm_first,
@@ -80,77 +84,144 @@ class TransformerEncoderLayer(ArrayModule):
         return ("dropout",)
 
     @classmethod
-    def from_models(cls, models: Sequence[torch.nn.Module]) -> TransformerEncoderLayer:
+    def from_models(cls, models: Sequence[torch.nn.Module]) -> Any:
         """As every layer; refuses layers whose parts were exchanged or given rates of their own by hand."""
         for index, model in enumerate(models):
-            layer: Any = model
-            if not layer.dropout.p == layer.dropout1.p == layer.dropout2.p == layer.self_attn.dropout:
+            rates = {getattr(model, name).p for name in cls._drops}
+            rates |= {getattr(model, name).dropout for name in cls._attentions}
+            if len(rates) > 1:
                 raise InvalidArgument(
-                    f"model {index}: the four dropout rates of one TransformerEncoderLayer differ"
+                    f"model {index}: the dropout rates of one {cls.torch_class.__name__} differ: {sorted(rates)}"  # type: ignore[attr-defined]
                 )
         return super().from_models(models)
 
-    def forward(
-        self,
-        src: torch.Tensor,
-        src_mask: torch.Tensor | None = None,
-        src_key_padding_mask: torch.Tensor | None = None,
-        is_causal: bool = False,
-    ) -> torch.Tensor:
-        check_models(src, self.B, "TransformerEncoderLayer")
-        x = src if self.self_attn.batch_first else src.transpose(1, 2)
-        if self.norm_first:
-            attended = self._attend(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
-            x = self._add(attended, self.self_attn.out_proj, x, self.dropout1)
-            x = self._add(self._feed_forward(self.norm2(x)), self.linear2, x, self.dropout2)
-        else:
-            attended = self._attend(x, src_mask, src_key_padding_mask, is_causal)
-            x = self._join(attended, self.self_attn.out_proj, x, self.dropout1, self.norm1)
-            x = self._join(self._feed_forward(x), self.linear2, x, self.dropout2, self.norm2)
+    def _inner(self, x: Tensor, masks: Sequence[Tensor | None]) -> tuple[Tensor, bool, list[Tensor | None]]:
+        """x as `[B, N, L, E]`, whether it was a single sequence, and padding masks `[B, N, S]` for it."""
+        check_models(x, self.B, type(self).__name__)
+        single = x.dim() == 3
+        if single:
+            x = x.unsqueeze(1)
+        elif not self.self_attn.batch_first:
+            x = x.transpose(1, 2)
+        return x, single, [m if m is None or not single else m.unsqueeze(1) for m in masks]
+
+    def _outer(self, x: Tensor, single: bool) -> Tensor:
+        """The inverse of `_inner`."""
+        if single:
+            return x.squeeze(1)
         return x if self.self_attn.batch_first else x.transpose(1, 2)
 
-    def _add(self, x: torch.Tensor, linear: Linear, residual: torch.Tensor, dropout: Dropout) -> torch.Tensor:
+    def _add(self, x: Tensor, linear: Linear, residual: Tensor, dropout: Dropout) -> Tensor:
         """residual + dropout(x + bias of `linear`)."""
-        residual = computable(residual)
-        return ops.bias_dropout_add(
-            match(x, residual), match(linear.bias, residual), residual, *dropout.draw()
-        )
+        x = computable(x)
+        bias = match(linear.bias, x)
+        return ops.bias_dropout_add(x, bias, match(residual, x), *dropout.draw()).to(residual.dtype)
 
-    def _join(
-        self, x: torch.Tensor, linear: Linear, residual: torch.Tensor, dropout: Dropout, norm: LayerNorm
-    ) -> torch.Tensor:
+    def _join(self, x: Tensor, linear: Linear, residual: Tensor, dropout: Dropout, norm: LayerNorm) -> Tensor:
         """norm(residual + dropout(x + bias of `linear`))."""
-        x, residual = match(x, norm.weight), match(residual, norm.weight)
-        return ops.bias_dropout_add_layer_norm(
-            x, linear.bias, residual, *dropout.draw(), norm.weight, norm.bias, norm.eps
+        x = computable(x)
+        parameters = (match(linear.bias, x), match(residual, x), *dropout.draw())
+        y = ops.bias_dropout_add_layer_norm(
+            x, *parameters, match(norm.weight, x), match(norm.bias, x), norm.eps
         )
+        return y.to(residual.dtype)
 
     def _attend(
         self,
-        x: torch.Tensor,
-        mask: torch.Tensor | None,
-        key_padding_mask: torch.Tensor | None,
+        attention: MultiheadAttention,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None,
+        key_padding_mask: Tensor | None,
         is_causal: bool,
-    ) -> torch.Tensor:
-        """Self-attention of x `[B, N, L, E]` with its output projection, whose bias is left to what follows."""
-        attention = self.self_attn
-        boolean = key_padding_mask is None or key_padding_mask.dtype == torch.bool
-        if boolean and (mask is None or is_causal):
-            joined = attention.attend(x, key_padding_mask, causal=is_causal)
-        else:
-            joined, _ = attention._compose(x, x, x, key_padding_mask, mask)
-        return ops.linear(joined, attention.out_proj.weight, None)
+    ) -> Tensor:
+        """Attention of x `[B, N, L, E]` to `memory` with its output projection, whose bias is left to what follows."""
+        joined = attention.heads(x, memory, memory, key_padding_mask, mask, is_causal)
+        return ops.linear(joined.to(x.dtype), attention.out_proj.weight, None)
 
-    def _feed_forward(self, x: torch.Tensor) -> torch.Tensor:
+    def _feed_forward(self, x: Tensor) -> Tensor:
         """linear2(dropout(activation(linear1(x)))) without linear2's bias."""
-        hidden = computable(ops.linear(x, self.linear1.weight, None))
+        product = ops.linear(x, self.linear1.weight, None)
+        hidden = computable(product)
         bias = match(self.linear1.bias, hidden)
         if isinstance(self.activation, str):
             hidden = ops.bias_act_dropout(hidden, bias, self.activation, *self.dropout.draw())
         else:
             hidden = hidden if bias is None else hidden + bias[:, None, None, :]
             hidden = self.dropout(self.activation(hidden))
-        return ops.linear(hidden, self.linear2.weight, None)
+        return ops.linear(hidden.to(product.dtype), self.linear2.weight, None)
+
+
+class TransformerEncoderLayer(TransformerLayer):
+    """`torch.nn.TransformerEncoderLayer` for B models: `[B, L, N, E]`, or `[B, N, L, E]` with `batch_first`.
+
+    `src_mask` is `[L, L]` for all models, `[B, L, L]` or `[B, N * H, L, L]`; `src_key_padding_mask` is `[B, N, L]`. One
+    sequence without a batch is `[B, L, E]`.
+    """
+
+    torch_class = torch.nn.TransformerEncoderLayer
+    _drops = ("dropout", "dropout1", "dropout2")
+    _attentions = ("self_attn",)
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        x, single, (padding,) = self._inner(src, [src_key_padding_mask])
+        attention = self.self_attn
+        if self.norm_first:
+            inner = self.norm1(x)
+            attended = self._attend(attention, inner, inner, src_mask, padding, is_causal)
+            x = self._add(attended, attention.out_proj, x, self.dropout1)
+            x = self._add(self._feed_forward(self.norm2(x)), self.linear2, x, self.dropout2)
+        else:
+            attended = self._attend(attention, x, x, src_mask, padding, is_causal)
+            x = self._join(attended, attention.out_proj, x, self.dropout1, self.norm1)
+            x = self._join(self._feed_forward(x), self.linear2, x, self.dropout2, self.norm2)
+        return self._outer(x, single)
+
+
+class TransformerDecoderLayer(TransformerLayer):
+    """`torch.nn.TransformerDecoderLayer` for B models: `[B, L, N, E]` and the encoder's `[B, S, N, E]` (`batch_first`:
+    N before L and S; without a batch: no N) to `[B, L, N, E]`. Masks are as in `MultiheadAttention`."""
+
+    torch_class = torch.nn.TransformerDecoderLayer
+    _drops = ("dropout", "dropout1", "dropout2", "dropout3")
+    _attentions = ("self_attn", "multihead_attn")
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        x, single, (own, theirs) = self._inner(tgt, [tgt_key_padding_mask, memory_key_padding_mask])
+        memory, _, _ = self._inner(memory, [])
+        first, second = self.self_attn, self.multihead_attn
+        to_self = (tgt_mask, own, tgt_is_causal)
+        to_memory = (memory_mask, theirs, memory_is_causal)
+        if self.norm_first:
+            inner = self.norm1(x)
+            x = self._add(self._attend(first, inner, inner, *to_self), first.out_proj, x, self.dropout1)
+            attended = self._attend(second, self.norm2(x), memory, *to_memory)
+            x = self._add(attended, second.out_proj, x, self.dropout2)
+            x = self._add(self._feed_forward(self.norm3(x)), self.linear2, x, self.dropout3)
+        else:
+            x = self._join(
+                self._attend(first, x, x, *to_self), first.out_proj, x, self.dropout1, self.norm1
+            )
+            attended = self._attend(second, x, memory, *to_memory)
+            x = self._join(attended, second.out_proj, x, self.dropout2, self.norm2)
+            x = self._join(self._feed_forward(x), self.linear2, x, self.dropout3, self.norm3)
+        return self._outer(x, single)
 
 
 def _activation(activation: Activation) -> Activation:

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+"""Distances between the rows of two inputs, for B models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from . import functional
+from ._base import ArrayModule, check_models
+
+
+class CosineSimilarity(ArrayModule):
+    """`torch.nn.CosineSimilarity` for B models; `dim` counts the dimensions of one model, so 1 is 2 of `[B, N, D]`."""
+
+    torch_class = torch.nn.CosineSimilarity
+
+    def __init__(self, dim: int = 1, eps: float = 1e-8, *, B: int) -> None:
+        super().__init__(B)
+        self.dim, self.eps = dim, eps
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {"dim": module.dim, "eps": module.eps}
+
+    def forward(self, x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
+        check_models(x1, self.B, "CosineSimilarity")
+        return functional.cosine_similarity(x1, x2, self.dim, self.eps)
+
+
+class PairwiseDistance(ArrayModule):
+    """`torch.nn.PairwiseDistance` for B models: `[B, N, D]` and `[B, N, D]` to `[B, N]`."""
+
+    torch_class = torch.nn.PairwiseDistance
+
+    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False, *, B: int) -> None:
+        super().__init__(B)
+        self.norm, self.eps, self.keepdim = p, eps, keepdim
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {"p": module.norm, "eps": module.eps, "keepdim": module.keepdim}
+
+    def forward(self, x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
+        check_models(x1, self.B, "PairwiseDistance")
+        return functional.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)

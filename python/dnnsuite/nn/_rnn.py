@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: MIT
+"""Recurrent layers of B models: LSTM, GRU and the plain RNN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.nn.utils.rnn import PackedSequence
+
+from .. import ops
+from ..errors import InvalidArgument
+from ._base import ArrayModule, check_models
+from ._dropout import Dropout
+from ._packed import Packing
+from ._precision import computable
+
+State = tuple[torch.Tensor, ...]
+
+
+class RecurrentLayer(ArrayModule):
+    """What LSTM, GRU and RNN share: `[B, T, N, I]` (`batch_first`: `[B, N, T, I]`; one sequence: `[B, T, I]`) to H.
+
+    Parameters have torch's names and `[B, ...]` in front. The inputs of all time steps are projected in one product, the
+    steps are one operator. Between the layers each model drops at its own rate, by its own random stream.
+    A PackedSequence of an array has data `[B, sum of lengths, I]` and the same lengths in every model.
+    """
+
+    kind: str  # of cell, as `ops.recurrence` names it
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        bias: bool,
+        batch_first: bool,
+        dropout: float | Sequence[float],
+        bidirectional: bool,
+        proj_size: int,
+        device: Any,
+        dtype: Any,
+        B: int,
+    ) -> None:
+        super().__init__(B)
+        name = f"{type(self).__name__}(B={B})"
+        for what, value in (("hidden_size", hidden_size), ("num_layers", num_layers)):
+            if value <= 0:
+                raise InvalidArgument(f"{name}: {what} must be greater than zero, got {value}")
+        if not 0 <= proj_size < hidden_size:
+            raise InvalidArgument(
+                f"{name}: proj_size must be smaller than hidden_size={hidden_size}, got {proj_size}"
+            )
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
+        self.proj_size = proj_size
+        self.layer_dropout = Dropout(dropout, B=B, device=device)
+        width, outputs = ops.GATES[self.kind] * hidden_size, proj_size or hidden_size
+        where = {"device": device, "dtype": dtype}
+        for layer in range(num_layers):
+            inputs = input_size if layer == 0 else outputs * self.directions
+            for suffix in self._suffixes(layer):
+                shapes: dict[str, tuple[int, ...]] = {"weight_ih": (width, inputs), "weight_hh": (width, outputs)}
+                if bias:
+                    shapes |= {"bias_ih": (width,), "bias_hh": (width,)}
+                if proj_size:
+                    shapes["weight_hr"] = (proj_size, hidden_size)
+                for stem, shape in shapes.items():
+                    parameter = torch.nn.Parameter(torch.empty(B, *shape, **where))
+                    self.register_parameter(f"{stem}_{suffix}", parameter)
+        self.reset_parameters()
+
+    @property
+    def directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    def _suffixes(self, layer: int) -> list[str]:
+        return [f"l{layer}", f"l{layer}_reverse"][: self.directions]
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Uniform within ±1/√hidden_size, as torch's, model by model."""
+        bound = self.hidden_size**-0.5
+        for index in range(self.B):
+            for parameter in self.parameters():
+                torch.nn.init.uniform_(parameter[index], -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """Nothing: the parameters are used where they are."""
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        own = isinstance(module, RecurrentLayer)
+        return {
+            "input_size": module.input_size,
+            "hidden_size": module.hidden_size,
+            "num_layers": module.num_layers,
+            "bias": module.bias,
+            "batch_first": module.batch_first,
+            "dropout": module.layer_dropout.rates if own else module.dropout,
+            "bidirectional": module.bidirectional,
+        }
+
+    @classmethod
+    def per_model_arguments(cls) -> tuple[str, ...]:
+        return ("dropout",)
+
+    def _direction(
+        self,
+        x: torch.Tensor,
+        suffix: str,
+        h: torch.Tensor | None,
+        c: torch.Tensor | None,
+        lengths: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """One layer in one direction: x `[B, T, N, I]` to (outputs, last h, last c)."""
+        own: dict[str, torch.Tensor] = dict(self._parameters)  # type: ignore[arg-type]
+        bias, hidden_bias = own.get(f"bias_ih_{suffix}"), own.get(f"bias_hh_{suffix}")
+        if self.kind != "gru" and bias is not None and hidden_bias is not None:
+            bias, hidden_bias = bias + hidden_bias, None  # only in a GRU does the second take another way
+        gates = ops.linear(x, own[f"weight_ih_{suffix}"], bias)
+        state = (own[f"weight_hh_{suffix}"], hidden_bias, h, c, own.get(f"weight_hr_{suffix}"))
+        exact = computable(gates)
+        weight, hidden_bias, h, c, project = (None if v is None else v.to(exact.dtype) for v in state)
+        assert weight is not None
+        y, h, c = ops.recurrence(
+            exact,
+            weight,
+            hidden_bias,
+            h,
+            c,
+            lengths,
+            kind=self.kind,
+            reverse=suffix.endswith("reverse"),
+            weight_hr=project,
+        )
+        assert h is not None
+        return y.to(gates.dtype), h.to(gates.dtype), None if c is None else c.to(gates.dtype)
+
+    def _layers(
+        self, x: torch.Tensor, state: Sequence[torch.Tensor] | None, lengths: torch.Tensor | None
+    ) -> tuple[torch.Tensor, State]:
+        """All layers: x `[B, T, N, I]` and states `[B, layers * directions, N, H]` to outputs and last states."""
+        hs: list[torch.Tensor] = []
+        cs: list[torch.Tensor] = []
+        for layer in range(self.num_layers):
+            outputs = []
+            for suffix in self._suffixes(layer):
+                before = [None, None] if state is None else [part[:, len(hs)] for part in state]
+                y, h, c = self._direction(x, suffix, before[0], before[1] if self.kind == "lstm" else None, lengths)
+                outputs.append(y)
+                hs.append(h)
+                cs += [] if c is None else [c]
+            x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
+            if layer + 1 < self.num_layers:
+                x = self.layer_dropout(x).to(x.dtype)
+        return x, tuple(torch.stack(part, 1) for part in (hs, cs) if part)
+
+    def _check_state(self, state: Sequence[torch.Tensor], rows: int) -> None:
+        count = self.num_layers * self.directions
+        sizes = (self.proj_size or self.hidden_size, self.hidden_size)
+        for name, part, size in zip(("hx", "cx"), state, sizes, strict=False):
+            wanted = [self.B, count, rows, size]
+            if list(part.shape) != wanted:
+                raise InvalidArgument(f"{type(self).__name__}: {name} must be {wanted}, not {list(part.shape)}")
+
+    def _run(self, x: Any, state: Sequence[torch.Tensor] | None) -> tuple[Any, State]:
+        """`forward` with the state as a tuple of tensors."""
+        if isinstance(x, PackedSequence):
+            packing = Packing(x, self.B)
+            padded, state = packing.pad(), packing.sort(state)
+            self._check_input(padded)
+            if state is not None:
+                self._check_state(state, padded.shape[2])
+            y, state = self._layers(padded, state, packing.lengths)
+            return packing.pack(y), packing.unsort(state)
+        check_models(x, self.B, type(self).__name__)
+        single = x.dim() == 3
+        if single:  # one sequence without a batch: [B, T, I]
+            x = x.unsqueeze(1 if self.batch_first else 2)
+            state = None if state is None else [part.unsqueeze(2) for part in state]
+        self._check_input(x)
+        x = x.transpose(1, 2) if self.batch_first else x
+        if state is not None:
+            self._check_state(state, x.shape[2])
+        y, state = self._layers(x, state, None)
+        y = y.transpose(1, 2) if self.batch_first else y
+        if single:
+            y = y.squeeze(1 if self.batch_first else 2)
+            state = tuple(part.squeeze(2) for part in state)
+        return y, state
+
+    def _check_input(self, x: torch.Tensor) -> None:
+        if x.dim() != 4 or x.shape[-1] != self.input_size or x.shape[2 if self.batch_first else 1] == 0:
+            layout = "[B, N, T, I]" if self.batch_first else "[B, T, N, I]"
+            raise InvalidArgument(
+                f"{type(self).__name__} takes {layout} with I = {self.input_size} and one or more time steps T, or "
+                f"[B, T, I] for one sequence; got {list(x.shape)}"
+            )
+
+
+class LSTM(RecurrentLayer):
+    """`torch.nn.LSTM` for B models (Hochreiter and Schmidhuber, 1997), with projections (`proj_size`; Sak et al., 2014).
+
+    Returns (output, (h, c)), h and c `[B, num_layers * directions, N, H]`.
+    """
+
+    torch_class = torch.nn.LSTM
+    kind = "lstm"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float | Sequence[float] = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        B: int,
+    ) -> None:
+        sizes = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size)
+        super().__init__(*sizes, device, dtype, B)
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {**super().arguments_of(module), "proj_size": module.proj_size}
+
+    def forward(self, input: Any, hx: State | None = None) -> tuple[Any, State]:
+        if hx is not None and (isinstance(hx, torch.Tensor) or len(hx) != 2):
+            raise InvalidArgument("LSTM takes its state as a pair (h, c)")
+        return self._run(input, hx)
+
+
+class GRU(RecurrentLayer):
+    """`torch.nn.GRU` for B models (Cho et al., 2014). Returns (output, h), h `[B, num_layers * directions, N, H]`."""
+
+    torch_class = torch.nn.GRU
+    kind = "gru"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float | Sequence[float] = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        B: int,
+    ) -> None:
+        sizes = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0)
+        super().__init__(*sizes, device, dtype, B)
+
+    def forward(self, input: Any, hx: torch.Tensor | None = None) -> tuple[Any, torch.Tensor]:
+        y, (h,) = self._run(input, None if hx is None else (hx,))
+        return y, h
+
+
+class RNN(RecurrentLayer):
+    """`torch.nn.RNN` for B models (Elman, 1990). Returns (output, h), h `[B, num_layers * directions, N, H]`."""
+
+    torch_class = torch.nn.RNN
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float | Sequence[float] = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        B: int,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise InvalidArgument(f"nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
+        self.nonlinearity, self.kind = nonlinearity, f"rnn_{nonlinearity}"
+        sizes = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0)
+        super().__init__(*sizes, device, dtype, B)
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        return {**super().arguments_of(module), "nonlinearity": module.nonlinearity}
+
+    def forward(self, input: Any, hx: torch.Tensor | None = None) -> tuple[Any, torch.Tensor]:
+        y, (h,) = self._run(input, None if hx is None else (hx,))
+        return y, h

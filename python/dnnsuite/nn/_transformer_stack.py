@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: MIT
+"""Stacks of transformer layers of B models, and the whole transformer."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgument
+from ._base import ArrayModule
+from ._masks import is_causal_mask
+from ._normalization import LayerNorm
+from ._transformer import Activation, TransformerDecoderLayer, TransformerEncoderLayer
+
+Tensor = torch.Tensor
+_RULES: dict[Any, type[ArrayModule]] = {
+    torch.nn.TransformerEncoderLayer: TransformerEncoderLayer,
+    torch.nn.TransformerDecoderLayer: TransformerDecoderLayer,
+    torch.nn.LayerNorm: LayerNorm,
+}
+
+
+class Stack(ArrayModule):
+    """What encoder and decoder share: `layers`, one after the other, and a `norm` or None at the end."""
+
+    def __init__(self, layer: Any, num_layers: int, norm: Any, B: int) -> None:
+        super().__init__(B)
+        for name, module in (("layer", layer), ("norm", norm)):
+            if getattr(module, "B", B) != B:
+                raise InvalidArgument(f"{type(self).__name__}(B={B}): its {name} has B={module.B}")
+        self.layers = torch.nn.ModuleList(copy.deepcopy(layer) for _ in range(num_layers))
+        self.num_layers, self.norm = num_layers, norm
+
+    @classmethod
+    def can_fuse(cls, models: Sequence[Any]) -> bool:
+        """Whether every part has a rule. A stack of other layers is what torch makes of it, part by part."""
+        norms = {type(model.norm) for model in models}
+        layers = {type(layer) for model in models for layer in model.layers}
+        return layers <= set(_RULES) and norms <= {*_RULES, type(None)} and len(norms) == 1
+
+    @classmethod
+    def from_models(cls, models: Sequence[Any]) -> Any:
+        """The stack of the models' layers, each made by its own rule."""
+        if not cls.can_fuse(models) or len({len(model.layers) for model in models}) != 1:
+            raise InvalidArgument(
+                f"{cls.torch_class.__name__}: its layers are {[type(x).__name__ for x in models[0].layers]}, the norm is "  # type: ignore[attr-defined]
+                f"{type(models[0].norm).__name__}; one rule for all takes layers of torch's own classes, as many in each"
+            )
+        array: Any = cls.__new__(cls)
+        ArrayModule.__init__(array, len(models))
+        array.layers = torch.nn.ModuleList(_array(parts) for parts in zip(*(m.layers for m in models), strict=True))
+        array.num_layers = models[0].num_layers
+        array.norm = None if models[0].norm is None else _array([model.norm for model in models])
+        return array.train(models[0].training)
+
+    def to_model(self, index: int) -> torch.nn.Module:
+        """Model `index` as torch's stack."""
+        layers: Any = self.layers
+        keywords = {} if isinstance(self, TransformerDecoder) else {"enable_nested_tensor": False}
+        norm = None if self.norm is None else self.norm.to_model(index)
+        model: Any = type(self).torch_class(layers[0].to_model(index), len(layers), norm, **keywords)
+        model.layers = torch.nn.ModuleList(layer.to_model(index) for layer in layers)
+        trained: torch.nn.Module = model.train(self.training)
+        return trained
+
+    def extra_repr(self) -> str:
+        return f"num_layers={self.num_layers}, B={self.B}"
+
+
+def _array(models: Sequence[torch.nn.Module]) -> ArrayModule:
+    return _RULES[type(models[0])].from_models(models)
+
+
+class TransformerEncoder(Stack):
+    """`torch.nn.TransformerEncoder` for B models. `encoder_layer` is an array of B layers and is copied.
+
+    `enable_nested_tensor` and `mask_check` are torch's and change nothing here: padded positions are computed like all
+    others (torch's fast path for inference fills them with zeros).
+    """
+
+    torch_class = torch.nn.TransformerEncoder
+
+    def __init__(
+        self,
+        encoder_layer: Any,
+        num_layers: int,
+        norm: Any = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+        *,
+        B: int,
+    ) -> None:
+        super().__init__(encoder_layer, num_layers, norm, B)
+
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool | None = None,
+    ) -> Tensor:
+        causal = is_causal_mask(mask) if is_causal is None else is_causal
+        for layer in self.layers:
+            src = layer(src, mask, src_key_padding_mask, is_causal=causal)
+        return src if self.norm is None else self.norm(src)
+
+
+class TransformerDecoder(Stack):
+    """`torch.nn.TransformerDecoder` for B models. `decoder_layer` is an array of B layers and is copied."""
+
+    torch_class = torch.nn.TransformerDecoder
+
+    def __init__(self, decoder_layer: Any, num_layers: int, norm: Any = None, *, B: int) -> None:
+        super().__init__(decoder_layer, num_layers, norm, B)
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        causal = is_causal_mask(tgt_mask) if tgt_is_causal is None else tgt_is_causal
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        for layer in self.layers:
+            tgt = layer(tgt, memory, *masks, tgt_is_causal=causal, memory_is_causal=memory_is_causal)
+        return tgt if self.norm is None else self.norm(tgt)
+
+
+class Transformer(ArrayModule):
+    """`torch.nn.Transformer` for B models (Vaswani et al., 2017): source `[B, S, N, E]` and target `[B, L, N, E]`
+    (`batch_first`: N before S and L; without a batch: no N) to `[B, L, N, E]`. Masks are as in `MultiheadAttention`."""
+
+    torch_class = torch.nn.Transformer
+    generate_square_subsequent_mask = staticmethod(torch.nn.Transformer.generate_square_subsequent_mask)
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float | Sequence[float] = 0.1,
+        activation: Activation = torch.nn.functional.relu,
+        custom_encoder: Any = None,
+        custom_decoder: Any = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        B: int,
+    ) -> None:
+        super().__init__(B)
+        sizes = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
+        where: dict[str, Any] = {"device": device, "dtype": dtype, "B": B}
+
+        def norm() -> Any:
+            return LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
+
+        self.encoder, self.decoder = custom_encoder, custom_decoder
+        if custom_encoder is None:
+            layer = TransformerEncoderLayer(*sizes, **where)
+            self.encoder = TransformerEncoder(layer, num_encoder_layers, norm(), B=B)
+        if custom_decoder is None:
+            layer = TransformerDecoderLayer(*sizes, **where)
+            self.decoder = TransformerDecoder(layer, num_decoder_layers, norm(), B=B)
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Xavier-uniform matrices, as torch's, model by model."""
+        for index in range(self.B):
+            for parameter in self.parameters():
+                if parameter.dim() > 2:
+                    torch.nn.init.xavier_uniform_(parameter[index])
+
+    @classmethod
+    def can_fuse(cls, models: Sequence[Any]) -> bool:
+        """Whether encoder and decoder have rules, in every model."""
+        return all(
+            type(model.encoder) is torch.nn.TransformerEncoder and type(model.decoder) is torch.nn.TransformerDecoder
+            for model in models
+        ) and (
+            TransformerEncoder.can_fuse([model.encoder for model in models])
+            and TransformerDecoder.can_fuse([model.decoder for model in models])
+        )
+
+    @classmethod
+    def from_models(cls, models: Sequence[Any]) -> Any:
+        """The transformer of the models' encoders and decoders, each made by its own rule."""
+        if not cls.can_fuse(models):
+            raise InvalidArgument("Transformer: a custom encoder or decoder has no rule; keep it per model")
+        array: Any = cls.__new__(cls)
+        ArrayModule.__init__(array, len(models))
+        array.encoder = TransformerEncoder.from_models([model.encoder for model in models])
+        array.decoder = TransformerDecoder.from_models([model.decoder for model in models])
+        for name in ("d_model", "nhead", "batch_first"):
+            setattr(array, name, getattr(models[0], name))
+        return array.train(models[0].training)
+
+    def to_model(self, index: int) -> torch.nn.Module:
+        """Model `index` as torch's transformer."""
+        encoder, decoder = self.encoder.to_model(index), self.decoder.to_model(index)
+        model = torch.nn.Transformer(
+            self.d_model, self.nhead, custom_encoder=encoder, custom_decoder=decoder, batch_first=self.batch_first
+        )
+        return model.train(self.training)
+
+    def extra_repr(self) -> str:
+        return f"d_model={self.d_model}, nhead={self.nhead}, batch_first={self.batch_first}, B={self.B}"
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        batch = 1 if self.batch_first else 2
+        if src.dim() == 4 and src.shape[batch] != tgt.shape[batch]:
+            raise InvalidArgument(
+                f"Transformer: src {list(src.shape)} and tgt {list(tgt.shape)} differ in the batch, dimension {batch}"
+            )
+        if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
+            raise InvalidArgument(
+                f"Transformer takes d_model={self.d_model} features, got {src.shape[-1]} and {tgt.shape[-1]}"
+            )
+        memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        return self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: MIT
+"""Scaled dot-product attention of B models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ... import ops
+from ...errors import InvalidArgument
+from .._precision import computable
+from .dropout import drawn
+
+Tensor = torch.Tensor
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float | Sequence[float] | Tensor = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    rng: Tensor | None = None,
+) -> Tensor:
+    """`torch.nn.functional.scaled_dot_product_attention` for B models.
+
+    `query` `[B, ..., L, E]`, `key` `[B, ..., S, E]`, `value` `[B, ..., S, Ev]` to `[B, ..., L, Ev]`. `attn_mask` is
+    `[B, ..., L, S]`, True where a key is seen, or floats that are added; its dimensions between may be missing or 1.
+    `dropout_p` is a rate or one per model, drawn from the streams `rng` `[B, 2]` (None: from torch's generator).
+    """
+    if query.dim() < 3:
+        raise InvalidArgument(f"query of B models is [B, ..., L, E], got {list(query.shape)}")
+    if is_causal and attn_mask is not None:
+        raise InvalidArgument("attn_mask and is_causal=True exclude each other, as in torch")
+    if enable_gqa:
+        query, key, value = _grouped(query, key, value)
+    if attn_mask is not None:
+        for _ in range(query.dim() - attn_mask.dim()):
+            attn_mask = attn_mask.unsqueeze(1)
+        if attn_mask.dtype == torch.bool:
+            attn_mask = ~attn_mask
+    p, stream = drawn(dropout_p, rng, query)
+    return attend(query, key, value, attn_mask, is_causal, scale, p, stream)
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+    p: Tensor | None,
+    rng: Tensor | None,
+) -> Tensor:
+    """The same with `mask` as attention layers have it (True = ignore) and broadcasting to the scores."""
+    if p is None or rng is None:
+        return _flash(query, key, value, mask, is_causal, scale)
+    if is_causal:
+        size = (query.shape[-2], key.shape[-2])
+        mask = torch.ones(size, dtype=torch.bool, device=query.device).triu(1)
+    weights = attention_weights(query, key, mask, scale)
+    return torch.matmul(ops.dropout(computable(weights), p, rng).to(value.dtype), value)
+
+
+def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None = None) -> Tensor:
+    """softmax(q kᵀ · scale, masked): `[B, ..., L, E]` and `[B, ..., S, E]` to `[B, ..., L, S]`."""
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = torch.matmul(query * scale, key.transpose(-2, -1))
+    if mask is not None:
+        scores = scores.masked_fill(mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+    return scores.softmax(-1)
+
+
+def _flash(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None
+) -> Tensor:
+    """torch's kernels on `[B * ..., H, L, E]`: each head of each sequence is computed by itself, whatever else there is."""
+    call = torch.nn.functional.scaled_dot_product_attention
+    leading = query.shape[:-2]
+    if query.dim() == 3:
+        query, key, value = (x.unsqueeze(1) for x in (query, key, value))
+        mask = mask if mask is None or mask.dim() < 3 else mask.unsqueeze(1)
+    batch = query.shape[:-3]
+    if mask is not None:
+        mask = ~mask if mask.dtype == torch.bool else mask.to(query.dtype)
+        per_model = _varies(mask, query.dim(), (0,))
+        if not _varies(mask, query.dim(), range(query.dim() - 3)):
+            mask = mask[(0,) * max(0, mask.dim() - 3)]
+        elif per_model and not _varies(mask, query.dim(), range(1, query.dim() - 3)):
+            each = [
+                call(q.flatten(0, -4), k.flatten(0, -4), v.flatten(0, -4), m[(0,) * (m.dim() - 3)], scale=scale)
+                for q, k, v, m in zip(query, key, value, mask, strict=True)
+            ]
+            return torch.stack(each).view(*leading, query.shape[-2], value.shape[-1])
+        else:
+            mask = mask.expand(*batch, *mask.shape[-3:]).flatten(0, -4)
+    q, k, v = (x.flatten(0, -4) for x in (query, key, value))
+    y = call(q, k, v, mask, is_causal=is_causal, scale=scale)
+    return y.view(*leading, *y.shape[-2:])
+
+
+def _varies(mask: Tensor, dims: int, along: Sequence[int] | range) -> bool:
+    """Whether a mask that broadcasts to `dims` dimensions differs along some of them."""
+    offset = dims - mask.dim()
+    return any(
+        mask.shape[d - offset] > 1 and mask.stride(d - offset) != 0 for d in along if d >= offset
+    )
+
+
+def _grouped(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Keys and values repeated so that every head of the queries has its own (grouped-query attention)."""
+    heads, theirs = query.shape[-3], (key.shape[-3], value.shape[-3])
+    if query.dim() < 4 or any(heads % other for other in theirs):
+        raise InvalidArgument(
+            f"enable_gqa=True needs [B, ..., H, L, E] with a number of heads that those of key and value divide; got "
+            f"{heads} and {theirs}"
+        )
+    return query, *(x.repeat_interleave(heads // x.shape[-3], -3) for x in (key, value))

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+"""Dropout as functions: a rate per model, and masks by a counter, so that model i drops the same whatever is beside it.
+
+Each takes, beyond torch's arguments, `rng`: (key, step) of each model's stream, int64 `[B, 2]`, equal pairs giving
+equal masks. Without it the keys come from torch's generator. `p` is a float or one rate per model. `inplace` writes the
+result into the input and saves no memory, because the mask is made again in the backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from ... import ops
+from ...errors import InvalidArgument
+from .._precision import computable
+
+Tensor = torch.Tensor
+Rate = float | Sequence[float] | Tensor
+
+_ALPHA = 1.7580993408473766  # SELU's value far left, negated (Klambauer et al., NIPS 2017)
+
+
+def drawn(p: Rate, rng: Tensor | None, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """(p, rng) as operators want them for x `[B, ...]`; (None, None) if nothing drops."""
+    if isinstance(p, (int, float)):
+        rates = [float(p)] * len(x)
+    else:
+        rates = [float(rate) for rate in (p.tolist() if isinstance(p, Tensor) else p)]
+    if len(rates) != len(x):
+        raise InvalidArgument(f"p has {len(rates)} values for {len(x)} models: give one value, or one per model")
+    for rate in rates:
+        if not 0.0 <= rate <= 1.0:
+            raise InvalidArgument(f"dropout probability must be between 0 and 1, got {rate!r}")
+    if not any(rates):
+        return None, None
+    if rng is None:
+        keys = torch.randint(-(1 << 62), 1 << 62, (len(x),), dtype=torch.int64)
+        rng = torch.stack([keys, torch.zeros_like(keys)], 1).to(x.device)
+    if isinstance(p, Tensor) and p.dtype == torch.float32 and p.device == x.device:
+        return p, rng
+    return torch.tensor(rates, dtype=torch.float32, device=x.device), rng
+
+
+def drop(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
+    """Elements of x dropped, in x's dtype."""
+    return ops.dropout(computable(x), p, rng).to(x.dtype)
+
+
+def drop_channels(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
+    """Channels of x `[B, N, C, *]` dropped."""
+    return x * _channel_factors(x, p, rng).to(x.dtype)
+
+
+def drop_alpha(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
+    """Elements of x set to SELU's lowest value, and all scaled and shifted so that mean and variance stay."""
+    with torch.no_grad():
+        factors = ops.dropout(torch.ones_like(computable(x), memory_format=torch.contiguous_format), p, rng)
+    return _alpha(x, factors, p)
+
+
+def drop_alpha_channels(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
+    """`drop_alpha` of whole channels of x `[B, N, C, *]`."""
+    return _alpha(x, _channel_factors(x, p, rng), p)
+
+
+def _channel_factors(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
+    if x.dim() < 3:
+        raise InvalidArgument(f"dropout of channels takes [B, N, C, ...], got {list(x.shape)}")
+    with torch.no_grad():
+        ones = torch.ones(x.shape[:3], dtype=computable(x).dtype, device=x.device)
+        return ops.dropout(ones, p, rng).view(*x.shape[:3], *[1] * (x.dim() - 3))
+
+
+def _alpha(x: Tensor, factors: Tensor, p: Tensor) -> Tensor:
+    rate = ((p.double() * 65536).round() / 65536).view(-1, *[1] * (x.dim() - 1))  # what the mask drops at
+    scale = ((1 - rate) * (1 + rate * _ALPHA**2)).rsqrt()
+    scale = torch.where(rate < 1, scale, 0.0)
+    shift = scale * _ALPHA * rate
+    low = (shift - scale * _ALPHA).to(x.dtype)
+    return torch.where(factors > 0, x * scale.to(x.dtype) + shift.to(x.dtype), low)
+
+
+def _function(
+    draw: Callable[[Tensor, Tensor, Tensor], Tensor],
+    x: Tensor,
+    p: Rate,
+    training: bool,
+    inplace: bool,
+    rng: Tensor | None,
+) -> Tensor:
+    rates, stream = drawn(p, rng, x)
+    if not training or rates is None or stream is None:
+        return x
+    y = draw(x, rates, stream)
+    return x.copy_(y) if inplace else y
+
+
+def dropout(
+    input: Tensor, p: Rate = 0.5, training: bool = True, inplace: bool = False, *, rng: Tensor | None = None
+) -> Tensor:
+    """Zeroes elements of `[B, ...]` with probability p and scales the others by 1 / (1 - p)."""
+    return _function(drop, input, p, training, inplace, rng)
+
+
+def alpha_dropout(
+    input: Tensor, p: Rate = 0.5, training: bool = False, inplace: bool = False, *, rng: Tensor | None = None
+) -> Tensor:
+    """Alpha dropout of elements of `[B, ...]`: mean and variance of a standard normal input stay."""
+    return _function(drop_alpha, input, p, training, inplace, rng)
+
+
+def feature_alpha_dropout(
+    input: Tensor, p: Rate = 0.5, training: bool = False, inplace: bool = False, *, rng: Tensor | None = None
+) -> Tensor:
+    """Alpha dropout of whole channels of `[B, N, C, *]`."""
+    return _function(drop_alpha_channels, input, p, training, inplace, rng)
+
+
+def dropout1d(
+    input: Tensor, p: Rate = 0.5, training: bool = True, inplace: bool = False, *, rng: Tensor | None = None
+) -> Tensor:
+    """Zeroes whole channels of `[B, N, C, L]`, or `[B, C, L]` without a batch."""
+    return _of_images(input, 3, p, training, inplace, rng)
+
+
+def dropout2d(
+    input: Tensor, p: Rate = 0.5, training: bool = True, inplace: bool = False, *, rng: Tensor | None = None
+) -> Tensor:
+    """Zeroes whole channels of `[B, N, C, H, W]`. As in torch, `[B, N, C, L]` is `dropout1d`."""
+    return _of_images(input, None, p, training, inplace, rng)
+
+
+def dropout3d(
+    input: Tensor, p: Rate = 0.5, training: bool = True, inplace: bool = False, *, rng: Tensor | None = None
+) -> Tensor:
+    """Zeroes whole channels of `[B, N, C, D, H, W]`, or `[B, C, D, H, W]` without a batch."""
+    return _of_images(input, 5, p, training, inplace, rng)
+
+
+def _of_images(
+    x: Tensor, unbatched: int | None, p: Rate, training: bool, inplace: bool, rng: Tensor | None
+) -> Tensor:
+    if x.dim() == unbatched:
+        return _function(drop_channels, x.unsqueeze(1), p, training, inplace, rng).squeeze(1)
+    return _function(drop_channels, x, p, training, inplace, rng)

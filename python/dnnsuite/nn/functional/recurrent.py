@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""Single steps of recurrent networks, under the names they have in `torch`."""
+
+from __future__ import annotations
+
+import torch
+
+from ... import ops
+from .._precision import computable
+
+Optional = torch.Tensor | None
+
+
+def _step(
+    kind: str,
+    input: torch.Tensor,
+    h: Optional,
+    c: Optional,
+    w_ih: torch.Tensor,
+    w_hh: torch.Tensor,
+    b_ih: Optional,
+    b_hh: Optional,
+) -> tuple[torch.Tensor, Optional]:
+    """input `[B, N, I]` or `[B, I]` and the state to the next state."""
+    single = input.dim() == 2
+    x = input.unsqueeze(1) if single else input
+    h, c = (None if v is None else v.unsqueeze(1) if single else v for v in (h, c))
+    if kind != "gru" and b_ih is not None and b_hh is not None:
+        b_ih, b_hh = b_ih + b_hh, None
+    gates = ops.linear(x, w_ih, b_ih)
+    exact = computable(gates)
+    weight, bias, h, c = (None if v is None else v.to(exact.dtype) for v in (w_hh, b_hh, h, c))
+    assert weight is not None
+    _, h, c = ops.recurrence(exact.unsqueeze(1), weight, bias, h, c, kind=kind)
+    found = [None if v is None else v.to(gates.dtype) for v in (h, c)]
+    h, c = (None if v is None else v.squeeze(1) if single else v for v in found)
+    assert h is not None
+    return h, c
+
+
+def lstm_cell(
+    input: torch.Tensor,
+    hx: tuple[torch.Tensor, torch.Tensor] | None,
+    w_ih: torch.Tensor,
+    w_hh: torch.Tensor,
+    b_ih: Optional = None,
+    b_hh: Optional = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`torch.lstm_cell` for B models: input `[B, N, I]`, state two of `[B, N, H]` (None: zeros), to the next state."""
+    h, c = hx if hx is not None else (None, None)
+    h, c = _step("lstm", input, h, c, w_ih, w_hh, b_ih, b_hh)
+    assert c is not None
+    return h, c
+
+
+def gru_cell(
+    input: torch.Tensor,
+    hx: Optional,
+    w_ih: torch.Tensor,
+    w_hh: torch.Tensor,
+    b_ih: Optional = None,
+    b_hh: Optional = None,
+) -> torch.Tensor:
+    """`torch.gru_cell` for B models: input `[B, N, I]` and state `[B, N, H]` (None: zeros) to the next state."""
+    return _step("gru", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
+
+
+def rnn_tanh_cell(
+    input: torch.Tensor,
+    hx: Optional,
+    w_ih: torch.Tensor,
+    w_hh: torch.Tensor,
+    b_ih: Optional = None,
+    b_hh: Optional = None,
+) -> torch.Tensor:
+    """`torch.rnn_tanh_cell` for B models: input `[B, N, I]` and state `[B, N, H]` (None: zeros) to the next state."""
+    return _step("rnn_tanh", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
+
+
+def rnn_relu_cell(
+    input: torch.Tensor,
+    hx: Optional,
+    w_ih: torch.Tensor,
+    w_hh: torch.Tensor,
+    b_ih: Optional = None,
+    b_hh: Optional = None,
+) -> torch.Tensor:
+    """`torch.rnn_relu_cell` for B models: input `[B, N, I]` and state `[B, N, H]` (None: zeros) to the next state."""
+    return _step("rnn_relu", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]

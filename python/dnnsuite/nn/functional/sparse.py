@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""Rows of tables of B models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ... import ops
+from ...errors import InvalidArgument
+from .._precision import computable
+
+Tensor = torch.Tensor
+
+
+class _ScaledGradient(torch.autograd.Function):
+    """The input itself; its gradient times `factor`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: Tensor) -> Tensor:
+        ctx.save_for_backward(factor)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad * ctx.saved_tensors[0], None
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """`torch.nn.functional.embedding` for B models: indices `[B, *]` and tables `[B, V, D]` to `[B, *, D]`.
+
+    With `max_norm` the rows that are used are scaled down in the tables themselves, as in torch.
+    """
+    _refuse_sparse("embedding", sparse)
+    indices = input if input.dtype == torch.int64 else input.long()
+    if max_norm is not None:
+        _renormalize(weight, indices, max_norm, norm_type)
+    padding = -1 if padding_idx is None else padding_idx % weight.shape[1]
+    rows = ops.embedding(computable(weight), indices, padding).to(weight.dtype)
+    if scale_grad_by_freq:
+        flat = indices.flatten(1)
+        counts = weight.new_zeros(weight.shape[:2]).scatter_add_(1, flat, torch.ones_like(flat, dtype=weight.dtype))
+        rows = _ScaledGradient.apply(rows, counts.gather(1, flat).view(*indices.shape, 1).reciprocal())
+    return rows
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """`torch.nn.functional.embedding_bag` for B models: the sum, mean or maximum of bags of rows, `[B, N, D]`.
+
+    `input` is `[B, N, L]`, or `[B, M]` with `offsets` `[B, N]`; `weight` `[B, V, D]`. One call of torch's kernel for each
+    model, which never holds the rows themselves.
+    """
+    _refuse_sparse("embedding_bag", sparse)
+    if input.dim() not in (2, 3) or (input.dim() == 2) == (offsets is None):
+        raise InvalidArgument(
+            f"embedding_bag takes [B, N, L] without offsets or [B, M] with offsets [B, N]; got {list(input.shape)} and "
+            f"{None if offsets is None else list(offsets.shape)}"
+        )
+    nothing = [None] * len(weight)
+    bags = [
+        torch.nn.functional.embedding_bag(
+            own,
+            table,
+            begins,
+            None,
+            norm_type,
+            scale_grad_by_freq,
+            mode,
+            False,
+            weights,
+            include_last_offset,
+            padding_idx,
+        )
+        for own, table, begins, weights in zip(
+            input,
+            _tables(weight, input, max_norm, norm_type),
+            nothing if offsets is None else offsets,
+            nothing if per_sample_weights is None else per_sample_weights,
+            strict=True,
+        )
+    ]
+    return bags[0].unsqueeze(0) if len(bags) == 1 else torch.stack(bags)
+
+
+def _tables(weight: Tensor, input: Tensor, max_norm: float | None, norm_type: float) -> tuple[Tensor, ...]:
+    """Each model's table, its used rows scaled down to `max_norm`; one model's without a copy of its gradient."""
+    if max_norm is not None:
+        _renormalize(weight, input, max_norm, norm_type)
+    return (weight.squeeze(0),) if len(weight) == 1 else weight.unbind(0)
+
+
+@torch.no_grad()
+def _renormalize(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
+    for table, used in zip(weight, indices, strict=True):
+        torch.embedding_renorm_(table, used.contiguous(), max_norm, norm_type)
+
+
+def _refuse_sparse(name: str, sparse: bool) -> None:
+    if sparse:
+        raise InvalidArgument(
+            f"{name}: sparse=True is refused, because the optimizers of an array take dense gradients; leave it out"
+        )
