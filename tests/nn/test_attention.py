@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from dnnsuite import fuse, nn
+from dnnsuite import fuse, nn, stack
 from dnnsuite.errors import InvalidArgument
 from helpers import assert_near, check_matches_models, make_models
 
@@ -65,12 +65,19 @@ def test_a_mask_shared_by_the_models(causal):
         assert_near(output[index], expected)
 
 
-def test_a_float_mask_for_every_head():
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("heads", [(), (4 * 3,)])
+@pytest.mark.parametrize("L", [6, 50])
+def test_a_mask_for_every_model_or_head(heads, need_weights, L):
     models = make_models(attention(batch_first=True), 2)
-    x, mask = torch.randn(2, 4, 6, 12), torch.randn(4 * 3, 6, 6)
-    (output, _), alone = run(models, x, x, x, attn_mask=mask)
-    for index, (expected, _) in enumerate(alone):
-        assert_near(output[index], expected)
+    x, mask = torch.randn(2, 4, L, 12), torch.randn(2, *heads, L, L)
+    array = fuse(models)
+    output, _ = array(x, x, x, attn_mask=mask, need_weights=need_weights)
+    shared, _ = array(x, x, x, attn_mask=stack(mask[0], B=2), need_weights=need_weights)
+    for index, model in enumerate(models):
+        own = x[index]
+        assert_near(output[index], model(own, own, own, attn_mask=mask[index])[0])
+        assert_near(shared[index], model(own, own, own, attn_mask=mask[0])[0])
 
 
 def test_long_sequences_match():
@@ -91,9 +98,36 @@ def test_fused_and_composed_paths_drop_the_same_weights():
     assert_near(fused, composed)
 
 
-@pytest.mark.parametrize(
-    "argument", [{"add_bias_kv": True}, {"add_zero_attn": True}, {"kdim": 5}, {"num_heads": 5}]
-)
-def test_refuses_what_it_cannot_do(argument):
-    with pytest.raises(InvalidArgument):
-        nn.MultiheadAttention(12, argument.pop("num_heads", 3), **argument, B=2)
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("extra", ["add_bias_kv", "add_zero_attn"])
+def test_keys_that_are_always_there_with_masks(extra, need_weights):
+    models = make_models(attention(batch_first=True, **{extra: True}), 2)
+    x, y = torch.randn(2, 4, 6, 12), torch.randn(2, 4, 7, 12)
+    padding = torch.zeros(2, 4, 7, dtype=torch.bool)
+    padding[0, 1] = True  # nothing but the extra key
+    mask = torch.rand(6, 7) < 0.3
+    (output, _), alone = run(models, x, y, y, padding, attn_mask=mask, need_weights=need_weights)
+    for index, (expected, _) in enumerate(alone):
+        assert_near(output[index], expected)
+
+
+def test_one_sequence_without_a_batch():
+    models = make_models(attention(), 2)
+    x = torch.randn(2, 6, 12)
+    padding = torch.zeros(2, 6, dtype=torch.bool)
+    padding[1, 5] = True
+    (output, weights), alone = run(models, x, x, x, padding, average_attn_weights=False)
+    for index, (expected, expected_weights) in enumerate(alone):
+        assert_near(output[index], expected)
+        assert_near(weights[index], expected_weights)
+
+
+def test_refuses():
+    with pytest.raises(InvalidArgument, match="divisible"):
+        nn.MultiheadAttention(12, 5, B=2)
+    array = nn.MultiheadAttention(12, 3, B=2)
+    x = torch.randn(2, 6, 4, 12)
+    with pytest.raises(InvalidArgument, match="hint"):
+        array(x, x, x, is_causal=True)
+    with pytest.raises(InvalidArgument, match="attn_mask of B=2 models"):
+        array(x, x, x, attn_mask=torch.zeros(12, 6, 6))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dnnsuite import fuse, nn, unfuse
 from dnnsuite.errors import InvalidArgument
+from dnnsuite.nn import functional
 from dnnsuite.nn._dropout import stream_key
 
 
@@ -76,6 +77,71 @@ def test_a_copy_goes_on_with_the_same_masks():
 def test_keys_of_two_places_differ(seed, a, b):
     assert (stream_key(seed, a) == stream_key(seed, b)) == (a == b)
     assert -(2**63) <= stream_key(seed, a) < 2**63
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.Dropout1d, (2, 4, 50, 6)),
+        (nn.Dropout1d, (2, 50, 6)),
+        (nn.Dropout2d, (2, 4, 50, 3, 5)),
+        (nn.Dropout2d, (2, 4, 50, 3)),
+        (nn.Dropout3d, (2, 4, 50, 2, 3, 5)),
+        (nn.Dropout3d, (2, 50, 2, 3, 5)),
+    ],
+)
+def test_whole_channels_drop(layer, shape):
+    array = layer([0.25, 0.75], B=2)
+    nn.seed(array, [1, 2])
+    x = torch.ones(shape, requires_grad=True)
+    y = array(x)
+    y.sum().backward()
+    assert torch.equal(x.grad, y)
+    channels = y.flatten(-(len(shape) - shape.index(50) - 1)).detach()
+    assert torch.equal(channels.amin(-1), channels.amax(-1))
+    for index, rate in enumerate((0.25, 0.75)):
+        kept = channels[index, ..., 0].unique().tolist()
+        assert kept == pytest.approx([0.0, 1 / (1 - rate)], rel=1e-3)
+    assert [model.p for model in unfuse(fuse([layer(0.25), layer(0.75)]))] == [0.25, 0.75]
+
+
+@pytest.mark.parametrize("layer", [nn.AlphaDropout, nn.FeatureAlphaDropout])
+def test_alpha_dropout_keeps_mean_and_variance(layer):
+    """It sets what it drops to SELU's lowest value; one rate of one drops all, to zero as in torch."""
+    array = layer([0.2, 0.5, 1.0], B=3)
+    nn.seed(array, [1, 2, 3])
+    torch.manual_seed(0)
+    y = array(torch.randn(3, 400, 400, 1))
+    for index in range(2):
+        assert abs(float(y[index].mean())) < 0.03
+        assert abs(float(y[index].var()) - 1) < 0.03
+        dropped = y[index] == y[index].flatten().mode().values
+        assert dropped.double().mean() == pytest.approx([0.2, 0.5][index], abs=0.02)
+    assert not y[2].any()
+    torch.manual_seed(0)
+    theirs = layer(0.5)(torch.randn(300, 300, 1)).flatten().mode().values
+    assert theirs == pytest.approx(float(y[1].flatten().mode().values), rel=1e-4)
+
+
+def test_functions_take_a_stream_and_write_in_place():
+    x, rng = torch.ones(2, 500), torch.tensor([[1, 0], [2, 0]])
+    y = functional.dropout(x, [0.5, 0.0], rng=rng)
+    assert torch.equal(functional.dropout(x, 0.5, rng=rng)[0], y[0])
+    assert torch.equal(y[1], x[1])
+    assert functional.dropout(x, 0.5, training=False) is x
+    assert functional.alpha_dropout(x) is x
+    assert not torch.equal(functional.dropout(x), functional.dropout(x))
+    own = x.clone()
+    functional.dropout(own, 0.5, inplace=True, rng=rng)
+    assert torch.equal(own[0], y[0])
+    half = functional.dropout1d(x.view(2, 5, 100).bfloat16(), torch.tensor([0.5, 0.5]))
+    assert half.dtype == torch.bfloat16
+    for name in ("dropout2d", "dropout3d", "feature_alpha_dropout"):
+        assert getattr(functional, name)(x.view(2, 5, 10, 10), 0.5, training=True).shape == (2, 5, 10, 10)
+    with pytest.raises(InvalidArgument, match="3 values for 2 models"):
+        functional.dropout(x, [0.1, 0.2, 0.3])
+    with pytest.raises(InvalidArgument, match="channels"):
+        functional.feature_alpha_dropout(x, training=True)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])

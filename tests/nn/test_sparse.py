@@ -2,9 +2,9 @@
 import pytest
 import torch
 
-from dnnsuite import nn, stack
+from dnnsuite import fuse, nn, stack
 from dnnsuite.errors import InvalidArgument
-from helpers import check_matches_models, make_models
+from helpers import assert_near, check_matches_models, make_models
 
 
 @pytest.mark.parametrize("padding_idx", [None, 0, 3, -1])
@@ -32,10 +32,60 @@ def test_shared_indices_give_each_model_its_own_gradient():
         assert torch.equal(gradient[:, 0], expected)
 
 
-@pytest.mark.parametrize("argument", [{"max_norm": 1.0}, {"sparse": True}, {"scale_grad_by_freq": True}])
-def test_refuses_what_it_cannot_do(argument):
-    with pytest.raises(InvalidArgument, match=next(iter(argument))):
-        nn.Embedding(11, 6, **argument, B=2)
+@pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
+def test_refuses_sparse_gradients(layer):
+    with pytest.raises(InvalidArgument, match="sparse=True is refused"):
+        layer(11, 6, sparse=True, B=2)
+
+
+@pytest.mark.parametrize("layer", [torch.nn.Embedding, torch.nn.EmbeddingBag])
+@pytest.mark.parametrize("norm_type", [1.0, 2.0])
+def test_max_norm_scales_the_used_rows_of_each_table(layer, norm_type):
+    models = make_models(lambda: layer(11, 6, max_norm=1.5, norm_type=norm_type), 3)
+    array, indices = fuse(models), torch.randint(11, (3, 4, 5))
+    output = array(indices)
+    for index, model in enumerate(models):
+        assert_near(output[index], model(indices[index]))
+        assert_near(array.weight[index], model.weight)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding_idx", [None, 2])
+@pytest.mark.parametrize("include_last_offset", [False, True])
+def test_bags_match_models(mode, padding_idx, include_last_offset):
+    make = {"mode": mode, "padding_idx": padding_idx, "include_last_offset": include_last_offset}
+    models = make_models(lambda: torch.nn.EmbeddingBag(11, 6, **make), 3)
+    offsets = torch.tensor([[0, 2, 9], [0, 0, 9], [0, 5, 9]])
+    check_matches_models(models, torch.randint(11, (3, 9)), offsets)
+
+
+def test_weighted_bags_match_models():
+    models = make_models(lambda: torch.nn.EmbeddingBag(11, 6, mode="sum"), 2)
+    check_matches_models(models, torch.randint(11, (2, 9)), torch.tensor([[0, 2], [0, 4]]), torch.randn(2, 9))
+
+
+def test_from_pretrained():
+    tables, indices = torch.randn(2, 11, 6), torch.randint(11, (2, 4))
+    layer = nn.Embedding.from_pretrained(tables, padding_idx=3)
+    assert layer.B == 2
+    assert not layer.weight.requires_grad
+    assert layer.weight.data_ptr() == tables.data_ptr()
+    assert torch.equal(layer(indices)[1], tables[1][indices[1]])
+    assert type(nn.Embedding.from_pretrained(tables[0])) is torch.nn.Embedding
+    bags = nn.EmbeddingBag.from_pretrained(tables, freeze=False, mode="max")
+    assert bags.weight.requires_grad
+    assert_near(bags(indices.unsqueeze(1))[0, 0], tables[0][indices[0]].amax(0))
+    assert type(nn.EmbeddingBag.from_pretrained(tables[0])) is torch.nn.EmbeddingBag
+    with pytest.raises(InvalidArgument, match=r"tables \[B, V, D\]"):
+        nn.Embedding.from_pretrained(tables[0, 0])
+
+
+def test_indices_of_32_bits_and_bags_without_offsets():
+    layer = nn.Embedding(11, 6, B=2)
+    indices = torch.randint(11, (2, 4))
+    assert torch.equal(layer(indices.int()), layer(indices))
+    with pytest.raises(InvalidArgument, match="offsets"):
+        nn.EmbeddingBag(11, 6, B=2)(indices)
 
 
 def test_refuses_padding_outside_the_table():

@@ -21,13 +21,21 @@ from ._batch_norm import BatchNorm3d as BatchNorm3d
 from ._batch_norm import InstanceNorm1d as InstanceNorm1d
 from ._batch_norm import InstanceNorm2d as InstanceNorm2d
 from ._batch_norm import InstanceNorm3d as InstanceNorm3d
+from ._bilinear import Bilinear as Bilinear
 from ._conv import Conv1d as Conv1d
 from ._conv import Conv2d as Conv2d
 from ._conv import Conv3d as Conv3d
 from ._conv import ConvTranspose1d as ConvTranspose1d
 from ._conv import ConvTranspose2d as ConvTranspose2d
 from ._conv import ConvTranspose3d as ConvTranspose3d
+from ._distance import CosineSimilarity as CosineSimilarity
+from ._distance import PairwiseDistance as PairwiseDistance
+from ._dropout import AlphaDropout as AlphaDropout
 from ._dropout import Dropout as Dropout
+from ._dropout import Dropout1d as Dropout1d
+from ._dropout import Dropout2d as Dropout2d
+from ._dropout import Dropout3d as Dropout3d
+from ._dropout import FeatureAlphaDropout as FeatureAlphaDropout
 from ._dropout import seed as seed
 from ._linear import Linear as Linear
 from ._loss import BCELoss as BCELoss
@@ -89,6 +97,12 @@ from ._pooling import MaxPool3d as MaxPool3d
 from ._pooling import MaxUnpool1d as MaxUnpool1d
 from ._pooling import MaxUnpool2d as MaxUnpool2d
 from ._pooling import MaxUnpool3d as MaxUnpool3d
+from ._rnn import GRU as GRU
+from ._rnn import LSTM as LSTM
+from ._rnn import RNN as RNN
+from ._rnn_cell import GRUCell as GRUCell
+from ._rnn_cell import LSTMCell as LSTMCell
+from ._rnn_cell import RNNCell as RNNCell
 from ._shape import ChannelShuffle as ChannelShuffle
 from ._shape import Flatten as Flatten
 from ._shape import Fold as Fold
@@ -100,16 +114,25 @@ from ._shape import Upsample as Upsample
 from ._shape import UpsamplingBilinear2d as UpsamplingBilinear2d
 from ._shape import UpsamplingNearest2d as UpsamplingNearest2d
 from ._sparse import Embedding as Embedding
+from ._sparse import EmbeddingBag as EmbeddingBag
+from ._transformer import TransformerDecoderLayer as TransformerDecoderLayer
 from ._transformer import TransformerEncoderLayer as TransformerEncoderLayer
+from ._transformer_stack import Transformer as Transformer
+from ._transformer_stack import TransformerDecoder as TransformerDecoder
+from ._transformer_stack import TransformerEncoder as TransformerEncoder
 
 __all__ = [
     "GLU",
+    "GRU",
+    "LSTM",
+    "RNN",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
+    "AlphaDropout",
     "ArrayModule",
     "AvgPool1d",
     "AvgPool2d",
@@ -119,6 +142,7 @@ __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
+    "Bilinear",
     "CTCLoss",
     "ChannelShuffle",
     "CircularPad1d",
@@ -134,11 +158,18 @@ __all__ = [
     "ConvTranspose2d",
     "ConvTranspose3d",
     "CosineEmbeddingLoss",
+    "CosineSimilarity",
     "CrossEntropyLoss",
     "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
     "Embedding",
+    "EmbeddingBag",
+    "FeatureAlphaDropout",
     "Flatten",
     "Fold",
+    "GRUCell",
     "GaussianNLLLoss",
     "GroupNorm",
     "HingeEmbeddingLoss",
@@ -151,6 +182,7 @@ __all__ = [
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
+    "LSTMCell",
     "LayerNorm",
     "Linear",
     "LocalResponseNorm",
@@ -170,10 +202,12 @@ __all__ = [
     "NLLLoss",
     "NLLLoss2d",
     "PReLU",
+    "PairwiseDistance",
     "PixelShuffle",
     "PixelUnshuffle",
     "PoissonNLLLoss",
     "RMSNorm",
+    "RNNCell",
     "RReLU",
     "ReflectionPad1d",
     "ReflectionPad2d",
@@ -186,6 +220,10 @@ __all__ = [
     "Softmax",
     "Softmax2d",
     "Softmin",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
     "TransformerEncoderLayer",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",

@@ -31,6 +31,13 @@ class MultiheadAttention(ArrayModule):
     """
 
     torch_class = torch.nn.MultiheadAttention
+    in_proj_weight: Tensor | None
+    in_proj_bias: Tensor | None
+    q_proj_weight: Tensor
+    k_proj_weight: Tensor
+    v_proj_weight: Tensor
+    bias_k: Tensor | None
+    bias_v: Tensor | None
 
     def __init__(
         self,
@@ -112,13 +119,14 @@ class MultiheadAttention(ArrayModule):
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """All heads before the output projection, without weights: `[B, N, L, E]` and `[B, N, S, ...]` to `[B, N, L, E]`.
+        """All heads before the output projection: `[B, N, L, E]` and `[B, N, S, ...]` to `[B, N, L, E]`.
 
         `is_causal` stands for the causal mask, which `attn_mask` then repeats.
         """
-        plain = self.in_proj_weight is not None and self.bias_k is None and not self.add_zero_attn
+        plain = self.bias_k is None and not self.add_zero_attn
         boolean = key_padding_mask is None or key_padding_mask.dtype == torch.bool
-        if plain and boolean and query is key and key is value and (attn_mask is None or is_causal):
+        same = query is key and key is value and (attn_mask is None or is_causal)
+        if self.in_proj_weight is not None and plain and boolean and same:
             qkv = ops.linear(query, self.in_proj_weight, self.in_proj_bias)
             p, rng = self.attention_dropout.draw()
             return ops.attention(computable(qkv), self.num_heads, p, rng, is_causal, key_padding_mask)
@@ -180,7 +188,7 @@ class MultiheadAttention(ArrayModule):
         """Projected q, k, v `[B, N, H, L or S, d]` with the keys that are always there, and one mask for them."""
         q, k, v = self._projected(query, key, value)
         mask = None if attn_mask is None else shape_for_heads(attn_mask, self.B, q.shape[1], self.num_heads)
-        if self.bias_k is not None:
+        if self.bias_k is not None and self.bias_v is not None:
             k, v = (
                 torch.cat([x, extra.expand(-1, x.shape[1], 1, -1)], 2)
                 for x, extra in ((k, self.bias_k), (v, self.bias_v))

@@ -16,6 +16,7 @@ class Bilinear(ArrayModule):
     """`torch.nn.Bilinear` for B models: `[B, *, I1]` and `[B, *, I2]` to `[B, *, O]`; `weight` is `[B, O, I1, I2]`."""
 
     torch_class = torch.nn.Bilinear
+    bias: torch.Tensor | None
 
     def __init__(
         self,
@@ -34,7 +35,9 @@ class Bilinear(ArrayModule):
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
         where = {"device": device, "dtype": dtype}
         self.weight = torch.nn.Parameter(torch.empty(B, out_features, in1_features, in2_features, **where))
-        self.register_parameter("bias", torch.nn.Parameter(torch.empty(B, out_features, **where)) if bias else None)
+        self.register_parameter(
+            "bias", torch.nn.Parameter(torch.empty(B, out_features, **where)) if bias else None
+        )
         self.reset_parameters()
 
     @torch.no_grad()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -25,7 +25,7 @@ class Dropout(ArrayModule):
     mask is recomputed in the backward pass, so nothing is saved by it.
     """
 
-    torch_class = torch.nn.Dropout
+    torch_class: ClassVar[Callable[..., torch.nn.Module]] = torch.nn.Dropout
     per_model_lists = ("rates",)
     p: torch.Tensor  # float32 [B]
     rng: torch.Tensor  # int64 [B, 2]: key and step of each model's stream
@@ -75,7 +75,7 @@ class Dropout(ArrayModule):
 class Dropout1d(Dropout):
     """`torch.nn.Dropout1d` for B models: whole channels of `[B, N, C, L]`, or of `[B, C, L]`, a rate per model."""
 
-    torch_class = torch.nn.Dropout1d
+    torch_class: ClassVar[Callable[..., torch.nn.Module]] = torch.nn.Dropout1d
     _unbatched: ClassVar[int | None] = 3
 
     def drop(self, x: torch.Tensor, p: torch.Tensor, rng: torch.Tensor) -> torch.Tensor:
@@ -85,7 +85,7 @@ class Dropout1d(Dropout):
 
 
 class Dropout2d(Dropout1d):
-    """`torch.nn.Dropout2d` for B models: whole channels of `[B, N, C, H, W]`. As in torch, `[B, N, C, L]` is Dropout1d."""
+    """`torch.nn.Dropout2d` for B models: whole channels of `[B, N, C, H, W]`; `[B, N, C, L]` is Dropout1d."""
 
     torch_class = torch.nn.Dropout2d
     _unbatched = None

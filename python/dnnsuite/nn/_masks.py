@@ -26,7 +26,9 @@ def joined_mask(
     mask: torch.Tensor | None, padding: torch.Tensor | None, extra: int, dtype: torch.dtype
 ) -> torch.Tensor | None:
     """Two masks as one, with `extra` keys at the end that are always seen; boolean (True = ignore) if both are."""
-    found = [m if extra == 0 else torch.nn.functional.pad(m, (0, extra)) for m in (mask, padding) if m is not None]
+    found = [
+        m if extra == 0 else torch.nn.functional.pad(m, (0, extra)) for m in (mask, padding) if m is not None
+    ]
     if not found:
         return None
     if all(m.dtype == torch.bool for m in found):
@@ -51,4 +53,4 @@ def is_causal_mask(mask: torch.Tensor | None) -> bool:
     if mask.dim() != 2 or mask.shape[0] != mask.shape[1] or mask.requires_grad:
         return False
     later = torch.ones(mask.shape, dtype=torch.bool).triu(1)
-    return torch.equal(mask if mask.dtype == torch.bool else mask, later if mask.dtype == torch.bool else additive(later, mask.dtype))
+    return torch.equal(mask, later if mask.dtype == torch.bool else additive(later, mask.dtype))

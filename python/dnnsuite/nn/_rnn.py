@@ -22,8 +22,8 @@ State = tuple[torch.Tensor, ...]
 class RecurrentLayer(ArrayModule):
     """What LSTM, GRU and RNN share: `[B, T, N, I]` (`batch_first`: `[B, N, T, I]`; one sequence: `[B, T, I]`) to H.
 
-    Parameters have torch's names and `[B, ...]` in front. The inputs of all time steps are projected in one product, the
-    steps are one operator. Between the layers each model drops at its own rate, by its own random stream.
+    Parameters have torch's names and `[B, ...]` in front. The inputs of all time steps are projected in one product,
+    the steps are one operator. Between the layers each model drops at its own rate, by its own random stream.
     A PackedSequence of an array has data `[B, sum of lengths, I]` and the same lengths in every model.
     """
 
@@ -61,7 +61,10 @@ class RecurrentLayer(ArrayModule):
         for layer in range(num_layers):
             inputs = input_size if layer == 0 else outputs * self.directions
             for suffix in self._suffixes(layer):
-                shapes: dict[str, tuple[int, ...]] = {"weight_ih": (width, inputs), "weight_hh": (width, outputs)}
+                shapes: dict[str, tuple[int, ...]] = {
+                    "weight_ih": (width, inputs),
+                    "weight_hh": (width, outputs),
+                }
                 if bias:
                     shapes |= {"bias_ih": (width,), "bias_hh": (width,)}
                 if proj_size:
@@ -148,7 +151,9 @@ class RecurrentLayer(ArrayModule):
             outputs = []
             for suffix in self._suffixes(layer):
                 before = [None, None] if state is None else [part[:, len(hs)] for part in state]
-                y, h, c = self._direction(x, suffix, before[0], before[1] if self.kind == "lstm" else None, lengths)
+                y, h, c = self._direction(
+                    x, suffix, before[0], before[1] if self.kind == "lstm" else None, lengths
+                )
                 outputs.append(y)
                 hs.append(h)
                 cs += [] if c is None else [c]
@@ -163,7 +168,9 @@ class RecurrentLayer(ArrayModule):
         for name, part, size in zip(("hx", "cx"), state, sizes, strict=False):
             wanted = [self.B, count, rows, size]
             if list(part.shape) != wanted:
-                raise InvalidArgument(f"{type(self).__name__}: {name} must be {wanted}, not {list(part.shape)}")
+                raise InvalidArgument(
+                    f"{type(self).__name__}: {name} must be {wanted}, not {list(part.shape)}"
+                )
 
     def _run(self, x: Any, state: Sequence[torch.Tensor] | None) -> tuple[Any, State]:
         """`forward` with the state as a tuple of tensors."""
@@ -201,7 +208,7 @@ class RecurrentLayer(ArrayModule):
 
 
 class LSTM(RecurrentLayer):
-    """`torch.nn.LSTM` for B models (Hochreiter and Schmidhuber, 1997), with projections (`proj_size`; Sak et al., 2014).
+    """`torch.nn.LSTM` for B models (Hochreiter and Schmidhuber, 1997; with `proj_size` Sak et al., 2014).
 
     Returns (output, (h, c)), h and c `[B, num_layers * directions, N, H]`.
     """

@@ -18,6 +18,9 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 class RecurrentCell(ArrayModule):
     """What the cells share: inputs `[B, N, I]` (or `[B, I]`, one row), states `[B, N, H]`, torch's four parameters."""
 
+    bias_ih: torch.Tensor | None
+    bias_hh: torch.Tensor | None
+
     def __init__(
         self, kind: str, input_size: int, hidden_size: int, bias: bool, device: Any, dtype: Any, B: int
     ) -> None:
@@ -62,7 +65,14 @@ class LSTMCell(RecurrentCell):
     torch_class = torch.nn.LSTMCell
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None, *, B: int
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        B: int,
     ) -> None:
         super().__init__("lstm", input_size, hidden_size, bias, device, dtype, B)
 
@@ -77,7 +87,14 @@ class GRUCell(RecurrentCell):
     torch_class = torch.nn.GRUCell
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None, *, B: int
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        B: int,
     ) -> None:
         super().__init__("gru", input_size, hidden_size, bias, device, dtype, B)
 

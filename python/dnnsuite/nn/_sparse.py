@@ -34,8 +34,8 @@ class Table(ArrayModule):
         name = type(self).__name__
         if sparse:
             raise InvalidArgument(
-                f"{name}(B={B}): sparse=True is refused, because the optimizers of an array take dense gradients; leave "
-                "it out (only used rows are touched all the same), or keep this layer out of the array"
+                f"{name}(B={B}): sparse=True is refused, because the optimizers of an array take dense gradients; "
+                "leave it out (only used rows are touched all the same), or keep this layer out of the array"
             )
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
@@ -75,7 +75,8 @@ class Table(ArrayModule):
         """A layer with `tables` `[B, V, D]`, which are not copied."""
         if tables.dim() != 3:
             raise InvalidArgument(f"from_pretrained takes tables [B, V, D], got {list(tables.shape)}")
-        layer = cls(*tables.shape[1:], **arguments, device="meta", B=len(tables))
+        rows, columns = tables.shape[1:]
+        layer = cls(num_embeddings=rows, embedding_dim=columns, device="meta", B=len(tables), **arguments)
         layer.weight = torch.nn.Parameter(tables.detach(), requires_grad=not freeze)
         return layer
 

@@ -30,6 +30,11 @@ class TransformerLayer(ArrayModule):
 
     _drops: tuple[str, ...]  # the dropout layers outside attention
     _attentions: tuple[str, ...]
+    self_attn: MultiheadAttention
+    norm1: LayerNorm
+    norm2: LayerNorm
+    dropout1: Dropout
+    dropout2: Dropout
 
     def __init__(
         self,
@@ -91,7 +96,7 @@ class TransformerLayer(ArrayModule):
             rates |= {getattr(model, name).dropout for name in cls._attentions}
             if len(rates) > 1:
                 raise InvalidArgument(
-                    f"model {index}: the dropout rates of one {cls.torch_class.__name__} differ: {sorted(rates)}"  # type: ignore[attr-defined]
+                    f"model {index}: the dropout rates of one {cls.__name__} differ: {sorted(rates)}"
                 )
         return super().from_models(models)
 
@@ -191,6 +196,9 @@ class TransformerDecoderLayer(TransformerLayer):
     torch_class = torch.nn.TransformerDecoderLayer
     _drops = ("dropout", "dropout1", "dropout2", "dropout3")
     _attentions = ("self_attn", "multihead_attn")
+    multihead_attn: MultiheadAttention
+    norm3: LayerNorm
+    dropout3: Dropout
 
     def forward(
         self,
@@ -215,9 +223,7 @@ class TransformerDecoderLayer(TransformerLayer):
             x = self._add(attended, second.out_proj, x, self.dropout2)
             x = self._add(self._feed_forward(self.norm3(x)), self.linear2, x, self.dropout3)
         else:
-            x = self._join(
-                self._attend(first, x, x, *to_self), first.out_proj, x, self.dropout1, self.norm1
-            )
+            x = self._join(self._attend(first, x, x, *to_self), first.out_proj, x, self.dropout1, self.norm1)
             attended = self._attend(second, x, memory, *to_memory)
             x = self._join(attended, second.out_proj, x, self.dropout2, self.norm2)
             x = self._join(self._feed_forward(x), self.linear2, x, self.dropout3, self.norm3)

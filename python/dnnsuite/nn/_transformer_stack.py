@@ -45,13 +45,16 @@ class Stack(ArrayModule):
     def from_models(cls, models: Sequence[Any]) -> Any:
         """The stack of the models' layers, each made by its own rule."""
         if not cls.can_fuse(models) or len({len(model.layers) for model in models}) != 1:
+            parts = [type(part).__name__ for part in (*models[0].layers, models[0].norm)]
             raise InvalidArgument(
-                f"{cls.torch_class.__name__}: its layers are {[type(x).__name__ for x in models[0].layers]}, the norm is "  # type: ignore[attr-defined]
-                f"{type(models[0].norm).__name__}; one rule for all takes layers of torch's own classes, as many in each"
+                f"{cls.__name__}: models of {', '.join(parts)} have no rule for all of them; it takes layers and norms "
+                "of torch's own classes, as many in each model"
             )
         array: Any = cls.__new__(cls)
         ArrayModule.__init__(array, len(models))
-        array.layers = torch.nn.ModuleList(_array(parts) for parts in zip(*(m.layers for m in models), strict=True))
+        array.layers = torch.nn.ModuleList(
+            _array(parts) for parts in zip(*(m.layers for m in models), strict=True)
+        )
         array.num_layers = models[0].num_layers
         array.norm = None if models[0].norm is None else _array([model.norm for model in models])
         return array.train(models[0].training)
@@ -162,7 +165,17 @@ class Transformer(ArrayModule):
         B: int,
     ) -> None:
         super().__init__(B)
-        sizes = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
+        sizes = (
+            d_model,
+            nhead,
+            dim_feedforward,
+            dropout,
+            activation,
+            layer_norm_eps,
+            batch_first,
+            norm_first,
+            bias,
+        )
         where: dict[str, Any] = {"device": device, "dtype": dtype, "B": B}
 
         def norm() -> Any:
@@ -170,11 +183,11 @@ class Transformer(ArrayModule):
 
         self.encoder, self.decoder = custom_encoder, custom_decoder
         if custom_encoder is None:
-            layer = TransformerEncoderLayer(*sizes, **where)
-            self.encoder = TransformerEncoder(layer, num_encoder_layers, norm(), B=B)
+            encoder_layer = TransformerEncoderLayer(*sizes, **where)
+            self.encoder = TransformerEncoder(encoder_layer, num_encoder_layers, norm(), B=B)
         if custom_decoder is None:
-            layer = TransformerDecoderLayer(*sizes, **where)
-            self.decoder = TransformerDecoder(layer, num_decoder_layers, norm(), B=B)
+            decoder_layer = TransformerDecoderLayer(*sizes, **where)
+            self.decoder = TransformerDecoder(decoder_layer, num_decoder_layers, norm(), B=B)
         self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
         self.reset_parameters()
 
@@ -190,7 +203,8 @@ class Transformer(ArrayModule):
     def can_fuse(cls, models: Sequence[Any]) -> bool:
         """Whether encoder and decoder have rules, in every model."""
         return all(
-            type(model.encoder) is torch.nn.TransformerEncoder and type(model.decoder) is torch.nn.TransformerDecoder
+            type(model.encoder) is torch.nn.TransformerEncoder
+            and type(model.decoder) is torch.nn.TransformerDecoder
             for model in models
         ) and (
             TransformerEncoder.can_fuse([model.encoder for model in models])
@@ -212,10 +226,12 @@ class Transformer(ArrayModule):
 
     def to_model(self, index: int) -> torch.nn.Module:
         """Model `index` as torch's transformer."""
-        encoder, decoder = self.encoder.to_model(index), self.decoder.to_model(index)
+        empty = torch.nn.Identity()
         model = torch.nn.Transformer(
-            self.d_model, self.nhead, custom_encoder=encoder, custom_decoder=decoder, batch_first=self.batch_first
+            self.d_model, self.nhead, custom_encoder=empty, custom_decoder=empty, batch_first=self.batch_first
         )
+        # Given to the constructor they would be initialised again.
+        model.encoder, model.decoder = self.encoder.to_model(index), self.decoder.to_model(index)
         return model.train(self.training)
 
     def extra_repr(self) -> str:

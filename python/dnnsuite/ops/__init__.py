@@ -19,8 +19,11 @@ from ._optimizer import sgd_ as sgd_
 from ._pointwise import bias_act_dropout as bias_act_dropout
 from ._pointwise import bias_dropout_add as bias_dropout_add
 from ._pointwise import dropout as dropout
+from ._recurrence import GATES as GATES
+from ._recurrence import recurrence as recurrence
 
 __all__ = [
+    "GATES",
     "adadelta_",
     "adam_",
     "attention",
@@ -33,5 +36,6 @@ __all__ = [
     "instruction_set",
     "layer_norm",
     "linear",
+    "recurrence",
     "sgd_",
 ]

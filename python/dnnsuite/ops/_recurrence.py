@@ -17,7 +17,9 @@ GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 State = tuple[Tensor, Tensor, Tensor | None]
 
 
-def _cell(kind: str, given: Tensor, hidden: Tensor, h: Tensor, c: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def _cell(
+    kind: str, given: Tensor, hidden: Tensor, h: Tensor, c: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
     """One step: the input's part of the gates, the state's part, and the state, to the next state."""
     if kind == "lstm":
         assert c is not None

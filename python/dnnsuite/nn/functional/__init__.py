@@ -40,12 +40,16 @@ from .activation import tanh as tanh
 from .activation import tanhshrink as tanhshrink
 from .activation import threshold as threshold
 from .activation import threshold_ as threshold_
+from .attention import scaled_dot_product_attention as scaled_dot_product_attention
+from .bilinear import bilinear as bilinear
 from .convolution import conv1d as conv1d
 from .convolution import conv2d as conv2d
 from .convolution import conv3d as conv3d
 from .convolution import conv_transpose1d as conv_transpose1d
 from .convolution import conv_transpose2d as conv_transpose2d
 from .convolution import conv_transpose3d as conv_transpose3d
+from .distance import cosine_similarity as cosine_similarity
+from .distance import pairwise_distance as pairwise_distance
 from .distance_loss import gaussian_nll_loss as gaussian_nll_loss
 from .distance_loss import huber_loss as huber_loss
 from .distance_loss import kl_div as kl_div
@@ -53,6 +57,12 @@ from .distance_loss import l1_loss as l1_loss
 from .distance_loss import mse_loss as mse_loss
 from .distance_loss import poisson_nll_loss as poisson_nll_loss
 from .distance_loss import smooth_l1_loss as smooth_l1_loss
+from .dropout import alpha_dropout as alpha_dropout
+from .dropout import dropout as dropout
+from .dropout import dropout1d as dropout1d
+from .dropout import dropout2d as dropout2d
+from .dropout import dropout3d as dropout3d
+from .dropout import feature_alpha_dropout as feature_alpha_dropout
 from .loss import binary_cross_entropy as binary_cross_entropy
 from .loss import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from .loss import cross_entropy as cross_entropy
@@ -95,6 +105,12 @@ from .ranking_loss import margin_ranking_loss as margin_ranking_loss
 from .ranking_loss import soft_margin_loss as soft_margin_loss
 from .ranking_loss import triplet_margin_loss as triplet_margin_loss
 from .ranking_loss import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
+from .recurrent import gru_cell as gru_cell
+from .recurrent import lstm_cell as lstm_cell
+from .recurrent import rnn_relu_cell as rnn_relu_cell
+from .recurrent import rnn_tanh_cell as rnn_tanh_cell
+from .sparse import embedding as embedding
+from .sparse import embedding_bag as embedding_bag
 from .vision import affine_grid as affine_grid
 from .vision import channel_shuffle as channel_shuffle
 from .vision import fold as fold
@@ -116,10 +132,12 @@ __all__ = [
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
     "affine_grid",
+    "alpha_dropout",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
     "batch_norm",
+    "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
@@ -132,16 +150,25 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "cosine_embedding_loss",
+    "cosine_similarity",
     "cross_entropy",
     "ctc_loss",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
     "elu",
     "elu_",
+    "embedding",
+    "embedding_bag",
+    "feature_alpha_dropout",
     "fold",
     "gaussian_nll_loss",
     "gelu",
     "glu",
     "grid_sample",
     "group_norm",
+    "gru_cell",
     "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",
@@ -163,6 +190,7 @@ __all__ = [
     "lp_pool1d",
     "lp_pool2d",
     "lp_pool3d",
+    "lstm_cell",
     "margin_ranking_loss",
     "max_pool1d",
     "max_pool1d_with_indices",
@@ -181,6 +209,7 @@ __all__ = [
     "nll_loss",
     "normalize",
     "pad",
+    "pairwise_distance",
     "pixel_shuffle",
     "pixel_unshuffle",
     "poisson_nll_loss",
@@ -189,8 +218,11 @@ __all__ = [
     "relu6",
     "relu_",
     "rms_norm",
+    "rnn_relu_cell",
+    "rnn_tanh_cell",
     "rrelu",
     "rrelu_",
+    "scaled_dot_product_attention",
     "selu",
     "selu_",
     "sigmoid",

@@ -14,6 +14,9 @@ from .dropout import drawn
 
 Tensor = torch.Tensor
 
+SHORT = 32 * 32
+"""Scores of one head, L * S, up to which they are made as they are: gradients of gradients exist then."""
+
 
 def scaled_dot_product_attention(
     query: Tensor,
@@ -59,13 +62,15 @@ def attend(
     rng: Tensor | None,
 ) -> Tensor:
     """The same with `mask` as attention layers have it (True = ignore) and broadcasting to the scores."""
-    if p is None or rng is None:
+    size = (query.shape[-2], key.shape[-2])
+    if (p is None or rng is None) and size[0] * size[1] > SHORT:
         return _flash(query, key, value, mask, is_causal, scale)
     if is_causal:
-        size = (query.shape[-2], key.shape[-2])
         mask = torch.ones(size, dtype=torch.bool, device=query.device).triu(1)
     weights = attention_weights(query, key, mask, scale)
-    return torch.matmul(ops.dropout(computable(weights), p, rng).to(value.dtype), value)
+    if p is not None and rng is not None:
+        weights = ops.dropout(computable(weights), p, rng).to(value.dtype)
+    return torch.matmul(weights, value)
 
 
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None = None) -> Tensor:
@@ -80,7 +85,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: fl
 def _flash(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None
 ) -> Tensor:
-    """torch's kernels on `[B * ..., H, L, E]`: each head of each sequence is computed by itself, whatever else there is."""
+    """torch's kernels on `[B * ..., H, L, E]`: each head of each sequence is computed by itself."""
     call = torch.nn.functional.scaled_dot_product_attention
     leading = query.shape[:-2]
     if query.dim() == 3:
@@ -94,7 +99,9 @@ def _flash(
             mask = mask[(0,) * max(0, mask.dim() - 3)]
         elif per_model and not _varies(mask, query.dim(), range(1, query.dim() - 3)):
             each = [
-                call(q.flatten(0, -4), k.flatten(0, -4), v.flatten(0, -4), m[(0,) * (m.dim() - 3)], scale=scale)
+                call(
+                    q.flatten(0, -4), k.flatten(0, -4), v.flatten(0, -4), m[(0,) * (m.dim() - 3)], scale=scale
+                )
                 for q, k, v, m in zip(query, key, value, mask, strict=True)
             ]
             return torch.stack(each).view(*leading, query.shape[-2], value.shape[-1])
@@ -108,9 +115,7 @@ def _flash(
 def _varies(mask: Tensor, dims: int, along: Sequence[int] | range) -> bool:
     """Whether a mask that broadcasts to `dims` dimensions differs along some of them."""
     offset = dims - mask.dim()
-    return any(
-        mask.shape[d - offset] > 1 and mask.stride(d - offset) != 0 for d in along if d >= offset
-    )
+    return any(mask.shape[d - offset] > 1 and mask.stride(d - offset) != 0 for d in along if d >= offset)
 
 
 def _grouped(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -121,4 +126,5 @@ def _grouped(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor,
             f"enable_gqa=True needs [B, ..., H, L, E] with a number of heads that those of key and value divide; got "
             f"{heads} and {theirs}"
         )
-    return query, *(x.repeat_interleave(heads // x.shape[-3], -3) for x in (key, value))
+    key, value = (x.repeat_interleave(heads // x.shape[-3], -3) for x in (key, value))
+    return query, key, value

@@ -29,7 +29,9 @@ def drawn(p: Rate, rng: Tensor | None, x: Tensor) -> tuple[Tensor | None, Tensor
     else:
         rates = [float(rate) for rate in (p.tolist() if isinstance(p, Tensor) else p)]
     if len(rates) != len(x):
-        raise InvalidArgument(f"p has {len(rates)} values for {len(x)} models: give one value, or one per model")
+        raise InvalidArgument(
+            f"p has {len(rates)} values for {len(x)} models: give one value, or one per model"
+        )
     for rate in rates:
         if not 0.0 <= rate <= 1.0:
             raise InvalidArgument(f"dropout probability must be between 0 and 1, got {rate!r}")

@@ -48,7 +48,9 @@ def embedding(
     rows = ops.embedding(computable(weight), indices, padding).to(weight.dtype)
     if scale_grad_by_freq:
         flat = indices.flatten(1)
-        counts = weight.new_zeros(weight.shape[:2]).scatter_add_(1, flat, torch.ones_like(flat, dtype=weight.dtype))
+        counts = weight.new_zeros(weight.shape[:2]).scatter_add_(
+            1, flat, torch.ones_like(flat, dtype=weight.dtype)
+        )
         rows = _ScaledGradient.apply(rows, counts.gather(1, flat).view(*indices.shape, 1).reciprocal())
     return rows
 
@@ -68,8 +70,8 @@ def embedding_bag(
 ) -> Tensor:
     """`torch.nn.functional.embedding_bag` for B models: the sum, mean or maximum of bags of rows, `[B, N, D]`.
 
-    `input` is `[B, N, L]`, or `[B, M]` with `offsets` `[B, N]`; `weight` `[B, V, D]`. One call of torch's kernel for each
-    model, which never holds the rows themselves.
+    `input` is `[B, N, L]`, or `[B, M]` with `offsets` `[B, N]`; `weight` `[B, V, D]`. One call of torch's kernel for
+    each model, which never holds the rows themselves.
     """
     _refuse_sparse("embedding_bag", sparse)
     if input.dim() not in (2, 3) or (input.dim() == 2) == (offsets is None):
