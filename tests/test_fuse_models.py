@@ -16,7 +16,6 @@ from helpers import make_models
 
 STEPS = 20
 
-pytestmark = pytest.mark.xfail(strict=False, reason="fuse maps whole models by torch.vmap yet")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -115,7 +114,8 @@ def test_float32_and_evaluation(row: Row):
     tolerance = {"rtol": 2e-3, "atol": 2e-4}
     made = row.models(2)
     steps = batches(row, 2, torch.float32, 1)
-    array = assert_same_training(row, made, steps, [1e-3, 2e-3], tolerance, momentum=0.0).eval()
+    rates = [1e-5, 2e-5] if row.chaotic else [1e-3, 2e-3]
+    array = assert_same_training(row, made, steps, rates, tolerance, momentum=0.0).eval()
     inputs, target = tree_map(lambda *parts: torch.stack(parts), *steps[0])
     with torch.no_grad():
         output = row.call(array, inputs)

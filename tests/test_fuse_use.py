@@ -19,7 +19,6 @@ from dnnsuite.errors import Error
 from fuse_zoo import Functional, Row, rows
 from helpers import assert_near, make_models
 
-pytestmark = pytest.mark.xfail(strict=False, reason="fuse maps whole models by torch.vmap yet")
 
 
 def conv_net():
