@@ -64,13 +64,16 @@ class Layer(torch.nn.Module):
         for name, value in module.state_dict().items():
             own[name][b].copy_(value)
 
-    def forward(self, x: torch.Tensor) -> Any:
+    def forward(self, x: torch.Tensor, **options: Any) -> Any:
         second = self.name.startswith(MODEL_SECOND) or (self.name == "BatchNorm1d" and x.dim() == 4)
         if self.name == "BatchNorm1d" and x.dim() == 3:  # the test puts the model first there
             second = False
+        size = options.get("output_size")
+        if size and len(size) > 2:  # ours is one model's
+            options["output_size"] = size[:1] + size[2:]
         if not second:
-            return self.array(x)
-        return tree_map(lambda y: y.transpose(0, 1), self.array(x.transpose(0, 1)))
+            return self.array(x, **options)
+        return tree_map(lambda y: y.transpose(0, 1), self.array(x.transpose(0, 1), **options))
 
     @property
     def weight(self) -> Any:

@@ -17,7 +17,6 @@ from helpers import make_models
 STEPS = 20
 
 
-
 @pytest.fixture(autouse=True, scope="module")
 def _torchvision_before_transformers():
     """transformers imports torchvision where it is, and must find it importable."""
