@@ -76,8 +76,8 @@ class Array(torch.nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         root = self.__dict__.get("_root")
-        if root is not None and name in root.__dict__ and name not in self.__dict__:
-            setattr(root, name, value)  # a plain attribute of the user's model
+        if root is not None and name not in self.__dict__ and not hasattr(type(self), name):
+            setattr(root, name, value)  # of the user's model, whose code may look at it
         else:
             super().__setattr__(name, value)
 

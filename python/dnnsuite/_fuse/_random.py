@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from .._logical import ModelTensor, NotFusable, state
+from ..nn._checkpoint import advance
 from ..nn._dropout import FUNCTION_STREAM as STREAM
 from ._interpret import rule, settle, wrap_all
 
@@ -23,9 +24,7 @@ def next_stream(B: int) -> torch.Tensor:
     stream: torch.Tensor | None = getattr(state.random, "_buffers", {}).get(STREAM)
     if stream is None or stream.size(0) != B:
         raise NotFusable("random numbers are drawn outside an array's forward")
-    now = stream.clone()
-    stream[:, 1].add_(1)
-    return now
+    return advance(stream)
 
 
 def _generators(B: int, device: torch.device) -> list[torch.Generator]:

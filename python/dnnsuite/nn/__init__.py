@@ -22,6 +22,7 @@ from ._batch_norm import InstanceNorm1d as InstanceNorm1d
 from ._batch_norm import InstanceNorm2d as InstanceNorm2d
 from ._batch_norm import InstanceNorm3d as InstanceNorm3d
 from ._bilinear import Bilinear as Bilinear
+from ._checkpoint import checkpoint as checkpoint
 from ._conv import Conv1d as Conv1d
 from ._conv import Conv2d as Conv2d
 from ._conv import Conv3d as Conv3d
@@ -236,6 +237,7 @@ __all__ = [
     "ZeroPad2d",
     "ZeroPad3d",
     "array",
+    "checkpoint",
     "functional",
     "seed",
 ]

@@ -14,6 +14,7 @@ import torch
 from ..errors import InvalidArgument
 from . import functional
 from ._base import ArrayModule, check_models
+from ._checkpoint import advance
 
 
 class _Along(ArrayModule):
@@ -173,6 +174,5 @@ class RReLU(ArrayModule):
         check_models(x, self.B, "RReLU")
         if not self.training:
             return torch.nn.functional.leaky_relu(x, (self.lower + self.upper) / 2)
-        slope = self.lower + (self.upper - self.lower) * uniform(self.rng, x.shape)
-        self.rng[:, 1].add_(1)
+        slope = self.lower + (self.upper - self.lower) * uniform(advance(self.rng), x.shape)
         return torch.where(x < 0, x * slope.to(x.dtype), x)

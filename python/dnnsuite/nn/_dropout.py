@@ -10,6 +10,7 @@ import torch
 
 from ..errors import InvalidArgument
 from ._base import ArrayModule, check_models, per_model
+from ._checkpoint import advance
 from .functional.dropout import drop, drop_alpha, drop_alpha_channels, drop_channels
 
 _MASK64 = (1 << 64) - 1
@@ -58,9 +59,7 @@ class Dropout(ArrayModule):
         """(p, rng) of this step for an operator that drops by itself; (None, None) if nothing drops."""
         if not self.training or not any(self.rates):
             return None, None
-        now = self.rng.clone()
-        self.rng[:, 1].add_(1)
-        return self.p, now
+        return self.p, advance(self.rng)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         check_models(x, self.B, type(self).__name__)
