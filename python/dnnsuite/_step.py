@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from . import _tune
-from ._capture import CapturedStep, guards
+from ._capture import CapturedStep, CudaGraphs, Scripts, guards
 from ._fuse import width as array_width
 from ._shard import LossFunction, Shard, StepOptions, Vectors
 from ._width import WidthTrial
@@ -74,12 +74,14 @@ class StepRunner:
         if self._on_cpu and scaler is not None:
             raise InvalidArgument("a GradScaler is for float16 on a GPU; on a CPU leave scaler out")
         self._options = StepOptions(scaler, accumulate)
+        devices = {(p.device.type, p.device.index) for p in array.parameters()}
         self._capture = capture
+        self._can_capture = capture and len(devices) == 1 and devices.pop()[0] in ("cpu", "cuda")
         self._asked_width = width
         self.threads = threads or torch.get_num_threads()
         self.queue_depth = queue_depth
         self._closed = False
-        self._workers = Workers(self._run, self.threads if self._on_cpu else 1, queue_depth)
+        self._workers = Workers(self._run, self.threads if self._on_cpu else 0, queue_depth)
         if self._on_cpu:
             from . import _C
 
@@ -110,30 +112,29 @@ class StepRunner:
             self._workers.start(min(self.threads, self.B))
 
     def _read_modes(self) -> Any:
-        return guards.modes(self._modules)
+        return id(self._optimizer.state), guards.modes(self._modules)
 
     def _deal(self, width: int) -> None:
         """Deals the models out in shards of `width`. No step may be under way."""
-        scripts: dict[Any, Any] = {}
+        replays = Scripts() if self._on_cpu else CudaGraphs()
         self._dealt = width
         self._shards = [
             Shard(self._array, self._optimizer, self._loss_function, start, length, self._options)
             for start, length in parts_of(self.B, width)
         ]
-        self._captured = [self._captured_step(shard, scripts) for shard in self._shards]
+        self._captured = [
+            CapturedStep(shard.train, shard.array, self._loss_function, shard.state, replays)
+            for shard in self._shards
+            if self._can_capture
+        ]
         self._workers.deal(len(self._shards))
-
-    def _captured_step(self, shard: Shard, scripts: dict[Any, Any]) -> CapturedStep | None:
-        if not (self._capture and self._on_cpu):
-            return None
-        return CapturedStep(shard.train, shard.array, self._loss_function, shard.state, scripts)
 
     def _run(self, index: int, batch: tuple[Any, ...], vectors: Vectors) -> torch.Tensor:
         """One step of one shard."""
-        shard, captured = self._shards[index], self._captured[index]
-        if captured is None:
+        shard = self._shards[index]
+        if not self._captured:
             return shard.step(batch, vectors)
-        return captured(shard.part(batch), shard.hyper(vectors))
+        return self._captured[index](shard.part(batch), shard.hyper(vectors))
 
     def step(self, *batch: Any) -> Step:
         """Asks for one training step on `batch`; waits only while `queue_depth` steps are under way."""
@@ -200,7 +201,9 @@ class StepRunner:
         """How steps run: `captured`, `warming up`, or `eager: ` and the reason."""
         if not self._capture:
             return "eager: capture=False"
-        modes = {captured.mode for captured in self._captured if captured is not None}
+        if not self._can_capture:
+            return "eager: the array is neither on a CPU nor on one CUDA device"
+        modes = {captured.mode for captured in self._captured}
         for start in ("eager", "warming up"):
             for mode in sorted(modes):
                 if mode.startswith(start):
@@ -210,8 +213,8 @@ class StepRunner:
     def refresh(self, array: torch.nn.Module | None = None, optimizer: ArrayOptimizer | None = None) -> None:
         """Deals the array out anew, as it is now; `array` and `optimizer` take the place of the old ones.
 
-        What was captured is forgotten. Models dropped, added or replaced, a switch of train and eval, freezing and
-        hooks are noticed without it; Python values that a model's code looks at are not.
+        What was captured is forgotten. Models dropped, added or replaced, a switch of train and eval, freezing, hooks
+        and an optimizer's `load_state_dict` are noticed without it; Python values that a model's code looks at are not.
         """
         self.synchronize()
         self._workers.close()

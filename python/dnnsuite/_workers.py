@@ -36,7 +36,8 @@ class Workers:
     """`threads` threads and the steps that are under way, at most `queue_depth` of them.
 
     A shard's next step waits for nothing but its last. With one thread there is nothing to overlap with: the steps
-    run in the caller's, which saves it the hand-over. An error ends all, and is raised by every later call.
+    run in the caller's, which saves it the hand-over; with none they do too, and torch's own threads are not limited.
+    An error ends all, and is raised by every later call.
     """
 
     def __init__(self, run: RunShard, threads: int, queue_depth: int) -> None:
@@ -50,7 +51,7 @@ class Workers:
 
     def start(self, workers: int) -> None:
         """Starts `workers` threads; they share the cores evenly."""
-        if self._threads == 1:
+        if self._threads <= 1:
             return
         inner = max(1, self._threads // workers)
         mine = torch.get_num_threads()
@@ -69,7 +70,7 @@ class Workers:
 
     def submit(self, step: Step) -> None:
         """Asks for a step; waits only while `queue_depth` others are under way."""
-        if self._threads == 1:
+        if self._threads <= 1:
             self._run_here(step)
             return
         self.wait(lambda: len(self._pending) < self._queue_depth)
@@ -80,7 +81,7 @@ class Workers:
     def _run_here(self, step: Step) -> None:
         if self._error is not None:
             raise self._error
-        threads = torch.get_num_threads()
+        threads = torch.get_num_threads() if self._threads else 1
         if threads != 1:
             torch.set_num_threads(1)
         try:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Training steps without Python: recorded once, then run as a list of operators or as a CUDA graph."""
 
+from .cuda import CudaGraphs
+from .script import Scripts
 from .step import CapturedStep
 
-__all__ = ["CapturedStep"]
+__all__ = ["CapturedStep", "CudaGraphs", "Scripts"]

@@ -88,9 +88,11 @@ class Recorder(TorchDispatchMode):
     has saved. Storages are watched by weak references, so nothing lives longer than it would.
     """
 
-    def __init__(self, inputs: Sequence[torch.Tensor], fixed: int = 0) -> None:
-        """`inputs` are what a step brings; the last `fixed` of them seldom change."""
+    def __init__(self, inputs: Sequence[torch.Tensor], fixed: int = 0, seeded: bool = False) -> None:
+        """`inputs` are what a step brings; the last `fixed` of them seldom change. `seeded`: torch's random generator
+        may be drawn from."""
         super().__init__()
+        self._seeded = seeded
         self.recording = Recording()
         self._slots: dict[Key, int] = {}
         self._alive: dict[
@@ -161,7 +163,7 @@ class Recorder(TorchDispatchMode):
             self.recording.refuse(f"the shape of what {name} returns depends on values")
         elif torch.Tag.inplace_view in tags:
             self.recording.refuse(f"{name} changes a tensor's shape in place")
-        elif torch.Tag.nondeterministic_seeded in tags:
+        elif torch.Tag.nondeterministic_seeded in tags and not self._seeded:
             rates = [
                 value
                 for argument, value in zip(schema.arguments, given, strict=True)

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from .plan import Plan
-from .record import Call, Slot
+from .plan import Plan, make_plan
+from .record import Call, Recording, Slot
 
 _MEMORY_FORMATS = {
     torch.contiguous_format: 0,
@@ -32,6 +32,23 @@ _below_autograd = torch._C._AutoDispatchBelowAutograd
 
 class NotScriptable(Exception):
     """The interpreter has no form for an operator or an argument; the message names it."""
+
+
+class Scripts:
+    """Makes scripts of steps; shards of the same shape share the functions."""
+
+    seeded = False  # torch's generator may not be drawn from: which numbers a model gets would depend on the others
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Any] = {}
+
+    def prepare(
+        self, train: Any, recording: Recording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
+    ) -> Script:
+        return Script(make_plan(recording), self._known)
+
+    def same(self, a: torch.Tensor, b: torch.Tensor) -> bool:
+        return same_bits(a, b)
 
 
 class Script:
@@ -204,6 +221,16 @@ def _check_operator(node: Any, call: Call) -> None:
     ):
         return  # a number where the schema says Tensor: the overload for numbers does the same
     raise NotScriptable(f"torch's interpreter takes {found.split('(')[0]} for {call.name}")
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equal to the bit, NaN too."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(a.element_size())
+    if kind is None or a.dtype == torch.bool:
+        return torch.equal(a, b)
+    return torch.equal(a.contiguous().view(kind), b.contiguous().view(kind))
 
 
 def _explained(message: str) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from . import guards
-from .plan import make_plan
+from .cuda import CudaGraphs
 from .record import Recorder, Recording
-from .script import NotScriptable, Script
+from .script import NotScriptable, Scripts, same_bits
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
@@ -24,7 +24,7 @@ class _Attempt:
     def __init__(self) -> None:
         self.stage = "warm up"  # then "record", "compare", "replay"
         self.recording: Recording | None = None
-        self.script: Script | None = None
+        self.replay: Callable[[Sequence[torch.Tensor]], torch.Tensor] | None = None
         self.values: Any = None  # Python values of the modules before the recording
         self.read: list[_Read] = []
 
@@ -56,10 +56,10 @@ class CapturedStep:
         array: torch.nn.Module,
         function: Callable[..., Any],
         state: Callable[[], Sequence[torch.Tensor]],
-        scripts: dict[Any, Any],
+        replays: Scripts | CudaGraphs,
     ) -> None:
         """`state` gives what a step may change without an operator that names it: parameters, optimizer state."""
-        self._train, self._array, self._state, self._scripts = train, array, state, scripts
+        self._train, self._array, self._state, self._replays = train, array, state, replays
         self._function_values = guards.function_values(function)
         self._values: list[Any] | None = None
         self.reset()
@@ -88,10 +88,10 @@ class CapturedStep:
         attempt = self._attempt(key)
         if attempt is None:
             return self._train(batch, hyper)
-        if attempt.stage == "replay" and attempt.script is not None:
+        if attempt.stage == "replay" and attempt.replay is not None:
             if not attempt.read or all(read.holds(inputs) for read in attempt.read):
                 self.replayed = True
-                return attempt.script(inputs)
+                return attempt.replay(inputs)
             self._changes += 1
             if self._changes > MAX_CHANGES:
                 self._refuse("the step looks into tensors that keep changing")
@@ -143,7 +143,8 @@ class CapturedStep:
             recording.refuse("Python looks into a tensor that the step changes")
         if recording.refusal is None:
             try:
-                attempt.recording, attempt.script = recording, Script(make_plan(recording), self._scripts)
+                attempt.replay = self._replays.prepare(self._train, recording, batch, hyper, inputs)
+                attempt.recording = recording
                 attempt.read = self._reads(recording, inputs)
                 attempt.stage = "compare"
             except NotScriptable as error:
@@ -155,7 +156,7 @@ class CapturedStep:
     def _watch(
         self, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> tuple[torch.Tensor, Recording]:
-        with Recorder(inputs, self._fixed) as recorder:
+        with Recorder(inputs, self._fixed, self._replays.seeded) as recorder:
             losses = self._train(batch, hyper)
         recorder.recording.losses = recorder.slot(losses).index
         return losses, recorder.recording
@@ -172,14 +173,14 @@ class CapturedStep:
         self, attempt: _Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> torch.Tensor:
         """The step once replayed and once as written, from the same state."""
-        recording, script = attempt.recording, attempt.script
+        recording, replay = attempt.recording, attempt.replay
         assert recording is not None
-        assert script is not None
+        assert replay is not None
         changed = _once([*recording.written_externals(), *self._state()])
         before = _copies(changed)
         why, after, replayed = None, [], None
         try:
-            replayed = script(inputs)
+            replayed = replay(inputs)
             after = _copies(changed)
         except RuntimeError as error:
             why = str(error)
@@ -187,7 +188,8 @@ class CapturedStep:
             tensor.detach().copy_(value)
         losses, second = self._watch(batch, hyper, inputs)
         why = why or second.refusal or difference(recording, second) or self._side_effect(attempt)
-        if why is None and not _all_same([replayed, *after], [losses, *changed]):
+        pairs = zip([replayed, *after], [losses, *changed], strict=True)
+        if why is None and not all(self._replays.same(a, b.detach()) for a, b in pairs if a is not None):
             why = "a replay gives other bits than the step as written"
         if why is not None:
             self._refuse(why)
@@ -216,7 +218,7 @@ def difference(first: Recording, second: Recording) -> str | None:
         if other is None:
             return "two steps use different tensors"
         if tensor.data_ptr() != other.data_ptr() and (
-            first.storage[slot] in first.written or not _same(tensor, other)
+            first.storage[slot] in first.written or not same_bits(tensor, other)
         ):
             return f"a tensor {list(tensor.shape)} is another one in the next step"
     return None
@@ -237,17 +239,3 @@ def _once(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 def _copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return [t.detach().clone() for t in tensors]
-
-
-def _all_same(a: Sequence[Any], b: Sequence[torch.Tensor]) -> bool:
-    return all(_same(x, y.detach()) for x, y in zip(a, b, strict=True))
-
-
-def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Equal to the bit, NaN too."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(a.element_size())
-    if kind is None or a.dtype == torch.bool:
-        return torch.equal(a, b)
-    return torch.equal(a.contiguous().view(kind), b.contiguous().view(kind))

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: MIT
+"""A step as a CUDA graph: one launch for all of its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from . import guards
+from .record import Recording
+from .script import NotScriptable
+
+Train = Callable[[Any, Sequence[Any]], torch.Tensor]
+
+
+class CudaGraphs:
+    """Makes graphs of steps; those of one array share their memory, for only one runs at a time.
+
+    Random numbers of torch's generator are allowed (a graph advances it at each launch). Where torch's own kernels add
+    in no fixed order a replay is as close to the step as written as that is to itself.
+    """
+
+    seeded = True
+
+    def __init__(self) -> None:
+        self._pool: Any = None
+
+    def prepare(
+        self, train: Train, recording: Recording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
+    ) -> CudaGraph:
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        return CudaGraph(train, batch, hyper, self._pool)
+
+    def same(self, a: torch.Tensor, b: torch.Tensor) -> bool:
+        return torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True)
+
+
+class CudaGraph:
+    """`graph(inputs)` copies the step's own tensors to where the graph reads them, launches it, and returns the losses.
+
+    Making one runs nothing: kernels that are launched while a stream is captured are only written down.
+    """
+
+    def __init__(self, train: Train, batch: Any, hyper: Sequence[Any], pool: Any) -> None:
+        self._batch = _own_copy(batch)
+        self._hyper = [{name: static_copy(value) for name, value in own.items()} for own in hyper]
+        self._inputs = guards.flatten(self._batch)[0]
+        self._given = len(self._inputs)
+        for own in self._hyper:
+            self._inputs += own.values()
+        self._seen: list[tuple[torch.Tensor, int] | None] = [None] * len(self._inputs)
+        self._device = self._inputs[0].device
+        self._graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.device(self._device):
+                torch.cuda.synchronize()
+                with torch.cuda.graph(self._graph, pool=pool):  # on a stream of its own
+                    self._losses = train(self._batch, self._hyper)
+        except RuntimeError as error:
+            torch.cuda.synchronize()
+            raise NotScriptable(f"CUDA refuses the capture: {str(error).splitlines()[0]}") from None
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+        with torch.cuda.device(self._device):
+            for place, (own, new) in enumerate(zip(self._inputs, inputs, strict=True)):
+                seen = self._seen[place]
+                if seen is None or seen[0] is not new or seen[1] != new._version:
+                    copy_over(own, new)
+                    if place >= self._given:  # hyper-parameters seldom change; a batch is copied each time
+                        self._seen[place] = (new, new._version)
+            self._graph.replay()
+            return self._losses.clone()  # the next launch writes into the graph's own
+
+
+def _own_copy(batch: Any) -> Any:
+    """A batch with the same structure and values, and tensors of its own."""
+    known: dict[int, torch.Tensor] = {}
+
+    def copied(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if id(value) not in known:
+                known[id(value)] = static_copy(value)
+            return known[id(value)]
+        if isinstance(value, (tuple, list)):
+            return type(value)(copied(part) for part in value)
+        if isinstance(value, dict):
+            return {name: copied(part) for name, part in value.items()}
+        return value
+
+    return copied(batch)
+
+
+def static_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the same layout; a dimension of stride 0 (a batch that all models share) stays one."""
+    compact = _without_repeats(tensor)
+    copy = torch.empty_strided(compact.shape, compact.stride(), dtype=tensor.dtype, device=tensor.device)
+    return copy.copy_(compact).expand(tensor.shape)
+
+
+def copy_over(own: torch.Tensor, new: torch.Tensor) -> None:
+    """Puts the values of `new` in `own`, a `static_copy` of one like it."""
+    _without_repeats(own).copy_(_without_repeats(new), non_blocking=True)
+
+
+@torch.no_grad()
+def _without_repeats(tensor: torch.Tensor) -> torch.Tensor:
+    for dimension, stride in enumerate(tensor.stride()):
+        if stride == 0:
+            tensor = tensor.narrow(dimension, 0, min(1, tensor.size(dimension)))
+    return tensor.detach()
