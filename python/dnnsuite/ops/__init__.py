@@ -13,6 +13,7 @@ from ._layer_norm import bias_dropout_add_layer_norm as bias_dropout_add_layer_n
 from ._layer_norm import layer_norm as layer_norm
 from ._library import instruction_set as instruction_set
 from ._linear import linear as linear
+from ._matmul import matmul as matmul
 from ._optimizer import adadelta_ as adadelta_
 from ._optimizer import adam_ as adam_
 from ._optimizer import sgd_ as sgd_
@@ -36,6 +37,7 @@ __all__ = [
     "instruction_set",
     "layer_norm",
     "linear",
+    "matmul",
     "recurrence",
     "sgd_",
 ]

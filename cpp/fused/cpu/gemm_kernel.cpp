@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// Products of small matrices with bias and activation, and what their backward pass does before its own two products.
+// Compiled once per instruction set.
+#include "fused/cpu/gemm_kernel.hpp"
+
+#include "fused/cpu/gemm_tile.hpp"
+#include "fused/cpu/tasks.hpp"
+#include "fused/cpu/transpose.hpp"
+#include "fused/cpu/vector_math.hpp"
+
+namespace dnnsuite::fused::DNNSUITE_ISA {
+namespace {
+
+template <Activation kind, class T>
+void activate_block(const T* from, T* to, int64_t ld, int64_t rows, int64_t columns) {
+    for (int64_t r = 0; r < rows; ++r, from += ld, to += ld) {
+        for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+            activate<kind>(Vec<T>::load(from + i, n)).store(to + i, n);
+        });
+    }
+}
+
+/// Rows [first, first + t.depth) of a task's columns of B, as rows of whole vectors.
+template <class T>
+void pack_b(const GemmArguments& args, const T* b, int64_t columns, T* scratch, TileArguments<T>& t) {
+    t.b = b;
+    t.ldb = args.b_row;
+    if (args.b_column == 1) return;
+    t.b = scratch;
+    t.ldb = padded(columns);
+    if (args.b_row == 1) return pack_transposed(b, args.b_column, columns, t.depth, T(1), scratch, t.ldb);
+    for (int64_t k = 0; k < t.depth; ++k) {
+        for (int64_t j = 0; j < columns; ++j) scratch[k * t.ldb + j] = b[k * args.b_row + j * args.b_column];
+    }
+}
+
+/// The product, over pieces of the depth whose part of B stays in cache. C keeps the sums in between: their bits are
+/// those of one sum.
+template <class T>
+void by_tiles(const GemmArguments& args, TileArguments<T> t, const T* b, int64_t columns, T* scratch) {
+    const T* a = t.a.data;
+    int64_t k = 0;
+    do {
+        t.depth = args.depth - k < kGemmDepth ? args.depth - k : kGemmDepth;
+        t.a.data = a + k * t.a.column;
+        t.more = k > 0;
+        pack_b(args, b + k * args.b_row, columns, scratch, t);
+        product(t, args.rows, columns);
+        k += t.depth;
+    } while (k < args.depth);
+}
+
+template <class T>
+void run(const GemmArguments& args, int64_t begin, int64_t end, void* scratch) {
+    const int64_t per_model = gemm_tasks_per_model(args);
+    for (int64_t task = begin; task < end; ++task) {
+        const int64_t model = task / per_model, first = task % per_model * kGemmColumns;
+        const int64_t left = args.columns - first, columns = left < kGemmColumns ? left : kGemmColumns;
+        const int64_t offset = model * args.rows * args.columns + first;
+        const T* b = at<T>(args.b, model * args.b_model + first * args.b_column);
+        TileArguments<T> t{};
+        t.a = Strided<T>{at<T>(args.a, model * args.a_model), args.a_row, args.a_column};
+        t.init = at<T>(args.bias, model * args.bias_model + first);
+        t.c = mutable_at<T>(args.before == nullptr ? args.c : args.before, offset);
+        t.ldc = args.columns;
+        if (gemm_by_dots(args)) {
+            t.depth = args.depth;
+            t.b = b;
+            t.ldb = args.b_column;
+            dot_product(t, args.rows, columns);
+        } else {
+            by_tiles(args, t, b, columns, static_cast<T*>(scratch));
+        }
+        T* c = mutable_at<T>(args.c, offset);
+        if (args.activation == Activation::kRelu)
+            activate_block<Activation::kRelu>(t.c, c, args.columns, args.rows, columns);
+        if (args.activation == Activation::kGelu)
+            activate_block<Activation::kGelu>(t.c, c, args.columns, args.rows, columns);
+    }
+}
+
+/// `n` columns of one model: to = grad * derivative(saved), and sums of `to` over the rows in order.
+template <Activation kind, class T>
+DNNSUITE_HD void gradient_column(const T* grad, const T* saved, T* to, T* sums, int64_t ld, int64_t rows, int64_t n) {
+    Vec<T> total(T(0));
+    for (int64_t r = 0; r < rows; ++r) {
+        Vec<T> g = Vec<T>::load(grad + r * ld, n);
+        if constexpr (kind != Activation::kNone) {
+            g = g * activation_derivative<kind>(Vec<T>::load(saved + r * ld, n));
+            g.store(to + r * ld, n);
+        }
+        total = total + g;
+    }
+    if (sums != nullptr) total.store(sums, n);
+}
+
+template <Activation kind, class T>
+void run_gradient(const GemmGradientArguments& args, int64_t begin, int64_t end) {
+    const int64_t per_model = (args.columns + kGemmColumns - 1) / kGemmColumns;
+    for (int64_t task = begin; task < end; ++task) {
+        const int64_t model = task / per_model, first = task % per_model * kGemmColumns;
+        const int64_t left = args.columns - first, columns = left < kGemmColumns ? left : kGemmColumns;
+        const int64_t offset = model * args.rows * args.columns + first;
+        const T *grad = at<T>(args.grad, offset), *saved = at<T>(args.saved, offset);
+        T *to = mutable_at<T>(args.to, offset), *sums = mutable_at<T>(args.sums, model * args.columns + first);
+        for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+            gradient_column<kind>(grad + i, kind == Activation::kNone ? nullptr : saved + i,
+                                  kind == Activation::kNone ? nullptr : to + i, sums == nullptr ? nullptr : sums + i,
+                                  args.columns, args.rows, n);
+        });
+    }
+}
+
+template <class T>
+void run_gradient(const GemmGradientArguments& args, int64_t begin, int64_t end) {
+    switch (args.activation) {
+        case Activation::kRelu: return run_gradient<Activation::kRelu, T>(args, begin, end);
+        case Activation::kGelu: return run_gradient<Activation::kGelu, T>(args, begin, end);
+        default: return run_gradient<Activation::kNone, T>(args, begin, end);
+    }
+}
+
+}  // namespace
+
+void gemm(const GemmArguments& args, int64_t begin, int64_t end, void* scratch) {
+    if (args.dtype == DType::kFloat64) return run<double>(args, begin, end, scratch);
+    run<float>(args, begin, end, scratch);
+}
+
+void gemm_gradient(const GemmGradientArguments& args, int64_t begin, int64_t end) {
+    if (args.dtype == DType::kFloat64) return run_gradient<double>(args, begin, end);
+    run_gradient<float>(args, begin, end);
+}
+
+}  // namespace dnnsuite::fused::DNNSUITE_ISA

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "fused/arguments.hpp"
+#include "fused/cpu/isa.hpp"
+
+namespace dnnsuite::fused {
+
+constexpr int64_t kGemmColumns = 64;  // of a task
+constexpr int64_t kGemmDepth = 256;   // of the part of B that is used at a time
+
+/// Few rows by a matrix whose columns lie one after the other: not worth packing. A question of a model's shape alone.
+inline bool gemm_by_dots(const GemmArguments& args) {
+    return args.b_row == 1 && args.b_column != 1 && args.a_column == 1 && args.rows <= 8 && args.depth >= 32;
+}
+
+/// Numbers of scratch that a task needs to pack its part of B, in elements.
+inline int64_t gemm_scratch(const GemmArguments& args) {
+    return args.b_column == 1 || gemm_by_dots(args) ? 0 : kGemmDepth * kGemmColumns;
+}
+inline int64_t gemm_tasks_per_model(const GemmArguments& args) {
+    return (args.columns + kGemmColumns - 1) / kGemmColumns;
+}
+
+/// Tasks [begin, end) of models * gemm_tasks_per_model.
+DNNSUITE_KERNEL(gemm, const GemmArguments& args, int64_t begin, int64_t end, void* scratch)
+/// Through the activation, and the sums for the bias: tasks [begin, end) of models * tasks of 64 columns.
+DNNSUITE_KERNEL(gemm_gradient, const GemmGradientArguments& args, int64_t begin, int64_t end)
+
+}  // namespace dnnsuite::fused

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+"""Products of matrices whose bits do not depend on how many there are, as those of torch's batched product do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InvalidArgument
+from ._library import differentiable, instruction_set, library, tracing
+from ._linear import LARGE, own_products
+
+__all__ = ["matmul"]
+
+_matmul = library.matmul.default
+_VECTORS = instruction_set() != "generic"
+
+
+@torch.library.register_fake("dnnsuite::matmul")
+def _(a: Tensor, b: Tensor) -> Tensor:
+    return a.new_empty((a.shape[0], a.shape[1], b.shape[2]))
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    a, b = ctx.saved_tensors
+    needs_a, needs_b = ctx.needs_input_grad
+    return (
+        _matmul(grad, b.transpose(1, 2)) if needs_a else None,
+        _matmul(a.transpose(1, 2), grad) if needs_b else None,
+    )
+
+
+_eager = differentiable(_matmul, _setup, _backward, torch.bmm)
+
+
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b of each model: a [B, ..., M, K] and b [B, ..., K, N], as `torch.matmul` of each model's own.
+
+    [B, K] is a vector, as with torch. What is between B and the matrix broadcasts. On a CPU every matrix's product has
+    the same bits alone and among others.
+    """
+    if a.dim() < 2 or b.dim() < 2 or len(a) != len(b):
+        raise InvalidArgument(
+            f"matmul: both must be [B, ...] with the same B; not {list(a.shape)} and {list(b.shape)}"
+        )
+    if a.dim() == 2:
+        return matmul(a.unsqueeze(1), b).squeeze(1 if b.dim() == 2 else -2)
+    if b.dim() == 2:
+        return matmul(a, b.unsqueeze(-1)).squeeze(-1)
+    (rows, depth), (other, columns) = a.shape[-2:], b.shape[-2:]
+    if depth != other:
+        raise InvalidArgument(f"matmul: {list(a.shape)} and {list(b.shape)} have no product: {depth} and {other}")
+    if not own_products(a, b):
+        return torch.matmul(*_between(a, b))
+    if rows * depth * columns >= LARGE or not _VECTORS:
+        return torch.stack([torch.matmul(x, y) for x, y in zip(a, b, strict=True)]) if len(a) else (
+            torch.matmul(*_between(a, b))
+        )
+    if a.dim() == b.dim() == 3:
+        return _product(a, b)
+    a, b = _between(a, b)
+    shape = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    count = shape.numel()
+    a = a.expand(*shape, rows, depth).reshape(count, rows, depth)
+    b = b.expand(*shape, depth, columns).reshape(count, depth, columns)
+    return _product(a, b).view(*shape, rows, columns)
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    result: Tensor = (_matmul if tracing() else _eager)(a, b)
+    return result
+
+
+def _between(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Both with as many dimensions between B and the matrix."""
+    more = a.dim() - b.dim()
+    return (
+        a.reshape(a.shape[:1] + (1,) * -more + a.shape[1:]) if more < 0 else a,
+        b.reshape(b.shape[:1] + (1,) * more + b.shape[1:]) if more > 0 else b,
+    )
