@@ -44,14 +44,18 @@ def interleaved(variants: Variants, rounds: int = 9, segment_s: float = 0.05) ->
     return {name: Timing(min(values), statistics.median(values)) for name, values in samples.items()}
 
 
-def report(title: str, variants: Variants, **options: float) -> None:
-    """Prints one line: how many times faster the first variant is than each of the others, by min (by median)."""
+def report(title: str, variants: Variants, flops: float = 0.0, **options: float) -> None:
+    """Prints one line: how many times faster the first variant is than each of the others, by min (by median).
+
+    `flops`, the operations of one call, adds the first variant's rate.
+    """
     timings = interleaved(variants, **options)  # type: ignore[arg-type]
     (own, mine), *others = timings.items()
     ratios = "  ".join(
         f"vs {name} {t.min_s / mine.min_s:.2f}x ({t.median_s / mine.median_s:.2f}x)" for name, t in others
     )
-    print(f"{title:<44} {own} {mine.min_s * 1e6:9.1f} us  {ratios}", flush=True)
+    rate = f" {flops / mine.min_s / 1e9:6.1f} GFLOP/s" if flops else ""
+    print(f"{title:<44} {own} {mine.min_s * 1e6:9.1f} us{rate}  {ratios}", flush=True)
 
 
 def start(description: str) -> argparse.Namespace:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""linear, forward and backward: the composition that ops.linear chooses, against a loop of torch's and one baddbmm."""
+"""linear with bias and ReLU, forward and backward, against a loop of torch's and one batched product; GFLOP/s."""
 
 import sys
 from pathlib import Path
@@ -17,6 +17,7 @@ def bench(B, rows, inputs, outputs):
     grad = torch.randn(B, rows, outputs)
     leaves = [t.requires_grad_() for t in (x, weight, bias)]
     alone = [[t.detach()[i].requires_grad_() for t in leaves] for i in range(B)]
+    grads = list(grad)
 
     def stacked(call):
         def run():
@@ -27,22 +28,43 @@ def bench(B, rows, inputs, outputs):
         return run
 
     def loop():
-        for own, g in zip(alone, grad, strict=True):
+        for own, g in zip(alone, grads, strict=True):
             for leaf in own:
                 leaf.grad = None
-            F.linear(*own).backward(g)
+            torch.relu(F.linear(*own)).backward(g)
 
+    @torch.no_grad()
+    def forward():
+        return ops.linear(x, weight, bias, "relu")
+
+    @torch.no_grad()
+    def forward_loop():
+        return [torch.relu(F.linear(*own)) for own in alone]
+
+    def batched():
+        return torch.relu(torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2)))
+
+    products = 2 * B * rows * inputs * outputs
+    shape = f"linear+relu B={B} {rows}x{inputs} to {outputs}"
     report(
-        f"linear B={B} {rows}x{inputs} to {outputs}",
+        shape,
         {
-            "chosen": stacked(lambda: ops.linear(x, weight, bias)),
+            "own": stacked(lambda: ops.linear(x, weight, bias, "relu")),
             "loop of torch": loop,
-            "baddbmm": stacked(lambda: torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))),
+            "baddbmm": stacked(batched),
         },
+        flops=3 * products,
+    )
+    report(
+        f"  forward alone, {rows}x{inputs} to {outputs}",
+        {"own": forward, "loop of torch": forward_loop, "baddbmm": torch.no_grad()(batched)},
+        flops=products,
     )
 
 
 if __name__ == "__main__":
+    small = ((32, 64, 128), (32, 128, 128), (32, 128, 10), (8, 256, 256), (64, 784, 32), (256, 128, 100))
+    large = ((64, 784, 512), (1024, 128, 384), (1024, 512, 128), (160, 128, 8192))
     for models in start(__doc__).models:
-        for shape in ((1024, 128, 384), (1024, 128, 512), (1024, 512, 128), (160, 128, 8192), (32, 128, 128)):
+        for shape in (*small, *large):
             bench(models, *shape)

@@ -230,19 +230,40 @@ def embedding_case(vocabulary: int, columns: int, shape: tuple[int, ...], shared
     )
 
 
-def linear_case(rows: tuple[int, ...], bias: bool) -> Case:
+def linear_case(
+    rows: tuple[int, ...], bias: bool, inputs: int = 7, outputs: int = 5, act: str = "none"
+) -> Case:
     def make(B: int, dtype: torch.dtype) -> Tensors:
         generator = torch.Generator().manual_seed(3)
-        tensors = {"x": (*rows, 7), "weight": (5, 7)} | ({"bias": (5,)} if bias else {})
-        return {n: torch.stack([normal(generator, dtype, *s) for _ in range(B)]) for n, s in tensors.items()}
+        shapes = {"x": (*rows, inputs), "weight": (outputs, inputs)} | ({"bias": (outputs,)} if bias else {})
+        own = {n: [normal(generator, dtype, *s) for _ in range(B)] for n, s in shapes.items()}
+        return {name: torch.stack(each) for name, each in own.items()}
 
+    options = "".join(f"-{name}" for name, on in (("bias", bias), (act, act != "none")) if on)
     return Case(
-        f"linear-{'x'.join(map(str, rows))}{'-bias' if bias else ''}",
+        f"linear-{'x'.join(map(str, (*rows, inputs, outputs)))}{options}",
         "linear",
         make,
-        lambda t: ops.linear(t["x"], t["weight"], t.get("bias")),
-        lambda t: functional.linear(t["x"], t["weight"], t.get("bias")),
-        exact=False,
+        lambda t: ops.linear(t["x"], t["weight"], t.get("bias"), act),
+        lambda t: activation(act)(functional.linear(t["x"], t["weight"], t.get("bias"))),
+    )
+
+
+def matmul_case(a: tuple[int, ...], b: tuple[int, ...], turned: bool = False) -> Case:
+    """`turned`: both lie in memory as their transposes."""
+
+    def make(B: int, dtype: torch.dtype) -> Tensors:
+        generator = torch.Generator().manual_seed(4)
+        tensors = {"x": a, "weight": b}
+        made = {n: torch.stack([normal(generator, dtype, *s) for _ in range(B)]) for n, s in tensors.items()}
+        return {n: t.mT.contiguous().mT if turned else t for n, t in made.items()}
+
+    return Case(
+        f"matmul-{'x'.join(map(str, a))}-{'x'.join(map(str, b))}{'-turned' if turned else ''}",
+        "matmul",
+        make,
+        lambda t: ops.matmul(t["x"], t["weight"]),
+        lambda t: torch.matmul(t["x"], t["weight"]),
     )
 
 
@@ -264,6 +285,14 @@ CASES = [
     embedding_case(500, 64, (33,), True),
     linear_case((4, 3), True),
     linear_case((6,), False),
+    linear_case((3, 8), True, 70, 21, "gelu"),
+    linear_case((37,), True, 16, 40, "relu"),
+    linear_case((30,), True, 600, 90, "relu"),  # several pieces of the depth
+    matmul_case((5, 3), (3, 18)),
+    matmul_case((13, 40), (40, 35), turned=True),
+    matmul_case((2, 3, 6, 4), (3, 4, 5)),
+    matmul_case((6,), (6, 5)),
+    matmul_case((4, 6), (6,)),
 ]
 SMALL = [
     case

@@ -4,6 +4,7 @@ import torch
 
 from dnnsuite import ops
 from dnnsuite.errors import InvalidArgument
+from dnnsuite.ops import _linear
 
 
 @pytest.mark.parametrize("B", [1, 3])
@@ -33,34 +34,83 @@ def test_bad_arguments(x, bias, message):
         ops.linear(torch.ones(x), torch.ones(2, 4, 6), None if bias is None else torch.ones(bias))
 
 
+def parts(inputs, call):
+    """The result and the gradients, for a fixed gradient of the result."""
+    leaves = [t.detach().requires_grad_() for t in inputs if t is not None]
+    left = iter(leaves)
+    y = call(*(None if t is None else next(left) for t in inputs))
+    grad = torch.cos(torch.arange(y[0].numel())).view_as(y[0]).expand_as(y)
+    return [y.detach(), *torch.autograd.grad(y, leaves, grad)]
+
+
 @pytest.mark.parametrize("bias", [False, True])
 def test_large_products_are_the_same_alone(bias, monkeypatch):
-    """Products of their own: right, differentiable, and to the bit what a model alone gets."""
-    from dnnsuite.ops import _linear
-
-    x, weight, b = torch.randn(3, 33, 64), torch.randn(3, 48, 64), torch.randn(3, 48) if bias else None
-    leaves = [t.requires_grad_() for t in (x, weight, b) if t is not None]
-    grad = torch.randn(3, 33, 48)
-
-    def run(limit, models):
-        monkeypatch.setattr(_linear, "LARGE", limit)
-        inputs = [None if t is None else t[models] for t in (x, weight, b)]
-        y = ops.linear(*inputs)
-        return [y, *torch.autograd.grad(y, [t for t in inputs if t is not None], grad[models])]
-
-    batched, own = run(2**60, slice(None)), run(0, slice(None))
-    assert len(own) == len(leaves) + 1
-    for a, c in zip(batched, own, strict=True):
-        torch.testing.assert_close(a, c, rtol=1e-4, atol=1e-4)
-    for a, c in zip(run(0, slice(1, 2))[:2], own, strict=False):
-        assert torch.equal(a[0], c[1])
-
-
-def test_large_products_under_autocast(monkeypatch):
-    from dnnsuite.ops import _linear
-
+    """Products by the library: right, twice differentiable, and to the bit what a model alone gets."""
+    inputs = (torch.randn(3, 33, 64), torch.randn(3, 48, 64), torch.randn(3, 48) if bias else None)
+    own = parts(inputs, ops.linear)
     monkeypatch.setattr(_linear, "LARGE", 0)
+    library = parts(inputs, ops.linear)
+    for a, b in zip(own, library, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+    alone = parts([None if t is None else t[1:2] for t in inputs], ops.linear)
+    for a, b in zip(alone[:2], library, strict=False):
+        assert torch.equal(a[0], b[1])
+    small = [torch.randn(2, 3, 4), torch.randn(2, 5, 4), torch.randn(2, 5)]
+    leaves = [t.double().requires_grad_() for t in small]
+    assert torch.autograd.gradgradcheck(lambda *t: ops.linear(*t).sin(), leaves, fast_mode=True)
+
+
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
+@pytest.mark.parametrize(
+    "shape",
+    [(32, 64, 128), (33, 30, 10), (8, 64, 40), (1, 33, 7), (5, 300, 70), (20, 520, 3), (0, 4, 5), (3, 0, 5)],
+)
+def test_every_shape(shape, activation):
+    """Whole tiles, parts of them, dot products, several pieces of the depth: forward and backward."""
+    rows, inputs, outputs = shape
+    given = (torch.randn(2, rows, inputs), torch.randn(2, outputs, inputs), torch.randn(2, outputs))
+    got = parts(given, lambda *t: ops.linear(*t, activation))
+    double = [t.double() for t in given]
+    expected = parts(double, lambda *t: _linear.linear_composition(*t, activation))
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(32, 64, 128), (33, 30, 10), (4, 64, 40)])
+def test_a_shared_input_is_not_copied_and_changes_no_bits(shape):
+    rows, inputs, outputs = shape
+    x, weight, bias = torch.randn(rows, inputs), torch.randn(3, outputs, inputs), torch.randn(3, outputs)
+    shared = parts((x, weight, bias), lambda x, w, b: ops.linear(x.expand(3, rows, inputs), w, b, "relu"))
+    copied = parts((x.repeat(3, 1, 1), weight, bias), lambda x, w, b: ops.linear(x, w, b, "relu"))
+    assert torch.equal(shared[0], copied[0])
+    torch.testing.assert_close(shared[1], copied[1].sum(0))
+    for a, b in zip(shared[2:], copied[2:], strict=True):
+        assert torch.equal(a, b)
+
+
+def test_only_what_is_asked_for():
+    x, weight = torch.randn(2, 3, 4), torch.randn(2, 5, 4, requires_grad=True)
+    y = ops.linear(x, weight, torch.randn(2, 5), "relu")
+    (gradient,) = torch.autograd.grad(y.sum(), weight)
+    assert gradient.shape == weight.shape
+    assert not ops.linear(x, weight.detach()).requires_grad
+
+
+def test_an_unknown_activation_is_refused():
+    with pytest.raises(InvalidArgument, match="'tanh'"):
+        ops.linear(torch.ones(1, 2, 3), torch.ones(1, 4, 3), None, "tanh")
+
+
+def test_under_autocast_and_in_sixteen_bits():
+    x, weight, bias = torch.randn(2, 3, 4), torch.randn(2, 5, 4), torch.randn(2, 5)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert (
-            ops.linear(torch.randn(2, 3, 4), torch.randn(2, 5, 4), torch.randn(2, 5)).dtype == torch.bfloat16
-        )
+        assert ops.linear(x, weight, bias).dtype == torch.bfloat16
+    y = ops.linear(x.bfloat16(), weight.bfloat16(), bias.bfloat16(), "relu")
+    torch.testing.assert_close(y.float(), ops.linear(x, weight, bias, "relu"), rtol=0.05, atol=0.05)
+
+
+def test_maps_over_a_batch():
+    """Under torch.func the composition is called."""
+    x, weight = torch.randn(4, 2, 3, 5), torch.randn(2, 6, 5)
+    mapped = torch.func.vmap(lambda x: ops.linear(x, weight))(x)
+    torch.testing.assert_close(mapped[1], ops.linear(x[1], weight))

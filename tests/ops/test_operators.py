@@ -123,6 +123,8 @@ def test_not_contiguous(case, device):
 @small
 def test_empty(case, B):
     """No models, or models with nothing to do."""
+    if B and case.family == "matmul":
+        return  # test_matmul.py: dimension 1 may be what is summed over
     tensors = case.make(2, torch.float32)
     if B == 0:
         tensors = {name: tensor[:0] for name, tensor in tensors.items()}
@@ -180,6 +182,8 @@ def opcheck_samples(device):
         (library.bias_dropout_add_layer_norm, (x, bias, r(2, 3, 5), p, rng, bias, bias, 1e-5)),
         (library.attention, (r(2, 2, 4, 12), 2, p, rng, True, None)),
         (library.embedding, (r(2, 9, 5), target.clamp(min=0), -1)),
+        (library.linear, (x, r(2, 4, 5), r(2, 4), "gelu")),
+        (library.matmul, (x, r(2, 5, 4))),
         (library.cross_entropy, (x, target, -100, 0.1, "mean")),
         (library.adadelta_, (*state, c[0], c[1], c[3], c[4])),
         (library.adam_, (*state, [], *(torch.ones_like(c[0]), c[0], c[1], c[2], c[3], c[4]), True)),
@@ -187,7 +191,7 @@ def opcheck_samples(device):
     ]
 
 
-@pytest.mark.parametrize("index", range(11))
+@pytest.mark.parametrize("index", range(len(opcheck_samples("cpu"))))
 def test_opcheck(index, device):
     op, arguments = opcheck_samples(device)[index]
     torch.library.opcheck(op.default, arguments)
@@ -195,7 +199,7 @@ def test_opcheck(index, device):
 
 def test_every_operator_has_a_sample():
     names = {op.__name__.split(".")[-1] for op, _ in opcheck_samples("cpu")}
-    public = set(ops.__all__) - {"linear", "instruction_set"}  # not operators
+    public = set(ops.__all__) - {"instruction_set"}  # not operators
     assert names == public
 
 

@@ -55,12 +55,16 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
         return matmul(a, b.unsqueeze(-1)).squeeze(-1)
     (rows, depth), (other, columns) = a.shape[-2:], b.shape[-2:]
     if depth != other:
-        raise InvalidArgument(f"matmul: {list(a.shape)} and {list(b.shape)} have no product: {depth} and {other}")
+        raise InvalidArgument(
+            f"matmul: {list(a.shape)} and {list(b.shape)} have no product: {depth} and {other}"
+        )
     if not own_products(a, b):
         return torch.matmul(*_between(a, b))
     if rows * depth * columns >= LARGE or not _VECTORS:
-        return torch.stack([torch.matmul(x, y) for x, y in zip(a, b, strict=True)]) if len(a) else (
-            torch.matmul(*_between(a, b))
+        return (
+            torch.stack([torch.matmul(x, y) for x, y in zip(a, b, strict=True)])
+            if len(a)
+            else (torch.matmul(*_between(a, b)))
         )
     if a.dim() == b.dim() == 3:
         return _product(a, b)
