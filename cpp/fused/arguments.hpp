@@ -79,23 +79,22 @@ struct AttentionArguments {
     DropoutArguments dropout;  // of the probabilities, elements in the order [N, H, L, L]
 };
 
-/// c[b] = activation(a[b] b[b] + bias[b]), element (i, k) of a at b * a_model + i * a_row + k * a_column; c is packed.
+/// c[b] = a[b] b[b] + bias[b], also its ReLU; element (i, k) of a at b * a_model + i * a_row + k * a_column; c is packed.
 struct GemmArguments {
     DType dtype;
-    Activation activation;
+    bool relu;
     int64_t models, rows, columns, depth;
     int64_t a_model, a_row, a_column, b_model, b_row, b_column, bias_model;  // a stride of 0 for models: shared
     const void *a, *b, *bias;                                                // bias [B, columns] or null
-    void *c, *before;  // before: what the activation was applied to, where it is kept; else null
+    void* c;
 };
 
-/// to = grad * derivative of the activation, sums [B, columns] over the rows; all [B, rows, columns].
+/// to = grad where result > 0, sums [B, columns] over the rows; all [B, rows, columns].
 struct GemmGradientArguments {
     DType dtype;
-    Activation activation;
     int64_t models, rows, columns;
-    const void *grad, *saved;  // saved: the result for relu, what came before for gelu
-    void *to, *sums;           // to: not written without an activation; sums may be null
+    const void *grad, *result;  // result null: no ReLU, and `to` is not written
+    void *to, *sums;            // sums may be null
 };
 
 enum class Optimizer : int { kAdadelta, kAdam, kSgd };

@@ -30,10 +30,10 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         "attention_backward(Tensor grad, Tensor qkv, int num_heads, Tensor? p, Tensor? rng, bool causal,"
         " Tensor? key_padding_mask) -> Tensor");
 
-    m.def("linear(Tensor x, Tensor weight, Tensor? bias, str activation) -> (Tensor y, Tensor before)");
+    m.def("linear(Tensor x, Tensor weight, Tensor? bias, bool relu) -> Tensor");
     m.def(
-        "linear_backward(Tensor grad, Tensor x, Tensor weight, Tensor? saved, str activation, bool needs_x,"
-        " bool needs_weight, bool needs_bias) -> (Tensor, Tensor, Tensor)");
+        "linear_backward(Tensor grad, Tensor x, Tensor weight, Tensor? relu_output, bool needs_x, bool needs_weight,"
+        " bool needs_bias) -> (Tensor, Tensor, Tensor)");
     m.def("matmul(Tensor a, Tensor b) -> Tensor");
 
     m.def("embedding(Tensor weight, Tensor indices, int padding_idx) -> Tensor");

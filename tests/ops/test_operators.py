@@ -182,7 +182,7 @@ def opcheck_samples(device):
         (library.bias_dropout_add_layer_norm, (x, bias, r(2, 3, 5), p, rng, bias, bias, 1e-5)),
         (library.attention, (r(2, 2, 4, 12), 2, p, rng, True, None)),
         (library.embedding, (r(2, 9, 5), target.clamp(min=0), -1)),
-        (library.linear, (x, r(2, 4, 5), r(2, 4), "gelu")),
+        (library.linear, (x, r(2, 4, 5), r(2, 4), True)),
         (library.matmul, (x, r(2, 5, 4))),
         (library.cross_entropy, (x, target, -100, 0.1, "mean")),
         (library.adadelta_, (*state, c[0], c[1], c[3], c[4])),

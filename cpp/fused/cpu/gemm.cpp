@@ -20,7 +20,6 @@ void run(const GemmArguments& args) {
 GemmArguments product_of(const Checker& check, const Tensor& a, const Tensor& b) {
     GemmArguments args{};
     args.dtype = check.floating(a, "the first matrix");
-    args.activation = Activation::kNone;
     args.models = a.size(0);
     args.rows = a.size(1);
     args.depth = a.size(2);
@@ -62,43 +61,36 @@ OptionalTensor with_packed_rows(const OptionalTensor& t) {
     return t.has_value() && t->dim() == 2 && t->size(1) > 1 && t->stride(1) != 1 ? packed(t) : t;
 }
 
-/// The result, and what was before the activation where its derivative needs that (else empty).
-std::tuple<Tensor, Tensor> linear(const Tensor& x, const Tensor& weight, OptionalTensor given_bias,
-                                  std::string activation) {
+Tensor linear(const Tensor& x, const Tensor& weight, OptionalTensor given_bias, bool relu) {
     const Checker check("linear");
     const OptionalTensor bias = with_packed_rows(given_bias);
     GemmArguments args = linear_arguments(check, x, weight, bias);
-    args.activation = check.activation(activation);
-    const Tensor y = new_tensor(x, {args.models, args.rows, args.columns});
-    const Tensor before = args.activation == Activation::kGelu ? new_like(y) : new_tensor(x, {0});
+    args.relu = relu;
+    Tensor y = new_tensor(x, {args.models, args.rows, args.columns});
     args.c = y.data_ptr();
-    if (args.activation == Activation::kGelu) args.before = before.data_ptr();
     run(args);
-    return {y, before};
+    return y;
 }
 
-/// Through the activation: the gradient of x weight + bias, and of the bias itself.
-Tensor activation_backward(const Checker& check, const Tensor& grad, const OptionalTensor& saved, Activation activation,
-                           void* bias_sums) {
+/// Through the ReLU where there was one: the gradient of x weight + bias, and of the bias itself.
+Tensor gradient(const Checker& check, const Tensor& grad, const OptionalTensor& result, void* bias_sums) {
+    if (!result.has_value() && bias_sums == nullptr) return grad;
     GemmGradientArguments args{};
     args.dtype = check.floating(grad, "grad");
-    args.activation = activation;
     args.models = grad.size(0);
     args.rows = grad.size(1);
     args.columns = grad.size(2);
     args.grad = grad.data_ptr();
     args.sums = bias_sums;
-    const OptionalTensor kept = packed(saved);
+    const OptionalTensor kept = packed(result);
     Tensor through = grad;
-    if (activation != Activation::kNone) {
-        STD_TORCH_CHECK(kept.has_value(), check.op(), ": an activation needs what the forward pass saved");
-        check.same_kind(*kept, "saved", grad);
-        check.same_shape(*kept, "saved", grad);
-        args.saved = kept->data_ptr();
+    if (kept.has_value()) {
+        check.same_kind(*kept, "relu_output", grad);
+        check.same_shape(*kept, "relu_output", grad);
+        args.result = kept->data_ptr();
         through = new_like(grad);
         args.to = through.data_ptr();
     }
-    if (activation == Activation::kNone && bias_sums == nullptr) return through;
     const auto kernel = DNNSUITE_SELECT(gemm_gradient);
     const int64_t per_model = (args.columns + kGemmColumns - 1) / kGemmColumns;
     run_tasks(args.models * per_model, args.rows * kGemmColumns, 1,
@@ -106,43 +98,45 @@ Tensor activation_backward(const Checker& check, const Tensor& grad, const Optio
     return through;
 }
 
+/// grad^T x, the gradient of the weight.
+Tensor weight_gradient(GemmArguments args, const Tensor& grad, const Tensor& x) {
+    const int64_t outputs = grad.size(2), inputs = x.size(2);
+    Tensor dweight = new_tensor(x, {args.models, outputs, inputs});
+    args.rows = outputs;
+    args.columns = inputs;
+    args.depth = x.size(1);
+    args.a_row = 1;
+    args.a_column = outputs;
+    args.b = x.data_ptr();
+    args.b_model = x.stride(0);
+    args.b_row = x.stride(1);
+    args.b_column = x.stride(2);
+    args.c = dweight.data_ptr();
+    run(args);
+    return dweight;
+}
+
+/// What is not needed comes as an empty tensor.
 std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
-                                                   OptionalTensor saved, std::string activation, bool needs_x,
-                                                   bool needs_weight, bool needs_bias) {
+                                                   OptionalTensor relu_output, bool needs_x, bool needs_weight,
+                                                   bool needs_bias) {
     const Checker check("linear_backward");
     const GemmArguments forward = linear_arguments(check, x, weight, OptionalTensor());
-    const int64_t models = forward.models, rows = forward.rows, outputs = forward.columns, inputs = forward.depth;
     const Tensor given = packed(grad);
     check.same_kind(given, "grad", x);
-    check.shape(given, "grad", {models, rows, outputs});
-    const Tensor empty = new_tensor(x, {0});
-    Tensor dx = empty, dweight = empty, dbias = empty;
-    if (needs_bias) dbias = new_tensor(x, {models, outputs});
-    const Tensor g = activation_backward(check, given, saved, check.activation(activation),
-                                         needs_bias ? dbias.data_ptr() : nullptr);
+    check.shape(given, "grad", {forward.models, forward.rows, forward.columns});
+    const Tensor dbias = needs_bias ? new_tensor(x, {forward.models, forward.columns}) : new_tensor(x, {0});
+    const Tensor g = gradient(check, given, relu_output, needs_bias ? dbias.data_ptr() : nullptr);
     GemmArguments args = product_of(check, g, weight);
-    args.columns = inputs;
+    Tensor dx = needs_x ? new_tensor(x, {forward.models, forward.rows, forward.depth}) : new_tensor(x, {0});
     if (needs_x) {
-        dx = new_tensor(x, {models, rows, inputs});
+        args.columns = forward.depth;
         args.b_row = weight.stride(1);
         args.b_column = weight.stride(2);
         args.c = dx.data_ptr();
         run(args);
     }
-    if (needs_weight) {
-        dweight = new_tensor(x, {models, outputs, inputs});
-        args.rows = outputs;
-        args.depth = rows;
-        args.a_row = 1;
-        args.a_column = outputs;
-        args.b = x.data_ptr();
-        args.b_model = x.stride(0);
-        args.b_row = x.stride(1);
-        args.b_column = x.stride(2);
-        args.c = dweight.data_ptr();
-        run(args);
-    }
-    return {dx, dweight, dbias};
+    return {dx, needs_weight ? weight_gradient(args, g, x) : new_tensor(x, {0}), dbias};
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products of small matrices with bias and activation, and what their backward pass does before its own two products.
+// Products of small matrices with bias and ReLU, and what their backward pass does before its own two products.
 // Compiled once per instruction set.
 #include "fused/cpu/gemm_kernel.hpp"
 
@@ -11,11 +11,11 @@
 namespace dnnsuite::fused::DNNSUITE_ISA {
 namespace {
 
-template <Activation kind, class T>
-void activate_block(const T* from, T* to, int64_t ld, int64_t rows, int64_t columns) {
-    for (int64_t r = 0; r < rows; ++r, from += ld, to += ld) {
+template <class T>
+void relu_block(T* c, int64_t ld, int64_t rows, int64_t columns) {
+    for (int64_t r = 0; r < rows; ++r, c += ld) {
         for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-            activate<kind>(Vec<T>::load(from + i, n)).store(to + i, n);
+            activate<Activation::kRelu>(Vec<T>::load(c + i, n)).store(c + i, n);
         });
     }
 }
@@ -61,7 +61,7 @@ void run(const GemmArguments& args, int64_t begin, int64_t end, void* scratch) {
         TileArguments<T> t{};
         t.a = Strided<T>{at<T>(args.a, model * args.a_model), args.a_row, args.a_column};
         t.init = at<T>(args.bias, model * args.bias_model + first);
-        t.c = mutable_at<T>(args.before == nullptr ? args.c : args.before, offset);
+        t.c = mutable_at<T>(args.c, offset);
         t.ldc = args.columns;
         if (gemm_by_dots(args)) {
             t.depth = args.depth;
@@ -71,22 +71,18 @@ void run(const GemmArguments& args, int64_t begin, int64_t end, void* scratch) {
         } else {
             by_tiles(args, t, b, columns, static_cast<T*>(scratch));
         }
-        T* c = mutable_at<T>(args.c, offset);
-        if (args.activation == Activation::kRelu)
-            activate_block<Activation::kRelu>(t.c, c, args.columns, args.rows, columns);
-        if (args.activation == Activation::kGelu)
-            activate_block<Activation::kGelu>(t.c, c, args.columns, args.rows, columns);
+        if (args.relu) relu_block(t.c, args.columns, args.rows, columns);
     }
 }
 
-/// `n` columns of one model: to = grad * derivative(saved), and sums of `to` over the rows in order.
-template <Activation kind, class T>
-DNNSUITE_HD void gradient_column(const T* grad, const T* saved, T* to, T* sums, int64_t ld, int64_t rows, int64_t n) {
+/// `n` columns of one model: to = grad where result > 0, and sums of that over the rows in order.
+template <bool relu, class T>
+DNNSUITE_HD void gradient_column(const T* grad, const T* result, T* to, T* sums, int64_t ld, int64_t rows, int64_t n) {
     Vec<T> total(T(0));
     for (int64_t r = 0; r < rows; ++r) {
         Vec<T> g = Vec<T>::load(grad + r * ld, n);
-        if constexpr (kind != Activation::kNone) {
-            g = g * activation_derivative<kind>(Vec<T>::load(saved + r * ld, n));
+        if constexpr (relu) {
+            g = g * activation_derivative<Activation::kRelu>(Vec<T>::load(result + r * ld, n));
             g.store(to + r * ld, n);
         }
         total = total + g;
@@ -94,30 +90,26 @@ DNNSUITE_HD void gradient_column(const T* grad, const T* saved, T* to, T* sums, 
     if (sums != nullptr) total.store(sums, n);
 }
 
-template <Activation kind, class T>
+template <bool relu, class T>
 void run_gradient(const GemmGradientArguments& args, int64_t begin, int64_t end) {
     const int64_t per_model = (args.columns + kGemmColumns - 1) / kGemmColumns;
     for (int64_t task = begin; task < end; ++task) {
         const int64_t model = task / per_model, first = task % per_model * kGemmColumns;
         const int64_t left = args.columns - first, columns = left < kGemmColumns ? left : kGemmColumns;
         const int64_t offset = model * args.rows * args.columns + first;
-        const T *grad = at<T>(args.grad, offset), *saved = at<T>(args.saved, offset);
+        const T *grad = at<T>(args.grad, offset), *result = at<T>(args.result, offset);
         T *to = mutable_at<T>(args.to, offset), *sums = mutable_at<T>(args.sums, model * args.columns + first);
         for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-            gradient_column<kind>(grad + i, kind == Activation::kNone ? nullptr : saved + i,
-                                  kind == Activation::kNone ? nullptr : to + i, sums == nullptr ? nullptr : sums + i,
-                                  args.columns, args.rows, n);
+            gradient_column<relu>(grad + i, relu ? result + i : nullptr, relu ? to + i : nullptr,
+                                  sums == nullptr ? nullptr : sums + i, args.columns, args.rows, n);
         });
     }
 }
 
 template <class T>
 void run_gradient(const GemmGradientArguments& args, int64_t begin, int64_t end) {
-    switch (args.activation) {
-        case Activation::kRelu: return run_gradient<Activation::kRelu, T>(args, begin, end);
-        case Activation::kGelu: return run_gradient<Activation::kGelu, T>(args, begin, end);
-        default: return run_gradient<Activation::kNone, T>(args, begin, end);
-    }
+    if (args.result != nullptr) return run_gradient<true, T>(args, begin, end);
+    run_gradient<false, T>(args, begin, end);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ inline int64_t gemm_tasks_per_model(const GemmArguments& args) {
 
 /// Tasks [begin, end) of models * gemm_tasks_per_model.
 DNNSUITE_KERNEL(gemm, const GemmArguments& args, int64_t begin, int64_t end, void* scratch)
-/// Through the activation, and the sums for the bias: tasks [begin, end) of models * tasks of 64 columns.
+/// Through the ReLU, and the sums for the bias: tasks [begin, end) of models * tasks of 64 columns.
 DNNSUITE_KERNEL(gemm_gradient, const GemmGradientArguments& args, int64_t begin, int64_t end)
 
 }  // namespace dnnsuite::fused

@@ -55,15 +55,15 @@ __attribute__((noinline)) void tile(const TileArguments<T>& t) {
     }
     _Pragma("GCC unroll 16") for (int r = 0; t.more && r < Rows; ++r) {
         const T* from = t.c + r * t.ldc;
-        _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v)
-            sum[r][v] = v < kWhole ? Vec<T>::load(from + v * kLanes) : load_first(from + v * kLanes, t.last);
+        _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v) sum[r][v] =
+            v < kWhole ? Vec<T>::load(from + v * kLanes) : load_first(from + v * kLanes, t.last);
     }
     const T *a = t.a.data, *b = t.b;
     const int64_t row = t.a.row, column = t.a.column, ldb = t.ldb, last = t.last;
     for (int64_t k = 0; k < t.depth; ++k, a += column, b += ldb) {
         Vec<T> right[Vectors];
-        _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v)
-            right[v] = v < kWhole ? Vec<T>::load(b + v * kLanes) : load_first(b + v * kLanes, last);
+        _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v) right[v] =
+            v < kWhole ? Vec<T>::load(b + v * kLanes) : load_first(b + v * kLanes, last);
         _Pragma("GCC unroll 16") for (int r = 0; r < Rows; ++r) {
             const Vec<T> left(a[r * row]);
             _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v) sum[r][v] = sum[r][v] + left * right[v];
@@ -153,8 +153,8 @@ __attribute__((noinline)) void dot_tile(const TileArguments<T>& t) {
     if (const int64_t rest = t.depth - k; rest > 0)
         step(k, [rest](const T* from) __attribute__((always_inline)) { return load_first(from, rest); });
     _Pragma("GCC unroll 4") for (int r = 0; r < Rows; ++r) {
-        _Pragma("GCC unroll 4") for (int j = 0; j < Columns; ++j)
-            t.c[r * t.ldc + j] = (t.init == nullptr ? T(0) : t.init[j]) + sum(lanes[r][j]);
+        _Pragma("GCC unroll 4") for (int j = 0; j < Columns; ++j) t.c[r * t.ldc + j] =
+            (t.init == nullptr ? T(0) : t.init[j]) + sum(lanes[r][j]);
     }
 }
 

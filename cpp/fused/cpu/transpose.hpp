@@ -57,7 +57,8 @@ bool transpose_blocks(const T*, int64_t, int64_t, int64_t, T, T*, int64_t) {
 /// A 16 x 16 block: pairs of lanes, then quads, then the quads of four rows are brought together.
 DNNSUITE_HD void transpose_sixteen(const float* from, int64_t stride, __m512 scale, float* to, int64_t ld) {
     __m512 x[kBlock], y[kBlock];
-    _Pragma("GCC unroll 16") for (int r = 0; r < 16; ++r) x[r] = _mm512_mul_ps(_mm512_loadu_ps(from + r * stride), scale);
+    _Pragma("GCC unroll 16") for (int r = 0; r < 16; ++r) x[r] =
+        _mm512_mul_ps(_mm512_loadu_ps(from + r * stride), scale);
     _Pragma("GCC unroll 8") for (int r = 0; r < 16; r += 2) {
         y[r] = _mm512_unpacklo_ps(x[r], x[r + 1]);
         y[r + 1] = _mm512_unpackhi_ps(x[r], x[r + 1]);
@@ -69,7 +70,8 @@ DNNSUITE_HD void transpose_sixteen(const float* from, int64_t stride, __m512 sca
             x[r + 2 * i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
         }
     }
-    _Pragma("GCC unroll 4") for (int i = 0; i < 4; ++i) {  // x[4 q + i]: column 4 l + i of rows 4 q to 4 q + 3 in quad l
+    _Pragma("GCC unroll 4") for (int i = 0; i < 4;
+                                 ++i) {  // x[4 q + i]: column 4 l + i of rows 4 q to 4 q + 3 in quad l
         const __m512 a = _mm512_shuffle_f32x4(x[i], x[4 + i], 0x88), b = _mm512_shuffle_f32x4(x[i], x[4 + i], 0xDD);
         const __m512 c = _mm512_shuffle_f32x4(x[8 + i], x[12 + i], 0x88);
         const __m512 d = _mm512_shuffle_f32x4(x[8 + i], x[12 + i], 0xDD);

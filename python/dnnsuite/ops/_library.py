@@ -92,13 +92,16 @@ def differentiable(
     """
     torch.library.register_autograd(op.name(), backward, setup_context=setup_context)
 
+    def run(ctx: Any, args: tuple[Any, ...]) -> Any:
+        with _below_autograd():
+            output = op(*args)
+        setup_context(ctx, args, output)
+        return output
+
     class Once(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *args: Any) -> Any:
-            with _below_autograd():
-                output = op(*args)
-            setup_context(ctx, args, output)
-            return output
+            return run(ctx, args)
 
         @staticmethod
         @torch.autograd.function.once_differentiable
@@ -108,9 +111,7 @@ def differentiable(
     class Again(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *args: Any) -> Any:
-            with _below_autograd():
-                output = op(*args)
-            setup_context(ctx, args, output)
+            output = run(ctx, args)
             remember(ctx, args)
             return output
 
@@ -118,10 +119,17 @@ def differentiable(
         def backward(ctx: Any, *grads: Any) -> Any:
             if torch.is_grad_enabled():
                 return gradients_through(composition, ctx, grads)
-            return backward(ctx if ctx.extra == 0 else _WithoutExtra(ctx), *grads)
+            return backward(_WithoutExtra(ctx) if ctx.extra else ctx, *grads)
 
     apply: Callable[..., Any] = (Once if composition is None else Again).apply
-    return apply
+
+    def call(*args: Any) -> Any:
+        if torch.is_grad_enabled():
+            return apply(*args)
+        with _below_autograd():
+            return op(*args)
+
+    return call
 
 
 def remember(ctx: Any, args: tuple[Any, ...]) -> None:
@@ -132,8 +140,7 @@ def remember(ctx: Any, args: tuple[Any, ...]) -> None:
     """
     saved = getattr(ctx, "to_save", None) or ()
     place = {id(tensor): index for index, tensor in enumerate(saved)}
-    inputs = {id(a) for a in args}
-    derived = any(id(tensor) not in inputs for tensor in saved)
+    derived = not place.keys() <= set(map(id, args)) | {id(None)}
     extra: list[Tensor] = []
     found: list[Any] = []
     for a in args:

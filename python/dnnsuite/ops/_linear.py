@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..errors import InvalidArgument
 from ._library import differentiable, gradients_through, instruction_set, library, remember, tracing
+from ._pointwise import bias_act_dropout
 
 __all__ = ["linear", "linear_composition", "own_products"]
 
@@ -26,14 +27,15 @@ LARGE = 2**24
 _linear = library.linear.default
 _linear_backward = library.linear_backward.default
 _VECTORS = instruction_set() != "generic"
+_OWN = (torch.float32, torch.float64)
+_CPU = torch.device("cpu")
 
-ACTIVATIONS = {"none": lambda x: x, "relu": torch.relu, "gelu": torch.nn.functional.gelu}
+ACTIVATIONS = ("none", "relu", "gelu")
 
 
 @torch.library.register_fake("dnnsuite::linear")
-def _(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> tuple[Tensor, Tensor]:
-    y = x.new_empty((*x.shape[:2], weight.shape[1]))
-    return y, torch.empty_like(y) if activation == "gelu" else x.new_empty(0)
+def _(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+    return x.new_empty((*x.shape[:2], weight.shape[1]))
 
 
 @torch.library.register_fake("dnnsuite::linear_backward")
@@ -41,8 +43,7 @@ def _(
     grad: Tensor,
     x: Tensor,
     weight: Tensor,
-    saved: Tensor | None,
-    activation: str,
+    relu_output: Tensor | None,
     needs_x: bool,
     needs_weight: bool,
     needs_bias: bool,
@@ -54,26 +55,30 @@ def _(
     )
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, weight, _, activation = inputs
-    y, before = output
-    ctx.activation = activation
-    ctx.mark_non_differentiable(before)
-    ctx.save_for_backward(x, weight, {"none": None, "relu": y}.get(activation, before))
-
-
-def _backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
-    x, weight, saved = ctx.saved_tensors
-    needs = ctx.needs_input_grad[:3]
-    grads = _linear_backward(grad, x, weight, saved, ctx.activation, *needs)
-    return (*(g if needed else None for g, needed in zip(grads, needs, strict=True)), None)
-
-
-def linear_composition(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "none") -> Tensor:
+def linear_composition(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
     """The operator in torch's: x [B, R, I], weight [B, O, I], bias [B, O]."""
     if bias is None:
-        return ACTIVATIONS[activation](torch.bmm(x, weight.transpose(1, 2)))
-    return ACTIVATIONS[activation](torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2)))
+        y = torch.bmm(x, weight.transpose(1, 2))
+    else:
+        y = torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+    return torch.relu(y) if relu else y
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, weight, bias, relu = inputs
+    ctx.save_for_backward(x, weight, bias, output if relu else None)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    x, weight, _, relu_output = ctx.saved_tensors
+    needs_x, needs_weight, needs_bias, _ = ctx.needs_input_grad
+    dx, dweight, dbias = _linear_backward(grad, x, weight, relu_output, needs_x, needs_weight, needs_bias)
+    return (
+        dx if needs_x else None,
+        dweight if needs_weight else None,
+        dbias if needs_bias else None,
+        None,
+    )
 
 
 _eager = differentiable(_linear, _setup, _backward, linear_composition)
@@ -126,38 +131,41 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: st
         raise InvalidArgument(f"linear: bias must be {[models, outputs]}, not {list(bias.shape)}")
     if activation not in ACTIVATIONS:
         raise InvalidArgument(f"linear: activation must be one of {list(ACTIVATIONS)}, not {activation!r}")
+    if activation == "gelu":
+        return bias_act_dropout(linear(x, weight), bias, "gelu")
     if x.dim() == 3:
-        return _of_rows(x, weight, bias, activation)
+        return _of_rows(x, weight, bias, activation == "relu")
     rows = x.reshape(models, x.shape[1:-1].numel(), inputs)
-    return _of_rows(rows, weight, bias, activation).view(*x.shape[:-1], outputs)
+    return _of_rows(rows, weight, bias, activation == "relu").view(*x.shape[:-1], outputs)
 
 
-def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
+def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
     """x [B, R, I]."""
     models, outputs, inputs = weight.shape
-    large = x.shape[1] * inputs * outputs >= LARGE
     if not own_products(x, weight, bias):
-        return linear_composition(x, weight, bias, activation)
-    if not large and _VECTORS:
-        result: Tensor = (_linear if tracing() else _eager)(x, weight, bias, activation)[0]
+        return linear_composition(x, weight, bias, relu)
+    result: Tensor
+    if _VECTORS and x.shape[1] * inputs * outputs < LARGE:
+        result = (_linear if tracing() else _eager)(x, weight, bias, relu)
         return result
     if tracing():
-        return linear_composition(x, weight, bias, activation)
+        return linear_composition(x, weight, bias, relu)
     if models == 1:
         row_bias = None if bias is None else bias.squeeze(0)
-        y = torch.nn.functional.linear(x.squeeze(0), weight.squeeze(0), row_bias).unsqueeze(0)
+        result = torch.nn.functional.linear(x.squeeze(0), weight.squeeze(0), row_bias).unsqueeze(0)
     else:
-        y = _OneByOne.apply(x, weight, bias)
-    return ACTIVATIONS[activation](y)
+        result = _OneByOne.apply(x, weight, bias)
+    return torch.relu(result) if relu else result
 
 
-def own_products(*tensors: Tensor | None) -> bool:
+def own_products(a: Tensor, b: Tensor, c: Tensor | None = None) -> bool:
     """Whether our own products may be used: on a CPU, of one dtype, with no one rewriting the calls."""
-    first = tensors[0]
+    dtype = a.dtype
     return (
-        first is not None
-        and first.dtype in (torch.float32, torch.float64)
-        and all(t is None or (t.dtype == first.dtype and t.device.type == "cpu") for t in tensors)
+        dtype in _OWN
+        and b.dtype == dtype
+        and a.device == b.device == _CPU
+        and (c is None or (c.dtype == dtype and c.device == _CPU))
         and not torch.is_autocast_enabled("cpu")
         and not torch._C._are_functorch_transforms_active()
     )
