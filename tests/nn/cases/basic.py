@@ -84,7 +84,6 @@ def encoder_layer(draw):
     return Example(make, lambda: (torch.randn(shape),))
 
 
-LINEAR_BITS = {"bits": "the bits of a batched product depend on B"}
 NO_BF16_EMBEDDING = "Embedding of bfloat16 tables has no kernel on a CPU"
 NO_BF16_ENCODER = "TransformerEncoderLayer with bfloat16 parameters mixes dtypes on a CPU"
 

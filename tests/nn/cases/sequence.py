@@ -176,16 +176,18 @@ def silent(draw, layer, dims):
 
 nn = torch.nn
 NO_SECOND = {"double_backward": False}  # torch has none, or a wrong one
-BITS = {"known_failures": {"bits": "the bits of a batched product depend on B"}}
 
+BITS = {"known_failures": {"bits": "torch's sigmoid rounds otherwise behind the last whole vector"}}
 CASES = [
-    *(Case(layer.__name__, recurrent(layer), **BITS) for layer in (nn.LSTM, nn.GRU, nn.RNN)),
+    *(Case(layer.__name__, recurrent(layer)) for layer in (nn.LSTM, nn.RNN)),
+    Case("GRU", recurrent(nn.GRU), **BITS),
     Case("LSTMCell", cell(nn.LSTMCell)),
-    *(Case(layer.__name__, cell(layer), **BITS) for layer in (nn.GRUCell, nn.RNNCell)),
-    Case("MultiheadAttention-cross", cross_attention(), **BITS),
-    Case("TransformerDecoderLayer", decoder_layer(), **BITS),
-    Case("TransformerEncoder", encoder(), **BITS),
-    Case("Transformer", transformer(), bf16=False, **BITS),  # in 16 bits its parts are checked
+    Case("RNNCell", cell(nn.RNNCell)),
+    Case("GRUCell", cell(nn.GRUCell), **BITS),
+    Case("MultiheadAttention-cross", cross_attention()),
+    Case("TransformerDecoderLayer", decoder_layer()),
+    Case("TransformerEncoder", encoder()),
+    Case("Transformer", transformer(), bf16=False),  # in 16 bits its parts are checked
     Case("EmbeddingBag", bag(), **NO_SECOND),
     Case("Embedding-rules", table(), **NO_SECOND),
     Case("Bilinear", bilinear()),
