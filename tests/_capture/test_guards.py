@@ -70,10 +70,11 @@ def test_values_that_a_function_sees(monkeypatch):
         return x * weight * FACTOR, seen
 
     class Loss:
-        gamma = 1.0
+        def __init__(self):
+            self.gamma = 1.0
 
         def __call__(self, x):
-            return x
+            return x * self.gamma
 
         def loss(self, x):
             return x * self.gamma
@@ -87,11 +88,16 @@ def test_values_that_a_function_sees(monkeypatch):
     seen.append(1)
     assert read() != before
     before = read()
+    seen[0] = 2
+    assert read() != before
+    before = read()
     monkeypatch.setitem(globals(), "FACTOR", 5.0)
     assert read() != before
     owner = Loss()
     for function in (owner.loss, owner):
         read = guards.function_values(function)
         before = read()
-        owner.gamma += 1.0
+        owner.steps = 1
+        assert read() == before  # not named by the function
+        owner.gamma = owner.gamma + 1.0
         assert read() != before

@@ -357,3 +357,16 @@ def test_an_effect_that_no_operator_names_is_noticed():
                 p.detach().numpy()[...] *= 0.5
 
     check(mlp, lambda array, B: Hidden(array.parameters(), lr=0.05), "eager: a replay gives other bits…")
+
+
+def test_a_value_that_is_another_one_in_each_step_is_given_up():
+    factor = [0.0]
+
+    def loss(array, x, y):
+        return cross_entropy(array, x, y) * factor[0]
+
+    def between(index, array, optimizer, runner):
+        factor[0] += 0.1
+
+    _, mode = train(mlp, adam, True, loss=loss, between=between, data=batches(3, 12))
+    assert mode == "eager: values that the loss function sees keep changing"

@@ -12,6 +12,8 @@ import torch
 from torch.nn.modules import module as module_globals
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+_CONTAINERS = (list, dict, set)
+_SHORT = 16  # containers up to this length are compared value by value, others by their length
 _HOOKS = (
     "_forward_hooks",
     "_forward_pre_hooks",
@@ -93,47 +95,57 @@ def module_values(array: torch.nn.Module) -> dict[str, Any]:
 
 
 def function_values(function: Callable[..., Any]) -> Callable[[], list[Any]]:
-    """A quick way to read the plain values that `function` can see beside its arguments: what it closes over, its
-    defaults, its object's attributes, the globals it names."""
+    """A quick way to read the plain values that `function` can see beside its arguments: what it closes over, and the
+    globals and attributes of its object that it names."""
     readers: list[Callable[[], Any]] = []
-    for found in _functions(function):
+    for found, owner in _functions(function):
         for cell in found.__closure__ or ():
             readers.append(functools.partial(_cell_value, cell))
-        names = [name for name in found.__code__.co_names if name in found.__globals__]
-        for name in names:
-            if isinstance(found.__globals__[name], (*_PLAIN, list, dict, set)):
-                readers.append(functools.partial(_global_value, found.__globals__, name))
-    owner = getattr(function, "__self__", function)
-    if not isinstance(owner, types.FunctionType) and hasattr(owner, "__dict__"):
-        readers.append(lambda: dict(_plain(list(vars(owner).items()))))
+        for name in found.__code__.co_names:
+            if isinstance(found.__globals__.get(name), (*_PLAIN, *_CONTAINERS)):
+                readers.append(functools.partial(_named_value, found.__globals__, name))
+            if name in getattr(owner, "__dict__", ()):
+                readers.append(functools.partial(_named_value, vars(owner), name))
     return lambda: [read() for read in readers]
 
 
-def _functions(function: Any) -> Iterator[types.FunctionType]:
+def _functions(function: Any) -> Iterator[tuple[types.FunctionType, Any]]:
+    """The Python functions that a call of `function` runs first, and the object that each belongs to."""
     if isinstance(function, functools.partial):
         yield from _functions(function.func)
     elif isinstance(function, types.MethodType):
-        yield from _functions(function.__func__)
+        yield from ((found, function.__self__) for found, _ in _functions(function.__func__))
     elif isinstance(function, types.FunctionType):
-        yield function
+        yield function, None
     else:
-        call = vars(type(function)).get("__call__")
-        if isinstance(call, types.FunctionType):
-            yield call
+        for name in ("forward", "__call__"):
+            method = getattr(type(function), name, None)
+            if isinstance(method, types.FunctionType):
+                yield method, function
 
 
 def _plain(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     for name, value in items:
-        if isinstance(value, _PLAIN):
-            yield name, value
-        elif isinstance(value, (list, dict, set)):
-            yield name, (type(value), len(value))
+        if isinstance(value, (*_PLAIN, *_CONTAINERS)):
+            yield name, _value(value)
 
 
 def _value(value: Any) -> Any:
+    """Something that compares unequal when `value` has become another one."""
     if isinstance(value, _PLAIN):
         return value
-    return (type(value), len(value)) if isinstance(value, (list, dict, set)) else id(value)
+    if not isinstance(value, _CONTAINERS):
+        return id(value)
+    parts = value.items() if isinstance(value, dict) else value
+    if len(value) <= _SHORT:
+        return tuple((tuple(map(_value, x)) if isinstance(x, tuple) else _value_or_length(x)) for x in parts)
+    return type(value), len(value)
+
+
+def _value_or_length(value: Any) -> Any:
+    if isinstance(value, _PLAIN):
+        return value
+    return len(value) if isinstance(value, _CONTAINERS) else id(value)
 
 
 def _cell_value(cell: types.CellType) -> Any:
@@ -143,5 +155,5 @@ def _cell_value(cell: types.CellType) -> Any:
         return None
 
 
-def _global_value(names: dict[str, Any], name: str) -> Any:
+def _named_value(names: Any, name: str) -> Any:
     return _value(names.get(name))

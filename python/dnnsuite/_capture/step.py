@@ -86,17 +86,16 @@ class CapturedStep:
         for own in hyper:
             inputs += own.values()
         attempt = self._attempt(key)
-        if attempt is None:
+        if attempt is None or self.refusal is not None:
             return self._train(batch, hyper)
         if attempt.stage == "replay" and attempt.replay is not None:
             if not attempt.read or all(read.holds(inputs) for read in attempt.read):
                 self.replayed = True
                 return attempt.replay(inputs)
-            self._changes += 1
-            if self._changes > MAX_CHANGES:
-                self._refuse("the step looks into tensors that keep changing")
-                return self._train(batch, hyper)
             attempt.stage = "record"
+            self._changed("the step looks into tensors that keep changing")
+            if self.refusal is not None:
+                return self._train(batch, hyper)
         self._fixed = len(inputs) - given
         return self._watched(attempt, batch, hyper, inputs)
 
@@ -104,7 +103,8 @@ class CapturedStep:
         values = self._function_values()
         if values != self._values:
             if self._values is not None:
-                self.reset()
+                self._attempts.clear()
+                self._changed("values that the loss function sees keep changing")
             self._values = values
         attempt = self._attempts.get(key)
         if attempt is None and key is not None and len(self._attempts) < MAX_SHAPES:
@@ -124,6 +124,12 @@ class CapturedStep:
         if self._values != self._function_values():
             self._refuse("the loss function changes a value outside of it")
         return losses
+
+    def _changed(self, why: str) -> None:
+        """Counts the times that a step is recorded anew, and gives it up."""
+        self._changes += 1
+        if self._changes > MAX_CHANGES:
+            self._refuse(why)
 
     def _refuse(self, why: str) -> None:
         self.refusal = why
