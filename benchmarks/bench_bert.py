@@ -16,21 +16,17 @@ one step of all B models; `job` is a plain BertJob that is set up, with its `bui
 from __future__ import annotations
 
 import argparse
-import contextlib
-import importlib
 import json
-import multiprocessing
 import random
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+import ways as machinery
 from dnnsuite import jobs
+from ways import Way
 
-Way = Callable[[int], None]  # trains all B models for so many steps
 BertJob = jobs.get("bert")
 
 
@@ -98,32 +94,12 @@ def vmap(B: int, threads: int) -> Way:
     return run
 
 
-def _replica(connection: Any, threads: int, seed: int) -> None:
-    way = job_way([started(0, threads, seed)])
-    connection.send("ready")
-    with contextlib.suppress(EOFError):  # the parent is done
-        while True:
-            way(connection.recv())
-            connection.send("done")
+def _replica(seed: int) -> Way:
+    return job_way([started(0, torch.get_num_threads(), seed)])
 
 
 def concurrent(B: int, threads: int) -> Way:
-    context = multiprocessing.get_context("spawn")
-    ends = []
-    for seed in range(B):
-        mine, theirs = context.Pipe()
-        context.Process(target=_replica, args=(theirs, max(1, threads // B), seed), daemon=True).start()
-        ends.append(mine)
-    for end in ends:
-        end.recv()
-
-    def run(steps: int) -> None:
-        for end in ends:
-            end.send(steps)
-        for end in ends:
-            end.recv()
-
-    return run
+    return machinery.concurrent(_replica, [(seed,) for seed in range(B)], threads)
 
 
 WAYS = {"serial": serial, "foreach": foreach, "concurrent": concurrent, "vmap": vmap, "fused": fused}
@@ -131,31 +107,7 @@ WAYS = {"serial": serial, "foreach": foreach, "concurrent": concurrent, "vmap": 
 
 def peer(name: str) -> Callable[[int, int], Way]:
     """The way that `MODULE:FUNCTION` gives."""
-    module, _, function = name.partition(":")
-
-    def make(B: int, threads: int) -> Way:
-        step = getattr(importlib.import_module(module), function)(B, started(0, threads))
-
-        def run(steps: int) -> None:
-            for _ in range(steps):
-                step()
-
-        return run
-
-    return make
-
-
-def measure(ways: dict[str, Way], rounds: int, steps: int, B: int, warmup: int) -> dict[str, list[float]]:
-    """Seconds of a step of one model, per way and round."""
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for way in ways.values():
-        way(warmup)
-    for _ in range(rounds):
-        for name, way in ways.items():
-            begin = time.perf_counter()
-            way(steps)
-            seconds[name].append((time.perf_counter() - begin) / (steps * B))
-    return seconds
+    return lambda B, threads: machinery.repeat(machinery.load(name)(B, started(0, threads)))
 
 
 def main() -> None:
@@ -178,18 +130,14 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     ways = {name: make(arguments.B, arguments.threads) for name, make in makers.items()}
     # The fused way measures its width on its first steps.
-    seconds = measure(ways, arguments.rounds, arguments.steps, arguments.B, warmup=8)
+    seconds = machinery.measure(ways, arguments.B, arguments.rounds, warmup=8, steps=arguments.steps)
     if arguments.json:
         print(json.dumps({"B": arguments.B, "threads": arguments.threads, "seconds_per_model_step": seconds}))
         return
-    base = seconds.get("serial", next(iter(seconds.values())))
-    print(
-        f"BERT, B={arguments.B}, {arguments.threads} threads, {arguments.rounds} rounds of {arguments.steps} steps"
+    machinery.report(
+        f"BERT, B={arguments.B}, {arguments.threads} threads, {arguments.rounds} rounds of {arguments.steps} steps",
+        seconds,
     )
-    for name, values in seconds.items():
-        ratio = statistics.median(b / v for b, v in zip(base, values, strict=True))
-        best, middle = 1e3 * min(values), 1e3 * statistics.median(values)
-        print(f"{name:>12}  {best:8.1f} ms best  {middle:8.1f} ms median  {ratio:6.2f}x")
 
 
 if __name__ == "__main__":

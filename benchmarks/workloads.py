@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: MIT
+"""The training workloads that `bench_workloads.py` rates: a plain torch model, a batch, and a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from dnnsuite import data, models
+from dnnsuite.nn import functional
+
+Call = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`make()` builds one model, `batch()` draws a batch for it (tensors `[N, ...]`).
+
+    `loss(model, *batch)` is a scalar for a model of torch; `losses(array, *batch)` is `[B]` for an array and a batch
+    `[B, N, ...]`.
+    """
+
+    name: str
+    make: Callable[[], torch.nn.Module]
+    batch: Callable[[], tuple[torch.Tensor, ...]]
+    loss: Callable[..., torch.Tensor]
+    losses: Callable[..., torch.Tensor]
+
+
+def _logits(output: Any) -> torch.Tensor:
+    return output[0] if isinstance(output, tuple) else output
+
+
+def classify(model: Call, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of `[N, classes]`, or of every position of `[N, L, classes]`."""
+    logits = _logits(model(x))
+    return torch.nn.functional.cross_entropy(logits.flatten(0, -2), y.flatten())
+
+
+def classify_array(array: Call, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    logits = _logits(array(x))
+    return functional.cross_entropy(logits.flatten(1, -2), y.flatten(1))
+
+
+def masked(model: Call, tokens: torch.Tensor, positions: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.cross_entropy(model(tokens, positions), y.flatten())
+
+
+def masked_array(array: Call, tokens: torch.Tensor, positions: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return functional.cross_entropy(array(tokens, positions), y.flatten(1))
+
+
+class GAN(torch.nn.Module):
+    """DCGAN's two networks behind one call, so that they are one model."""
+
+    def __init__(self, latent: int, width: int) -> None:
+        super().__init__()
+        self.generator = models.Generator(latent, width)
+        self.discriminator = models.Discriminator(width)
+
+    def forward(self, x: torch.Tensor, generate: bool) -> torch.Tensor:
+        return self.generator(x) if generate else self.discriminator(x)
+
+
+def _adversarial(model: Call, real: torch.Tensor, noise: torch.Tensor, leading: int) -> torch.Tensor:
+    """Losses of discriminator and generator in one; each network's gradient is that of its own loss.
+
+    The generator's passes through the discriminator as a number, so the discriminator's parameters are left out of it.
+    """
+    softplus = torch.nn.functional.softplus
+    fake = model(noise, generate=True)
+    judged = softplus(-model(real, generate=False)).mean(-1) + softplus(
+        model(fake.detach(), generate=False)
+    ).mean(-1)
+    images = fake.detach().requires_grad_()
+    fooled = softplus(-model(images, generate=False)).mean(-1)
+    (gradient,) = torch.autograd.grad(fooled.sum(), images)
+    return judged + (fake * gradient).flatten(leading).sum(-1)
+
+
+def adversarial(model: Call, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    return _adversarial(model, real, noise, 0)
+
+
+def adversarial_array(array: Call, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    return _adversarial(array, real, noise, 1)
+
+
+def _features(n: int, width: int, classes: int = 10) -> Callable[[], tuple[torch.Tensor, ...]]:
+    return lambda: (torch.randn(n, width), torch.randint(classes, (n,)))
+
+
+def _images(n: int = 32, size: int = 32) -> tuple[torch.Tensor, ...]:
+    return torch.randn(n, 3, size, size), torch.randint(10, (n,))
+
+
+def _tokens(vocab: int, n: int, length: int) -> Callable[[], tuple[torch.Tensor, ...]]:
+    def draw() -> tuple[torch.Tensor, ...]:
+        x = torch.randint(vocab, (n, length + 1))
+        return x[:, :-1].contiguous(), x[:, 1:].contiguous()
+
+    return draw
+
+
+def _vision(name: str) -> Callable[[], torch.nn.Module]:
+    return lambda: getattr(data.import_torchvision().models, name)(num_classes=10)
+
+
+def _bert() -> torch.nn.Module:
+    return models.BERT(torch.nn, 10_000, emsize=128, nhid=512, nlayers=2, nhead=2, max_len=64)
+
+
+def _bert_batch() -> tuple[torch.Tensor, ...]:
+    positions = torch.stack([torch.randperm(64)[:10] for _ in range(8)])
+    return torch.randint(10_000, (8, 64)), positions, torch.randint(10_000, (8, 10))
+
+
+def _classifier(name: str, make: Any, batch: Any) -> Workload:
+    return Workload(name, make, batch, classify, classify_array)
+
+
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        _classifier("mlp_s", lambda: models.MLP((64, 128, 128, 10)), _features(32, 64)),
+        _classifier("mlp_m", lambda: models.MLP((784, 512, 256, 10)), _features(64, 784)),
+        _classifier(
+            "pn_256x8",
+            lambda: models.PointNetClassifier(16),
+            lambda: (torch.randn(8, 3, 256), torch.randint(16, (8,))),
+        ),
+        Workload(
+            "dcgan_16x16",
+            lambda: GAN(100, 16),
+            lambda: (torch.rand(16, 3, 64, 64), torch.randn(16, 100, 1, 1)),
+            adversarial,
+            adversarial_array,
+        ),
+        _classifier("tlm_10k", lambda: models.TransformerLanguageModel(10_000), _tokens(10_000, 20, 35)),
+        _classifier("lstm_10k", lambda: models.LSTMLanguageModel(10_000), _tokens(10_000, 20, 35)),
+        Workload("bert_tiny", _bert, _bert_batch, masked, masked_array),
+        _classifier("resnet18", _vision("resnet18"), _images),
+        _classifier("mobv2", _vision("mobilenet_v2"), _images),
+        _classifier("mobv3s", _vision("mobilenet_v3_small"), _images),
+    )
+}
