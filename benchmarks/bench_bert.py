@@ -22,10 +22,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-
 import ways as machinery
-from dnnsuite import jobs
 from ways import Way
+
+from dnnsuite import jobs
 
 BertJob = jobs.get("bert")
 

@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
-import dnnsuite
 import ways as machinery
 from ways import Way
 from workloads import WORKLOADS, Workload
+
+import dnnsuite
 
 LR = 1e-3
 
@@ -94,10 +94,14 @@ def vmap(workload: Workload, B: int, threads: int, compiled: bool = False) -> Wa
     optimizer = torch.optim.Adam(parameters.values(), lr=LR)
     batch = drawn(workload)
 
+    def model(own: Any, its: Any) -> Callable[..., Any]:
+        return lambda *args, **kwargs: torch.func.functional_call(base[0], (own, its), args, kwargs)
+
     def loss(own: Any, its: Any, *inputs: torch.Tensor) -> torch.Tensor:
-        return workload.loss(
-            lambda *args, **kwargs: torch.func.functional_call(base[0], (own, its), args, kwargs), *inputs
-        )
+        if workload.vmap_loss is None:
+            return workload.loss(model(own, its), *inputs)
+        frozen = {name: value.detach() for name, value in own.items()}
+        return workload.vmap_loss(model(own, its), model(frozen, its), *inputs)
 
     gradients = torch.vmap(
         torch.func.grad(loss), in_dims=(0, 0, *(None for _ in batch)), randomness="different"
@@ -165,7 +169,9 @@ def peak_bytes(name: str, workload: str, B: int) -> int:
 
 
 def print_memory(names: list[str], counts: list[int]) -> None:
-    print("peak memory of a process, MiB above the imports: B separate models, the array, and the array's share")
+    print(
+        "peak memory of a process, MiB above the imports: B separate models, the array, and the array's share"
+    )
     for name in names:
         for B in counts:
             separate, array = (peak_bytes(way, name, B) for way in ("serial", "fused"))
@@ -203,7 +209,9 @@ def print_scaling(seconds: dict[int, machinery.Seconds]) -> None:
     best = {B: min(found["fused"]) for B, found in seconds.items() if "fused" in found}
     if len(best) > 1:
         first = best[min(best)]
-        print("    fused, cost of a model by B: " + "  ".join(f"{B}: {v / first:.3f}" for B, v in best.items()))
+        print(
+            "    fused, cost of a model by B: " + "  ".join(f"{B}: {v / first:.3f}" for B, v in best.items())
+        )
 
 
 def parse() -> argparse.Namespace:
@@ -244,9 +252,7 @@ def main() -> None:
             found[B] = rate(WORKLOADS[name], B, makers, options)
             machinery.report(f"{name}, B={B}, {options.threads} threads, {clock} time", found[B])
             for way, values in found[B].items():
-                rows += [
-                    (name, B, options.threads, clock, way, number, v) for number, v in enumerate(values)
-                ]
+                rows += [(name, B, options.threads, clock, way, number, v) for number, v in enumerate(values)]
             if options.csv:
                 write_csv(options.csv, rows)
         print_scaling(found)

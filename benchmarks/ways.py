@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What the benchmarks of whole training steps share: ways that take turns, replicas in processes, one table.
 
-A way trains all B models for a number of steps. With one thread a way is rated by the CPU time of its processes, so that
+A way trains all B models for a number of steps. With one thread it is rated by the CPU time of its processes, so that
 a busy neighbour does not decide; with several by wall time. In every round each way runs for about the same time, so
 whatever drifts drifts for all.
 """

@@ -20,7 +20,8 @@ class Workload:
     """`make()` builds one model, `batch()` draws a batch for it (tensors `[N, ...]`).
 
     `loss(model, *batch)` is a scalar for a model of torch; `losses(array, *batch)` is `[B]` for an array and a batch
-    `[B, N, ...]`.
+    `[B, N, ...]`. `vmap_loss(model, frozen, *batch)` stands for `loss` under torch.vmap where that has to be written in
+    another way; `frozen` is the model with parameters that take no gradient.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Workload:
     batch: Callable[[], tuple[torch.Tensor, ...]]
     loss: Callable[..., torch.Tensor]
     losses: Callable[..., torch.Tensor]
+    vmap_loss: Callable[..., torch.Tensor] | None = None
 
 
 def _logits(output: Any) -> torch.Tensor:
@@ -89,6 +91,13 @@ def adversarial_array(array: Call, real: torch.Tensor, noise: torch.Tensor) -> t
     return _adversarial(array, real, noise, 1)
 
 
+def adversarial_vmap(model: Call, frozen: Call, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    softplus = torch.nn.functional.softplus
+    fake = model(noise, generate=True)
+    judged = softplus(-model(real, generate=False)) + softplus(model(fake.detach(), generate=False))
+    return (judged + softplus(-frozen(fake, generate=False))).mean()
+
+
 def _features(n: int, width: int, classes: int = 10) -> Callable[[], tuple[torch.Tensor, ...]]:
     return lambda: (torch.randn(n, width), torch.randint(classes, (n,)))
 
@@ -138,6 +147,7 @@ WORKLOADS = {
             lambda: (torch.rand(16, 3, 64, 64), torch.randn(16, 100, 1, 1)),
             adversarial,
             adversarial_array,
+            adversarial_vmap,
         ),
         _classifier("tlm_10k", lambda: models.TransformerLanguageModel(10_000), _tokens(10_000, 20, 35)),
         _classifier("lstm_10k", lambda: models.LSTMLanguageModel(10_000), _tokens(10_000, 20, 35)),
