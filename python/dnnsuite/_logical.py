@@ -44,25 +44,28 @@ def handler(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 class Deferred:
-    """A result that waits for what is done with it: one kernel may then do both.
-
-    `shape`, `dtype` and `device` are those of the result for all models; `compute` makes it. `parts` is for whoever
-    continues.
+    """What a layer makes of `x`, plus `residual`: not computed yet, for what is done with it next may be done in the
+    same pass (`layer.activated`). `shape` is that of the result for all models.
     """
 
-    __slots__ = ("compute", "device", "dtype", "grad", "kind", "parts", "shape")
+    __slots__ = ("device", "dtype", "grad", "layer", "residual", "shape", "taken", "x")
 
     def __init__(
-        self,
-        kind: str,
-        like: torch.Tensor,
-        shape: torch.Size,
-        parts: Any,
-        compute: Callable[[], torch.Tensor],
+        self, layer: Any, x: torch.Tensor, shape: torch.Size, residual: torch.Tensor | None = None
     ) -> None:
-        self.kind, self.shape, self.dtype, self.device = kind, shape, like.dtype, like.device
-        self.parts, self.compute = parts, compute
-        self.grad = torch.is_grad_enabled()
+        self.layer, self.x, self.shape, self.residual = layer, x, shape, residual
+        self.dtype, self.device, self.grad = x.dtype, x.device, torch.is_grad_enabled()
+        self.taken = False  # computed already, with more: what this would change in the layer is changed
+
+    def compute(self) -> Any:
+        """The result on its own."""
+        with outside(), torch.set_grad_enabled(self.grad):
+            if self.taken:
+                result = self.layer.repeated(self.x)
+                return result if self.residual is None else result + self.residual
+            if self.residual is None:
+                return self.layer.forward(self.x)
+            return self.layer.activated(self.x, residual=self.residual)
 
 
 class ModelTensor(torch.Tensor):
@@ -88,8 +91,7 @@ class ModelTensor(torch.Tensor):
         """The tensor of all models, `[B, ...]`."""
         if self._value is None:
             assert self.deferred is not None
-            with torch.set_grad_enabled(self.deferred.grad):
-                self._value = self.deferred.compute()
+            self._value = self.deferred.compute()
             self.deferred = None
         return self._value
 
@@ -222,6 +224,9 @@ def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
         if not state.B and not _any_model_tensor(args):
             return forward(self, *args, **kwargs)
         B = self.B
+        if self.activations and state.B and len(args) == 1 and not kwargs and type(args[0]) is ModelTensor:
+            x = args[0].value
+            return ModelTensor(None, Deferred(self, x, self.shape_of_result(x)))
         args = tuple(expanded(a, B) for a in args)
         kwargs = {name: expanded(a, B) for name, a in kwargs.items()}
         with outside():

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from .._logical import ModelTensor, NotFusable
+from .._logical import ModelTensor, NotFusable, state
+from ._deferred import continued
 from ._interpret import check_stray, in_place, rule, settle, wrap_all
 
 NAMES = (
@@ -70,6 +71,10 @@ def aligned(values: list[Any]) -> list[Any]:
 
 @rule(NAMES)
 def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if state.pending:
+        result = continued(func, args, kwargs)
+        if result is not None:
+            return result
     if in_place(func) or kwargs.get("inplace"):
         return _in_place(func, args, kwargs)
     if "out" in kwargs:

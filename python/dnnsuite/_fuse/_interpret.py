@@ -117,14 +117,20 @@ def wrap_all(output: Any) -> Any:
     return output
 
 
-def settle(but: Any = None) -> None:
-    """Computes what still waits, before something is written in place or the code around it ends."""
-    pending, state.pending = state.pending, []
-    for tensor in pending:
-        if tensor is but and tensor.deferred is not None:
-            state.pending.append(tensor)
-        else:
+def settle_since(mark: int) -> None:
+    """Computes what still waits and was begun after there were `mark` others, if it is needed."""
+    late = state.pending[mark:]
+    del state.pending[mark:]
+    while late:
+        tensor = late.pop()
+        # What was done together with its successor, and no one holds any more, is not done again.
+        if tensor.deferred is not None and not (tensor.deferred.taken and sys.getrefcount(tensor) <= 2):
             tensor.value  # noqa: B018
+
+
+def settle() -> None:
+    """Computes what still waits, before something is written in place."""
+    settle_since(0)
 
 
 def map_over_models(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -32,8 +32,12 @@ def matmul(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """`left @ right` where the models are dimension 0, or 1 wide."""
-    result: torch.Tensor = getattr(ops, "matmul", torch.matmul)(left, right)
-    return result
+    B = max(left.size(0), right.size(0))
+    return ops.matmul(_widened(left, B), _widened(right, B))
+
+
+def _widened(operand: torch.Tensor, B: int) -> torch.Tensor:
+    return operand if operand.size(0) == B else operand.expand(B, *operand.shape[1:])
 
 
 def _operand(tensor: Any, rank: int, vector_place: int) -> torch.Tensor:

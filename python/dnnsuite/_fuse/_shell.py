@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from .._logical import ModelTensor, NotFusable, expanded, outside, state, wrap
 from ..errors import InvalidArgument
+from ._interpret import settle_since
 
 Kept = list[tuple[torch.Tensor, torch.Tensor]]
 
@@ -65,7 +66,7 @@ class Shell:
         wary, state.wary = state.wary, state.wary or (kept is not None and torch.is_grad_enabled())
         try:
             output = super().__call__(*args, **kwargs)  # type: ignore[misc]
-            _settle_since(mark)
+            settle_since(mark)
         except NotFusable as error:
             state.pending = state.pending[:mark]
             self._turn_back(kept, str(error))
@@ -187,13 +188,6 @@ def bare_class(module: torch.nn.Module) -> type[torch.nn.Module]:
     return getattr(type(module), "_original", type(module))
 
 
-def _settle_since(mark: int) -> None:
-    late = state.pending[mark:]
-    del state.pending[mark:]
-    for tensor in late:
-        tensor.value  # noqa: B018
-
-
 def enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any) -> Any:
     """Calls code of one model with `[B, ...]` tensors; its results are `[B, ...]` again."""
 
@@ -213,7 +207,7 @@ def enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any) 
     mark = len(state.pending)
     try:
         output = call(*args, **kwargs)
-        _settle_since(mark)
+        settle_since(mark)
     except NotFusable as error:
         raise InvalidArgument(f"{type(owner).__name__}: {error}") from error
     finally:

@@ -14,6 +14,7 @@ from .. import nn
 from ..errors import InvalidArgument
 from ..nn._base import ArrayModule
 from ..nn._dropout import FUNCTION_STREAM as STREAM
+from ._sequential import Sequential
 from ._shell import Shell, bare_class, make_shell
 from ._state import same, stacked_parameter, stacked_tensor
 
@@ -27,6 +28,7 @@ RULES: dict[Any, type[ArrayModule]] = {
 }
 CONTAINERS: tuple[type[torch.nn.Module], ...] = (
     torch.nn.Sequential,
+    Sequential,
     torch.nn.ModuleList,
     torch.nn.ModuleDict,
     torch.nn.ParameterList,
@@ -82,6 +84,9 @@ class Fusion:
         """The root of the array."""
         self._visit(self.models, "")
         root: torch.nn.Module = copy.deepcopy(self.models[0], self._memo)
+        for part in root.modules():
+            if type(part) is torch.nn.Sequential:
+                part.__class__ = Sequential
         for first, path, models in self._shells:
             module = self._memo.get(id(first))
             if module is None:
@@ -267,6 +272,8 @@ def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
         made = memo.get(id(module))
         if made is None or isinstance(module, ArrayModule):
             continue
+        if type(module) is Sequential:
+            made.__class__ = torch.nn.Sequential
         if isinstance(module, Shell):
             made.__class__ = bare_class(module)
             for name in ("B", "report", "own_code", "_parts", "_known"):

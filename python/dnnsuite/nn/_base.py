@@ -46,6 +46,10 @@ class ArrayModule(torch.nn.Module, metaclass=_ArrayMeta):
     ] = ()  # buffers that all models share and that have no dimension for them
     #: Attributes that are lists with one value per model.
     per_model_lists: ClassVar[tuple[str, ...]] = ()
+    #: Activations that `activated(x, name, ...)` computes in the layer's own pass.
+    activations: ClassVar[frozenset[str]] = frozenset()
+    #: Whether `activated` adds a `residual` before the activation.
+    adds_residual: ClassVar[bool] = False
     B: int
 
     def __init__(self, B: int) -> None:
@@ -95,6 +99,15 @@ class ArrayModule(torch.nn.Module, metaclass=_ArrayMeta):
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(mine[name].requires_grad)
         return model.train(self.training)
+
+    def shape_of_result(self, x: torch.Tensor) -> torch.Size:
+        """The shape of `forward(x)`, for a layer with `activations`."""
+        return x.shape
+
+    def repeated(self, x: torch.Tensor) -> torch.Tensor:
+        """`forward(x)` once more, without what it changes in the layer."""
+        result: torch.Tensor = self.forward(x)
+        return result
 
     def extra_repr(self) -> str:
         values = ", ".join(f"{name}={value!r}" for name, value in self.arguments_of(self).items())

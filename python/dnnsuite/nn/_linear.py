@@ -18,6 +18,7 @@ class Linear(ArrayModule):
     """
 
     torch_class = torch.nn.Linear
+    activations = frozenset({"relu"})
 
     def __init__(
         self,
@@ -56,6 +57,13 @@ class Linear(ArrayModule):
             "bias": module.bias is not None,
         }
 
+    def shape_of_result(self, x: torch.Tensor) -> torch.Size:
+        return torch.Size((*x.shape[:-1], self.out_features))
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.activated(x)
+
+    def activated(self, x: torch.Tensor, activation: str = "none", slope: float = 0.0) -> torch.Tensor:
+        """`activation(self(x))`; the kernel of small products does both."""
         check_models(x, self.B, "Linear")
-        return ops.linear(x, self.weight, self.bias)
+        return ops.linear(x, self.weight, self.bias, activation)

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT
+"""Layers that compute what follows them, and code that does something else with the result."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import dnnsuite
+from dnnsuite._fuse._deferred import activation_of
+from helpers import assert_near, make_models
+
+
+class Block(torch.nn.Module):
+    """`after(norm(x), linear(x), skip)` of a user's."""
+
+    def __init__(self, after):
+        super().__init__()
+        self.after = after
+        self.linear = torch.nn.Linear(6, 6)
+        self.norm = torch.nn.BatchNorm1d(6)
+
+    def forward(self, x):
+        return self.after(self, x)
+
+
+def kept(block, x):
+    y = block.norm(x)
+    return F.relu(y) + y * 2
+
+
+def kept_and_overwritten(block, x):
+    x = x * 1
+    y = block.norm(x)
+    z = F.relu(y)
+    x += 100
+    return z + y
+
+
+def in_place(block, x):
+    y = block.norm(block.linear(x))
+    z = y
+    F.relu(y, inplace=True)
+    return z
+
+
+def summed_in_place(block, x):
+    y = block.norm(x)
+    y += block.linear(x)
+    return y.relu_()
+
+
+def in_no_grad(block, x):
+    y = block.norm(x)
+    with torch.no_grad():
+        z = F.relu(y)
+    return y + z
+
+
+AFTER = {
+    "relu": lambda b, x: F.relu(b.norm(x)),
+    "relu6": lambda b, x: torch.nn.ReLU6()(b.norm(x) * 1) + F.hardtanh(b.norm(x), 0.0, 6.0),
+    "leaky": lambda b, x: F.leaky_relu(b.norm(x), 0.3) + F.leaky_relu(b.linear(x)),
+    "hardswish": lambda b, x: F.hardswish(b.norm(x)) + F.silu(b.norm(b.linear(x))),
+    "linear": lambda b, x: torch.relu(b.linear(x)) + b.linear(x).relu().tanh(),
+    "residual": lambda b, x: F.relu(b.norm(x) + x),
+    "residual behind": lambda b, x: F.relu(x + b.norm(b.linear(x))),
+    "residual alone": lambda b, x: b.norm(x) + b.linear(x),
+    "both deferred": lambda b, x: F.relu(b.norm(x) + b.norm(b.linear(x))),
+    "twice the same": lambda b, x: (lambda y: F.relu(y + y))(b.norm(x)),
+    "other shape": lambda b, x: F.relu(b.norm(x) + b.linear(x)[:1]),
+    "a number": lambda b, x: F.relu(b.norm(x) + 1),
+    "unused": lambda b, x: (b.norm(x), x * 2)[1],
+    "viewed": lambda b, x: F.relu(b.norm(x).view(-1, 2)).flatten(),
+    "kept": kept,
+    "in place": in_place,
+    "summed in place": summed_in_place,
+    "no grad": in_no_grad,
+}
+
+
+@pytest.mark.parametrize("name", AFTER)
+@pytest.mark.parametrize("training", [True, False])
+def test_equals_the_models(name, training):
+    models = [m.train(training) for m in make_models(lambda: Block(AFTER[name]), 3)]
+    array = dnnsuite.fuse(models)
+    x = torch.randn(3, 8, 6)
+    mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    for _ in range(2):
+        output = array(mine)
+        expected = torch.stack([model(theirs[i]) for i, model in enumerate(models)])
+        assert_near(output, expected)
+        weights = torch.randn_like(output)
+        (output * weights).sum().backward()
+        (expected * weights).sum().backward()
+    assert_near(mine.grad, theirs.grad)
+    for index, model in enumerate(models):
+        for key, value in model.state_dict().items():
+            torch.testing.assert_close(array.state_dict()[key][index], value)
+        for key, parameter in model.named_parameters():
+            grad = array.get_parameter(key).grad
+            assert (grad is None) == (parameter.grad is None)
+            if grad is not None:
+                torch.testing.assert_close(grad[index], parameter.grad, rtol=1e-3, atol=1e-4)
+    assert not [cover for cover in array.coverage() if cover.how in ("mapped", "per model")]
+
+
+def test_an_input_may_be_overwritten_afterwards():
+    models = make_models(lambda: Block(kept_and_overwritten), 3)
+    x = torch.randn(3, 8, 6)
+    with torch.no_grad():
+        output = dnnsuite.fuse(models)(x)
+        for index, model in enumerate(models):
+            assert_near(output[index], model(x[index]))
+
+
+def test_names_of_activations():
+    assert activation_of(torch.nn.ReLU(inplace=True)) == ("relu", 0.0)
+    assert activation_of(torch.nn.LeakyReLU(0.25)) == ("leaky_relu", 0.25)
+    assert activation_of(torch.nn.Tanh()) is None

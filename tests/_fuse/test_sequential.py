@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+import torch
+
+import dnnsuite
+from helpers import check_matches_models, make_models
+
+
+def make():
+    return torch.nn.Sequential(
+        torch.nn.Linear(4, 6),
+        torch.nn.ReLU(),
+        torch.nn.BatchNorm1d(6).eval(),
+        torch.nn.LeakyReLU(0.3),
+        torch.nn.Linear(6, 2),
+    )
+
+
+def test_a_layer_runs_with_its_activation(monkeypatch):
+    seen = []
+    activated = dnnsuite.nn.Linear.activated
+
+    def watched(self, x, *args):
+        seen.append(args)
+        return activated(self, x, *args)
+
+    monkeypatch.setattr(dnnsuite.nn.Linear, "activated", watched)
+    array = check_matches_models(make_models(make, 3), torch.randn(3, 5, 4))
+    assert seen[0] == ("relu", 0.0)
+    assert type(array[0]) is torch.nn.Sequential
+
+
+def test_a_hook_sees_the_layers_own_result():
+    models = make_models(make, 2)
+    seen = []
+    models[0][0].register_forward_hook(lambda module, args, output: seen.append(output.min().ndim))
+    dnnsuite.fuse(models)(torch.randn(2, 5, 4))
+    assert seen == [0]
