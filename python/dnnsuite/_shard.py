@@ -114,12 +114,7 @@ class Shard:
 
     def hyper(self, vectors: Vectors) -> list[dict[str, torch.Tensor]]:
         """This shard's part of the hyper-parameters; most of the time they are those of the last step."""
-        fresh = len(vectors) != len(self._vectors) or any(
-            new[name] is not old.get(name)
-            for new, old in zip(vectors, self._vectors, strict=True)
-            for name in new
-        )
-        if fresh:
+        if vectors is not self._vectors:
             self._vectors = vectors
             self._hyper = [{name: self.narrow(value) for name, value in own.items()} for own in vectors]
         return self._hyper

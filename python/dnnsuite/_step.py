@@ -81,6 +81,7 @@ class StepRunner:
         self.threads = threads or torch.get_num_threads()
         self.queue_depth = queue_depth
         self._closed = False
+        self._last_vectors: Vectors = []
         self._workers = Workers(self._run, self.threads if self._on_cpu else 0, queue_depth)
         if self._on_cpu:
             from . import _C
@@ -105,14 +106,11 @@ class StepRunner:
             key = _tune.key(how, type(self._array).__name__, shapes, self.B, self.threads)
             self._trial = WidthTrial(self.B, self.threads, key, _CAPTURE_STEPS if self._capture else 1)
             self.width = self._trial.width
-        self._modules = [module for _, module in guards.modules_of(self._array)]
-        self._modes = self._read_modes()
+        self._modes = guards.Modes(self._array)
+        self._state = self._optimizer.state
         self._deal(self.width)
         if self._on_cpu:
             self._workers.start(min(self.threads, self.B))
-
-    def _read_modes(self) -> Any:
-        return id(self._optimizer.state), guards.modes(self._modules)
 
     def _deal(self, width: int) -> None:
         """Deals the models out in shards of `width`. No step may be under way."""
@@ -180,8 +178,7 @@ class StepRunner:
 
     def _follow(self) -> None:
         """Sees what was done to the array since the last step: train or eval, frozen or not, hooks, other models."""
-        modes = self._read_modes()
-        if modes != self._modes:
+        if self._modes.changed() or self._optimizer.state is not self._state:
             self.refresh()
 
     def _try(self, step: Step, trial: WidthTrial) -> None:
@@ -193,8 +190,15 @@ class StepRunner:
         self.width = trial.width
 
     def _vectors(self) -> Vectors:
+        """The hyper-parameters as they are; the same list again as long as no tensor in it is another one."""
+        groups = self._optimizer.param_groups
+        if len(groups) == len(self._last_vectors):
+            pairs = zip(groups, self._last_vectors, strict=True)
+            if not any(group[name] is not own[name] for group, own in pairs for name in own):
+                return self._last_vectors
         names = self._optimizer.per_model
-        return [{name: group[name] for name in names} for group in self._optimizer.param_groups]
+        self._last_vectors = [{name: group[name] for name in names} for group in groups]
+        return self._last_vectors
 
     @property
     def mode(self) -> str:

@@ -26,28 +26,32 @@ def test_a_signature_is_about_layout_and_values():
 def test_hooks_are_found():
     array = torch.nn.Sequential(torch.nn.Linear(2, 2))
     assert guards.hook(array) is None
-    before = guards.modes(list(array.modules()))
+    modes = guards.Modes(array)
     handle = array[0].register_forward_pre_hook(lambda *_: None)
     assert guards.hook(array) == "0"
-    assert guards.modes(list(array.modules())) != before
+    assert modes.changed()
     handle.remove()
+    assert not modes.changed()
     handle = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
     assert "global" in guards.hook(array)
     handle.remove()
     assert guards.hook(array) is None
 
 
-def test_modes_see_training_and_freezing():
-    array = torch.nn.Linear(2, 2)
-
-    def modes():
-        return guards.modes(list(array.modules()))
-
-    before = modes()
-    array.eval()
-    middle = modes()
-    array.weight.requires_grad_(False)
-    assert before != middle != modes()
+def test_modes_see_training_freezing_and_other_parameters():
+    array = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout())
+    modes = guards.Modes(array)
+    assert not modes.changed()
+    array[1].eval()
+    assert modes.changed()
+    array[1].train()
+    array[0].bias.requires_grad_(False)
+    assert modes.changed()
+    array[0].bias.requires_grad_(True)
+    assert not modes.changed()
+    array[0].weight.data = array[0].weight.data.clone()
+    assert modes.changed()
+    assert not guards.Modes(torch.nn.ReLU()).changed()
 
 
 def test_values_of_modules():

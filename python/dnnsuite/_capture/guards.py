@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -40,20 +40,26 @@ def modules_of(array: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
         yield "", array.__dict__["_root"]
 
 
-def modes(modules: Sequence[torch.nn.Module]) -> list[Any]:
+class Modes:
     """What may change between two steps: train or eval, hooks, frozen or not, and, after an edit of the array, where
-    its parameters lie."""
-    found: list[Any] = []
-    for module in modules:
-        found.append(module.training)
-        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
-            found.append(
-                len(module._forward_hooks) + len(module._forward_pre_hooks) + len(module._backward_hooks)
-            )
-        for parameter in module._parameters.values():
-            if parameter is not None:
-                found.append(parameter.data_ptr() if parameter.requires_grad else -parameter.data_ptr())
-    return found
+    its parameters lie. It is looked at in every step, so it looks at little: an edit moves all parameters."""
+
+    def __init__(self, array: torch.nn.Module) -> None:
+        self._modules = [module for _, module in modules_of(array)]
+        self._parameters = list(array.parameters())
+        self._hooks = [getattr(m, name) for m in self._modules for name in _HOOKS[:3]]
+        self._before = self._read()
+
+    def _read(self) -> tuple[Any, ...]:
+        return (
+            [m.training for m in self._modules],
+            [p.requires_grad for p in self._parameters],
+            self._parameters[0].data_ptr() if self._parameters else 0,
+            sum(map(len, self._hooks)),
+        )
+
+    def changed(self) -> bool:
+        return self._read() != self._before
 
 
 def flatten(batch: Any) -> tuple[list[torch.Tensor], tuple[Any, ...] | None]:
