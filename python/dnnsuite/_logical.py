@@ -111,6 +111,16 @@ class ModelTensor(torch.Tensor):
         return torch.Size(known.shape[1:])
 
     @property
+    def dtype(self) -> torch.dtype:  # type: ignore[override]
+        known: Any = self.deferred if self._value is None else self._value
+        return known.dtype  # type: ignore[no-any-return]
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        known: Any = self.deferred if self._value is None else self._value
+        return known.device  # type: ignore[no-any-return]
+
+    @property
     def ndim(self) -> int:  # type: ignore[override]
         return self.dim()
 
