@@ -8,7 +8,7 @@ import torch
 from dnnsuite import ops
 from dnnsuite._capture.plan import make_plan
 from dnnsuite._capture.record import Recorder
-from dnnsuite._capture.script import NotScriptable, Script
+from dnnsuite._capture.script import NotScriptable, Script, Scripts
 
 
 def script(function, *inputs, known=None):
@@ -103,3 +103,11 @@ def test_an_error_names_the_operator():
 def test_an_argument_without_a_form_is_named():
     with pytest.raises(NotScriptable, match=r"aten\.mul.* takes a complex"):
         script(lambda x: x * 1j, torch.randn(3))
+
+
+def test_a_torch_without_the_interpreter_is_named(monkeypatch):
+    monkeypatch.delattr(torch._C, "parse_ir")
+    with Recorder([]) as recorder:
+        pass
+    with pytest.raises(NotScriptable, match="parse_ir"):
+        Scripts().prepare(None, recorder.recording, (), [], [])

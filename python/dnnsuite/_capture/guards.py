@@ -136,22 +136,17 @@ def _plain(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
             yield name, _value(value)
 
 
-def _value(value: Any) -> Any:
+def _value(value: Any, depth: int = 2) -> Any:
     """Something that compares unequal when `value` has become another one."""
     if isinstance(value, _PLAIN):
         return value
-    if not isinstance(value, _CONTAINERS):
+    if isinstance(value, dict):
+        value = tuple(value.items())
+    if not isinstance(value, (tuple, *_CONTAINERS)):
         return id(value)
-    parts = value.items() if isinstance(value, dict) else value
-    if len(value) <= _SHORT:
-        return tuple((tuple(map(_value, x)) if isinstance(x, tuple) else _value_or_length(x)) for x in parts)
-    return type(value), len(value)
-
-
-def _value_or_length(value: Any) -> Any:
-    if isinstance(value, _PLAIN):
-        return value
-    return len(value) if isinstance(value, _CONTAINERS) else id(value)
+    if depth and len(value) <= _SHORT:
+        return tuple(_value(part, depth - 1) for part in value)
+    return len(value)
 
 
 def _cell_value(cell: types.CellType) -> Any:

@@ -25,8 +25,14 @@ _MEMORY_FORMATS = {
 }
 _KINDS = {bool: "bool", int: "int", float: "float", str: "str", type(None): "NoneType"}
 _KINDS |= {torch.dtype: "int", torch.layout: "int", torch.memory_format: "int", torch.device: "Device"}
-_get_optimize = torch._C._get_graph_executor_optimize
-_set_optimize = torch._C._set_graph_executor_optimize
+_INTERPRETER = (
+    "parse_ir",
+    "_create_function_from_graph",
+    "_get_graph_executor_optimize",
+    "_set_graph_executor_optimize",
+)
+_get_optimize = getattr(torch._C, "_get_graph_executor_optimize", None)
+_set_optimize = getattr(torch._C, "_set_graph_executor_optimize", None)
 _below_autograd = torch._C._AutoDispatchBelowAutograd
 
 
@@ -45,6 +51,9 @@ class Scripts:
     def prepare(
         self, train: Any, recording: Recording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> Script:
+        missing = [name for name in _INTERPRETER if not hasattr(torch._C, name)]
+        if missing:
+            raise NotScriptable(f"torch {torch.__version__} has no {missing[0]}")
         return Script(make_plan(recording), self._known)
 
     def same(self, a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -66,15 +75,15 @@ class Script:
         self._static = list(plan.static.values())
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-        before = _get_optimize()  # of this thread
-        _set_optimize(False)
+        before = _get_optimize()  # type: ignore[misc]  # of this thread
+        _set_optimize(False)  # type: ignore[misc]
         try:
             with _below_autograd():
                 return self._run(*[inputs[i] for i in self._order], *self._static)[0]
         except RuntimeError as error:
             raise RuntimeError(_explained(str(error))) from None
         finally:
-            _set_optimize(before)
+            _set_optimize(before)  # type: ignore[misc]
 
 
 class _Writer:
