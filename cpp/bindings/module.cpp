@@ -13,6 +13,7 @@ namespace dnnsuite::bindings {
 
 void init_base(py::module_& m);
 void init_host(py::module_& m);
+void init_topology(py::module_& m);
 
 namespace {
 
@@ -39,4 +40,5 @@ PYBIND11_MODULE(_C, m) {
     py::register_local_exception_translator(dnnsuite::bindings::translate);
     dnnsuite::bindings::init_base(m);
     dnnsuite::bindings::init_host(m);
+    dnnsuite::bindings::init_topology(m);
 }

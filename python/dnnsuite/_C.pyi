@@ -2,10 +2,11 @@
 The instruments of dnnsuite: clock, timers, statistics.
 """
 from __future__ import annotations
+import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['Interval', 'RunningStatistics', 'StepTimer', 'Warmup', 'batch_means', 'heap_release', 'heap_retain', 'mser5', 'now_ns', 'rate', 'student_t']
+__all__: list[str] = ['Interval', 'RunningStatistics', 'StepTimer', 'Warmup', 'batch_means', 'format_cpu_list', 'heap_release', 'heap_retain', 'mser5', 'now_ns', 'parse_cpu_list', 'rate', 'read_topology', 'student_t']
 class RunningStatistics:
     """
     Count, mean, variance, minimum and maximum of values seen one at a time.
@@ -170,6 +171,10 @@ def batch_means(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
     
     Raises InvalidArgument unless batches >= 2 and 0 < confidence < 1.
     """
+def format_cpu_list(numbers: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:
+    """
+    The shortest list format of the numbers, `0-3,8`. Raises InvalidArgument for a negative one.
+    """
 def heap_release() -> bool:
     """
     Give free memory back to the system and undo `heap_retain`.
@@ -194,6 +199,10 @@ def now_ns() -> int:
     """
     Nanoseconds of CLOCK_MONOTONIC, the same clock as `time.monotonic_ns()`.
     """
+def parse_cpu_list(text: str) -> list[int]:
+    """
+    The numbers of the kernel's list format, `0-3,8`, sorted. Raises InvalidArgument for anything else.
+    """
 def rate(items: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], seconds: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batches: typing.SupportsInt | typing.SupportsIndex = 10, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95) -> Interval:
     """
     Items per second of a run: all items [n] / all seconds [n].
@@ -201,6 +210,12 @@ def rate(items: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], seconds
     The interval is that of the time per item by batch means, inverted, and so not symmetric.
     
     Raises InvalidArgument for lengths that differ, and as `batch_means`.
+    """
+def read_topology(root: str = '') -> dict:
+    """
+    CPUs, NUMA nodes, PCI devices and memory of this machine, or of the /sys and /proc under `root`.
+    
+    Raises Error when there are no CPUs to be read.
     """
 def student_t(confidence: typing.SupportsFloat | typing.SupportsIndex, degrees: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "Gpu", "available_memory_bytes", "describe", "gpus", "load_average", "num_cpus", "oom_kills",
+    "Gpu", "available_memory_bytes", "describe", "gpus", "load_average", "memory_limit_bytes", "num_cpus",
+    "oom_kills",
     "torch_has_cuda", "versions",
 ]  # fmt: skip
 
@@ -25,6 +26,8 @@ class Gpu:
     name: str
     memory_bytes: int
     driver: str
+    uuid: str = ""
+    address: str = ""  # on the PCI bus, as /sys/bus/pci/devices names it
 
 
 def num_cpus() -> int:
@@ -43,6 +46,21 @@ def available_memory_bytes(root: Path = Path("/")) -> int:
     available = int(found[1]) * 1024 if found else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     rooms = [_room_bytes(group) for group in _memory_groups(root)]
     return max(0, min([available, *(room for room in rooms if room is not None)]))
+
+
+def memory_limit_bytes(root: Path = Path("/")) -> int | None:
+    """The tightest memory limit of this process's control groups; None where there is none.
+
+    Args:
+        root: where the files are read; tests give another one.
+    """
+    limits = []
+    for group in _memory_groups(root):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            text = _read(group / name).strip()
+            if text.isdigit() and int(text) < 1 << 60:  # v1 writes "no limit" as almost 2^63
+                limits.append(int(text))
+    return min(limits, default=None)
 
 
 def oom_kills(root: Path = Path("/")) -> int:
@@ -108,7 +126,13 @@ def gpus() -> list[Gpu]:
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
         return [
-            Gpu(_text(pynvml.nvmlDeviceGetName(h)), int(pynvml.nvmlDeviceGetMemoryInfo(h).total), driver)
+            Gpu(
+                _text(pynvml.nvmlDeviceGetName(h)),
+                int(pynvml.nvmlDeviceGetMemoryInfo(h).total),
+                driver,
+                _text(pynvml.nvmlDeviceGetUUID(h)),
+                _text(pynvml.nvmlDeviceGetPciInfo(h).busId).lower()[-12:],  # NVML's domain has eight digits
+            )
             for h in handles
         ]
     except pynvml.NVMLError:

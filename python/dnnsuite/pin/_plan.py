@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: MIT
+"""Equal shares of a machine: whole cores, near their GPUs, with a part of the memory each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from .._C import format_cpu_list
+from ..errors import InvalidArgument
+from ._cores import Core, deal_cores, usable_cores
+from ._topology import Gpu, Topology
+from .errors import NotEnoughMemory
+
+__all__ = ["Plan", "Slot", "make_plan", "reserve_bytes"]
+
+ALL = "all"  # the name of the share that is everything
+_UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One share: CPUs and memory nodes as lists, memory in bytes, and the GPUs it computes on."""
+
+    name: str
+    cpus: str
+    mems: str
+    memory_bytes: int
+    cores: int
+    threads: int
+    gpus: tuple[int, ...] = ()
+    crosses_numa: bool = False
+    l3_count: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The shares of a machine. The same machine and arguments give the same plan, and the same :attr:`hash`."""
+
+    slots: tuple[Slot, ...]
+    all: Slot
+    gpus: tuple[Gpu, ...]
+    locality: str
+    smt: str
+    reserve_bytes: int
+    comparable: bool
+    reasons: tuple[str, ...] = ()
+    unused_cpus: str = ""
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def hash(self) -> str:
+        """16 hexadecimal digits that differ between plans; numbers of different plans are not to be compared."""
+        text = json.dumps([asdict(slot) for slot in (*self.slots, self.all)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def slot(self, which: int | str) -> Slot:
+        """The share of a number, or of a name (`all` is everything).
+
+        Raises:
+            InvalidArgument: there is none.
+        """
+        if isinstance(which, int) and 0 <= which < len(self.slots):
+            return self.slots[which]
+        for slot in (*self.slots, self.all):
+            if slot.name == which:
+                return slot
+        raise InvalidArgument(f"no share {which!r}; there are 0 to {len(self.slots) - 1} and 'all'")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**asdict(self), "hash": self.hash}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Plan:
+        """The inverse of :meth:`to_dict`.
+
+        Raises:
+            InvalidArgument: it is no plan, or was edited after it was made.
+        """
+        try:
+            fields = {key: value[key] for key in cls.__dataclass_fields__}
+            plan = cls(**{
+                **fields, "slots": tuple(map(_slot, value["slots"])), "all": _slot(value["all"]),
+                "gpus": tuple(Gpu(**gpu) for gpu in value["gpus"]),
+                "reasons": tuple(value["reasons"]), "notes": tuple(value["notes"]),
+            })  # fmt: skip
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InvalidArgument(f"no plan: {type(error).__name__}: {error}") from error
+        if value.get("hash") != plan.hash:
+            raise InvalidArgument(f"the plan's hash is {plan.hash}, not {value.get('hash')}: was it edited?")
+        return plan
+
+
+def _slot(value: Mapping[str, Any]) -> Slot:
+    return Slot(**{**value, "gpus": tuple(value["gpus"])})
+
+
+def make_plan(
+    topology: Topology, slots: int | str = "gpus", locality: str = "auto", smt: str = "on",
+    reserve_memory: str | int = "auto", allow_smt_split: bool = False,
+) -> Plan:  # fmt: skip
+    """Cut a machine into equal shares.
+
+    Args:
+        slots: how many; `gpus` for one per GPU (one in all on a machine without).
+        locality: `strict` gives cores of the GPU's NUMA node only, and leaves others idle; `prefer` gives as many as
+            there are, near ones first; `auto` is strict where that costs nothing.
+        smt: `off` gives one thread of each core.
+        reserve_memory: what stays for the machine itself: bytes, "4G", "5%", or "auto", the larger of 5 % and 512 MiB.
+        allow_smt_split: where there are fewer cores than shares, give threads of a core to different shares.
+
+    Raises:
+        NotEnoughCpus, SmtSplit, NotEnoughMemory, HeterogeneousCpus: it cannot be cut so.
+        InvalidArgument: an argument is none of the above.
+    """
+    count = _count(slots, topology)
+    found = usable_cores(topology, smt) if not allow_smt_split else usable_cores(topology, smt, split=True)
+    split = allow_smt_split
+    if allow_smt_split and (whole := _whole_or_none(topology, smt)) and len(whole.cores) >= count:
+        found, split = whole, False
+    gpus = _gpus_of_slots(topology, count)
+    homes = _homes(topology, found.cores, gpus)
+    threads = sum(len(core.threads) for core in found.cores)
+    deal = deal_cores(topology, found.cores, homes, locality, threads)
+    reserve = reserve_bytes(reserve_memory, topology.memory_bytes)
+    memory = _memory_share(topology, reserve, count)
+    made = _slots(topology, deal.shares, gpus, memory)
+    reasons = _unequal(made, topology, split)
+    return Plan(
+        slots=made, all=_everything(topology, found.cores, memory * count),
+        gpus=topology.gpus, locality=locality, smt=smt, reserve_bytes=reserve,
+        comparable=not reasons, reasons=tuple(reasons),
+        unused_cpus=format_cpu_list([t for core in deal.unused for t in core.threads]), notes=found.left_out,
+    )  # fmt: skip
+
+
+def _whole_or_none(topology: Topology, smt: str) -> Any:
+    from .errors import NotEnoughCpus
+
+    try:
+        return usable_cores(topology, smt)
+    except NotEnoughCpus:
+        return None
+
+
+def _count(slots: int | str, topology: Topology) -> int:
+    if slots == "gpus":
+        return max(1, len(topology.gpus))
+    try:
+        count = int(slots)
+    except ValueError:
+        count = 0
+    if count < 1:
+        raise InvalidArgument(f"slots {slots!r}; accepted: gpus, or a number from 1")
+    return count
+
+
+def _gpus_of_slots(topology: Topology, count: int) -> list[tuple[int, ...]]:
+    """The GPU of each share; shares beyond their number go round."""
+    number = len(topology.gpus)
+    return [(i % number,) if number else () for i in range(count)]
+
+
+def _homes(topology: Topology, cores: tuple[Core, ...], gpus: list[tuple[int, ...]]) -> list[int]:
+    """The NUMA node of each share: its GPU's, else the nodes with cores in turn, evenly."""
+    nodes = sorted({core.node for core in cores})
+    homes = []
+    for i, mine in enumerate(gpus):
+        node = topology.gpus[mine[0]].node if mine else -1
+        homes.append(node if node in nodes else nodes[i * len(nodes) // len(gpus)])
+    return homes
+
+
+def reserve_bytes(wanted: str | int, total_bytes: int) -> int:
+    """Bytes that a reserve of "auto", "5%", "4G" or a number of bytes means.
+
+    Raises:
+        InvalidArgument: for anything else, and for a negative one.
+    """
+    text = str(wanted).strip().upper()
+    if text == "AUTO":
+        return max(512 << 20, total_bytes // 20)
+    try:
+        if text.endswith("%"):
+            value = int(float(text[:-1]) / 100 * total_bytes)
+        else:
+            number = text.rstrip("BIKMGT")
+            unit = text[len(number) :].replace("IB", "").rstrip("B") or ""
+            value = int(float(number) * _UNITS[unit])
+    except (ValueError, KeyError, OverflowError):
+        value = -1
+    if value < 0:
+        raise InvalidArgument(f"memory {wanted!r}; accepted: auto, 5%, 512M, 4G, or a number of bytes")
+    return value
+
+
+def _memory_share(topology: Topology, reserve: int, count: int) -> int:
+    share = (topology.memory_bytes - reserve) // count
+    share -= share % mmap.PAGESIZE
+    if share <= 0:
+        raise NotEnoughMemory(
+            f"{count} shares of {topology.memory_bytes} bytes with {reserve} in reserve leave {max(share, 0)} each; "
+            "lower --reserve-memory"
+        )
+    return share
+
+
+def _slots(
+    topology: Topology, shares: tuple[tuple[Core, ...], ...], gpus: list[tuple[int, ...]], memory: int
+) -> tuple[Slot, ...]:
+    nodes_of = [sorted({core.node for core in share}) for share in shares]
+    in_one = Counter(nodes[0] for nodes in nodes_of if len(nodes) == 1)
+    room = {node.node: node.memory_bytes for node in topology.nodes}
+    everywhere = format_cpu_list(sorted(room))
+    made = []
+    for i, (share, nodes) in enumerate(zip(shares, nodes_of, strict=True)):
+        # Memory of one node alone ends in an OOM kill below the limit when the limits do not fit into the node.
+        fits = len(nodes) == 1 and in_one[nodes[0]] * memory <= room.get(nodes[0], 0)
+        threads = [t for core in share for t in core.threads]
+        made.append(Slot(
+            name=f"student{i}", cpus=format_cpu_list(threads), mems=str(nodes[0]) if fits else everywhere,
+            memory_bytes=memory, cores=len(share), threads=len(threads), gpus=gpus[i],
+            crosses_numa=len(nodes) > 1, l3_count=len({core.l3 for core in share}),
+        ))  # fmt: skip
+    return tuple(made)
+
+
+def _everything(topology: Topology, cores: tuple[Core, ...], memory: int) -> Slot:
+    return Slot(
+        name=ALL, cpus=format_cpu_list(sorted(topology.allowed & {c.cpu for c in topology.cpus})),
+        mems=format_cpu_list([node.node for node in topology.nodes]), memory_bytes=memory,
+        cores=len(cores), threads=len(topology.allowed), gpus=tuple(range(len(topology.gpus))),
+        crosses_numa=len({core.node for core in cores}) > 1, l3_count=len({core.l3 for core in cores}),
+    )  # fmt: skip
+
+
+def _unequal(slots: tuple[Slot, ...], topology: Topology, split: bool) -> list[str]:
+    """Why numbers of the shares cannot be compared with each other."""
+    reasons = []
+    if split:
+        reasons.append("shares have threads of the same cores")
+    for key, words in (
+        ("crosses_numa", "cross NUMA nodes"),
+        ("l3_count", "have another number of L3 caches"),
+        ("mems", "may use memory of several nodes"),
+    ):
+        values = [getattr(slot, key) for slot in slots]
+        if key == "mems":
+            values = ["," in value or "-" in value for value in values]
+        if len(set(values)) > 1:
+            common = Counter(values).most_common(1)[0][0]
+            odd = [slot.name for slot, value in zip(slots, values, strict=True) if value != common]
+            reasons.append(f"some shares {words} and others do not: {', '.join(odd)} differ")
+    if topology.gpus and len(slots) % len(topology.gpus) and len(slots) > len(topology.gpus):
+        reasons.append(f"{len(slots)} shares on {len(topology.gpus)} GPUs: some GPUs are shared by more")
+    return reasons
