@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "fused/math/dropout.hpp"
+#include "fused/math/recurrence.hpp"
 
 namespace dnnsuite::fused {
 
@@ -95,6 +96,23 @@ struct GemmGradientArguments {
     int64_t models, rows, columns;
     const void *grad, *result;  // result null: no ReLU, and `to` is not written
     void *to, *sums;            // sums may be null
+};
+
+/// All time steps of a recurrent layer. gates [B, T, N, G * H], weight [B, G * H, H], bias [B, G * H] (GRU only, or
+/// null), h0 and c0 [B, N, H] or null, lengths [B, N] or null; G and S as in math/recurrence.hpp.
+struct RecurrenceArguments {
+    DType dtype;
+    Cell cell;
+    int64_t models, steps, rows, hidden;
+    bool reverse;
+    const void *gates, *weight, *bias, *h0, *c0;
+    const int64_t* lengths;
+    void *y, *h, *c;                       // forward: [B, T, N, H], and the last states [B, N, H]
+    void *saved, *cells;                   // [B, T, N, S * H], [B, T, N, H]; forward: null if there is no backward pass
+    const void *grad_y, *grad_h, *grad_c;  // backward: each may be null
+    void *dgates, *dhidden;                // [B, T, N, G * H]; dhidden, of the state's part, for a GRU only
+    void *dh0, *dc0;                       // [B, N, H]
+    void* packed;                          // the weights as the kernel reads them
 };
 
 enum class Optimizer : int { kAdadelta, kAdam, kSgd };

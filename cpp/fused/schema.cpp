@@ -40,6 +40,14 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
     m.def("embedding_backward(Tensor grad, Tensor indices, int vocabulary, int padding_idx) -> Tensor");
 
     m.def(
+        "recurrence(Tensor gates, Tensor weight_hh, Tensor? bias_hh, Tensor? h, Tensor? c, Tensor? lengths, str kind,"
+        " bool reverse, bool keep) -> (Tensor y, Tensor last_h, Tensor last_c, Tensor saved, Tensor cells)");
+    m.def(
+        "recurrence_backward(Tensor? grad_y, Tensor? grad_h, Tensor? grad_c, Tensor weight_hh, Tensor? h, Tensor? c,"
+        " Tensor? lengths, Tensor y, Tensor saved, Tensor cells, str kind, bool reverse)"
+        " -> (Tensor dgates, Tensor dhidden, Tensor dh, Tensor dc)");
+
+    m.def(
         "cross_entropy(Tensor logits, Tensor target, int ignore_index, float label_smoothing, str reduction)"
         " -> (Tensor loss, Tensor log_sum)");
     m.def(

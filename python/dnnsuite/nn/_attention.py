@@ -167,7 +167,7 @@ class MultiheadAttention(ArrayModule):
         if need_weights:
             q, k, v, mask = self._prepared(query, key, value, key_padding_mask, attn_mask)
             weights = self.attention_dropout(attention_weights(q, k, mask)).to(q.dtype)
-            output = torch.matmul(weights, v).transpose(2, 3).flatten(-2)
+            output = ops.matmul(weights, v).transpose(2, 3).flatten(-2)
             weights = weights.mean(2) if average_attn_weights else weights
         else:
             output = self.heads(query, key, value, key_padding_mask, attn_mask, is_causal)

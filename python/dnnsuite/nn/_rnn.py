@@ -118,28 +118,24 @@ class RecurrentLayer(ArrayModule):
         lengths: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         """One layer in one direction: x `[B, T, N, I]` to (outputs, last h, last c)."""
-        own: dict[str, torch.Tensor] = dict(self._parameters)  # type: ignore[arg-type]
+        own: dict[str, Any] = self._parameters
+        weight, project = own[f"weight_hh_{suffix}"], own.get(f"weight_hr_{suffix}")
         bias, hidden_bias = own.get(f"bias_ih_{suffix}"), own.get(f"bias_hh_{suffix}")
-        if self.kind != "gru" and bias is not None and hidden_bias is not None:
+        if bias is not None and self.kind != "gru":
             bias, hidden_bias = bias + hidden_bias, None  # only in a GRU does the second take another way
         gates = ops.linear(x, own[f"weight_ih_{suffix}"], bias)
-        state = (own[f"weight_hh_{suffix}"], hidden_bias, h, c, own.get(f"weight_hr_{suffix}"))
-        exact = computable(gates)
-        weight, hidden_bias, h, c, project = (None if v is None else v.to(exact.dtype) for v in state)
-        assert weight is not None
-        y, h, c = ops.recurrence(
-            exact,
-            weight,
-            hidden_bias,
-            h,
-            c,
-            lengths,
-            kind=self.kind,
-            reverse=suffix.endswith("reverse"),
-            weight_hr=project,
+        dtype, exact = gates.dtype, computable(gates)
+        if not dtype == exact.dtype == weight.dtype or (h is not None and h.dtype != dtype):
+            given = (weight, hidden_bias, h, c, project)
+            weight, hidden_bias, h, c, project = (None if v is None else v.to(exact.dtype) for v in given)
+        backwards = suffix.endswith("reverse")
+        state = (weight, hidden_bias, h, c, lengths)
+        y, last_h, last_c = ops.recurrence(
+            exact, *state, kind=self.kind, reverse=backwards, weight_hr=project
         )
-        assert h is not None
-        return y.to(gates.dtype), h.to(gates.dtype), None if c is None else c.to(gates.dtype)
+        if dtype == exact.dtype:
+            return y, last_h, last_c
+        return y.to(dtype), last_h.to(dtype), None if last_c is None else last_c.to(dtype)
 
     def _layers(
         self, x: torch.Tensor, state: Sequence[torch.Tensor] | None, lengths: torch.Tensor | None
@@ -160,7 +156,8 @@ class RecurrentLayer(ArrayModule):
             x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
             if layer + 1 < self.num_layers:
                 x = self.layer_dropout(x).to(x.dtype)
-        return x, tuple(torch.stack(part, 1) for part in (hs, cs) if part)
+        states = [part for part in (hs, cs) if part]
+        return x, tuple(part[0].unsqueeze(1) if len(part) == 1 else torch.stack(part, 1) for part in states)
 
     def _check_state(self, state: Sequence[torch.Tensor], rows: int) -> None:
         count = self.num_layers * self.directions

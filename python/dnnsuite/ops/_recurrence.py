@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
+from ._library import differentiable, library, tracing
 from ._linear import linear
 
 __all__ = ["GATES", "recurrence"]
@@ -64,6 +67,127 @@ def _composed(
     return torch.stack(outputs, 1), h, c
 
 
+@torch.library.register_fake("dnnsuite::recurrence")
+def _(
+    gates: Tensor,
+    weight_hh: Tensor,
+    bias_hh: Tensor | None,
+    h: Tensor | None,
+    c: Tensor | None,
+    lengths: Tensor | None,
+    kind: str,
+    reverse: bool,
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    models, steps, rows, _ = gates.shape
+    hidden, lstm = weight_hh.shape[2], kind == "lstm"
+    state, every = (models, rows, hidden), (models, steps, rows)
+    return (
+        gates.new_empty((*every, hidden)),
+        gates.new_empty(state),
+        gates.new_empty(state if lstm else 0),
+        gates.new_empty((*every, 4 * hidden) if keep and GATES[kind] > 1 else 0),
+        gates.new_empty((*every, hidden) if keep and lstm else 0),
+    )
+
+
+@torch.library.register_fake("dnnsuite::recurrence_backward")
+def _(
+    grad_y: Tensor | None,
+    grad_h: Tensor | None,
+    grad_c: Tensor | None,
+    weight_hh: Tensor,
+    h: Tensor | None,
+    c: Tensor | None,
+    lengths: Tensor | None,
+    y: Tensor,
+    saved: Tensor,
+    cells: Tensor,
+    kind: str,
+    reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    shape = (*y.shape[:3], weight_hh.shape[1])
+    return (
+        y.new_empty(shape),
+        y.new_empty(shape if kind == "gru" else 0),
+        y.new_empty(0 if h is None else h.shape),
+        y.new_empty(0 if c is None else c.shape),
+    )
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    _, weight_hh, bias_hh, h, c, lengths, ctx.kind, ctx.reverse, _ = inputs
+    y, _, _, saved, cells = output
+    ctx.has_bias = bias_hh is not None
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(weight_hh, h, c, lengths, y, saved, cells)
+
+
+def _backward(
+    ctx: Any, grad_y: Tensor | None, grad_h: Tensor | None, grad_c: Tensor | None, *_: Any
+) -> tuple[Any, ...]:
+    weight_hh, h, c, lengths, y, saved, cells = ctx.saved_tensors
+    grads = (grad_y, grad_h, grad_c if ctx.kind == "lstm" else None)
+    dgates, dhidden, dh, dc = _recurrence_backward(
+        *grads, weight_hh, h, c, lengths, y, saved, cells, ctx.kind, ctx.reverse
+    )
+    dhidden = dhidden if ctx.kind == "gru" else dgates
+    _, needs_weight, needs_bias, needs_h, needs_c, *_ = ctx.needs_input_grad
+    return (
+        dgates,
+        _weight_gradient(dhidden, y, h, lengths, ctx.reverse) if needs_weight else None,
+        dhidden.sum((1, 2)) if needs_bias and ctx.has_bias else None,
+        dh if needs_h and h is not None else None,
+        dc if needs_c and c is not None else None,
+        *(None,) * 4,
+    )
+
+
+def _weight_gradient(
+    dhidden: Tensor, y: Tensor, h: Tensor | None, lengths: Tensor | None, reverse: bool
+) -> Tensor:
+    """Sum over the steps of (gradient of the gates) (state before the step)ᵀ, [B, G * H, H].
+
+    One product for all steps of a model: a step's state is the result of the one before, or zero (so at the end of a
+    shorter sequence). What begins with the given state is added.
+    """
+    steps = y.shape[1]
+    later, earlier = (slice(0, -1), slice(1, None)) if reverse else (slice(1, None), slice(0, -1))
+    result = y.new_empty(len(y), dhidden.shape[3], y.shape[3])
+    if h is not None:
+        first = dhidden[:, -1 if reverse else 0]
+        if reverse and lengths is not None:
+            ends = (lengths - 1).clamp(min=0).unsqueeze(1).unsqueeze(-1).expand(-1, 1, -1, dhidden.shape[3])
+            first = dhidden.gather(1, ends).squeeze(1)
+    for model, into in enumerate(result):
+        if steps > 1:
+            torch.mm(dhidden[model, later].flatten(0, 1).t(), y[model, earlier].flatten(0, 1), out=into)
+        else:
+            into.zero_()
+        if h is not None:
+            into.addmm_(first[model].t(), h[model])
+    return result
+
+
+def _composition(
+    gates: Tensor,
+    weight_hh: Tensor,
+    bias_hh: Tensor | None,
+    h: Tensor | None,
+    c: Tensor | None,
+    lengths: Tensor | None,
+    kind: str,
+    reverse: bool,
+    keep: bool,
+) -> tuple[Tensor | None, ...]:
+    return *_composed(gates, weight_hh, bias_hh, h, c, lengths, kind, reverse), None, None
+
+
+_recurrence = library.recurrence.default
+_recurrence_backward = library.recurrence_backward.default
+_eager = differentiable(_recurrence, _setup, _backward, _composition)
+
+
 def recurrence(
     gates: Tensor,
     weight_hh: Tensor,
@@ -94,4 +218,11 @@ def recurrence(
             f"recurrence: gates must be [B, T, N, {weight_hh.shape[1]}] with one or more steps T, not "
             f"{list(gates.shape)}"
         )
-    return _composed(gates, weight_hh, bias_hh, h, c, lengths, kind, reverse, weight_hr)
+    if weight_hr is not None or gates.device.type != "cpu":
+        return _composed(gates, weight_hh, bias_hh, h, c, lengths, kind, reverse, weight_hr)
+    keep = torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (gates, weight_hh, bias_hh, h, c)
+    )
+    call = _eager if keep and not tracing() else _recurrence
+    y, last_h, last_c, *_ = call(gates, weight_hh, bias_hh, h, c, lengths, kind, reverse, keep)
+    return y, last_h, last_c if kind == "lstm" else None

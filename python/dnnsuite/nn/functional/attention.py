@@ -70,13 +70,13 @@ def attend(
     weights = attention_weights(query, key, mask, scale)
     if p is not None and rng is not None:
         weights = ops.dropout(computable(weights), p, rng).to(value.dtype)
-    return torch.matmul(weights, value)
+    return ops.matmul(weights, value)
 
 
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None = None) -> Tensor:
     """softmax(q kᵀ · scale, masked): `[B, ..., L, E]` and `[B, ..., S, E]` to `[B, ..., L, S]`."""
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = torch.matmul(query * scale, key.transpose(-2, -1))
+    scores = ops.matmul(query * scale, key.transpose(-2, -1))
     if mask is not None:
         scores = scores.masked_fill(mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
     return scores.softmax(-1)
