@@ -4,6 +4,99 @@ import torch
 
 from dnnsuite import ops
 from dnnsuite.errors import InvalidArgument
+from dnnsuite.ops._recurrence import GATES, _composed
+
+KINDS = list(GATES)
+
+
+def inputs(kind, T=4, N=3, H=5, B=2, given=True, dtype=torch.float64):
+    """gates, weight, bias (GRU), h, c (LSTM)."""
+    generator = torch.Generator().manual_seed(1)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+
+    width = GATES[kind] * H
+    bias = normal(B, width) if kind == "gru" else None
+    h, c = (normal(B, N, H), normal(B, N, H) if kind == "lstm" else None) if given else (None, None)
+    return normal(B, T, N, width), normal(B, width, H), bias, h, c
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize(("N", "H"), [(3, 5), (45, 40)])
+def test_is_the_definition(kind, reverse, given, ragged, N, H):
+    """Results and gradients; 45 rows are several tasks, 40 columns several panels and an end."""
+    args = inputs(kind, N=N, H=H, given=given)
+    lengths = torch.arange(2 * N).view(2, N) % 5 if ragged else None
+    found = ops.recurrence(*args, lengths, kind=kind, reverse=reverse)
+    expected = _composed(*args, lengths, kind, reverse)
+    pairs = [(a, b) for a, b in zip(found, expected, strict=True) if b is not None]
+    weights = [torch.randn_like(b) for _, b in pairs]
+    leaves = [a for a in args if a is not None]
+    grads = [
+        torch.autograd.grad(
+            sum((pair[side] * w).sum() for pair, w in zip(pairs, weights, strict=True)), leaves
+        )
+        for side in (0, 1)
+    ]
+    for a, b in [*pairs, *zip(*grads, strict=True)]:
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_single_precision_is_near_and_large_numbers_saturate(kind):
+    single = inputs(kind, H=20, dtype=torch.float32)
+    double = [None if t is None else t.detach().double() for t in single]
+    found, exact = ops.recurrence(*single, kind=kind)[0], ops.recurrence(*double, kind=kind)[0]
+    torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-5)
+    if kind != "rnn_relu":
+        huge = ops.recurrence(single[0] * 1e4, *single[1:], kind=kind)[0]
+        assert torch.isfinite(huge).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_of_gradients(kind):
+    args = list(inputs(kind, T=2, N=2, H=2))
+    leaves = [t for t in args if t is not None]
+
+    def call(*given):
+        rest = iter(given)
+        return ops.recurrence(*(None if t is None else next(rest) for t in args), kind=kind)[0]
+
+    assert torch.autograd.gradcheck(call, leaves)
+    assert torch.autograd.gradgradcheck(call, leaves)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("keep", [False, True])
+def test_is_a_proper_operator(kind, keep):
+    args = (*inputs(kind), None, kind, True, keep)
+    plain = tuple(t.detach() if isinstance(t, torch.Tensor) else t for t in args)
+    checks = ("test_schema", "test_faketensor")
+    torch.library.opcheck(torch.ops.dnnsuite.recurrence.default, plain, test_utils=checks)
+
+
+@pytest.mark.parametrize("N", [1, 7, 45])
+def test_bits_depend_on_neither_width_slot_nor_threads(N):
+    args = inputs("lstm", N=N, H=40, B=5, dtype=torch.float32)
+    wide = ops.recurrence(*args, kind="lstm")[0]
+    for order in ([3], [4, 0, 2]):
+        taken = [None if t is None else t[order] for t in args]
+        assert torch.equal(ops.recurrence(*taken, kind="lstm")[0], wide[order])
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert torch.equal(ops.recurrence(*args, kind="lstm")[0], wide)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_frozen_array_keeps_nothing():
+    args = [None if t is None else t.detach() for t in inputs("lstm")]
+    assert not ops.recurrence(*args, kind="lstm")[0].requires_grad
 
 
 def test_refuses():
@@ -14,3 +107,7 @@ def test_refuses():
         ops.recurrence(gates[..., :4], weight, kind="lstm")
     with pytest.raises(InvalidArgument, match="one or more steps"):
         ops.recurrence(gates[:, :0], weight, kind="lstm")
+    with pytest.raises(RuntimeError, match=r"recurrence: h must have shape \[2, 3, 4\], not \[2, 3, 5\]"):
+        ops.recurrence(gates, weight, None, torch.randn(2, 3, 5), kind="lstm")
+    with pytest.raises(RuntimeError, match="recurrence: lengths must be Long"):
+        ops.recurrence(gates, weight, None, None, None, torch.ones(2, 3), kind="lstm")
