@@ -65,10 +65,10 @@ TESTED_BY: dict[str, str] = {
     "nn/functional/dropout.py": "nn/test_dropout.py",
     "nn/functional/recurrent.py": "nn/test_rnn_cell.py",
     "nn/functional/sparse.py": "nn/test_sparse.py",
-    "optim/_adadelta.py": "optim/test_optimizers.py",
     "optim/_adam.py": "optim/test_optimizers.py",
-    "optim/_adamw.py": "optim/test_optimizers.py",
+    "optim/_average.py": "optim/test_optimizers.py",
     "optim/_base.py": "optim/test_optimizers.py",
+    "optim/_plan.py": "optim/test_optimizers.py",
     "optim/_sgd.py": "optim/test_optimizers.py",
 }
 

@@ -88,7 +88,7 @@ def test_state_is_the_arrays_own():
     with StepRunner(array, optimizer, loss, threads=2, width=1) as runner:
         runner.step(*batches(3, 1)[0])
     assert all(not torch.equal(old, new) for old, new in zip(before, array.parameters(), strict=True))
-    assert optimizer.param_groups[0]["steps"].tolist() == [1.0, 1.0, 1.0]
+    assert all(optimizer.state[p]["step"].tolist() == [1.0, 1.0, 1.0] for p in array.parameters())
     assert all(state["exp_avg"].any() for state in optimizer.state.values())
     assert array.get_submodule("2").rng[:, 1].tolist() == [1, 1, 1]
 

@@ -115,26 +115,4 @@ struct RecurrenceArguments {
     void* packed;                          // the weights as the kernel reads them
 };
 
-enum class Optimizer : int { kAdadelta, kAdam, kSgd };
-constexpr int kOptimizerTensors = 5;  // parameter, gradient, up to three states
-constexpr int kOptimizerHypers = 6;
-
-/// One parameter [B, ...] with its gradient and states: model b begins at data[i] + b * stride[i] elements.
-struct OptimizerEntry {
-    void* data[kOptimizerTensors];
-    int64_t stride[kOptimizerTensors];
-    int64_t elements;  // of one model
-};
-
-/// Hyper-parameters are float64 [B]; their order per optimizer is that of its schema.
-struct OptimizerArguments {
-    Optimizer kind;
-    DType dtype;
-    int64_t models, entry_count;
-    const OptimizerEntry* entries;
-    const double* hyper[kOptimizerHypers];
-    bool decoupled, amsgrad;             // Adam
-    bool has_momentum, nesterov, first;  // SGD
-};
-
 }  // namespace dnnsuite::fused

@@ -54,14 +54,12 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         "cross_entropy_backward(Tensor grad, Tensor logits, Tensor target, Tensor log_sum, int ignore_index,"
         " float label_smoothing, str reduction) -> Tensor");
 
+    // What the parameters of a step are (pointers, strides, sizes), for optimizer_step_ to write to: keep the tensors.
+    // `written` are those tensors again, for whoever watches or records operators; nobody else needs to fill it.
+    m.def("optimizer_plan(str rule, Tensor[] params, Tensor[] states, Tensor[] scalars) -> Tensor");
     m.def(
-        "adadelta_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] square_avgs, Tensor(c!)[] acc_deltas,"
-        " Tensor lr, Tensor rho, Tensor eps, Tensor weight_decay) -> ()");
-    m.def(
-        "adam_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs,"
-        " Tensor(d!)[] max_exp_avg_sqs, Tensor step, Tensor lr, Tensor beta1, Tensor beta2, Tensor eps,"
-        " Tensor weight_decay, bool decoupled) -> ()");
-    m.def(
-        "sgd_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momentum_buffers, Tensor lr, Tensor momentum,"
-        " Tensor dampening, Tensor weight_decay, bool nesterov, bool first) -> ()");
+        "optimizer_step_(Tensor plan, Tensor(a!)[] written, Tensor[] grads, Tensor[] hyper, Tensor? factor, Tensor? "
+        "active,"
+        " Tensor(b!)? tickets, bool maximize, bool decoupled, bool nesterov) -> ()");
+    m.def("gradient_norms(Tensor[] grads, float norm_type) -> Tensor");
 }

@@ -154,10 +154,8 @@ class Shard:
         scaler = self._options.scaler
         return loss if scaler is None else scaler.scale(loss)
 
-    @torch.no_grad()
     def _update(self, hyper: Sequence[Mapping[str, torch.Tensor]]) -> None:
-        for group, own in zip(self._groups, hyper, strict=True):
-            self._optimizer.update(group, group["params"], self._state, own)
+        self._optimizer.step_groups(self._groups, self._state, hyper)
 
 
 def _slice(batch: Any, index: int, parts: int) -> Any:

@@ -112,7 +112,7 @@ def train(
         *(b for m in array.modules() for b in m._buffers.values() if b is not None),
     ]
     state += [value for values in optimizer.state.values() for value in values.values()]
-    return [*losses, *state, *(group["steps"] for group in optimizer.param_groups)], mode
+    return [*losses, *state], mode
 
 
 def check(make, make_optimizer, expected="captured", **options):

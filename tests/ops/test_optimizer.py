@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Optimizers against torch.optim, one per model, each with its own hyper-parameters."""
+"""The steps' operator: what dnnsuite.optim does not reach. The formulas are compared with torch's in tests/optim."""
 
 import pytest
 import torch
 
 from dnnsuite import ops
 
-B, STEPS = 3, 4
+B, STEPS = 3, 3
 SHAPES = [(7, 5), (20_011,), (), (0,), (1, 16)]
-LR = [0.1, 0.01, 0.5]
-DECAY = [0.0, 0.01, 0.1]
 
 
-def stacked(make, dtype, device):
+def stacked(make, dtype=torch.float32, device="cpu"):
     """Parameters [B, ...]; the second is a view whose models are far apart."""
     tensors = [make(B, *shape).to(device, dtype) for shape in SHAPES]
     wide = torch.zeros(B, SHAPES[1][0] + 3, dtype=dtype, device=device)
@@ -21,138 +19,164 @@ def stacked(make, dtype, device):
     return tensors
 
 
-def per_model(values, device):
-    return torch.tensor(values, dtype=torch.float64, device=device)
+def vectors(rule, device="cpu"):
+    """Hyper-parameters that differ between the models, and are near what each is meant to be."""
+    usual = {
+        "lr": 0.01, "eps": 1e-6, "weight_decay": 0.01, "momentum": 0.5, "dampening": 0.1, "beta1": 0.8, "beta2": 0.9,
+        "rho": 0.9, "alpha": 0.9, "lr_decay": 0.1, "momentum_decay": 0.004, "lambd": 0.01, "t0": 1.0,
+        "etaminus": 0.5, "etaplus": 1.2, "step_size_min": 1e-6, "step_size_max": 50.0, "factor": 0.5, "limit": 0.5,
+    }  # fmt: skip
+    scale = torch.tensor([1.0, 0.9, 0.8], dtype=torch.float64, device=device)
+    return [usual[name] * scale for name in ops.RULES[rule].hyper]
 
 
-class Own:
-    """One way to run our operator: `step(params, grads, number)` with its states."""
+class Run:
+    """Some steps of a rule with fixed random numbers."""
 
-    def __init__(self, name, dtype, device):
-        self.name, self.device = name, device
-        self.states = [stacked(torch.zeros, dtype, device) for _ in range(3)]
-
-    def step(self, params, grads, number):
-        def c(*values):
-            return per_model(values * (B if len(values) == 1 else 1), self.device)
-
-        lr, decay, (s1, s2, s3) = c(*LR), c(*DECAY), self.states
-        if self.name == "adadelta":
-            ops.adadelta_(params, grads, s1, s2, lr, c(0.9, 0.8, 0.95), c(1e-6), decay)
-        elif self.name in ("adam", "adamw", "amsgrad"):
-            largest = s3 if self.name == "amsgrad" else []
-            betas = c(0.9, 0.8, 0.5), c(0.999, 0.99, 0.9)
-            step = c(float(number))
-            ops.adam_(params, grads, s1, s2, largest, step, lr, *betas, c(1e-8), decay, self.name == "adamw")
-        else:
-            nesterov, plain = self.name == "nesterov", self.name == "sgd"
-            damp = c(0.0) if nesterov else c(0.0, 0.1, 0.2)
-            buffers = [] if plain else s1
-            ops.sgd_(params, grads, buffers, lr, c(0.9, 0.8, 0.5), damp, decay, nesterov, number == 1)
-
-
-def theirs(name, params, model):
-    lr, decay, i = LR[model], DECAY[model], model
-    betas = ([0.9, 0.8, 0.5][i], [0.999, 0.99, 0.9][i])
-    momentum, damp = [0.9, 0.8, 0.5][i], [0.0, 0.1, 0.2][i]
-    return {
-        "adadelta": lambda: torch.optim.Adadelta(params, lr, [0.9, 0.8, 0.95][i], 1e-6, decay),
-        "adam": lambda: torch.optim.Adam(params, lr, betas, 1e-8, decay),
-        "adamw": lambda: torch.optim.AdamW(params, lr, betas, 1e-8, decay),
-        "amsgrad": lambda: torch.optim.Adam(params, lr, betas, 1e-8, decay, amsgrad=True),
-        "sgd": lambda: torch.optim.SGD(params, lr, weight_decay=decay),
-        "momentum": lambda: torch.optim.SGD(params, lr, momentum, damp, decay),
-        "nesterov": lambda: torch.optim.SGD(params, lr, momentum, 0, decay, nesterov=True),
-    }[name]()
-
-
-NAMES = ["adadelta", "adam", "adamw", "amsgrad", "sgd", "momentum", "nesterov"]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("name", NAMES)
-def test_equals_torch(name, dtype, device):
-    params = stacked(torch.randn, dtype, device)
-    alone = [[p[model].clone().requires_grad_() for p in params] for model in range(B)]
-    optimizers = [theirs(name, own, model) for model, own in enumerate(alone)]
-    own = Own(name, dtype, device)
-    for number in range(1, STEPS + 1):
-        grads = [torch.randn_like(p) for p in params]
-        for model in range(B):
-            for p, g in zip(alone[model], grads, strict=True):
-                p.grad = g[model].clone()
-            optimizers[model].step()
-        own.step(params, grads, number)
-    tolerance = {"rtol": 1e-5, "atol": 2e-6} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-13}
-    for model in range(B):
-        for p, expected in zip(params, alone[model], strict=True):
-            torch.testing.assert_close(p[model], expected.detach(), **tolerance)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_model_does_not_feel_the_others(name):
-    def run(models, threads):
-        torch.set_num_threads(threads)
+    def __init__(self, rule, dtype=torch.float32, device="cpu", models=slice(None)):
+        self.rule, takes = rule, ops.RULES[rule]
         torch.manual_seed(1)
-        params, own = stacked(torch.randn, torch.float32, "cpu"), Own(name, torch.float32, "cpu")
-        other = torch.tensor([model not in models for model in range(B)])
-        for number in range(1, STEPS + 1):
-            grads = [torch.randn_like(p) for p in params]
-            for grad in grads:
-                grad[other] = torch.nan  # their states and parameters are lost, ours must not be
-            own.step(params, grads, number)
-        return params
+        part = [p[models] for p in stacked(torch.randn, dtype, device)]
+        self.params = [p.clone() for p in part]
+        self.states = [torch.zeros_like(p) for _ in takes.states for p in part]
+        self.scalars = [torch.zeros(len(part[0]), dtype=torch.float64) for _ in takes.scalars for _ in part]
+        self.scalars = [s.to(device) for s in self.scalars]
+        self.grads = [[g[models] for g in stacked(torch.randn, dtype, device)] for _ in range(STEPS)]
+        self.hyper = [v[models] for v in vectors(rule, device)]
 
-    base, mine = run({0, 1, 2}, 2), run({1}, 1)
-    for a, b in zip(base, mine, strict=True):
-        assert torch.equal(a[1], b[1])
+    def step(self, number, **options):
+        ops.optimizer_(
+            self.rule, self.params, self.grads[number], self.states, self.scalars, self.hyper, **options
+        )
+
+    def all(self):
+        return [*self.params, *self.states, *self.scalars]
+
+
+UPDATES = [rule for rule, takes in ops.RULES.items() if takes.scalars]
+
+
+@pytest.mark.parametrize("rule", UPDATES)
+def test_a_model_does_not_feel_the_others(rule):
+    torch.set_num_threads(2)
+    base = Run(rule)
+    for number in range(STEPS):
+        base.step(number)
+    torch.set_num_threads(1)
+    alone, lost = Run(rule, models=slice(1, 2)), Run(rule)
+    for grads in lost.grads:
+        for grad in grads:
+            grad[[0, 2]] = torch.nan  # their states and parameters are lost, ours must not be
+    for number in range(STEPS):
+        alone.step(number)
+        lost.step(number)
+    for a, b, c in zip(base.all(), alone.all(), lost.all(), strict=True):
+        assert torch.equal(a[1], b[0])
+        assert torch.equal(a[1], c[1])
+
+
+@pytest.mark.parametrize("rule", UPDATES)
+def test_an_inactive_model_keeps_every_bit(rule, device):
+    run, other = Run(rule, device=device), Run(rule, device=device)
+    run.step(0)
+    other.step(0)
+    before = [t.clone() for t in run.all()]
+    run.step(1, active=torch.tensor([True, False, True], device=device))
+    other.step(1)
+    for now, old, moved in zip(run.all(), before, other.all(), strict=True):
+        assert torch.equal(now[1], old[1])
+        assert torch.equal(now[[0, 2]], moved[[0, 2]])
+
+
+@pytest.mark.parametrize("rule", UPDATES)
+def test_a_factor_is_a_multiplied_gradient(rule, device):
+    run, other = Run(rule, torch.float64, device), Run(rule, torch.float64, device)
+    factor = torch.tensor([0.5, 2.0, 1.0], dtype=torch.float64, device=device)
+    for grads in other.grads:
+        for grad in grads:
+            grad.mul_(-factor.view(-1, *[1] * (grad.dim() - 1)))
+    for number in range(STEPS):
+        run.step(number, factor=factor, maximize=True)
+        other.step(number)
+    for a, b in zip(run.all(), other.all(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sixteen_bits_are_rounded_once(dtype):
+    run = Run("adam", dtype)
+    wide = [t.float() for t in run.params], [t.float() for t in run.states]
+    scalars = [s.clone() for s in run.scalars]
+    ops.optimizer_("adam", wide[0], [g.float() for g in run.grads[0]], wide[1], scalars, run.hyper)
+    run.step(0)
+    for narrow, exact in zip(run.params, wide[0], strict=True):
+        assert torch.equal(narrow, exact.to(dtype))
 
 
 def test_more_tensors_than_one_launch_holds(device):
     params = [torch.full((2, 3), float(i), device=device) for i in range(700)]
     grads = [torch.ones_like(p) for p in params]
-    one = per_model([1.0, 2.0], device)
-    zero = per_model([0.0, 0.0], device)
-    ops.sgd_(params, grads, [], one, zero, zero, zero, False, True)
+    one = torch.tensor([1.0, 2.0], dtype=torch.float64, device=device)
+    zero = torch.zeros_like(one)
+    steps = [torch.zeros_like(one) for _ in params]
+    ops.optimizer_("sgd", params, grads, [], steps, [one, zero, zero, zero])
     assert all(
         torch.equal(p.cpu(), i - torch.tensor([[1.0], [2.0]]).expand(2, 3)) for i, p in enumerate(params)
     )
+    assert all(step.tolist() == [1.0, 1.0] for step in steps)
+
+
+def test_parameters_that_stepped_differently_keep_their_own_count():
+    params, grads = [torch.zeros(1, 4) for _ in range(3)], [torch.ones(1, 4) for _ in range(3)]
+    steps = [torch.tensor([float(n)], dtype=torch.float64) for n in (0, 9, 0)]
+    moments = [torch.zeros(1, 4) for _ in range(6)]
+    hyper = [torch.tensor([v], dtype=torch.float64) for v in (1.0, 0.9, 0.9, 0.0, 0.0)]
+    ops.optimizer_("adam", params, grads, moments, steps, hyper)
+    assert [step.item() for step in steps] == [1.0, 10.0, 1.0]
+    assert torch.equal(params[0], params[2])
+    expected = -0.1 / (1 - 0.9**10) / (0.1**0.5 / (1 - 0.9**10) ** 0.5)
+    torch.testing.assert_close(params[1], torch.full((1, 4), expected))
 
 
 def test_gradients_of_any_layout():
-    params, lr, zero = [torch.zeros(2, 3, 4)], per_model([1.0, 1.0], "cpu"), per_model([0.0, 0.0], "cpu")
+    params, one = [torch.zeros(2, 3, 4)], torch.ones(2, dtype=torch.float64)
+    hyper, steps = [one, 0 * one, 0 * one, 0 * one], [torch.zeros_like(one)]
     grad = torch.randn(2, 4, 3).transpose(1, 2)
-    ops.sgd_(params, [grad], [], lr, zero, zero, zero, False, True)
+    ops.optimizer_("sgd", params, [grad], [], steps, hyper)
     assert torch.equal(params[0], -grad)
-    ops.sgd_(params, [torch.ones(1).expand(2, 3, 4)], [], lr, zero, zero, zero, False, True)
+    ops.optimizer_("sgd", params, [torch.ones(1).expand(2, 3, 4)], [], steps, hyper)
     assert torch.equal(params[0], -grad - 1)
 
 
 def test_nothing_to_do():
-    none = per_model([], "cpu")
-    ops.sgd_([], [], [], none, none, none, none, False, True)
+    none = torch.zeros(0, dtype=torch.float64)
+    ops.optimizer_("sgd", [], [], [], [], [none] * 4)
+    ops.optimizer_("sgd", [torch.zeros(0, 3)], [torch.zeros(0, 3)], [], [none], [none] * 4)
 
 
-def bad(change):
-    t, one = torch.zeros(2, 3), per_model([1.0, 1.0], "cpu")
+def step(**change):
+    t, one = torch.zeros(2, 3), torch.ones(2, dtype=torch.float64)
     arguments = {
-        "params": [t], "grads": [t], "momentum_buffers": [], "lr": one, "momentum": one, "dampening": one,
-        "weight_decay": one, "nesterov": False, "first": True,
+        "rule": "sgd_momentum", "params": [t], "grads": [t], "states": [torch.zeros(2, 3)],
+        "scalars": [torch.zeros(2, dtype=torch.float64)], "hyper": [one] * 4,
     }  # fmt: skip
-    ops.sgd_(**(arguments | change))
+    ops.optimizer_(**(arguments | change))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"rule": "lbfgs"}, "rule must be one of sgd, .*, not 'lbfgs'"),
         ({"grads": []}, "grads has 0 tensors for 1 params"),
-        ({"grads": [torch.zeros(2, 4)]}, r"grads\[0\] must have shape \[2, 3\], not \[2, 4\]"),
-        (
-            {"momentum_buffers": [torch.zeros(2, 3).double()]},
-            r"momentum_buffers\[0\] must be Float, not Double",
-        ),
-        ({"lr": torch.ones(2)}, "lr must be Double, not Float"),
-        ({"lr": torch.ones(3).double()}, r"lr must have shape \[2\], not \[3\]"),
+        ({"grads": [torch.zeros(2, 4)]}, r"grads\[0\] must be like its parameter, 2 models of 3 numbers"),
+        ({"grads": [torch.zeros(2, 3).double()]}, "got shape .2, 3., Double"),
+        ({"states": []}, "states has 0 tensors for 1 params of a rule that needs 1 each"),
+        ({"states": [torch.zeros(2, 3).double()]}, r"states\[0\] must be Float, not Double"),
+        ({"scalars": [torch.zeros(2)]}, r"scalars\[0\] must be Double, not Float"),
+        ({"hyper": [torch.ones(2).double()] * 3}, "hyper has 3 tensors, the rule sgd_momentum needs 4"),
+        ({"hyper": [torch.ones(3).double()] * 4}, r"hyper\[0\] must have shape \[2\], not \[3\]"),
+        ({"factor": torch.ones(2)}, "factor must be Double, not Float"),
+        ({"active": torch.ones(2)}, "active must be Bool, not Float"),
         (
             {"params": [torch.zeros(3, 2).T]},
             r"params\[0\] is written to, so each model's part must be contiguous",
@@ -161,4 +185,9 @@ def bad(change):
 )
 def test_bad_arguments(change, message):
     with pytest.raises(RuntimeError, match=message):
-        bad(change)
+        step(**change)
+
+
+def test_a_plan_is_what_the_operator_made():
+    with pytest.raises(RuntimeError, match="plan must be what optimizer_plan made"):
+        ops.optimizer_step_(torch.zeros(2, 3), [], [])

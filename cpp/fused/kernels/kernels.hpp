@@ -7,6 +7,8 @@
 #include <cuda_runtime_api.h>
 
 #include "fused/arguments.hpp"
+#include "fused/math/gradient.hpp"
+#include "fused/math/optimizer_arguments.hpp"
 
 namespace dnnsuite::fused::kernels {
 
@@ -34,5 +36,8 @@ cudaError_t cross_entropy_spread(const CrossEntropyArguments& args, bool mean, b
 cudaError_t cross_entropy_backward(const CrossEntropyArguments& args, cudaStream_t stream);
 
 cudaError_t optimizer_step(const OptimizerArguments& args, cudaStream_t stream);
+
+/// Norms of models' gradients. `parts` is room for chunks * models doubles.
+cudaError_t gradient_norms(const GradientArguments& args, double* parts, double* norms, cudaStream_t stream);
 
 }  // namespace dnnsuite::fused::kernels

@@ -2,7 +2,7 @@
 // An optimizer's step over all parameters in one launch: their pointers travel as the kernel's argument. Only lists
 // longer than an argument can hold take more launches.
 #include "fused/kernels/device.cuh"
-#include "fused/math/optimizer_rules.hpp"
+#include "fused/math/optimizer.hpp"
 
 namespace dnnsuite::fused::kernels {
 namespace {
@@ -11,68 +11,77 @@ constexpr int kThreads = 256;
 constexpr int64_t kChunk = 4096;  // elements of a block
 
 #if CUDART_VERSION >= 12010
-constexpr int kMaxEntries = 300;  // arguments of up to 32 KiB
+constexpr int kMaxEntries = 256;  // arguments of up to 32 KiB
 #else
-constexpr int kMaxEntries = 36;  // 4 KiB
+constexpr int kMaxEntries = 30;  // 4 KiB
 #endif
-constexpr int kFewEntries = 36;
+constexpr int kFewEntries = 30;
 
 /// Entries, and which blocks are whose: entry e has blocks [first_block[e], first_block[e + 1]).
 template <int Entries>
 struct Table {
     OptimizerArguments args;
+    int64_t first_entry;  // where the tickets of the first entry are
     int count;
     int first_block[Entries + 1];
     OptimizerEntry entry[Entries];
 };
 static_assert(sizeof(Table<kFewEntries>) <= 4096 && sizeof(Table<kMaxEntries>) <= 32764);
 
-template <class T, int states, class Update>
-__device__ void update_chunk(const OptimizerEntry& entry, int64_t model, int64_t begin, Update update) {
+template <class T, class Rule>
+__device__ void update_chunk(const OptimizerEntry& entry, int64_t model, int64_t begin, const Rule& rule,
+                             accumulated<T> factor) {
     using A = accumulated<T>;
-    T* data[2 + states];
-    for (int i = 0; i < 2 + states; ++i) data[i] = static_cast<T*>(entry.data[i]) + model * entry.stride[i];
+    constexpr int kStates = Rule::kStates;
+    T* data[2 + kStates];
+    for (int i = 0; i < 2 + kStates; ++i) data[i] = static_cast<T*>(entry.data[i]) + model * entry.stride[i];
     const int64_t end = begin + kChunk < entry.elements ? begin + kChunk : entry.elements;
     for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
-        A parameter = load(data[0], i), state[3] = {A(0), A(0), A(0)};
-        for (int s = 0; s < states; ++s) state[s] = load(data[2 + s], i);
-        update(parameter, static_cast<A>(load(data[1], i)), state);
+        A parameter = load(data[0], i), state[kStates > 0 ? kStates : 1];
+        for (int s = 0; s < kStates; ++s) state[s] = load(data[2 + s], i);
+        rule.update(parameter, load(data[1], i) * factor, state);
         store(data[0], i, parameter);
-        for (int s = 0; s < states; ++s) store(data[2 + s], i, state[s]);
+        for (int s = 0; s < kStates; ++s) store(data[2 + s], i, state[s]);
     }
 }
 
-template <class T>
-__device__ void run_block(const OptimizerArguments& args, const OptimizerEntry& entry, int64_t model, int64_t begin) {
+/// The scalars are written by the last block of a parameter and model, when all have read them. The ticket counts the
+/// blocks and wraps to zero by itself, so a captured graph can be replayed.
+template <class Rule>
+__device__ void write_scalars(const OptimizerEntry& entry, const RuleValues& values, int64_t model, unsigned* ticket,
+                              unsigned blocks) {
+    if (Rule::kScalars == 0) return;
+    __threadfence();
+    if (atomicInc(ticket, blocks - 1) == blocks - 1) advance<Rule>(entry, values, model);
+}
+
+template <class T, class Rule, int Entries>
+__device__ void run_block(const Table<Entries>& table, int place, int64_t model, int64_t begin) {
     using A = accumulated<T>;
-    switch (args.kind) {
-        case Optimizer::kAdadelta: {
-            const auto rule = adadelta_rule_of<A>(args, model);
-            return update_chunk<T, 2>(entry, model, begin, [&](A& p, A g, A* s) { adadelta(rule, p, g, s[0], s[1]); });
-        }
-        case Optimizer::kAdam: {
-            __shared__ AdamRule<A> shared;  // two powers in double: once a block
-            if (threadIdx.x == 0) shared = adam_rule_of<A>(args, model);
-            __syncthreads();
-            const AdamRule<A> rule = shared;
-            if (args.amsgrad)
-                return update_chunk<T, 3>(entry, model, begin,
-                                          [&](A& p, A g, A* s) { adam(rule, p, g, s[0], s[1], &s[2]); });
-            return update_chunk<T, 2>(entry, model, begin,
-                                      [&](A& p, A g, A* s) { adam(rule, p, g, s[0], s[1], static_cast<A*>(nullptr)); });
-        }
-        case Optimizer::kSgd: {
-            const auto rule = sgd_rule_of<A>(args, model);
-            if (args.has_momentum)
-                return update_chunk<T, 1>(entry, model, begin, [&](A& p, A g, A* s) { sgd(rule, p, g, &s[0]); });
-            return update_chunk<T, 0>(entry, model, begin,
-                                      [&](A& p, A g, A*) { sgd(rule, p, g, static_cast<A*>(nullptr)); });
-        }
+    const OptimizerEntry& entry = table.entry[place];
+    // The rule takes powers in double: once a block.
+    __shared__ alignas(Rule) unsigned char room[sizeof(Rule)];
+    __shared__ A factor;
+    RuleValues values;
+    if (threadIdx.x == 0) {
+        values = rule_values(table.args, entry, model);
+        new (room) Rule(values);
+        factor = static_cast<A>(values.gradient);
+    }
+    __syncthreads();
+    const Rule rule = *reinterpret_cast<const Rule*>(room);
+    update_chunk<T, Rule>(entry, model, begin, rule, factor);
+    if (threadIdx.x == 0) {
+        unsigned* ticket = table.args.tickets + (table.first_entry + place) * table.args.models + model;
+        const unsigned blocks = static_cast<unsigned>(table.first_block[place + 1] - table.first_block[place]);
+        write_scalars<Rule>(entry, values, model, ticket, blocks);
     }
 }
 
-template <class T, int Entries>
+template <class T, class Rule, int Entries>
 __global__ void __launch_bounds__(kThreads) step_kernel(const __grid_constant__ Table<Entries> table) {
+    const int64_t model = blockIdx.y;
+    if (table.args.active != nullptr && !table.args.active[model]) return;
     const int block = static_cast<int>(blockIdx.x);
     int low = 0, high = table.count;  // the last entry whose first block is not behind this one
     while (high - low > 1) {
@@ -82,7 +91,7 @@ __global__ void __launch_bounds__(kThreads) step_kernel(const __grid_constant__ 
         else
             high = middle;
     }
-    run_block<T>(table.args, table.entry[low], blockIdx.y, (block - table.first_block[low]) * kChunk);
+    run_block<T, Rule>(table, low, model, (block - table.first_block[low]) * kChunk);
 }
 
 template <int Entries>
@@ -90,18 +99,23 @@ cudaError_t launch(const OptimizerArguments& args, int64_t begin, int64_t end, c
     Table<Entries> table{};
     table.args = args;
     table.args.entries = nullptr;  // the host's copy
+    table.first_entry = begin;
     int blocks = 0;
     for (int64_t i = begin; i < end; ++i) {
-        if (args.entries[i].elements == 0) continue;
         table.first_block[table.count] = blocks;
         table.entry[table.count++] = args.entries[i];
-        blocks += static_cast<int>(blocks_for(args.entries[i].elements, kChunk));
+        // A parameter without elements has one block all the same: it counts the step.
+        const int64_t elements = args.entries[i].elements;
+        blocks += static_cast<int>(blocks_for(elements > 0 ? elements : 1, kChunk));
     }
-    if (blocks == 0 || args.models == 0) return cudaSuccess;
+    if (blocks == 0) return cudaSuccess;
     table.first_block[table.count] = blocks;
     const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(args.models));
     return by_dtype(args.dtype, [&](auto tag) {
-        step_kernel<pointed_to<decltype(tag)>, Entries><<<grid, kThreads, 0, stream>>>(table);
+        using T = pointed_to<decltype(tag)>;
+        with_rule<accumulated<T>>(args.rule, [&](auto rule) {
+            step_kernel<T, typename decltype(rule)::type, Entries><<<grid, kThreads, 0, stream>>>(table);
+        });
     });
 }
 

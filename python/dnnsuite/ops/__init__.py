@@ -9,14 +9,18 @@ them, or how many threads run.
 from ._attention import attention as attention
 from ._cross_entropy import cross_entropy as cross_entropy
 from ._embedding import embedding as embedding
+from ._gradient import clamp_gradients_ as clamp_gradients_
+from ._gradient import gradient_norms as gradient_norms
+from ._gradient import scale_gradients_ as scale_gradients_
 from ._layer_norm import bias_dropout_add_layer_norm as bias_dropout_add_layer_norm
 from ._layer_norm import layer_norm as layer_norm
 from ._library import instruction_set as instruction_set
 from ._linear import linear as linear
 from ._matmul import matmul as matmul
-from ._optimizer import adadelta_ as adadelta_
-from ._optimizer import adam_ as adam_
-from ._optimizer import sgd_ as sgd_
+from ._optimizer import RULES as RULES
+from ._optimizer import optimizer_ as optimizer_
+from ._optimizer import optimizer_plan as optimizer_plan
+from ._optimizer import optimizer_step_ as optimizer_step_
 from ._pointwise import bias_act_dropout as bias_act_dropout
 from ._pointwise import bias_dropout_add as bias_dropout_add
 from ._pointwise import dropout as dropout
@@ -25,19 +29,23 @@ from ._recurrence import recurrence as recurrence
 
 __all__ = [
     "GATES",
-    "adadelta_",
-    "adam_",
+    "RULES",
     "attention",
     "bias_act_dropout",
     "bias_dropout_add",
     "bias_dropout_add_layer_norm",
+    "clamp_gradients_",
     "cross_entropy",
     "dropout",
     "embedding",
+    "gradient_norms",
     "instruction_set",
     "layer_norm",
     "linear",
     "matmul",
+    "optimizer_",
+    "optimizer_plan",
+    "optimizer_step_",
     "recurrence",
-    "sgd_",
+    "scale_gradients_",
 ]

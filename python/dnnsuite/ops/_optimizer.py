@@ -1,95 +1,139 @@
 # SPDX-License-Identifier: MIT
-"""Optimizer steps over lists of stacked tensors: every parameter and state is read and written once.
+"""An optimizer's step over lists of stacked tensors: every parameter and state is read and written once.
 
 Tensors are [B, ...], each model's part contiguous, with any stride between models; hyper-parameters are float64 [B]
-on the same device. Formulas are those of torch.optim.
+on the same device. Formulas are those of torch.optim, and `RULES` says what each of them takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ._library import library
 
-__all__ = ["adadelta_", "adam_", "sgd_"]
-
-_adadelta = library.adadelta_.default
-_adam = library.adam_.default
-_sgd = library.sgd_.default
+__all__ = ["RULES", "Rule", "optimizer_", "optimizer_plan", "optimizer_step_"]
 
 
+class Rule(NamedTuple):
+    """What a rule takes, in the order in which the lists hold it."""
+
+    hyper: tuple[str, ...]
+    states: tuple[str, ...]
+    scalars: tuple[str, ...]
+
+
+_ADAM = ("lr", "beta1", "beta2", "eps", "weight_decay")
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+_SGD = ("lr", "momentum", "dampening", "weight_decay")
+_RMSPROP = ("lr", "alpha", "eps", "weight_decay", "momentum")
+
+RULES = {
+    "sgd": Rule(_SGD, (), ("step",)),
+    "sgd_momentum": Rule(_SGD, ("momentum_buffer",), ("step",)),
+    "adam": Rule(_ADAM, _MOMENTS, ("step",)),
+    "amsgrad": Rule(_ADAM, (*_MOMENTS, "max_exp_avg_sq"), ("step",)),
+    "nadam": Rule((*_ADAM, "momentum_decay"), _MOMENTS, ("step", "mu_product")),
+    "radam": Rule(_ADAM, _MOMENTS, ("step",)),
+    "adamax": Rule(_ADAM, ("exp_avg", "exp_inf"), ("step",)),
+    "lion": Rule(("lr", "beta1", "beta2", "weight_decay"), ("exp_avg",), ("step",)),
+    "adadelta": Rule(("lr", "rho", "eps", "weight_decay"), ("square_avg", "acc_delta"), ("step",)),
+    "adagrad": Rule(("lr", "lr_decay", "weight_decay", "eps"), ("sum",), ("step",)),
+    "rmsprop": Rule(_RMSPROP, ("square_avg",), ("step",)),
+    "rmsprop_momentum": Rule(_RMSPROP, ("square_avg", "momentum_buffer"), ("step",)),
+    "rmsprop_centered": Rule(_RMSPROP, ("square_avg", "grad_avg"), ("step",)),
+    "rmsprop_centered_momentum": Rule(_RMSPROP, ("square_avg", "grad_avg", "momentum_buffer"), ("step",)),
+    "asgd": Rule(("lr", "lambd", "alpha", "t0", "weight_decay"), ("ax",), ("step", "eta")),
+    "rprop": Rule(
+        ("lr", "etaminus", "etaplus", "step_size_min", "step_size_max"), ("prev", "step_size"), ("step",)
+    ),
+    "scale": Rule(("factor",), (), ()),
+    "clamp": Rule(("limit",), (), ()),
+}
+"""Every rule. "scale" and "clamp" change gradients: they are given as `params` and as `grads`."""
+
+_plan = library.optimizer_plan.default
+_step = library.optimizer_step_.default
+watched = torch._C._len_torch_dispatch_stack
+"""How many observers (`TorchDispatchMode`) look at the operators of this thread."""
+_HALVES = (torch.bfloat16, torch.float16)
+
+
+@torch.library.register_fake("dnnsuite::optimizer_step_")
 def _nothing(*args: object) -> None:
-    """Writes in place and returns nothing: all that torch.compile has to know."""
+    """Writes in place and returns nothing."""
 
 
-for _name in ("adadelta_", "adam_", "sgd_"):
-    torch.library.register_fake(f"dnnsuite::{_name}", _nothing)
+def optimizer_plan(
+    rule: str, params: Sequence[Tensor], states: Sequence[Tensor], scalars: Sequence[Tensor]
+) -> Tensor:
+    """What `optimizer_step_` has to know of the tensors that it writes: make it once, step often.
 
+    Args:
+        states: the first state of every parameter, then the second of every parameter, and so on.
+        scalars: float64 [B] per parameter, ordered likewise; all zeros before the first step.
 
-def adadelta_(
-    params: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    square_avgs: Sequence[Tensor],
-    acc_deltas: Sequence[Tensor],
-    lr: Tensor,
-    rho: Tensor,
-    eps: Tensor,
-    weight_decay: Tensor,
-) -> None:
-    """One step of torch.optim.Adadelta for every model."""
-    _adadelta(params, grads, square_avgs, acc_deltas, lr, rho, eps, weight_decay)
-
-
-def adam_(
-    params: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    exp_avgs: Sequence[Tensor],
-    exp_avg_sqs: Sequence[Tensor],
-    max_exp_avg_sqs: Sequence[Tensor],
-    step: Tensor,
-    lr: Tensor,
-    beta1: Tensor,
-    beta2: Tensor,
-    eps: Tensor,
-    weight_decay: Tensor,
-    decoupled: bool,
-) -> None:
-    """One step of torch.optim.Adam, or of AdamW if `decoupled`.
-
-    `step` counts from 1 and is already that of this step; `max_exp_avg_sqs` is empty unless AMSGrad is wanted.
+    The plan holds addresses and keeps nothing alive: keep the tensors, and make a new plan when one of them moves.
     """
-    _adam(
-        params,
-        grads,
-        exp_avgs,
-        exp_avg_sqs,
-        max_exp_avg_sqs,
-        step,
-        lr,
-        beta1,
-        beta2,
-        eps,
-        weight_decay,
-        decoupled,
-    )
+    plan: Tensor = _plan(rule, params, states, scalars)
+    return plan
 
 
-def sgd_(
+def optimizer_step_(
+    plan: Tensor,
+    grads: Sequence[Tensor],
+    hyper: Sequence[Tensor],
+    factor: Tensor | None = None,
+    active: Tensor | None = None,
+    tickets: Tensor | None = None,
+    maximize: bool = False,
+    decoupled: bool = False,
+    nesterov: bool = False,
+    written: Sequence[Tensor] = (),
+) -> None:
+    """One step of every model, or of those that are `active` (bool [B]): the others keep every bit, their counts too.
+
+    Args:
+        factor: float64 [B], multiplies the gradients as they are read: unscaling and clipping cost no pass.
+        tickets: on CUDA int32 zeros, one per parameter and model, which a step leaves as it found them.
+        written: the plan's parameters, states and scalars; needed only where the step is recorded, see `watched`.
+    """
+    _step(plan, written, grads, hyper, factor, active, tickets, maximize, decoupled, nesterov)
+
+
+def optimizer_(
+    rule: str,
     params: Sequence[Tensor],
     grads: Sequence[Tensor],
-    momentum_buffers: Sequence[Tensor],
-    lr: Tensor,
-    momentum: Tensor,
-    dampening: Tensor,
-    weight_decay: Tensor,
-    nesterov: bool,
-    first: bool,
+    states: Sequence[Tensor],
+    scalars: Sequence[Tensor],
+    hyper: Sequence[Tensor],
+    factor: Tensor | None = None,
+    active: Tensor | None = None,
+    maximize: bool = False,
+    decoupled: bool = False,
+    nesterov: bool = False,
 ) -> None:
-    """One step of torch.optim.SGD; `momentum_buffers` is empty without momentum.
-
-    In the `first` step the buffers' contents are not read: they become the gradients.
-    """
-    _sgd(params, grads, momentum_buffers, lr, momentum, dampening, weight_decay, nesterov, first)
+    """Plan and step at once. On a CPU 16-bit tensors are computed in float32 and rounded once, as on CUDA."""
+    if not params:
+        return
+    flags = (maximize, decoupled, nesterov)
+    tickets = None
+    if params[0].is_cuda:
+        count = len(params) * params[0].size(0)
+        tickets = torch.zeros(count, dtype=torch.int32, device=params[0].device)
+    if params[0].dtype not in _HALVES or params[0].is_cuda:
+        plan = optimizer_plan(rule, params, states, scalars)
+        all_of_them = [*params, *states, *scalars]
+        return optimizer_step_(plan, grads, hyper, factor, active, tickets, *flags, all_of_them)
+    written = [*params, *states]
+    wide = [t.float() for t in written]
+    gradients = wide if grads is params else [g.float() for g in grads]
+    plan = optimizer_plan(rule, wide[: len(params)], wide[len(params) :], scalars)
+    all_of_them = [*wide, *scalars]
+    optimizer_step_(plan, gradients[: len(params)], hyper, factor, active, tickets, *flags, all_of_them)
+    for narrow, result in zip(written, wide, strict=True):
+        narrow.copy_(result)

@@ -2,10 +2,39 @@
 """Optimizers over an array of models: torch's names, order and defaults, hyper-parameters with a value per model."""
 
 from . import lr_scheduler as lr_scheduler
-from ._adadelta import Adadelta as Adadelta
 from ._adam import Adam as Adam
-from ._adamw import AdamW as AdamW
+from ._adam import Adamax as Adamax
+from ._adam import AdamW as AdamW
+from ._adam import NAdam as NAdam
+from ._adam import RAdam as RAdam
+from ._average import Adadelta as Adadelta
+from ._average import Adagrad as Adagrad
+from ._average import RMSprop as RMSprop
 from ._base import ArrayOptimizer as ArrayOptimizer
+from ._clip import clip_grad_norm_ as clip_grad_norm_
+from ._clip import clip_grad_value_ as clip_grad_value_
+from ._clip import get_total_norm as get_total_norm
+from ._sgd import ASGD as ASGD
 from ._sgd import SGD as SGD
+from ._sgd import Lion as Lion
+from ._sgd import Rprop as Rprop
 
-__all__ = ["SGD", "Adadelta", "Adam", "AdamW", "ArrayOptimizer", "lr_scheduler"]
+__all__ = [
+    "ASGD",
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "ArrayOptimizer",
+    "Lion",
+    "NAdam",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "get_total_norm",
+    "lr_scheduler",
+]

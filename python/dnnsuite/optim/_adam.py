@@ -1,28 +1,29 @@
 # SPDX-License-Identifier: MIT
-"""Adam for an array of models."""
+"""Adam and those after it, for an array of models."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import torch
 
-from .. import ops
-from ._base import ArrayOptimizer, Group, Hyper
+from ._base import ArrayOptimizer
+from ._plan import Group, Hyper
 
 
 class Adam(ArrayOptimizer):
     """`torch.optim.Adam` for B models (Kingma and Ba, 2015).
 
     m ← β₁ m + (1 - β₁) g,  v ← β₂ v + (1 - β₂) g²,  w ← w - lr · m̂ / (√v̂ + ε), with m̂ and v̂ corrected for the step
-    count of the model. `betas` is a pair; each of the two, and every other argument but `amsgrad`, is a number or one
-    value per model.
+    count of the model. `betas` is a pair; each of the two, and every other argument but the flags, is a number or one
+    value per model. With `decoupled_weight_decay` it is AdamW.
     """
 
-    torch_class: ClassVar[Callable[..., torch.optim.Optimizer]] = torch.optim.Adam
-    per_model = ("lr", "beta1", "beta2", "eps", "weight_decay")
-    decoupled = False
+    torch_class = torch.optim.Adam
+    per_model: ClassVar[Any] = ("lr", "beta1", "beta2", "eps", "weight_decay")
+    pairs: ClassVar[Any] = {"betas": ("beta1", "beta2")}
+    flags: ClassVar[Any] = ("maximize", "amsgrad", "decoupled_weight_decay")
 
     def __init__(
         self,
@@ -32,33 +33,119 @@ class Adam(ArrayOptimizer):
         eps: Any = 1e-8,
         weight_decay: Any = 0,
         amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        decoupled_weight_decay: bool = False,
+        **options: Any,
     ) -> None:
-        beta1, beta2 = betas
-        defaults = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, {**defaults, "amsgrad": amsgrad})
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
+        flags = {"maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay}
+        super().__init__(params, {**defaults, **flags}, **options)
 
-    def buffer_names(self, group: Group) -> tuple[str, ...]:
-        return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ()))
+    def rule(self, group: Group, hyper: Hyper) -> str:
+        return "amsgrad" if group["amsgrad"] else "adam"
 
-    def apply(
-        self, group: Group, params: list[torch.Tensor], grads: list[torch.Tensor], state: Any, hyper: Hyper
+
+class AdamW(Adam):
+    """`torch.optim.AdamW` for B models (Loshchilov and Hutter, 2019): `Adam` after w ← (1 - lr · weight_decay) w."""
+
+    torch_class: ClassVar[Any] = torch.optim.AdamW
+    flags = ("maximize", "amsgrad")
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1e-3,
+        betas: tuple[Any, Any] = (0.9, 0.999),
+        eps: Any = 1e-8,
+        weight_decay: Any = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        **options: Any,
     ) -> None:
-        ops.adam_(
-            params,
-            grads,
-            [state[p]["exp_avg"] for p in params],
-            [state[p]["exp_avg_sq"] for p in params],
-            [state[p]["max_exp_avg_sq"] for p in params] if group["amsgrad"] else [],
-            group["steps"],
-            hyper["lr"],
-            hyper["beta1"],
-            hyper["beta2"],
-            hyper["eps"],
-            hyper["weight_decay"],
-            self.decoupled,
-        )
+        options |= {"maximize": maximize, "decoupled_weight_decay": True}
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **options)
 
-    def _model_arguments(self, group: Group, index: int) -> Group:
-        arguments = super()._model_arguments(group, index)
-        betas = (arguments.pop("beta1"), arguments.pop("beta2"))
-        return {**arguments, "betas": betas, "amsgrad": group["amsgrad"]}
+
+class NAdam(ArrayOptimizer):
+    """`torch.optim.NAdam` for B models (Dozat, 2016): Adam with Nesterov's momentum, warmed up by `momentum_decay`."""
+
+    torch_class = torch.optim.NAdam
+    per_model = ("lr", "beta1", "beta2", "eps", "weight_decay", "momentum_decay")
+    pairs = Adam.pairs
+    flags = ("maximize", "decoupled_weight_decay")
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 2e-3,
+        betas: tuple[Any, Any] = (0.9, 0.999),
+        eps: Any = 1e-8,
+        weight_decay: Any = 0,
+        momentum_decay: Any = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        maximize: bool = False,
+        **options: Any,
+    ) -> None:
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        flags = {"maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay}
+        super().__init__(params, {**defaults, "momentum_decay": momentum_decay, **flags}, **options)
+
+    def rule(self, group: Group, hyper: Hyper) -> str:
+        return "nadam"
+
+
+class RAdam(ArrayOptimizer):
+    """`torch.optim.RAdam` for B models (Liu et al., 2020): momentum alone until the second moment can be trusted."""
+
+    torch_class = torch.optim.RAdam
+    per_model = Adam.per_model
+    pairs = Adam.pairs
+    flags = ("maximize", "decoupled_weight_decay")
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1e-3,
+        betas: tuple[Any, Any] = (0.9, 0.999),
+        eps: Any = 1e-8,
+        weight_decay: Any = 0,
+        decoupled_weight_decay: bool = False,
+        *,
+        maximize: bool = False,
+        **options: Any,
+    ) -> None:
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        flags = {"maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay}
+        super().__init__(params, {**defaults, **flags}, **options)
+
+    def rule(self, group: Group, hyper: Hyper) -> str:
+        return "radam"
+
+
+class Adamax(ArrayOptimizer):
+    """`torch.optim.Adamax` for B models (Kingma and Ba, 2015): divides by the largest gradient, decaying."""
+
+    torch_class = torch.optim.Adamax
+    per_model = Adam.per_model
+    pairs = Adam.pairs
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 2e-3,
+        betas: tuple[Any, Any] = (0.9, 0.999),
+        eps: Any = 1e-8,
+        weight_decay: Any = 0,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        **options: Any,
+    ) -> None:
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
+        super().__init__(params, defaults, **options)
+
+    def rule(self, group: Group, hyper: Hyper) -> str:
+        return "adamax"

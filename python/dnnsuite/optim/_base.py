@@ -1,35 +1,92 @@
 # SPDX-License-Identifier: MIT
-"""What the optimizers of an array share: a value of every hyper-parameter per model, and the way to and from torch."""
+"""What the optimizers of an array share: a value of every hyper-parameter per model, and one operator call per step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import torch
 
+from .. import ops
 from ..errors import InvalidArgument
+from . import _convert
+from ._plan import Group, Hyper, StepPlan, refuse_sparse
+from ._values import as_vector, check_indices, check_range
 
-Group = dict[str, Any]
-Hyper = Mapping[str, torch.Tensor]
+# How torch computes, not what: accepted, and of no effect here.
+_TORCH_ONLY = ("foreach", "fused", "capturable")
+_POLICIES = ("ignore", "skip", "freeze")
+_MOST_PLANS = 1024
 
 
 class ArrayOptimizer(torch.optim.Optimizer):
     """Base of the optimizers over parameters `[B, ...]`.
 
     A hyper-parameter in `per_model` is a number for all models or a sequence of B, and is kept in its group as a
-    float64 tensor `[B]` on the parameters' device. One operator updates all parameters of all models in one pass.
+    float64 tensor `[B]` on the parameters' device; a pair such as torch's `betas` is kept as `beta1` and `beta2`. One
+    operator updates all parameters of all models in one pass. Beside torch's, every optimizer takes the keywords
+
+    Args:
+        max_grad_norm: clips the gradients of each model to this norm, one number or one per model, as `clip_grad_norm_`
+            does but without writing them: they are scaled as the step reads them.
+        on_nan: what happens to a model with a gradient that is not finite: "ignore" steps as torch does, "skip" leaves
+            it as it is for this step, "freeze" from then on. `skipped` counts and `frozen` names the models. The
+            other models are not touched by it in any case.
     """
 
-    torch_class: ClassVar[Callable[..., torch.optim.Optimizer]]
+    torch_class: ClassVar[Callable[..., torch.optim.Optimizer] | None] = None
     per_model: ClassVar[tuple[str, ...]] = ()
+    pairs: ClassVar[dict[str, tuple[str, str]]] = {}
+    """Arguments that are two hyper-parameters in one, as torch writes them."""
+    flags: ClassVar[tuple[str, ...]] = ("maximize",)
 
-    def __init__(self, params: Iterable[Any], defaults: Group) -> None:
-        self.B = 0
+    def __new__(cls, params: Iterable[Any] = (), *args: Any, B: int | None = None, **kwargs: Any) -> Any:
+        """`B=0` gives torch's own optimizer; otherwise B is that of the parameters."""
+        if B == 0:
+            if cls.torch_class is None:
+                raise InvalidArgument(f"torch has no {cls.__name__}, so B=0 cannot give it: leave B out")
+            return cls.torch_class(params, *args, **kwargs)
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        defaults: Group,
+        *,
+        B: int | None = None,
+        on_nan: str = "ignore",
+        max_grad_norm: Any = None,
+        **options: Any,
+    ) -> None:
+        for name, value in options.items():
+            if name not in (*_TORCH_ONLY, "differentiable"):
+                raise TypeError(f"{type(self).__name__} has no argument {name!r}")
+            if name == "differentiable" and value:
+                raise InvalidArgument("a step of an array is not differentiable; leave differentiable out")
+        if on_nan not in _POLICIES:
+            raise InvalidArgument(f"on_nan is {on_nan!r}; it must be one of {', '.join(_POLICIES)}")
+        self.B, self.on_nan = 0, on_nan
+        self._plans: dict[int, StepPlan] = {}
+        self._momentum: tuple[torch.Tensor, bool] | None = None
+        for pair, names in self.pairs.items():
+            try:
+                first, second = defaults.pop(pair)
+            except (TypeError, ValueError) as error:
+                raise InvalidArgument(f"{pair} must be two values, each a number or one per model") from error
+            defaults.update({names[0]: first, names[1]: second})
+        if max_grad_norm is not None:
+            defaults["max_grad_norm"] = max_grad_norm
         super().__init__(params, defaults)
+        if B is not None and B != self.B:
+            raise InvalidArgument(f"B={B}, but the parameters are those of {self.B} models")
 
     def add_param_group(self, param_group: Group) -> None:
         """As torch's; refuses parameters that are no array's and values that fit no model."""
+        for pair, names in self.pairs.items():
+            if pair in param_group:
+                param_group.update(zip(names, param_group.pop(pair), strict=True))
         super().add_param_group(param_group)
         group = self.param_groups.pop()
         try:
@@ -46,6 +103,10 @@ class ArrayOptimizer(torch.optim.Optimizer):
                 raise InvalidArgument(
                     "a scalar parameter has no dimension for the models; an array's are [B, ...]"
                 )
+            if not parameter.is_floating_point():
+                raise InvalidArgument(
+                    f"a parameter {list(parameter.shape)} is {parameter.dtype}; the optimizers take floating numbers"
+                )
             self.B = self.B or parameter.size(0)
             if parameter.size(0) != self.B:
                 raise InvalidArgument(
@@ -53,10 +114,17 @@ class ArrayOptimizer(torch.optim.Optimizer):
                     f"(shape {list(parameter.shape)})"
                 )
         device = group["params"][0].device if group["params"] else None
-        for name in self.per_model:
+        clipped = ("max_grad_norm",) if group.get("max_grad_norm") is not None else ()
+        for name in (*self.per_model, *clipped):
             group[name] = as_vector(group[name], self.B, name, device)
             check_range(name, group[name])
-        group["steps"] = as_vector(group.get("steps", 0.0), self.B, "steps", device)
+        # All groups share them: a model is active or not as a whole.
+        first = self.param_groups[0] if self.param_groups else None
+        for name, start, dtype in (("active", 1, torch.bool), ("skipped", 0, torch.int64)):
+            shared = first[name] if first else torch.full((self.B,), start, dtype=dtype, device=device)
+            group[name] = shared
+        if clipped or self.on_nan != "ignore":
+            group["grad_norms"] = torch.zeros(self.B, dtype=torch.float64, device=device)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -65,90 +133,187 @@ class ArrayOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for group in self.param_groups:
-            self.update(group, group["params"], self.state, group)
+        self.step_groups(self.param_groups, self.state)
         return loss
 
-    def update(self, group: Group, params: Sequence[torch.Tensor], state: Any, hyper: Hyper) -> None:
-        """Updates those of `params` that have a gradient; `hyper` holds the `[B]` vectors to use, `group` the flags."""
-        params = [p for p in params if p.grad is not None]
-        if params:
-            for p in params:
-                if p.grad.is_sparse:  # type: ignore[union-attr]
-                    raise InvalidArgument(
-                        f"{type(self).__name__} takes dense gradients; a parameter {list(p.shape)} has a sparse one"
-                    )
-            self.init_state(group, params, state)
-            group["steps"].add_(1)
-            self.apply(group, params, [p.grad for p in params], state, hyper)  # type: ignore[misc]
+    @torch.no_grad()
+    def step_groups(
+        self,
+        groups: Sequence[Group],
+        state: Any,
+        hypers: Sequence[Hyper] | None = None,
+        factor: torch.Tensor | None = None,
+        found: torch.Tensor | None = None,
+    ) -> None:
+        """One update of `groups`, which are this optimizer's, or the part of them that belongs to some of the models.
 
-    def buffer_names(self, group: Group) -> tuple[str, ...]:
-        """torch's names of the state tensors, shaped like the parameter, that `group` needs."""
-        raise TypeError(f"{type(self).__name__} names no state")
+        Args:
+            state: the state of these groups' parameters.
+            hypers: per group the `[B]` vectors of `per_model`, instead of the group's own.
+            factor: float64 `[B]`, multiplies the gradients as they are read.
+            found: bool `[B]`: models that do not step, as a GradScaler finds them.
+        """
+        first = groups[0]
+        active = first["active"]
+        if found is not None:
+            active = active & ~found
+        if self.on_nan != "ignore" or "max_grad_norm" in first:
+            factor, active = self._look_at_gradients(groups, factor, active)
+        for group, hyper in zip(groups, hypers or groups, strict=True):
+            self.update(group, group["params"], state, hyper, factor, active)
+
+    def _look_at_gradients(
+        self, groups: Sequence[Group], factor: torch.Tensor | None, active: torch.Tensor
+    ) -> tuple[torch.Tensor | None, torch.Tensor]:
+        """Norms of all gradients, and what follows from them: factors that clip, models that do not step."""
+        grads = [p.grad for group in groups for p in group["params"] if p.grad is not None]
+        if not grads:
+            return factor, active
+        refuse_sparse(grads, grads)
+        first = groups[0]
+        norms = ops.gradient_norms(grads)
+        if factor is not None:
+            norms = norms * factor
+        first["grad_norms"].copy_(norms)
+        if self.on_nan != "ignore":
+            bad = ~torch.isfinite(norms) & active
+            first["skipped"].add_(bad)
+            if self.on_nan == "freeze":
+                first["active"].logical_and_(~bad)
+            active = active & ~bad
+        if "max_grad_norm" in first:
+            clip = (first["max_grad_norm"] / (norms + 1e-6)).clamp(max=1.0)
+            factor = clip if factor is None else clip * factor
+        return factor, active
+
+    def update(
+        self,
+        group: Group,
+        params: Sequence[torch.Tensor],
+        state: Any,
+        hyper: Hyper,
+        factor: torch.Tensor | None = None,
+        active: torch.Tensor | None = None,
+    ) -> None:
+        """Updates those of `params` that have a gradient; `hyper` holds the `[B]` vectors to use, `group` the flags."""
+        grads = [g for g in [p.grad for p in params] if g is not None]
+        if len(grads) < len(params):
+            params = [p for p in params if p.grad is not None]
+        if not grads:
+            return
+        rule = self.rule(group, hyper)
+        plan = self._plans.get(id(group))
+        if plan is None or not plan.fits(rule, params, state):
+            refuse_sparse(grads, params)
+            self._init(rule, group, params, state, hyper)
+            if len(self._plans) > _MOST_PLANS:
+                self._plans.clear()
+            plan = self._plans[id(group)] = StepPlan(rule, params, state)
+        plan.run(grads, hyper, group, factor, group["active"] if active is None else active)
+
+    def rule(self, group: Group, hyper: Hyper) -> str:
+        """The name in `dnnsuite.ops.RULES` of the formula that `group` needs."""
+        raise TypeError(f"{type(self).__name__} names no rule")
+
+    def any_momentum(self, hyper: Hyper) -> bool:
+        """Whether any model has momentum. On a GPU the answer is kept as long as the vector is, for it costs a wait."""
+        momentum = hyper["momentum"]
+        if not momentum.is_cuda:
+            return bool(momentum.any())
+        if self._momentum is None or self._momentum[0] is not momentum:
+            self._momentum = (momentum, bool(momentum.any()))
+        return self._momentum[1]
 
     def init_state(self, group: Group, params: Sequence[torch.Tensor], state: Any) -> None:
-        """Gives those of `params` that have none yet their zero buffers."""
-        names = self.buffer_names(group)
-        for parameter in params:
-            for name in names:
-                if name not in state[parameter]:
-                    state[parameter][name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        """Gives those of `params` that have none yet their first state."""
+        self._init(self.rule(group, group), group, params, state, group)
 
-    def apply(
-        self, group: Group, params: list[torch.Tensor], grads: list[torch.Tensor], state: Any, hyper: Hyper
+    def _init(
+        self, rule: str, group: Group, params: Sequence[torch.Tensor], state: Any, hyper: Hyper
     ) -> None:
-        """The formula: one call of one operator."""
-        raise TypeError(f"{type(self).__name__} gives no formula")
+        takes = ops.RULES[rule]
+        for name in takes.scalars:
+            new = [p for p in params if name not in state[p]]
+            if new:
+                # Rows of one tensor, so that a file holds one for all parameters.
+                rows = torch.zeros(len(new), new[0].size(0), dtype=torch.float64, device=new[0].device)
+                for parameter, row in zip(new, rows.unbind(0), strict=True):
+                    state[parameter][name] = row
+        for parameter in params:
+            for name in takes.states:
+                if name not in state[parameter]:
+                    value = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+                    state[parameter][name] = self.start_state(name, value, hyper)
+
+    def start_state(self, name: str, value: torch.Tensor, hyper: Hyper) -> torch.Tensor:
+        """A new state, given as zeros."""
+        return value
 
     def to_model(self, index: int, params: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         """Model `index`'s optimizer over `params` (in this one's order), as torch's own, with a copy of its state."""
-        params = list(params)
-        groups, start = [], 0
-        for group in self.param_groups:
-            count = len(group["params"])
-            groups.append({"params": params[start : start + count], **self._model_arguments(group, index)})
-            start += count
-        if start != len(params):
-            raise InvalidArgument(f"this optimizer has {start} parameters, the model {len(params)}")
-        own = [p for group in self.param_groups for p in group["params"]]
-        optimizer = self.torch_class(groups)
-        steps = {id(p): group["steps"] for group in self.param_groups for p in group["params"]}
-        for source, target in zip(own, params, strict=True):
-            if source in self.state:
-                optimizer.state[target] = self._model_state(self.state[source], steps[id(source)], index)
-        return optimizer
+        return _convert.to_model(self, index, list(params))
 
-    def _model_arguments(self, group: Group, index: int) -> Group:
-        return {name: float(group[name][index]) for name in self.per_model}
+    @classmethod
+    def from_models(
+        cls, optimizers: Sequence[torch.optim.Optimizer], params: Iterable[torch.nn.Parameter], **options: Any
+    ) -> ArrayOptimizer:
+        """The optimizer of an array out of its models' torch optimizers, with copies of their states.
 
-    def _model_state(self, state: dict[str, Any], steps: torch.Tensor, index: int) -> dict[str, Any]:
-        buffers = {name: value[index].clone() for name, value in state.items()}
-        return {"step": steps[index].to("cpu", torch.float32), **buffers}
+        `params` are the array's, in the order of the models' groups. Called on `ArrayOptimizer` it finds the class;
+        `options` are the keywords that torch does not have.
+        """
+        return _convert.from_models(cls, list(optimizers), list(params), options)
 
+    def select(self, indices: Sequence[int | None], **fresh: Any) -> None:
+        """Follows a change of the array: slot k is now what was model `indices[k]`, or a fresh one where it is None.
 
-def as_vector(value: Any, B: int, name: str, device: torch.device | None = None) -> torch.Tensor:
-    """`value`, a number or B of them, as float64 `[B]`."""
-    vector = torch.as_tensor(value, dtype=torch.float64, device=device)
-    if vector.dim() == 0:
-        return vector.repeat(B)
-    if vector.shape != (B,):
-        raise InvalidArgument(
-            f"{name} has shape {list(vector.shape)} for {B} models: give one value, or one per model"
-        )
-    return vector.clone()
+        Call it after the parameters were changed in place (the same Parameter objects, their `.data` replaced by that
+        of the new B). Repeated indices are clones. `fresh` holds the hyper-parameters of fresh models, each one number
+        or one per fresh model; their states are zero and their steps count from zero.
+        """
+        _convert.select(self, check_indices(indices, self.B), fresh)
 
+    def freeze(self, indices: int | Iterable[int]) -> None:
+        """These models step no more: parameters, state and step count keep every bit."""
+        self._set_active(indices, False)
 
-_RANGES: dict[str, tuple[float, float]] = {"beta1": (0.0, 1.0), "beta2": (0.0, 1.0), "rho": (0.0, 1.0)}
+    def unfreeze(self, indices: int | Iterable[int]) -> None:
+        """Undoes `freeze`, also one by `on_nan`."""
+        self._set_active(indices, True)
 
+    def _set_active(self, indices: int | Iterable[int], value: bool) -> None:
+        chosen = check_indices([indices] if isinstance(indices, int) else list(indices), self.B)
+        self.param_groups[0]["active"][chosen] = value
 
-def check_range(name: str, vector: torch.Tensor) -> None:
-    """Refuses what torch refuses: negative values, and betas outside [0, 1)."""
-    low, high = _RANGES.get(name, (0.0, float("inf")))
-    if name in ("dampening",):
-        return
-    closed = name == "rho"
-    wrong = ~((vector >= low) & ((vector <= high) if closed else (vector < high)))
-    if bool(wrong.any()):
-        index = int(wrong.nonzero()[0])
-        bounds = f"[{low:g}, {high:g}{']' if closed else ')'}"
-        raise InvalidArgument(f"{name} of model {index} is {float(vector[index])!r}; it must lie in {bounds}")
+    @property
+    def active(self) -> torch.Tensor:
+        """Which models step, bool `[B]`."""
+        return self.param_groups[0]["active"]
+
+    @property
+    def frozen(self) -> list[int]:
+        """The models that do not step, frozen by `freeze` or by `on_nan`."""
+        return [index for index, active in enumerate(self.active.tolist()) if not active]
+
+    @property
+    def skipped(self) -> torch.Tensor:
+        """How many steps each model left out because of gradients that were not finite, int64 `[B]`."""
+        return self.param_groups[0]["skipped"]
+
+    @property
+    def grad_norms(self) -> torch.Tensor | None:
+        """The last step's norms `[B]` before clipping; None unless `max_grad_norm` or `on_nan` asks for them."""
+        return self.param_groups[0].get("grad_norms")
+
+    def load_state_dict(self, state_dict: Group) -> None:
+        """As torch's; the state is copied."""
+        super().load_state_dict(copy.deepcopy(state_dict))
+        _convert.after_loading(self, state_dict)
+
+    def __getstate__(self) -> Group:
+        return {**super().__getstate__(), "B": self.B, "on_nan": self.on_nan}
+
+    def __setstate__(self, state: Group) -> None:
+        super().__setstate__(state)
+        self._plans = {}
+        self._momentum = None

@@ -1,28 +1,29 @@
 # SPDX-License-Identifier: MIT
-"""Stochastic gradient descent for an array of models."""
+"""Optimizers that step along the gradient or its sign, for an array of models."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
-from .. import ops
 from ..errors import InvalidArgument
-from ._base import ArrayOptimizer, Group, Hyper
+from ._base import ArrayOptimizer
+from ._plan import Group, Hyper
 
 
 class SGD(ArrayOptimizer):
     """`torch.optim.SGD` for B models.
 
     With gradient g + weight_decay · w: without momentum w ← w - lr g; with it b ← μ b + (1 - dampening) g, b starting
-    at g, and w ← w - lr b, or w - lr (g + μ b) with `nesterov`. Every argument but `nesterov` is a number or one value
+    at g, and w ← w - lr b, or w - lr (g + μ b) with `nesterov`. Every argument but the flags is a number or one value
     per model.
     """
 
     torch_class = torch.optim.SGD
     per_model = ("lr", "momentum", "dampening", "weight_decay")
+    flags = ("maximize", "nesterov")
 
     def __init__(
         self,
@@ -32,40 +33,94 @@ class SGD(ArrayOptimizer):
         dampening: Any = 0,
         weight_decay: Any = 0,
         nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        **options: Any,
     ) -> None:
         defaults = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
-        super().__init__(params, {**defaults, "nesterov": nesterov})
+        super().__init__(params, {**defaults, "nesterov": nesterov, "maximize": maximize}, **options)
 
     def _check_group(self, group: Group) -> None:
         super()._check_group(group)
-        plain = bool((group["momentum"] <= 0).any()) or bool((group["dampening"] != 0).any())
-        if group["nesterov"] and plain:
-            raise InvalidArgument("nesterov needs momentum > 0 and dampening = 0 in every model")
+        if group["nesterov"]:
+            plain = (group["momentum"] <= 0) | (group["dampening"] != 0)
+            if bool(plain.any()):
+                raise InvalidArgument("nesterov needs momentum > 0 and dampening = 0 in every model")
 
-    def buffer_names(self, group: Group) -> tuple[str, ...]:
-        return ("momentum_buffer",) if bool((group["momentum"] != 0).any()) else ()
+    def rule(self, group: Group, hyper: Hyper) -> str:
+        return "sgd_momentum" if self.any_momentum(hyper) else "sgd"
 
-    def apply(
-        self, group: Group, params: list[torch.Tensor], grads: list[torch.Tensor], state: Any, hyper: Hyper
+
+class ASGD(ArrayOptimizer):
+    """`torch.optim.ASGD` for B models (Polyak and Juditsky, 1992): the average is the state `ax`."""
+
+    torch_class = torch.optim.ASGD
+    per_model = ("lr", "lambd", "alpha", "t0", "weight_decay")
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1e-2,
+        lambd: Any = 1e-4,
+        alpha: Any = 0.75,
+        t0: Any = 1e6,
+        weight_decay: Any = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        **options: Any,
     ) -> None:
-        buffers = [state[p]["momentum_buffer"] for p in params if "momentum_buffer" in state[p]]
-        # torch starts b at g, and uses g itself in a model without momentum. From a buffer of zeros both are b ← g.
-        undamped = (group["steps"] == 1) | (hyper["momentum"] == 0)
-        dampening = torch.where(undamped, 0.0, hyper["dampening"])
-        ops.sgd_(
-            params,
-            grads,
-            buffers,
-            hyper["lr"],
-            hyper["momentum"],
-            dampening,
-            hyper["weight_decay"],
-            group["nesterov"],
-            False,
-        )
+        defaults = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay}
+        super().__init__(params, {**defaults, "maximize": maximize}, **options)
 
-    def _model_arguments(self, group: Group, index: int) -> Group:
-        return {**super()._model_arguments(group, index), "nesterov": group["nesterov"]}
+    def rule(self, group: Group, hyper: Hyper) -> str:
+        return "asgd"
 
-    def _model_state(self, state: dict[str, Any], steps: torch.Tensor, index: int) -> dict[str, Any]:
-        return {name: value[index].clone() for name, value in state.items()}
+
+class Lion(ArrayOptimizer):
+    """Lion for B models (Chen et al., 2023, arXiv:2302.06675); torch has none.
+
+    w ← (1 - lr · weight_decay) w - lr · sign(β₁ m + (1 - β₁) g), then m ← β₂ m + (1 - β₂) g.
+    """
+
+    per_model = ("lr", "beta1", "beta2", "weight_decay")
+    pairs: ClassVar[Any] = {"betas": ("beta1", "beta2")}
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1e-4,
+        betas: tuple[Any, Any] = (0.9, 0.99),
+        weight_decay: Any = 0,
+        *,
+        maximize: bool = False,
+        **options: Any,
+    ) -> None:
+        defaults = {"lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize}
+        super().__init__(params, defaults, **options)
+
+    def rule(self, group: Group, hyper: Hyper) -> str:
+        return "lion"
+
+
+class Rprop(ArrayOptimizer):
+    """`torch.optim.Rprop` for B models (Riedmiller and Braun, 1993): a step size per weight, by the gradient's sign."""
+
+    torch_class = torch.optim.Rprop
+    per_model = ("lr", "etaminus", "etaplus", "step_size_min", "step_size_max")
+    pairs: ClassVar[Any] = {"etas": ("etaminus", "etaplus"), "step_sizes": ("step_size_min", "step_size_max")}
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1e-2,
+        etas: tuple[Any, Any] = (0.5, 1.2),
+        step_sizes: tuple[Any, Any] = (1e-6, 50),
+        *,
+        maximize: bool = False,
+        **options: Any,
+    ) -> None:
+        defaults = {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize}
+        super().__init__(params, defaults, **options)
+
+    def rule(self, group: Group, hyper: Hyper) -> str:
+        return "rprop"

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgument
-from ._base import ArrayOptimizer, as_vector
+from ._base import ArrayOptimizer
+from ._values import as_vector
 
 
 class ArrayLRScheduler:

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+"""Norms, scaling and clamping of the gradients of each model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..errors import InvalidArgument
+from ._library import library
+from ._optimizer import optimizer_
+
+__all__ = ["clamp_gradients_", "gradient_norms", "scale_gradients_"]
+
+_norms = library.gradient_norms.default
+_HALVES = (torch.bfloat16, torch.float16)
+
+
+@torch.library.register_fake("dnnsuite::gradient_norms")
+def _shape(grads: Sequence[Tensor], norm_type: float) -> Tensor:
+    return grads[0].new_empty(grads[0].size(0), dtype=torch.float64)
+
+
+def gradient_norms(grads: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
+    """The norm of all of each model's gradients together, float64 [B], for gradients [B, ...] on one device.
+
+    The order of the sum follows from the shapes alone. It is formed in double, so for gradients of at most 32 bits a
+    norm is finite if and only if all of them are.
+    """
+    if not grads:
+        raise InvalidArgument("gradient_norms: grads is empty, so the number of models is not known")
+    kinds = {g.dtype for g in grads}
+    if len(kinds) > 1 or (kinds & set(_HALVES) and not grads[0].is_cuda):
+        wide = torch.float64 if torch.float64 in kinds else torch.float32
+        grads = [g.to(wide) for g in grads]
+    norms: Tensor = _norms(grads, float(norm_type))
+    return norms
+
+
+def scale_gradients_(grads: Sequence[Tensor], factor: Tensor) -> None:
+    """grads[i][b] *= factor[b], factor float64 [B]. Gradients of a model whose factor is 1 are not touched."""
+    optimizer_("scale", grads, grads, [], [], [factor], active=factor != 1)
+
+
+def clamp_gradients_(grads: Sequence[Tensor], limit: Tensor) -> None:
+    """Clamps grads[i][b] to [-limit[b], limit[b]], limit float64 [B]. NaN stays."""
+    optimizer_("clamp", grads, grads, [], [], [limit])

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: MIT
+"""Optimizers of an array to and from those of torch, and after models were dropped, cloned or added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import ops
+from ..errors import InvalidArgument
+from ._plan import Group
+from ._values import check_range, fill_fresh, fresh_values, pick
+
+if TYPE_CHECKING:
+    from ._base import ArrayOptimizer
+
+_SCALARS = ("step", "mu_product", "eta")
+
+
+def to_model(
+    optimizer: ArrayOptimizer, index: int, params: list[torch.nn.Parameter]
+) -> torch.optim.Optimizer:
+    """Model `index` as an optimizer of torch."""
+    if optimizer.torch_class is None:
+        raise InvalidArgument(
+            f"torch has no {type(optimizer).__name__}: give the model a {type(optimizer).__name__} of dnnsuite with "
+            "B=1 (select([index]) keeps the state)"
+        )
+    own = [p for group in optimizer.param_groups for p in group["params"]]
+    if len(own) != len(params):
+        raise InvalidArgument(f"this optimizer has {len(own)} parameters, the model {len(params)}")
+    groups, start = [], 0
+    for group in optimizer.param_groups:
+        count = len(group["params"])
+        groups.append({"params": params[start : start + count], **model_arguments(optimizer, group, index)})
+        start += count
+    alone = optimizer.torch_class(groups)
+    targets = iter(params)
+    for group in optimizer.param_groups:
+        for source in group["params"]:
+            target = next(targets)
+            state = optimizer.state.get(source)
+            if state and float(state["step"][index]) > 0:
+                alone.state[target] = _model_state(optimizer, state, group, index)
+    return alone
+
+
+def model_arguments(optimizer: ArrayOptimizer, group: Group, index: int) -> Group:
+    """What torch's optimizer of model `index` is made with."""
+    arguments: Group = {name: float(group[name][index]) for name in optimizer.per_model}
+    for pair, names in optimizer.pairs.items():
+        arguments[pair] = tuple(arguments.pop(name) for name in names)
+    return {**arguments, **{name: group[name] for name in optimizer.flags}}
+
+
+def _model_state(optimizer: ArrayOptimizer, state: Group, group: Group, index: int) -> Group:
+    names = ops.RULES[optimizer.rule(group, group)].states
+    own: Group = {name: state[name][index].clone() for name in names}
+    if "momentum" in optimizer.per_model and float(group["momentum"][index]) == 0:
+        own.pop("momentum_buffer", None)
+    step = float(state["step"][index])
+    if optimizer.torch_class is not torch.optim.SGD:
+        own["step"] = torch.tensor(step)
+    for name in ("mu_product", "eta"):
+        if name in state:
+            own[name] = torch.tensor(float(state[name][index]))
+    if "eta" in own:
+        own["mu"] = torch.tensor(1 / max(1.0, step - float(group["t0"][index])))
+    return own
+
+
+def from_models(
+    cls: type[ArrayOptimizer],
+    optimizers: list[torch.optim.Optimizer],
+    params: list[torch.nn.Parameter],
+    options: Group,
+) -> ArrayOptimizer:
+    """One optimizer for an array out of B of torch."""
+    if not optimizers:
+        raise InvalidArgument("there is no optimizer to start from")
+    kinds = {type(optimizer) for optimizer in optimizers}
+    kind = _class_of(cls, kinds)
+    groups: list[Group] = []
+    start = 0
+    for place, each in enumerate(_zipped([o.param_groups for o in optimizers], "groups")):
+        counts = {len(group["params"]) for group in each}
+        if len(counts) > 1:
+            raise InvalidArgument(
+                f"the models' groups {place} have different numbers of parameters: {sorted(counts)}"
+            )
+        count = counts.pop()
+        groups.append({"params": params[start : start + count], **_stacked_arguments(kind, place, each)})
+        start += count
+    if start != len(params):
+        raise InvalidArgument(f"the models' optimizers have {start} parameters, the array {len(params)}")
+    sizes = {p.size(0) if p.dim() else 0 for p in params}
+    if sizes != {len(optimizers)}:
+        raise InvalidArgument(f"{len(optimizers)} optimizers for an array of {min(sizes)} models")
+    array = kind(groups, **options)
+    flat = [[p for group in o.param_groups for p in group["params"]] for o in optimizers]
+    states = [[o.state.get(p, {}) for p in own] for o, own in zip(optimizers, flat, strict=True)]
+    for group in array.param_groups:
+        array.init_state(group, group["params"], array.state)
+    with torch.no_grad():
+        for place, parameter in enumerate(params):
+            for index, own in enumerate(states):
+                _take_state(array.state[parameter], own[place], index)
+    return array
+
+
+def _class_of(cls: type[ArrayOptimizer], kinds: set[type]) -> Any:
+    candidates, known = [cls], []
+    while candidates:
+        candidate = candidates.pop()
+        candidates.extend(candidate.__subclasses__())
+        if candidate.torch_class is not None:
+            known.append(candidate)
+    for candidate in known:
+        if kinds == {candidate.torch_class}:
+            return candidate
+    names = ", ".join(sorted(kind.__name__ for kind in kinds))
+    raise InvalidArgument(
+        f"the models' optimizers are {names}; {cls.__name__} is made from B optimizers of one class of torch, one of "
+        + ", ".join(sorted(candidate.__name__ for candidate in known))
+    )
+
+
+def _zipped(lists: list[list[Group]], what: str) -> Any:
+    if len({len(one) for one in lists}) > 1:
+        raise InvalidArgument(f"the models' optimizers have different numbers of {what}")
+    return zip(*lists, strict=True)
+
+
+def _stacked_arguments(kind: type[ArrayOptimizer], place: int, each: Sequence[Group]) -> Group:
+    arguments: Group = {}
+    in_pairs = {name: (pair, i) for pair, names in kind.pairs.items() for i, name in enumerate(names)}
+    for name in kind.per_model:
+        pair, position = in_pairs.get(name, (name, None))
+        arguments[name] = [float(g[pair] if position is None else g[pair][position]) for g in each]
+    for name in kind.flags:
+        values = {bool(group[name]) for group in each}
+        if len(values) > 1:
+            raise InvalidArgument(
+                f"{name} differs between the models' groups {place}: an array has one for all models"
+            )
+        arguments[name] = values.pop()
+    return arguments
+
+
+def _take_state(state: Group, own: Group, index: int) -> None:
+    """Writes one model's state of torch into its slot."""
+    for name, value in own.items():
+        if name in state and value is not None:
+            state[name][index] = value
+    if "step" in state and "step" not in own and own.get("momentum_buffer") is not None:
+        state["step"][index] = 1  # SGD of torch does not count: a buffer says that there was a step
+
+
+def select(optimizer: ArrayOptimizer, indices: list[int | None], fresh: Group) -> None:
+    """Slot k of every vector and state is that of model indices[k]. Everything is made before anything is changed."""
+    B, count = len(indices), indices.count(None)
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            _check_shape(parameter, optimizer.state.get(parameter), B)
+    values = _fresh_hypers(optimizer, fresh, count)
+    made: dict[int, torch.Tensor] = {}
+    groups: list[Group] = []
+    for group in optimizer.param_groups:
+        new: Group = {}
+        for name, vector in group.items():
+            if isinstance(vector, torch.Tensor):
+                if id(vector) not in made:
+                    made[id(vector)] = fill_fresh(
+                        pick(vector, indices), indices, _start_of(name, vector, values, count)
+                    )
+                new[name] = made[id(vector)]
+        groups.append(new)
+    states = {}
+    for parameter, state in optimizer.state.items():
+        states[parameter] = {name: pick(value, indices) for name, value in state.items()}
+    for group, new in zip(optimizer.param_groups, groups, strict=True):
+        group.update(new)
+        for parameter in group["params"]:
+            if parameter in states and count:
+                for name in states[parameter]:
+                    if name not in _SCALARS:
+                        value = torch.zeros_like(states[parameter][name])
+                        start = optimizer.start_state(name, value, group)
+                        slots = [slot for slot, index in enumerate(indices) if index is None]
+                        states[parameter][name][slots] = start[slots]
+    for parameter, new in states.items():
+        optimizer.state[parameter] = new
+    optimizer.B = B
+    optimizer._plans = {}
+
+
+def _check_shape(parameter: torch.Tensor, state: Group | None, B: int) -> None:
+    if parameter.size(0) != B:
+        raise InvalidArgument(
+            f"{B} indices, but a parameter has shape {list(parameter.shape)}: change the array's parameters first"
+        )
+    for name, value in (state or {}).items():
+        if name not in _SCALARS and value.shape[1:] != parameter.shape[1:]:
+            raise InvalidArgument(
+                f"a parameter has shape {list(parameter.shape)} now, its {name} {list(value.shape)}: only the number "
+                "of models may change"
+            )
+
+
+def _fresh_hypers(optimizer: ArrayOptimizer, fresh: Group, count: int) -> dict[str, list[float]]:
+    fresh = dict(fresh)
+    for pair, names in optimizer.pairs.items():
+        if pair in fresh:
+            fresh.update(zip(names, fresh.pop(pair), strict=True))
+    clipped = any("max_grad_norm" in group for group in optimizer.param_groups)
+    wanted = (*optimizer.per_model, *(("max_grad_norm",) if clipped else ()))
+    unknown = sorted(set(fresh) - set(wanted))
+    if unknown:
+        raise InvalidArgument(f"{type(optimizer).__name__} has no hyper-parameter {', '.join(unknown)}")
+    missing = [name for name in wanted if name not in fresh]
+    if count and missing:
+        raise InvalidArgument(
+            f"a fresh model of {type(optimizer).__name__} needs a value of {', '.join(missing)}: give it as a keyword"
+        )
+    values = {name: fresh_values(name, value, count) for name, value in fresh.items()} if count else {}
+    for name, numbers in values.items():
+        check_range(name, torch.tensor(numbers, dtype=torch.float64))
+    return values
+
+
+def _start_of(name: str, vector: torch.Tensor, values: dict[str, list[float]], count: int) -> list[float]:
+    if name in values:
+        return values[name]
+    if name == "initial_lr":
+        return values.get("lr", [0.0] * count)
+    return [1.0 if name == "active" else 0.0] * count
+
+
+def after_loading(optimizer: ArrayOptimizer, state_dict: Group) -> None:
+    """What torch's loading does not keep: scalars in float64, and vectors that are one for all groups."""
+    saved = [index for group in state_dict["param_groups"] for index in group["params"]]
+    own = [p for group in optimizer.param_groups for p in group["params"]]
+    for index, parameter in zip(saved, own, strict=True):
+        for name, value in state_dict["state"].get(index, {}).items():
+            if name in _SCALARS:
+                optimizer.state[parameter][name] = value.to(parameter.device, torch.float64, copy=True)
+    sizes = {vector.numel() for group in optimizer.param_groups for vector in [group["active"]]}
+    if own and sizes != {own[0].size(0)}:
+        raise InvalidArgument(
+            f"the state is that of {sizes.pop()} models, the parameters are of {own[0].size(0)}"
+        )
+    for group in optimizer.param_groups:
+        for name, vector in group.items():
+            if isinstance(vector, torch.Tensor) and group["params"]:
+                group[name] = vector.to(group["params"][0].device)
+        for name in ("active", "skipped"):
+            group[name] = optimizer.param_groups[0][name]
+    optimizer.B = own[0].size(0) if own else 0

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT
+"""The lists of one group's step, made once and used again: a step is then one call whatever the number of tensors."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .. import ops
+from ..errors import InvalidArgument
+from ..ops._optimizer import Rule, watched
+
+Group = dict[str, Any]
+Hyper = Mapping[str, torch.Tensor]
+
+_GET = dict.get
+FLAGS = ("maximize", "decoupled_weight_decay", "nesterov")
+
+
+class StepPlan:
+    """Parameters, states and scalars of `params`, ready for the operator, as long as none of them is replaced."""
+
+    def __init__(self, rule: str, params: Sequence[torch.Tensor], state: Any) -> None:
+        self.rule, self.params, self.state = rule, list(params), state
+        self.pointers = [p.data_ptr() for p in self.params]
+        self.takes = ops.RULES[rule]
+        names = (*self.takes.states, *self.takes.scalars)
+        rows = [state[p] for p in self.params]
+        self.slots = [(rows, [name] * len(rows), [row[name] for row in rows]) for name in names]
+        self.batches = [
+            _Batch(self.takes, [self.params[i] for i in places], [rows[i] for i in places], places)
+            for places in _alike(self.params)
+        ]
+
+    def fits(self, rule: str, params: Sequence[torch.Tensor], state: Any) -> bool:
+        """Whether the plan is of these tensors, where they lie now."""
+        return (
+            rule == self.rule
+            and state is self.state
+            and len(params) == len(self.params)
+            and all(map(operator.is_, params, self.params))
+            and [p.data_ptr() for p in params] == self.pointers
+            and all(all(map(operator.is_, map(_GET, *where), tensors)) for *where, tensors in self.slots)
+        )
+
+    def run(
+        self,
+        grads: Sequence[torch.Tensor],
+        hyper: Hyper,
+        group: Group,
+        factor: torch.Tensor | None,
+        active: torch.Tensor | None,
+    ) -> None:
+        """One step with these gradients."""
+        maximize, decoupled, nesterov = (bool(group.get(name, False)) for name in FLAGS)
+        vectors = [hyper[name] for name in self.takes.hyper]
+        for batch in self.batches:
+            mine = grads if len(self.batches) == 1 else [grads[i] for i in batch.places]
+            batch.run(self.rule, mine, vectors, factor, active, (maximize, decoupled, nesterov))
+        # As after an in-place operation of torch: a backward pass that saved the old values is refused.
+        torch.autograd.graph.increment_version(self.params)
+
+
+class _Batch:
+    """The parameters of a plan that share a device and a dtype: one operator call."""
+
+    def __init__(self, takes: Rule, params: list[Any], rows: list[Any], places: list[int]) -> None:
+        self.places = places
+        self.orders = [_memory_order(p) for p in params]
+        self.permuted = any(order is not None for order in self.orders)
+        self.params = self._arranged(params)
+        self.states = [t for name in takes.states for t in self._arranged([row[name] for row in rows])]
+        self.scalars = [row[name] for name in takes.scalars for row in rows]
+        self.written = [*self.params, *self.states, *self.scalars]
+        first = params[0]
+        self.halves = first.dtype in (torch.bfloat16, torch.float16) and not first.is_cuda
+        self.plan: torch.Tensor | None = None
+        self.tickets: torch.Tensor | None = None
+        if first.is_cuda:
+            count = len(params) * first.size(0)
+            self.tickets = torch.zeros(count, dtype=torch.int32, device=first.device)
+
+    def _arranged(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Each tensor with its dimensions in the order in which the parameter lies in memory."""
+        return [
+            t if order is None else t.detach().permute(order)
+            for t, order in zip(tensors, self.orders, strict=True)
+        ]
+
+    def run(
+        self,
+        rule: str,
+        grads: Sequence[torch.Tensor],
+        vectors: list[torch.Tensor],
+        factor: torch.Tensor | None,
+        active: torch.Tensor | None,
+        flags: tuple[bool, bool, bool],
+    ) -> None:
+        if self.permuted:
+            grads = self._arranged(grads)
+        if self.halves:
+            ops.optimizer_(
+                rule, self.params, grads, self.states, self.scalars, vectors, factor, active, *flags
+            )
+            return
+        if self.plan is None:
+            self.plan = ops.optimizer_plan(rule, self.params, self.states, self.scalars)
+        try:
+            written = self.written if watched() else ()
+            ops.optimizer_step_(self.plan, grads, vectors, factor, active, self.tickets, *flags, written)
+        except (RuntimeError, NotImplementedError):
+            refuse_sparse(grads, self.params)
+            raise
+
+
+def refuse_sparse(grads: Sequence[torch.Tensor], params: Sequence[torch.Tensor]) -> None:
+    """Names the first sparse gradient, if there is one."""
+    for grad, parameter in zip(grads, params, strict=True):
+        if grad.layout != torch.strided:
+            raise InvalidArgument(
+                f"the optimizers of dnnsuite take dense gradients; a parameter {list(parameter.shape)} has one of "
+                f"layout {grad.layout}: build its layer (an embedding?) with sparse=False"
+            )
+
+
+def _alike(params: Sequence[torch.Tensor]) -> list[list[int]]:
+    """Places of the parameters, by device and dtype."""
+    places: dict[Any, list[int]] = {}
+    for index, p in enumerate(params):
+        places.setdefault((p.device, p.dtype), []).append(index)
+    return list(places.values())
+
+
+def _memory_order(t: torch.Tensor) -> list[int] | None:
+    """How to permute t so that each model's part is contiguous; None if it is, or if no order would make it so."""
+    inner = range(1, t.dim())
+    order = sorted(inner, key=lambda i: (-t.stride()[i], i))
+    return None if order == list(inner) or t[:1].is_contiguous() else [0, *order]

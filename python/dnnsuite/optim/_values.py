@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""Hyper-parameters as vectors with one value per model, and what values are accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgument
+
+
+def as_vector(value: Any, B: int, name: str, device: torch.device | None = None) -> torch.Tensor:
+    """`value`, a number or B of them, as a float64 `[B]` of its own."""
+    try:
+        vector = torch.as_tensor(value, dtype=torch.float64, device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidArgument(f"{name} is {value!r}: give one number, or one per model") from error
+    if vector.dim() == 0:
+        return vector.repeat(B)
+    if vector.shape != (B,):
+        raise InvalidArgument(
+            f"{name} has shape {list(vector.shape)} for {B} models: give one value, or one per model"
+        )
+    return vector.detach().clone()
+
+
+_BELOW_ONE = (0.0, 1.0, False)
+_RANGES: dict[str, tuple[float, float, bool]] = {  # least, largest, whether the largest itself is accepted
+    "beta1": _BELOW_ONE,
+    "beta2": _BELOW_ONE,
+    "rho": (0.0, 1.0, True),
+    "etaminus": (0.0, 1.0, False),
+    "etaplus": (1.0, float("inf"), False),
+    "dampening": (float("-inf"), float("inf"), False),
+    "alpha": (0.0, float("inf"), False),
+    "t0": (float("-inf"), float("inf"), True),
+    "max_grad_norm": (0.0, float("inf"), True),
+}
+
+
+def check_range(name: str, vector: torch.Tensor) -> None:
+    """Refuses what torch refuses: negative values, betas outside [0, 1), and the like."""
+    low, high, closed = _RANGES.get(name, (0.0, float("inf"), False))
+    right = (vector >= low) & ((vector <= high) if closed else (vector < high))
+    if not bool(right.all()):
+        index = int((~right).nonzero()[0])
+        bounds = f"[{low:g}, {high:g}{']' if closed else ')'}"
+        raise InvalidArgument(f"{name} of model {index} is {float(vector[index])!r}; it must lie in {bounds}")
+
+
+def check_indices(indices: Sequence[int | None], B: int) -> list[int | None]:
+    """Indices of models in range, as numbers from 0 on; None stands for a fresh one."""
+    checked: list[int | None] = []
+    for index in indices:
+        if index is not None and not (isinstance(index, int) and -B <= index < B):
+            raise InvalidArgument(
+                f"there is no model {index!r} among {B}: give 0 to {B - 1}, or None for a fresh one"
+            )
+        checked.append(None if index is None else index % B)
+    if not checked:
+        raise InvalidArgument("an array has at least one model: indices is empty")
+    return checked
+
+
+def pick(vector: torch.Tensor, indices: Sequence[int | None]) -> torch.Tensor:
+    """Slot k of the result is slot indices[k]; a fresh one is zero."""
+    places = torch.tensor([index or 0 for index in indices], device=vector.device)
+    chosen = vector.index_select(0, places)
+    for slot, index in enumerate(indices):
+        if index is None:
+            chosen[slot] = 0
+    return chosen
+
+
+def fresh_values(name: str, values: Any, count: int) -> list[float]:
+    """A keyword's value for the `count` fresh models: one number, or one each."""
+    given = torch.as_tensor(values, dtype=torch.float64)
+    if given.dim() == 0:
+        return [float(given)] * count
+    if given.shape != (count,):
+        raise InvalidArgument(
+            f"{name} has shape {list(given.shape)} for {count} fresh models: give one value, or one for each"
+        )
+    return [float(value) for value in given]
+
+
+def fill_fresh(vector: torch.Tensor, indices: Sequence[int | None], values: Sequence[float]) -> torch.Tensor:
+    """Writes `values` in order into the slots whose index is None."""
+    slots = [slot for slot, index in enumerate(indices) if index is None]
+    for slot, value in zip(slots, values, strict=True):
+        vector[slot] = value
+    return vector
