@@ -39,6 +39,7 @@ from ._dropout import Dropout3d as Dropout3d
 from ._dropout import FeatureAlphaDropout as FeatureAlphaDropout
 from ._dropout import seed as seed
 from ._linear import Linear as Linear
+from ._linear_cross_entropy import LinearCrossEntropyLoss as LinearCrossEntropyLoss
 from ._loss import BCELoss as BCELoss
 from ._loss import BCEWithLogitsLoss as BCEWithLogitsLoss
 from ._loss import CosineEmbeddingLoss as CosineEmbeddingLoss
@@ -186,6 +187,7 @@ __all__ = [
     "LSTMCell",
     "LayerNorm",
     "Linear",
+    "LinearCrossEntropyLoss",
     "LocalResponseNorm",
     "LogSoftmax",
     "MSELoss",

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
 from . import functional
-from ._base import ArrayModule, per_model
+from ._base import ArrayModule, merge_arguments, per_model
 from .functional._reduction import check_reduction, legacy
 
 _LEGACY = ("size_average", "reduce")
+LossT = TypeVar("LossT", bound="Loss")
 
 
 class Loss(ArrayModule):
@@ -87,6 +88,19 @@ class Loss(ArrayModule):
     @classmethod
     def per_model_arguments(cls) -> tuple[str, ...]:
         return (*cls.per_model_lists, *cls.weights)
+
+    @classmethod
+    def from_models(cls: type[LossT], models: Sequence[torch.nn.Module]) -> LossT:
+        array = cls(**merge_arguments(cls, models), B=len(models))  # the weights are arguments
+        array.train(models[0].training)
+        return array
+
+    def to_model(self, index: int) -> torch.nn.Module:
+        arguments = self.arguments_of(self)
+        for name in self.per_model_arguments():
+            value = arguments[name][index]
+            arguments[name] = value.clone() if isinstance(value, Tensor) else value
+        return type(self).torch_class(**arguments).train(self.training)
 
     def extra_repr(self) -> str:
         shown = {n: getattr(self, n) for n in self._names() if n not in self.weights}

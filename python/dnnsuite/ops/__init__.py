@@ -16,6 +16,7 @@ from ._layer_norm import bias_dropout_add_layer_norm as bias_dropout_add_layer_n
 from ._layer_norm import layer_norm as layer_norm
 from ._library import instruction_set as instruction_set
 from ._linear import linear as linear
+from ._linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from ._matmul import matmul as matmul
 from ._optimizer import RULES as RULES
 from ._optimizer import optimizer_ as optimizer_
@@ -42,6 +43,7 @@ __all__ = [
     "instruction_set",
     "layer_norm",
     "linear",
+    "linear_cross_entropy",
     "matmul",
     "optimizer_",
     "optimizer_plan",

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..errors import Unavailable
 
-__all__ = ["differentiable", "instruction_set", "library", "library_folder", "tracing"]
+__all__ = ["below_autograd", "differentiable", "instruction_set", "library", "library_folder", "tracing"]
 
 
 def library_folder() -> Path:
@@ -59,7 +59,7 @@ def _open() -> Any:
 library = _open()
 """`torch.ops.dnnsuite`, loaded."""
 
-_below_autograd = torch._C._AutoDispatchBelowAutograd
+below_autograd = torch._C._AutoDispatchBelowAutograd
 
 
 def instruction_set() -> str:
@@ -93,7 +93,7 @@ def differentiable(
     torch.library.register_autograd(op.name(), backward, setup_context=setup_context)
 
     def run(ctx: Any, args: tuple[Any, ...]) -> Any:
-        with _below_autograd():
+        with below_autograd():
             output = op(*args)
         setup_context(ctx, args, output)
         return output
@@ -126,7 +126,7 @@ def differentiable(
     def call(*args: Any) -> Any:
         if torch.is_grad_enabled():
             return apply(*args)
-        with _below_autograd():
+        with below_autograd():
             return op(*args)
 
     return call

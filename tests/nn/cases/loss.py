@@ -83,3 +83,18 @@ CASES = [
     case("MarginRankingLoss", lambda n, c: (torch.randn(n), torch.randn(n), signs(n)), {"margin": 0.3}),
     case("TripletMarginLoss", lambda n, c: (*numbers(n, c), torch.randn(n, c)), {"swap": True}, bf16=False),
 ]
+if hasattr(torch.nn, "LinearCrossEntropyLoss"):
+    CASES.append(
+        Case(
+            "LinearCrossEntropyLoss",
+            st.builds(
+                lambda n, c, bias: Example(
+                    lambda: torch.nn.LinearCrossEntropyLoss(4, c, bias=bias),
+                    lambda: (torch.randn(n, 4), torch.randint(c, (n,))),
+                ),
+                st.integers(1, 5),
+                st.integers(2, 20),
+                st.booleans(),
+            ),
+        )
+    )

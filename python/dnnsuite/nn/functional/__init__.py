@@ -63,6 +63,8 @@ from .dropout import dropout1d as dropout1d
 from .dropout import dropout2d as dropout2d
 from .dropout import dropout3d as dropout3d
 from .dropout import feature_alpha_dropout as feature_alpha_dropout
+from .linear import linear as linear
+from .linear import linear_cross_entropy as linear_cross_entropy
 from .loss import binary_cross_entropy as binary_cross_entropy
 from .loss import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from .loss import cross_entropy as cross_entropy
@@ -184,6 +186,8 @@ __all__ = [
     "layer_norm",
     "leaky_relu",
     "leaky_relu_",
+    "linear",
+    "linear_cross_entropy",
     "local_response_norm",
     "log_softmax",
     "logsigmoid",

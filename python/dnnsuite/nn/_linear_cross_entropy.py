@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""A linear layer and its cross-entropy as one loss."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgument, Unavailable
+from . import functional
+from ._base import ArrayModule, check_models
+from ._linear import Linear
+from .functional._reduction import check_reduction
+
+
+def _missing(*arguments: Any, **keywords: Any) -> torch.nn.Module:
+    raise Unavailable(
+        f"torch {torch.__version__} has no LinearCrossEntropyLoss, so it has none with B=0",
+        remedy="give B, or take a newer torch",
+    )
+
+
+class LinearCrossEntropyLoss(ArrayModule):
+    """`torch.nn.LinearCrossEntropyLoss` for B models: `[B, N, in_features]` and class indices `[B, N]` to `[B]`.
+
+    The logits `[N, num_classes]` are made a part at a time and never kept, and the gradient with them. `weight`, one
+    number per class, and targets of probabilities are computed with logits as they come.
+    """
+
+    torch_class = getattr(torch.nn, "LinearCrossEntropyLoss", _missing)
+    weight: torch.Tensor | None
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: Any = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: Any = None,
+        B: int,
+    ) -> None:
+        super().__init__(B)
+        check_reduction(reduction)
+        if not 0.0 <= label_smoothing <= 1.0:
+            raise InvalidArgument(f"label_smoothing must be between 0 and 1, got {label_smoothing!r}")
+        weights = [w for w in weight if w is not None] if isinstance(weight, list) else weight
+        if isinstance(weights, list) and weights:
+            weights = torch.stack([torch.ones_like(weights[0]) if w is None else w for w in weight])
+        if isinstance(weights, list):
+            weights = None
+        self.register_buffer(
+            "weight", None if weights is None else weights.to(device).expand(B, num_classes).clone()
+        )
+        self.num_classes, self.out_features = num_classes, tuple(out_features)
+        self.reduction, self.ignore_index, self.label_smoothing = reduction, ignore_index, label_smoothing
+        self.options = options
+        outputs = math.prod(out_features, start=num_classes)
+        self.linear = Linear(in_features, outputs, bias=bias, device=device, dtype=dtype, B=B)
+
+    @classmethod
+    def arguments_of(cls, module: Any) -> dict[str, Any]:
+        weight = [None] * module.B if isinstance(module, cls) and module.weight is None else module.weight
+        return {
+            "in_features": module.linear.in_features,
+            "num_classes": module.num_classes,
+            "out_features": module.out_features,
+            "bias": module.linear.bias is not None,
+            "reduction": module.reduction,
+            "weight": weight,
+            "ignore_index": module.ignore_index,
+            "label_smoothing": module.label_smoothing,
+            "options": module.options,
+        }
+
+    @classmethod
+    def per_model_arguments(cls) -> tuple[str, ...]:
+        return ("weight",)
+
+    def extra_repr(self) -> str:
+        return f"num_classes={self.num_classes}, reduction={self.reduction!r}, B={self.B}"
+
+    def forward(
+        self, input: torch.Tensor, target: torch.Tensor, *, sample_weight: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        check_models(input, self.B, "LinearCrossEntropyLoss")
+        weight, bias = self.linear.weight, self.linear.bias
+        shape = (self.num_classes, *self.out_features)
+        return functional.linear_cross_entropy(
+            input,
+            weight.unflatten(1, shape) if self.out_features else weight,
+            target,
+            linear_bias=bias.unflatten(1, shape) if bias is not None and self.out_features else bias,
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+            sample_weight=sample_weight,
+        )
