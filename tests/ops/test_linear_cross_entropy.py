@@ -87,3 +87,14 @@ def test_bad_arguments(x, target, reduction, message):
         ops.linear_cross_entropy(
             torch.ones(x), torch.ones(2, 40, 6), torch.zeros(target, dtype=torch.long), reduction=reduction
         )
+
+
+def test_under_autocast_and_in_sixteen_bits():
+    x, weight, _, target = inputs(False)
+    expected = ops.linear_cross_entropy(x, weight, target)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(
+            ops.linear_cross_entropy(x, weight, target), expected, rtol=0.05, atol=0.05
+        )
+    got = ops.linear_cross_entropy(x.bfloat16(), weight.bfloat16(), target)
+    torch.testing.assert_close(got, expected, rtol=0.05, atol=0.05)
