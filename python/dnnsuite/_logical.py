@@ -113,12 +113,12 @@ class ModelTensor(torch.Tensor):
     @property
     def dtype(self) -> torch.dtype:  # type: ignore[override]
         known: Any = self.deferred if self._value is None else self._value
-        return known.dtype  # type: ignore[no-any-return]
+        return known.dtype
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
         known: Any = self.deferred if self._value is None else self._value
-        return known.device  # type: ignore[no-any-return]
+        return known.device
 
     @property
     def ndim(self) -> int:  # type: ignore[override]

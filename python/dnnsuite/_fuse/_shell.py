@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -189,7 +190,23 @@ def bare_class(module: torch.nn.Module) -> type[torch.nn.Module]:
 
 
 def enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any) -> Any:
-    """Calls code of one model with `[B, ...]` tensors; its results are `[B, ...]` again."""
+    """Calls code of one model with `[B, ...]` tensors; its results are `[B, ...]` again.
+
+    torch.compile leaves it as it is, with a graph break: it cannot look through tensors that say they are others.
+    """
+    global _uncompiled
+    if "torch._dynamo" not in sys.modules:
+        return _enter(owner, call, B, args, kwargs)
+    if _uncompiled is None:
+        _uncompiled = torch._dynamo.disable(_enter)
+    return _uncompiled(owner, call, B, args, kwargs)
+
+
+enter._torchdynamo_disable = True  # type: ignore[attr-defined]
+_uncompiled: Callable[..., Any] | None = None
+
+
+def _enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any) -> Any:
 
     def put_in(value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or value.dim() == 0:
