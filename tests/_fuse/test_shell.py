@@ -84,6 +84,25 @@ def test_copies_and_files():
     array.load_state_dict(saved)
 
 
+class Tied(torch.nn.Module):
+    """Looks into a layer, as models with tied weights do."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(7, 4)
+
+    def forward(self, tokens):
+        h = self.table(tokens)
+        assert self.table.weight.shape == (7, 4)
+        return torch.nn.functional.linear(h, self.table.weight) + self.table.weight.sum()
+
+
+def test_code_that_looks_into_a_layer_sees_one_models_weight():
+    array = check_matches_models(make_models(Tied, 3), torch.randint(7, (3, 5)))
+    assert array.table.weight.shape == (3, 7, 4)
+    assert not [cover for cover in array.coverage() if cover.how == "per model"]
+
+
 def test_train_and_eval_reach_the_users_code():
     class Mode(torch.nn.Module):
         def __init__(self):

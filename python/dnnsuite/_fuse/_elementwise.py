@@ -103,6 +103,11 @@ def _data(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return ModelTensor(args[0].value.detach())
 
 
+@rule("contains")
+def _contains(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return bool((args[0] == args[1]).any())
+
+
 @rule("bool int float index item tolist is_nonzero")
 def number(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A number for Python: fine where all models have the same."""

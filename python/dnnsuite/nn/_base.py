@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 
-from .._logical import logical
+from .._logical import ModelTensor, logical, state
 from ..errors import InvalidArgument
 
 ArrayT = TypeVar("ArrayT", bound="ArrayModule")
@@ -55,6 +55,12 @@ class ArrayModule(torch.nn.Module, metaclass=_ArrayMeta):
     def __init__(self, B: int) -> None:
         super().__init__()
         self.B = B
+
+    def __getattr__(self, name: str) -> Any:
+        value = super().__getattr__(name)
+        if state.B and isinstance(value, torch.Tensor) and name not in self.shared_buffers:
+            return ModelTensor(value)  # a user's code that looks into a layer sees one model's weight
+        return value
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
