@@ -14,6 +14,8 @@ from ._base import ArrayOptimizer as ArrayOptimizer
 from ._clip import clip_grad_norm_ as clip_grad_norm_
 from ._clip import clip_grad_value_ as clip_grad_value_
 from ._clip import get_total_norm as get_total_norm
+from ._partial import PartiallyFused as PartiallyFused
+from ._scaler import GradScaler as GradScaler
 from ._sgd import ASGD as ASGD
 from ._sgd import SGD as SGD
 from ._sgd import Lion as Lion
@@ -28,8 +30,10 @@ __all__ = [
     "AdamW",
     "Adamax",
     "ArrayOptimizer",
+    "GradScaler",
     "Lion",
     "NAdam",
+    "PartiallyFused",
     "RAdam",
     "RMSprop",
     "Rprop",

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+"""One optimizer over an array's parameters and those of modules that each model has by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgument
+from ._base import ArrayOptimizer
+from ._plan import Group
+from ._values import as_vector
+
+
+class PartiallyFused:
+    """The optimizer of an array with parts that are not fused: `plain[b]` is torch's optimizer of model b's.
+
+    `param_groups` are the fused ones and, for each group that the plain optimizers have, one with all models'
+    parameters in it and hyper-parameters `[B]` like a fused one: schedules drive them alike, and a step hands each
+    model's value to its optimizer. A model that is frozen, or that `on_nan` leaves out, is so in both parts; the
+    gradients that `on_nan` and `max_grad_norm` look at are the fused ones.
+    """
+
+    def __init__(self, fused: ArrayOptimizer, plain: Sequence[torch.optim.Optimizer]) -> None:
+        self.fused, self.plain, self.B = fused, list(plain), fused.B
+        if len(self.plain) != fused.B:
+            raise InvalidArgument(f"{len(self.plain)} plain optimizers for an array of {fused.B} models")
+        if len({len(one.param_groups) for one in self.plain}) > 1:
+            raise InvalidArgument("the plain optimizers have different numbers of groups")
+        self._groups = [
+            self._gathered(each) for each in zip(*(o.param_groups for o in self.plain), strict=True)
+        ]
+
+    def _names(self, group: Group) -> list[str]:
+        """The per-model hyper-parameters that a plain group has, too."""
+        inside = {name for pair, names in self.fused.pairs.items() if pair in group for name in names}
+        return [name for name in self.fused.per_model if name in group or name in inside]
+
+    def _gathered(self, each: Sequence[Group]) -> Group:
+        in_pairs = {
+            name: (pair, i) for pair, names in self.fused.pairs.items() for i, name in enumerate(names)
+        }
+        gathered: Group = {"params": [p for group in each for p in group["params"]]}
+        for name in self._names(each[0]):
+            pair, position = in_pairs.get(name, (name, None))
+            numbers = [float(g[pair] if position is None else g[pair][position]) for g in each]
+            gathered[name] = as_vector(numbers, self.B, name)
+        return gathered
+
+    def _hand_out(self) -> None:
+        """Gives each plain optimizer its model's hyper-parameters."""
+        for place, gathered in enumerate(self._groups):
+            values = {n: v.tolist() for n, v in gathered.items() if isinstance(v, torch.Tensor)}
+            for index, one in enumerate(self.plain):
+                group, own = one.param_groups[place], {n: v[index] for n, v in values.items()}
+                for pair, names in self.fused.pairs.items():
+                    if pair in group:
+                        group[pair] = tuple(own.pop(name) for name in names)
+                group.update({name: value for name, value in own.items() if name in group})
+
+    @property
+    def param_groups(self) -> list[Group]:
+        """Fused groups, then plain ones."""
+        return [*self.fused.param_groups, *self._groups]
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One update of every model, of both its parts."""
+        skipped = self.fused.skipped.tolist()
+        loss = self.fused.step(closure)
+        self._hand_out()
+        after = zip(self.fused.active.tolist(), skipped, self.fused.skipped.tolist(), strict=True)
+        for one, (active, before, now) in zip(self.plain, after, strict=True):
+            if active and before == now:
+                one.step()
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Of both parts."""
+        for one in (self.fused, *self.plain):
+            one.zero_grad(set_to_none=set_to_none)
+
+    def freeze(self, indices: int | Iterable[int]) -> None:
+        """These models step no more."""
+        self.fused.freeze(indices)
+
+    def unfreeze(self, indices: int | Iterable[int]) -> None:
+        """Undoes `freeze`."""
+        self.fused.unfreeze(indices)
+
+    @property
+    def frozen(self) -> list[int]:
+        """The models that do not step."""
+        return self.fused.frozen
+
+    def select(
+        self, indices: Sequence[int | None], plain: Sequence[torch.optim.Optimizer], **fresh: Any
+    ) -> None:
+        """As `ArrayOptimizer.select`; `plain` are the optimizers of the new models' own parts, in order."""
+        if len(plain) != len(indices):
+            raise InvalidArgument(f"{len(plain)} plain optimizers for {len(indices)} models")
+        self._hand_out()
+        self.fused.select(indices, **fresh)
+        initial = [[group.get("initial_lr") for group in self._groups]]
+        self.__init__(self.fused, plain)  # type: ignore[misc]
+        for group, before in zip(self._groups, initial[0], strict=True):
+            if before is not None:
+                rates = [group["lr"][k] if i is None else before[i] for k, i in enumerate(indices)]
+                group["initial_lr"] = torch.stack(rates)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Both parts', and the plain groups' hyper-parameters."""
+        self._hand_out()
+        vectors = [{n: v for n, v in g.items() if isinstance(v, torch.Tensor)} for g in self._groups]
+        plain = [one.state_dict() for one in self.plain]
+        return {"fused": self.fused.state_dict(), "plain": plain, "groups": vectors}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Puts back what `state_dict` gave."""
+        if len(state_dict["plain"]) != self.B:
+            raise InvalidArgument(
+                f"the state is that of {len(state_dict['plain'])} models, there are {self.B}"
+            )
+        self.fused.load_state_dict(state_dict["fused"])
+        for one, state in zip(self.plain, state_dict["plain"], strict=True):
+            one.load_state_dict(state)
+        for group, vectors in zip(self._groups, state_dict["groups"], strict=True):
+            group.update({name: vector.clone() for name, vector in vectors.items()})

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: MIT
+"""Loss scaling for float16, each model by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import ops
+from ..errors import InvalidArgument
+from ._base import ArrayOptimizer
+from ._plan import Group, Hyper, refuse_sparse
+from ._values import as_vector, check_indices, fill_fresh, fresh_values, pick
+
+_VECTORS = ("scale", "growth_factor", "backoff_factor", "growth_interval", "growth_tracker")
+
+
+class GradScaler:
+    """`torch.amp.GradScaler` with a scale per model: an overflow skips that model's step and lowers its scale alone.
+
+    Use it as torch's: `scaler.scale(losses).sum().backward()`, `scaler.step(optimizer)`, `scaler.update()`, with losses
+    `[B]`. The gradients are unscaled as the optimizer reads them; `unscale_` writes them unscaled, to look at them or
+    clip them before. Works on any device. Frozen models keep their scale.
+
+    Args:
+        init_scale, growth_factor, backoff_factor, growth_interval: one number, or one per model.
+    """
+
+    def __init__(
+        self,
+        device: str | torch.device = "cuda",
+        init_scale: Any = 2.0**16,
+        growth_factor: Any = 2.0,
+        backoff_factor: Any = 0.5,
+        growth_interval: Any = 2000,
+        enabled: bool = True,
+        *,
+        B: int,
+    ) -> None:
+        self.B, self._enabled = B, enabled
+        where = torch.device(device) if enabled else None
+        given = {"scale": init_scale, "growth_factor": growth_factor, "backoff_factor": backoff_factor}
+        given |= {"growth_interval": growth_interval, "growth_tracker": 0}
+        self._vectors = {name: as_vector(value, B, name, where) for name, value in given.items()}
+        ranges = {"scale": (0, float("inf")), "growth_factor": (1, float("inf")), "backoff_factor": (0, 1)}
+        for name, (low, high) in ranges.items():
+            vector = self._vectors[name]
+            if not bool(((vector > low) & (vector < high)).all()):
+                raise InvalidArgument(
+                    f"{name} must lie between {low} and {high} in every model, got {vector.tolist()}"
+                )
+        self._found = torch.zeros(B, dtype=torch.bool, device=where)
+        self._active = torch.ones(B, dtype=torch.bool, device=where)
+        self._unscaled: set[int] = set()
+
+    def is_enabled(self) -> bool:
+        """Whether it does anything."""
+        return self._enabled
+
+    def get_scale(self) -> torch.Tensor:
+        """The models' scales, float64 `[B]`."""
+        return self._vectors["scale"].clone()
+
+    def scale(self, losses: torch.Tensor) -> torch.Tensor:
+        """losses[b] times the scale of model b."""
+        if not self._enabled:
+            return losses
+        if losses.dim() == 0 or losses.size(0) != self.B:
+            raise InvalidArgument(
+                f"the scaler of {self.B} models scales losses [{self.B}, ...], got {list(losses.shape)}: sum them after"
+            )
+        return losses * self._vectors["scale"].to(losses.dtype).view(-1, *[1] * (losses.dim() - 1))
+
+    def _look(self, groups: Sequence[Group]) -> list[torch.Tensor]:
+        """The gradients; notes the models of which one is not finite."""
+        grads = [p.grad for group in groups for p in group["params"] if p.grad is not None]
+        if grads:
+            refuse_sparse(grads, grads)
+            active = groups[0]["active"]
+            self._found.logical_or_(~torch.isfinite(ops.gradient_norms(grads)) & active)
+            self._active.copy_(active)
+        return grads
+
+    @torch.no_grad()
+    def unscale_(self, optimizer: ArrayOptimizer) -> None:
+        """Divides the gradients by the scales, in place."""
+        if not self._enabled:
+            return
+        if id(optimizer) in self._unscaled:
+            raise InvalidArgument("unscale_ was called for this optimizer already since the last update()")
+        kinds: dict[Any, list[torch.Tensor]] = {}
+        for grad in self._look(optimizer.param_groups):
+            kinds.setdefault(grad.dtype, []).append(grad)
+        for grads in kinds.values():
+            ops.scale_gradients_(grads, 1.0 / self._vectors["scale"])
+        self._unscaled.add(id(optimizer))
+
+    def step(self, optimizer: ArrayOptimizer) -> None:
+        """The optimizer's step of every model whose gradients are finite."""
+        if not self._enabled:
+            optimizer.step()
+            return
+        if not isinstance(optimizer, ArrayOptimizer):
+            raise InvalidArgument(
+                f"this scaler steps optimizers of dnnsuite.optim, got {type(optimizer).__name__}; use torch.amp's"
+            )
+        done = id(optimizer) in self._unscaled
+        self.step_groups(optimizer, optimizer.param_groups, optimizer.state, unscaled=done)
+
+    @torch.no_grad()
+    def step_groups(
+        self,
+        optimizer: ArrayOptimizer,
+        groups: Sequence[Group],
+        state: Any,
+        hypers: Sequence[Hyper] | None = None,
+        unscaled: bool = False,
+    ) -> None:
+        """`optimizer.step_groups` of the models whose gradients are finite; the others wait for the next step."""
+        if not self._enabled:
+            optimizer.step_groups(groups, state, hypers)
+            return
+        if not unscaled:
+            self._look(groups)
+        factor = None if unscaled else 1.0 / self._vectors["scale"]
+        optimizer.step_groups(groups, state, hypers, factor, self._found)
+
+    @torch.no_grad()
+    def update(self, new_scale: Any = None) -> None:
+        """Lowers the scale of a model that overflowed; raises that of one that did not for `growth_interval` steps."""
+        if not self._enabled:
+            return
+        v = self._vectors
+        if new_scale is not None:
+            v["scale"].copy_(as_vector(new_scale, self.B, "new_scale", v["scale"].device))
+        else:
+            tracker = v["growth_tracker"] + 1
+            grown = tracker >= v["growth_interval"]
+            larger = v["scale"] * v["growth_factor"]
+            kept = torch.where(grown & torch.isfinite(larger.float()), larger, v["scale"])
+            scale = torch.where(self._found, v["scale"] * v["backoff_factor"], kept)
+            tracker = torch.where(grown | self._found, 0.0, tracker)
+            v["scale"].copy_(torch.where(self._active, scale, v["scale"]))
+            v["growth_tracker"].copy_(torch.where(self._active, tracker, v["growth_tracker"]))
+        self._found.zero_()
+        self._active.fill_(True)
+        self._unscaled.clear()
+
+    def narrow(self, start: int, length: int) -> GradScaler:
+        """The scaler of some of the models; it shares their scales."""
+        part = GradScaler.__new__(GradScaler)
+        part.B, part._enabled, part._unscaled = length, self._enabled, set()
+        part._vectors = {name: vector.narrow(0, start, length) for name, vector in self._vectors.items()}
+        part._found, part._active = (t.narrow(0, start, length) for t in (self._found, self._active))
+        return part
+
+    def select(self, indices: Sequence[int | None], init_scale: Any = 2.0**16) -> None:
+        """Slot k goes on as model `indices[k]`; a fresh one (None) starts at `init_scale` with model 0's factors."""
+        chosen = check_indices(indices, self.B)
+        scales = fresh_values("init_scale", init_scale, chosen.count(None))
+        for name, vector in self._vectors.items():
+            new = pick(vector, chosen)
+            starts = {"scale": scales, "growth_tracker": [0.0] * len(scales)}
+            self._vectors[name] = fill_fresh(new, chosen, starts.get(name, [float(vector[0])] * len(scales)))
+        self.B = len(chosen)
+        self._found = torch.zeros(self.B, dtype=torch.bool, device=self._found.device)
+        self._active = torch.ones_like(self._found)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Everything that a later run needs."""
+        return {name: vector.clone() for name, vector in self._vectors.items()} if self._enabled else {}
+
+    def load_state_dict(self, state_dict: dict[str, torch.Tensor]) -> None:
+        """Puts back what `state_dict` gave."""
+        for name in _VECTORS if self._enabled else ():
+            self._vectors[name].copy_(as_vector(state_dict[name], self.B, name))

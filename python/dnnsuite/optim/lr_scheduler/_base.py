@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""What the schedules share: an epoch per model, and learning rates written out of place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+
+from ...errors import InvalidArgument
+from .._base import ArrayOptimizer
+from .._partial import PartiallyFused
+from .._values import as_vector, check_indices, fill_fresh, fresh_values, pick
+
+Vector = torch.Tensor
+
+
+class LRScheduler:
+    """Base of the schedules. `last_epoch` is an int64 `[B]`: models that joined later are at an epoch of their own.
+
+    A schedule gives each group's learning rates float64 `[B]` by `rates`, from those of the epoch before where torch
+    does so, such that schedules can be combined.
+    """
+
+    per_model: ClassVar[tuple[str, ...]] = ()
+    """The arguments with a value per model, kept as float64 `[B]` on the CPU."""
+
+    def __init__(self, optimizer: Any, last_epoch: int = -1) -> None:
+        self._attach(optimizer)
+        self.last_epoch = torch.full((self.B,), int(last_epoch))
+        for place, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", group["lr"].clone())
+            elif "initial_lr" not in group:
+                raise InvalidArgument(
+                    f"group {place} has no initial_lr, so last_epoch={last_epoch} has nothing to go on from: load the "
+                    "optimizer's state first, or leave last_epoch out"
+                )
+        self.base_lrs: list[Vector] = [group["initial_lr"].cpu().clone() for group in optimizer.param_groups]
+        self._move(self._all(), initial=True)
+
+    def _attach(self, optimizer: Any) -> None:
+        if not isinstance(optimizer, (ArrayOptimizer, PartiallyFused)):
+            raise InvalidArgument(
+                f"a schedule of dnnsuite.optim drives an optimizer of dnnsuite.optim, got {type(optimizer).__name__}; "
+                "for a torch optimizer use torch.optim.lr_scheduler"
+            )
+        self.optimizer = optimizer
+
+    @property
+    def B(self) -> int:
+        """The number of models."""
+        return self.optimizer.B
+
+    def _set(self, **values: Any) -> None:
+        """Keeps arguments as vectors."""
+        B = getattr(self.optimizer, "B", 0)
+        for name, value in values.items():
+            setattr(self, name, as_vector(value, B, name))
+
+    def _all(self) -> Vector:
+        return torch.ones(self.B, dtype=torch.bool)
+
+    def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
+        """Group `place`'s rates on entering `epoch` from `lr`; `initial`: it is where the schedule begins."""
+        raise TypeError(f"{type(self).__name__} gives no rates")
+
+    def closed_form(self, place: int, epoch: Vector) -> Vector | None:
+        """The rates at `epoch` whatever came before; None where torch has no closed form."""
+        return None
+
+    def _advance(self, moving: Vector) -> None:
+        """State beside the epoch, for the models that move on."""
+
+    def _momenta(self, place: int, epoch: Vector) -> Vector | None:
+        """Group `place`'s momenta at `epoch`, for schedules that cycle them."""
+        return None
+
+    def step(self) -> None:
+        """Enters the next epoch. Call it after the optimizer's last step of the epoch."""
+        self._move(self._all())
+
+    def _move(self, moving: Vector, initial: bool = False, restart: bool = False) -> None:
+        """The models `moving` enter their next epoch, or epoch 0 by `restart`; the others stay as they are."""
+        following = torch.zeros_like(self.last_epoch) if restart else self.last_epoch + 1
+        self.last_epoch = torch.where(moving, following, self.last_epoch)
+        if not initial and not restart:
+            self._advance(moving)
+        epoch = self.last_epoch.double()
+        for place, group in enumerate(self.optimizer.param_groups):
+            lr = group["lr"].cpu()
+            new = self.closed_form(place, epoch) if restart else None
+            if new is None:
+                new = self.rates(place, lr, epoch, initial)
+            _write(group, "lr", torch.where(moving, new, lr))
+            momenta = self._momenta(place, epoch)
+            if momenta is not None:
+                name = momentum_name(group)
+                _write(group, name, torch.where(moving, momenta, group[name].cpu()))
+
+    def get_last_lr(self) -> list[Vector]:
+        """Each group's learning rates now, float64 `[B]`."""
+        return [group["lr"].clone() for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer and functions."""
+        return {n: v for n, v in self.__dict__.items() if n != "optimizer" and not _has_function(v)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Puts back what `state_dict` gave."""
+        sizes = state_dict.get("last_epoch")
+        if isinstance(sizes, torch.Tensor) and sizes.shape != (self.B,):
+            raise InvalidArgument(f"the state is that of {len(sizes)} models, the optimizer has {self.B}")
+        for name, value in state_dict.items():
+            setattr(self, name, _copied(value))
+
+    def select(self, indices: Sequence[int | None], **fresh: Any) -> None:
+        """Follows `ArrayOptimizer.select`, after it: slot k goes on as model `indices[k]` did.
+
+        A fresh model (None) begins the schedule with the optimizer's learning rate of it; `fresh` holds its arguments,
+        each one number or one per fresh model.
+        """
+        chosen = check_indices(indices, len(self.last_epoch))
+        if len(chosen) != self.B:
+            raise InvalidArgument(
+                f"{len(chosen)} indices, but the optimizer has {self.B} models: change it first"
+            )
+        values = self._fresh_arguments(chosen.count(None), fresh)
+        new = torch.tensor([index is None for index in chosen])
+        for name, value in self.__dict__.items():
+            if isinstance(value, torch.Tensor):
+                setattr(
+                    self,
+                    name,
+                    fill_fresh(pick(value, chosen), chosen, values.get(name, [0] * int(new.sum()))),
+                )
+            elif isinstance(value, list) and value and isinstance(value[0], torch.Tensor):
+                setattr(self, name, [pick(vector, chosen) for vector in value])
+        self._selected()
+        if bool(new.any()):
+            self._begin(new)
+
+    def _selected(self) -> None:
+        """What a schedule keeps beside vectors, before fresh models begin."""
+
+    def _fresh_arguments(self, count: int, fresh: dict[str, Any]) -> dict[str, list[float]]:
+        unknown, missing = sorted(set(fresh) - set(self.per_model)), sorted(set(self.per_model) - set(fresh))
+        if unknown or (count and missing):
+            what = f"has no argument {', '.join(unknown)}" if unknown else f"needs {', '.join(missing)}"
+            raise InvalidArgument(f"a fresh model of {type(self).__name__} {what}")
+        return {name: fresh_values(name, value, count) for name, value in fresh.items()} if count else {}
+
+    def _begin(self, new: Vector) -> None:
+        """The models `new` begin at epoch 0 with the rates that the optimizer has."""
+        self.last_epoch[new] = -1
+        for base, group in zip(self.base_lrs, self.optimizer.param_groups, strict=True):
+            base[new] = group["initial_lr"].cpu()[new]
+        self._move(new, initial=True)
+
+
+def momentum_name(group: dict[str, Any]) -> str:
+    """What the group's momentum is called."""
+    for name in ("beta1", "momentum"):
+        if name in group:
+            return name
+    raise InvalidArgument("the optimizer has neither momentum nor beta1 to cycle: pass cycle_momentum=False")
+
+
+def _write(group: dict[str, Any], name: str, values: Vector) -> None:
+    # Out of place: a step of a StepRunner that is still under way keeps the values it was given.
+    group[name] = values.to(group[name].device)
+
+
+def _has_function(value: Any) -> bool:
+    return callable(value) or (isinstance(value, (list, tuple)) and any(map(_has_function, value)))
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    return [_copied(v) for v in value] if isinstance(value, list) else value
+
+
+def require(condition: Vector, name: str, vector: Vector, what: str) -> None:
+    """Refuses the first model's value that does not fulfil the condition."""
+    if not bool(condition.all()):
+        index = int((~condition).nonzero()[0])
+        raise InvalidArgument(f"{name} of model {index} is {float(vector[index]):g}; {what}")

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: MIT
+"""Schedules made of schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ...errors import InvalidArgument
+from .._values import as_vector, check_indices
+from ._base import LRScheduler, Vector
+from ._plateau import ReduceLROnPlateau
+
+
+class _Combined(LRScheduler):
+    def _take(self, optimizer: Any, schedulers: Sequence[LRScheduler]) -> None:
+        name = type(self).__name__
+        if not schedulers:
+            raise InvalidArgument(f"{name} needs at least one schedule")
+        for place, one in enumerate(schedulers):
+            if not isinstance(one, LRScheduler) or isinstance(one, ReduceLROnPlateau):
+                raise InvalidArgument(
+                    f"{name} takes schedules that step without a metric; number {place} is {one!r}"
+                )
+            if one.optimizer is not optimizer:
+                raise InvalidArgument(f"{name} takes schedules of one optimizer; number {place} has another")
+        self._attach(optimizer)
+        self._schedulers = list(schedulers)
+
+    def state_dict(self) -> dict[str, Any]:
+        own = {name: v for name, v in self.__dict__.items() if name not in ("optimizer", "_schedulers")}
+        return {**own, "_schedulers": [one.state_dict() for one in self._schedulers]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        own = {name: value for name, value in state_dict.items() if name != "_schedulers"}
+        super().load_state_dict(own)
+        for one, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            one.load_state_dict(state)
+
+    def _parts(
+        self, indices: Sequence[int | None], values: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        given = [dict(one) for one in values] or [{} for _ in self._schedulers]
+        if len(given) != len(self._schedulers):
+            raise InvalidArgument(f"{len(given)} sets of arguments for {len(self._schedulers)} schedules")
+        for one, part in zip(self._schedulers, given, strict=True):
+            if type(one).select is LRScheduler.select:
+                one._fresh_arguments(list(indices).count(None), part)
+        return given
+
+
+class ChainedScheduler(_Combined):
+    """`torch.optim.lr_scheduler.ChainedScheduler` for B models: every schedule steps, one after the other."""
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Any = None) -> None:
+        self._take(optimizer or (schedulers[0].optimizer if schedulers else None), schedulers)
+        self.last_epoch = torch.zeros(self.B, dtype=torch.int64)
+
+    def _move(self, moving: Vector, initial: bool = False, restart: bool = False) -> None:
+        for (
+            one
+        ) in self._schedulers:  # as in torch a chain that begins a sequence steps, though it is its beginning
+            one._move(moving, False, restart)
+
+    def select(
+        self, indices: Sequence[int | None], schedulers: Sequence[Mapping[str, Any]] = (), **fresh: Any
+    ) -> None:
+        """As `LRScheduler.select`; `schedulers` are the fresh models' arguments of each schedule."""
+        parts = self._parts(indices, schedulers)
+        chosen = check_indices(indices, len(self.last_epoch))
+        for one, part in zip(self._schedulers, parts, strict=True):
+            one.select(indices, **part, **fresh)
+        self.last_epoch = torch.zeros(len(chosen), dtype=torch.int64)
+
+
+class SequentialLR(_Combined):
+    """`torch.optim.lr_scheduler.SequentialLR` for B models: a milestone is an epoch, or one per model."""
+
+    def __init__(
+        self,
+        optimizer: Any,
+        schedulers: Sequence[LRScheduler],
+        milestones: Sequence[Any],
+        last_epoch: int = -1,
+    ) -> None:
+        self._take(optimizer, schedulers)
+        if len(milestones) != len(schedulers) - 1:
+            raise InvalidArgument(
+                f"{len(schedulers)} schedules have {len(schedulers) - 1} milestones between them"
+            )
+        self._milestones = [as_vector(m, self.B, f"milestone {i}") for i, m in enumerate(milestones)]
+        self.last_epoch = torch.full((self.B,), last_epoch + 1)
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"].clone()
+        for one in self._schedulers:
+            _undo(one)
+        place = self._place(torch.zeros(self.B))
+        for index, one in enumerate(self._schedulers):
+            if bool((place == index).any()):
+                one._move(place == index, initial=True)
+
+    def _place(self, epoch: Vector) -> Vector:
+        """Which schedule each model is in."""
+        place = torch.zeros(self.B, dtype=torch.int64)
+        for milestone in self._milestones:
+            place += epoch >= milestone
+        return place
+
+    def _move(self, moving: Vector, initial: bool = False, restart: bool = False) -> None:
+        following = torch.zeros_like(self.last_epoch) if restart else self.last_epoch + 1
+        self.last_epoch = torch.where(moving, following, self.last_epoch)
+        epoch = self.last_epoch.double()
+        place = self._place(epoch)
+        for index, one in enumerate(self._schedulers):
+            here = moving & (place == index)
+            entering = torch.zeros_like(here) if index == 0 else epoch == self._milestones[index - 1]
+            if bool((here & entering).any()):
+                one._move(here & entering, restart=True)
+            if bool((here & ~entering).any()):
+                one._move(here & ~entering, initial, restart)
+
+    def select(self, indices: Sequence[int | None], **fresh: Any) -> None:
+        """As `LRScheduler.select`, but for fresh models: which schedule they are in would be a guess."""
+        if None in indices or fresh:
+            raise InvalidArgument(
+                "SequentialLR has no fresh models: make a new one for the changed optimizer"
+            )
+        for one in self._schedulers:
+            one.select(indices)
+        chosen = [index for index in check_indices(indices, len(self.last_epoch)) if index is not None]
+        self.last_epoch = self.last_epoch[chosen]
+        self._milestones = [milestone[chosen] for milestone in self._milestones]
+
+
+def _undo(one: LRScheduler) -> None:
+    """Takes back the step that making the schedule was."""
+    if isinstance(one, _Combined):
+        for part in one._schedulers:
+            _undo(part)
+    else:
+        one.last_epoch = one.last_epoch - 1

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""Less when a model's metric stops getting better."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ...errors import InvalidArgument
+from ._base import LRScheduler, Vector, require
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """`torch.optim.lr_scheduler.ReduceLROnPlateau` for B models: `step` takes a metric `[B]`, and each has its own."""
+
+    per_model = ("factor", "patience", "threshold", "cooldown", "min_lr", "eps")
+
+    def __init__(
+        self,
+        optimizer: Any,
+        mode: str = "min",
+        factor: Any = 0.1,
+        patience: Any = 10,
+        threshold: Any = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: Any = 0,
+        min_lr: Any = 0,
+        eps: Any = 1e-8,
+    ) -> None:
+        self._attach(optimizer)
+        if mode not in ("min", "max"):
+            raise InvalidArgument(f"mode is {mode!r}; it must be min or max")
+        if threshold_mode not in ("rel", "abs"):
+            raise InvalidArgument(f"threshold_mode is {threshold_mode!r}; it must be rel or abs")
+        self.factor: Vector
+        self.patience: Vector
+        self.threshold: Vector
+        self.cooldown: Vector
+        self.min_lr: Vector
+        self.eps: Vector
+        self._set(
+            factor=factor, patience=patience, threshold=threshold, cooldown=cooldown, min_lr=min_lr, eps=eps
+        )
+        require(self.factor < 1, "factor", self.factor, "it must be less than 1")
+        self.mode, self.threshold_mode = mode, threshold_mode
+        self.base_lrs = []
+        self.last_epoch = torch.zeros(self.B, dtype=torch.int64)
+        self.best = torch.full((self.B,), self._worst(), dtype=torch.float64)
+        self.num_bad_epochs = torch.zeros(self.B, dtype=torch.float64)
+        self.cooldown_counter = torch.zeros(self.B, dtype=torch.float64)
+
+    def _worst(self) -> float:
+        return math.inf if self.mode == "min" else -math.inf
+
+    def _better(self, metrics: Vector) -> Vector:
+        sign = 1.0 if self.mode == "max" else -1.0
+        if self.threshold_mode == "abs":
+            bound = self.best + sign * self.threshold
+        else:
+            bound = self.best * (1.0 + sign * self.threshold)
+        return metrics > bound if self.mode == "max" else metrics < bound
+
+    def step(self, metrics: Any = None) -> None:
+        """Ends an epoch with each model's metric, `[B]`."""
+        if metrics is None:
+            raise InvalidArgument("ReduceLROnPlateau.step takes the models' metrics")
+        current = torch.as_tensor(metrics).detach().to("cpu", torch.float64)
+        if current.shape != (self.B,):
+            raise InvalidArgument(
+                f"metrics has shape {list(current.shape)} for {self.B} models: give one per model"
+            )
+        self.last_epoch = self.last_epoch + 1
+        better = self._better(current)
+        self.best = torch.where(better, current, self.best)
+        cooling = self.cooldown_counter > 0
+        self.num_bad_epochs = torch.where(better | cooling, 0.0, self.num_bad_epochs + 1)
+        self.cooldown_counter = torch.where(cooling, self.cooldown_counter - 1, self.cooldown_counter)
+        reduced = self.num_bad_epochs > self.patience
+        for group in self.optimizer.param_groups:
+            lr = group["lr"].cpu()
+            new = torch.maximum(lr * self.factor, self.min_lr)
+            group["lr"] = torch.where(reduced & (lr - new > self.eps), new, lr).to(group["lr"].device)
+        self.cooldown_counter = torch.where(reduced, self.cooldown, self.cooldown_counter)
+        self.num_bad_epochs = torch.where(reduced, 0.0, self.num_bad_epochs)
+
+    def _begin(self, new: Vector) -> None:
+        self.best[new] = self._worst()

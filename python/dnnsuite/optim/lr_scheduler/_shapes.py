@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: MIT
+"""Schedules of a fixed shape, in torch's formulas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...errors import InvalidArgument
+from .._values import check_indices
+from ._base import LRScheduler, Vector, require
+
+_COUNTS = "it counts epochs, 1 or more"
+
+
+class StepLR(LRScheduler):
+    """`torch.optim.lr_scheduler.StepLR` for B models: lr ← gamma · lr each `step_size` epochs."""
+
+    per_model = ("step_size", "gamma")
+
+    def __init__(self, optimizer: Any, step_size: Any, gamma: Any = 0.1, last_epoch: int = -1) -> None:
+        self._attach(optimizer)
+        self.step_size: Vector
+        self.gamma: Vector
+        self._set(step_size=step_size, gamma=gamma)
+        require((self.step_size >= 1) & (self.step_size % 1 == 0), "step_size", self.step_size, _COUNTS)
+        super().__init__(optimizer, last_epoch)
+
+    def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
+        return torch.where((epoch == 0) | (epoch % self.step_size != 0), lr, lr * self.gamma)
+
+    def closed_form(self, place: int, epoch: Vector) -> Vector:
+        return self.base_lrs[place] * self.gamma ** (epoch // self.step_size)
+
+
+class MultiStepLR(LRScheduler):
+    """`torch.optim.lr_scheduler.MultiStepLR` for B models: `milestones` is a list of epochs, or such a list per model.
+
+    `select` takes a fresh model's as the keyword `milestones`, a list for all of them.
+    """
+
+    per_model = ("gamma",)
+
+    def __init__(
+        self, optimizer: Any, milestones: Sequence[Any], gamma: Any = 0.1, last_epoch: int = -1
+    ) -> None:
+        self._attach(optimizer)
+        self.gamma: Vector
+        self._set(gamma=gamma)
+        lists = list(milestones)
+        if not any(isinstance(one, (list, tuple)) for one in lists):
+            lists = [lists] * self.B
+        if len(lists) != self.B:
+            raise InvalidArgument(f"milestones has {len(lists)} lists for {self.B} models")
+        self.milestones = _padded(lists)
+        super().__init__(optimizer, last_epoch)
+
+    def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
+        count = (self.milestones == epoch[:, None]).sum(1)
+        return torch.where(count == 0, lr, lr * self.gamma**count)
+
+    def closed_form(self, place: int, epoch: Vector) -> Vector:
+        return self.base_lrs[place] * self.gamma ** (self.milestones <= epoch[:, None]).sum(1)
+
+    def select(
+        self, indices: Sequence[int | None], milestones: Sequence[int] | None = None, **fresh: Any
+    ) -> None:
+        if None in indices and milestones is None:
+            raise InvalidArgument("a fresh model of MultiStepLR needs milestones")
+        lists = [[m for m in row if math.isfinite(m)] for row in self.milestones.tolist()]
+        chosen = check_indices(indices, len(lists))
+        self._kept = [list(milestones or ()) if i is None else lists[i] for i in chosen]
+        try:
+            super().select(indices, **fresh)
+        finally:
+            del self._kept
+
+    def _selected(self) -> None:
+        self.milestones = _padded(self._kept)
+
+
+def _padded(lists: Sequence[Sequence[float]]) -> Vector:
+    """Rows of one length, filled with infinity."""
+    longest = max(1, *(len(one) for one in lists))
+    rows = [[*map(float, one), *[math.inf] * (longest - len(one))] for one in lists]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+class ConstantLR(LRScheduler):
+    """`torch.optim.lr_scheduler.ConstantLR` for B models: lr · factor until `total_iters`."""
+
+    per_model = ("factor", "total_iters")
+
+    def __init__(
+        self, optimizer: Any, factor: Any = 1.0 / 3, total_iters: Any = 5, last_epoch: int = -1
+    ) -> None:
+        self._attach(optimizer)
+        self.factor: Vector
+        self.total_iters: Vector
+        self._set(factor=factor, total_iters=total_iters)
+        require((self.factor >= 0) & (self.factor <= 1), "factor", self.factor, "it must lie in [0, 1]")
+        super().__init__(optimizer, last_epoch)
+
+    def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
+        back = torch.where(epoch == self.total_iters, lr * (1.0 / self.factor), lr)
+        return torch.where(epoch == 0, lr * self.factor, back)
+
+    def closed_form(self, place: int, epoch: Vector) -> Vector:
+        return self.base_lrs[place] * (self.factor + (epoch >= self.total_iters) * (1 - self.factor))
+
+
+class LinearLR(LRScheduler):
+    """`torch.optim.lr_scheduler.LinearLR` for B models: from start_factor · lr to end_factor · lr in `total_iters`."""
+
+    per_model = ("start_factor", "end_factor", "total_iters")
+
+    def __init__(
+        self,
+        optimizer: Any,
+        start_factor: Any = 1.0 / 3,
+        end_factor: Any = 1.0,
+        total_iters: Any = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        self._attach(optimizer)
+        self.start_factor: Vector
+        self.end_factor: Vector
+        self.total_iters: Vector
+        self._set(start_factor=start_factor, end_factor=end_factor, total_iters=total_iters)
+        start, end = self.start_factor, self.end_factor
+        require((start > 0) & (start <= 1), "start_factor", start, "it must lie in (0, 1]")
+        require((end >= 0) & (end <= 1), "end_factor", end, "it must lie in [0, 1]")
+        super().__init__(optimizer, last_epoch)
+
+    def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
+        rise = self.end_factor - self.start_factor
+        growth = 1.0 + rise / (self.total_iters * self.start_factor + (epoch - 1) * rise)
+        later = lr if initial else torch.where(epoch > self.total_iters, lr, lr * growth)
+        return torch.where(epoch == 0, lr * self.start_factor, later)
+
+    def closed_form(self, place: int, epoch: Vector) -> Vector:
+        rise = (self.end_factor - self.start_factor) * torch.minimum(self.total_iters, epoch)
+        return self.base_lrs[place] * (self.start_factor + rise / self.total_iters)
+
+
+class ExponentialLR(LRScheduler):
+    """`torch.optim.lr_scheduler.ExponentialLR` for B models: lr ← gamma · lr each epoch."""
+
+    per_model = ("gamma",)
+
+    def __init__(self, optimizer: Any, gamma: Any, last_epoch: int = -1) -> None:
+        self._attach(optimizer)
+        self.gamma: Vector
+        self._set(gamma=gamma)
+        super().__init__(optimizer, last_epoch)
+
+    def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
+        return lr if initial else lr * self.gamma
+
+    def closed_form(self, place: int, epoch: Vector) -> Vector:
+        return self.base_lrs[place] * self.gamma**epoch
+
+
+class PolynomialLR(LRScheduler):
+    """`torch.optim.lr_scheduler.PolynomialLR` for B models: lr · (1 - epoch / total_iters) ** power."""
+
+    per_model = ("total_iters", "power")
+
+    def __init__(self, optimizer: Any, total_iters: Any = 5, power: Any = 1.0, last_epoch: int = -1) -> None:
+        self._attach(optimizer)
+        self.total_iters: Vector
+        self.power: Vector
+        self._set(total_iters=total_iters, power=power)
+        super().__init__(optimizer, last_epoch)
+
+    def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
+        if initial:
+            return lr
+        total = self.total_iters
+        decay = ((1.0 - epoch / total) / (1.0 - (epoch - 1) / total)) ** self.power
+        return torch.where(epoch > total, lr, lr * decay)
+
+    def closed_form(self, place: int, epoch: Vector) -> Vector:
+        left = 1.0 - torch.minimum(self.total_iters, epoch) / self.total_iters
+        return self.base_lrs[place] * left**self.power
+
+
+class CosineAnnealingLR(LRScheduler):
+    """`torch.optim.lr_scheduler.CosineAnnealingLR` for B models: down to `eta_min` in `T_max` epochs, and up again."""
+
+    per_model = ("T_max", "eta_min")
+
+    def __init__(self, optimizer: Any, T_max: Any, eta_min: Any = 0.0, last_epoch: int = -1) -> None:
+        self._attach(optimizer)
+        self.T_max: Vector
+        self.eta_min: Vector
+        self._set(T_max=T_max, eta_min=eta_min)
+        super().__init__(optimizer, last_epoch)
+
+    def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
+        if initial:
+            return lr
+        T, eta = self.T_max, self.eta_min
+        up = lr + (self.base_lrs[place] - eta) * (1 - torch.cos(math.pi / T)) / 2
+        ratio = (1 + torch.cos(math.pi * epoch / T)) / (1 + torch.cos(math.pi * (epoch - 1) / T))
+        return torch.where((epoch - 1 - T) % (2 * T) == 0, up, ratio * (lr - eta) + eta)
+
+    def closed_form(self, place: int, epoch: Vector) -> Vector:
+        height = (1 + torch.cos(math.pi * epoch / self.T_max)) / 2
+        return self.eta_min + (self.base_lrs[place] - self.eta_min) * height
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """`torch.optim.lr_scheduler.CosineAnnealingWarmRestarts` for B models: periods T_0, T_0 · T_mult, ..."""
+
+    per_model = ("T_0", "T_mult", "eta_min")
+
+    def __init__(
+        self, optimizer: Any, T_0: Any, T_mult: Any = 1, eta_min: Any = 0.0, last_epoch: int = -1
+    ) -> None:
+        self._attach(optimizer)
+        self.T_0: Vector
+        self.T_mult: Vector
+        self.eta_min: Vector
+        self._set(T_0=T_0, T_mult=T_mult, eta_min=eta_min)
+        for name, vector in (("T_0", self.T_0), ("T_mult", self.T_mult)):
+            require((vector >= 1) & (vector % 1 == 0), name, vector, "it must be a whole number, 1 or more")
+        self.T_i = self.T_0.clone()
+        self.T_cur = torch.full_like(self.T_0, float(last_epoch + 1))
+        super().__init__(optimizer, last_epoch)
+
+    def _advance(self, moving: Vector) -> None:
+        now = torch.where(moving, self.T_cur + 1, self.T_cur)
+        over = moving & (now >= self.T_i)
+        self.T_cur = torch.where(over, now % self.T_i, now)
+        self.T_i = torch.where(over, self.T_i * self.T_mult, self.T_i)
+
+    def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
+        height = (1 + torch.cos(math.pi * self.T_cur / self.T_i)) / 2
+        return self.eta_min + (self.base_lrs[place] - self.eta_min) * height
+
+    def _begin(self, new: Vector) -> None:
+        self.T_i = torch.where(new, self.T_0, self.T_i)
+        super()._begin(new)
