@@ -72,3 +72,24 @@ def test_starts_again_after_close():
 def test_parts():
     assert parts_of(5, 2) == [(0, 2), (2, 2), (4, 1)]
     assert parts_of(2, 8) == [(0, 2)]
+
+
+def test_the_threads_share_the_cores_and_keep_to_their_share():
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        seen = []
+
+        def run(*_):
+            torch.ones(100_000).add(1)
+            seen.append(torch.get_num_threads())
+            return torch.zeros(1)
+
+        workers = make(run, 4, 2)
+        workers.submit(Step(workers.wait, (), [], 2))
+        workers.wait_for_all()
+        workers.close()
+        assert seen == [2, 2]
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)

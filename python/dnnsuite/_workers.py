@@ -123,6 +123,7 @@ class Workers:
             self._changed.wait()
 
     def _work(self, inner_threads: int) -> None:
+        torch.get_num_threads()  # at its first use in a thread torch takes over the number of another: have it behind us
         torch.set_num_threads(inner_threads)
         while True:
             with self._changed:
