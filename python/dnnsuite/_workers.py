@@ -123,7 +123,7 @@ class Workers:
             self._changed.wait()
 
     def _work(self, inner_threads: int) -> None:
-        torch.get_num_threads()  # at its first use in a thread torch takes over the number of another: have it behind us
+        torch.get_num_threads()  # torch's first use in a thread takes over the number of another: have that behind us
         torch.set_num_threads(inner_threads)
         while True:
             with self._changed:
