@@ -80,6 +80,24 @@ struct AttentionArguments {
     DropoutArguments dropout;  // of the probabilities, elements in the order [N, H, L, L]
 };
 
+/// How taps connect the positions of one dimension: input i = output * stride - padding + tap * dilation.
+struct Window {
+    int64_t input, output, kernel, stride, padding, dilation;
+};
+
+/// Depthwise convolution, channels last: x [B, N, H, W, C], weight [B, KH, KW, C], y [B, N, OH, OW, C]. A row is a
+/// line of OW pixels; its gradient dx has lines of W pixels; the weight's is summed per task over lines of y.
+struct DepthwiseArguments {
+    DType dtype;
+    Rows rows;  // lines of what is written; of y for the weight's gradient, with [KH * KW + 1, C] as columns of sums
+    int64_t channels, x_stride, grad_stride;  // from model to model; 0: shared by all models
+    Window height, width;
+    const void *x, *weight, *bias, *grad;
+    void* y;     // forward: result; backward: dx
+    void* sums;  // [B, tasks_per_model, KH * KW + 1, C]: the taps' gradients, then the bias's
+    DNNSUITE_HD int64_t taps() const { return height.kernel * width.kernel; }
+};
+
 /// c[b] = a[b] b[b] + bias[b], also its ReLU; element (i, k) of a at b * a_model + i * a_row + k * a_column; c is packed.
 struct GemmArguments {
     DType dtype;

@@ -47,6 +47,15 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         "recurrence_backward(Tensor? grad_y, Tensor? grad_h, Tensor? grad_c, Tensor weight_hh, Tensor? h, Tensor? c,"
         " Tensor? lengths, Tensor y, Tensor saved, Tensor cells, str kind, bool reverse)"
         " -> (Tensor dgates, Tensor dhidden, Tensor dh, Tensor dc)");
+    m.def(
+        "depthwise(Tensor x, Tensor weight, Tensor? bias, int stride_h, int stride_w, int padding_h, int padding_w,"
+        " int dilation_h, int dilation_w) -> Tensor");
+    m.def(
+        "depthwise_backward_input(Tensor grad, Tensor weight, int height, int width, int stride_h, int stride_w,"
+        " int padding_h, int padding_w, int dilation_h, int dilation_w) -> Tensor");
+    m.def(
+        "depthwise_backward_weight(Tensor grad, Tensor x, int kernel_h, int kernel_w, int stride_h, int stride_w,"
+        " int padding_h, int padding_w, int dilation_h, int dilation_w) -> Tensor");
 
     m.def(
         "cross_entropy(Tensor logits, Tensor target, int ignore_index, float label_smoothing, str reduction)"

@@ -267,7 +267,34 @@ def matmul_case(a: tuple[int, ...], b: tuple[int, ...], turned: bool = False) ->
     )
 
 
+def depthwise_case(
+    side: int, channels: int, kernel: int, stride: int, bias: bool, samples: int = 2, label: str = ""
+) -> Case:
+    def make(B: int, dtype: torch.dtype) -> Tensors:
+        generator = torch.Generator().manual_seed(4)
+        tensors = {"x": (samples, side, side, channels), "weight": (kernel, kernel, channels)}
+        tensors |= {"bias": (channels,)} if bias else {}
+        return {n: torch.stack([normal(generator, dtype, *s) for _ in range(B)]) for n, s in tensors.items()}
+
+    steps = (stride, stride), (kernel // 2, kernel // 2)
+
+    def one(t: Tensors) -> torch.Tensor:
+        image, filters = t["x"].movedim(-1, 1), t["weight"].movedim(-1, 0).unsqueeze(1)
+        return functional.conv2d(image, filters, t.get("bias"), *steps, groups=channels).movedim(1, -1)
+
+    return Case(
+        f"depthwise-{side}x{side}x{channels}-k{kernel}s{stride}{label}",
+        "depthwise",
+        make,
+        lambda t: ops.depthwise(t["x"], t["weight"], t.get("bias"), *steps),
+        one,
+    )
+
+
 CASES = [
+    depthwise_case(5, 18, 3, 1, True),
+    depthwise_case(4, 3, 5, 2, False),
+    depthwise_case(16, 40, 3, 1, True, 12, "-long"),
     *pointwise_cases((3, 5), 37, "odd"),
     *pointwise_cases((2, 90), 256, "long"),  # several tasks for each model
     *norm_cases((3, 5), 37, "odd"),

@@ -201,6 +201,7 @@ def opcheck_samples(device):
         (library.layer_norm, (x, bias, bias, 1e-5)),
         (library.bias_dropout_add_layer_norm, (x, bias, r(2, 3, 5), p, rng, bias, bias, 1e-5)),
         (library.attention, (r(2, 2, 4, 12), 2, p, rng, True, None)),
+        (library.depthwise, (r(2, 2, 4, 4, 5), r(2, 3, 3, 5), bias, 1, 1, 1, 1, 1, 1)),
         (library.embedding, (r(2, 9, 5), target.clamp(min=0), -1)),
         (library.linear, (x, r(2, 4, 5), r(2, 4), True)),
         (library.matmul, (x, r(2, 5, 4))),

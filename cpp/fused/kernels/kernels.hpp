@@ -24,6 +24,11 @@ cudaError_t add_task_sums(const void* sums, void* total, const Rows& rows, DType
 cudaError_t attention_forward(const AttentionArguments& args, cudaStream_t stream);
 cudaError_t attention_backward(const AttentionArguments& args, cudaStream_t stream);
 
+/// Each writes what its arguments name: y, dx, or the tasks' sums.
+cudaError_t depthwise_forward(const DepthwiseArguments& args, cudaStream_t stream);
+cudaError_t depthwise_backward_input(const DepthwiseArguments& args, cudaStream_t stream);
+cudaError_t depthwise_backward_weight(const DepthwiseArguments& args, cudaStream_t stream);
+
 cudaError_t embedding_forward(const EmbeddingArguments& args, cudaStream_t stream);
 cudaError_t embedding_backward(const EmbeddingArguments& args, cudaStream_t stream);
 

@@ -8,6 +8,7 @@ them, or how many threads run.
 
 from ._attention import attention as attention
 from ._cross_entropy import cross_entropy as cross_entropy
+from ._depthwise import depthwise as depthwise
 from ._embedding import embedding as embedding
 from ._gradient import clamp_gradients_ as clamp_gradients_
 from ._gradient import gradient_norms as gradient_norms
@@ -37,6 +38,7 @@ __all__ = [
     "bias_dropout_add_layer_norm",
     "clamp_gradients_",
     "cross_entropy",
+    "depthwise",
     "dropout",
     "embedding",
     "gradient_norms",

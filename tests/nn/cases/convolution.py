@@ -108,8 +108,8 @@ def transposed(draw, layer, dims):
 CASES = [
     *(Case(layer.__name__, conv(layer, dims)) for dims, layer in enumerate(CONV, 1)),
     *(Case(layer.__name__, transposed(layer, dims)) for dims, layer in enumerate(TRANSPOSED, 1)),
-    Case("Conv2d-depthwise-3", depthwise(3, (1, 2, 3, 8)), bf16=False),
-    Case("Conv2d-depthwise-5", depthwise(5, (1, 2, 4, 9)), bf16=False),
+    Case("Conv2d-depthwise-3", depthwise(3, (1, 2, 3, 8))),
+    Case("Conv2d-depthwise-5", depthwise(5, (1, 2, 4, 9))),
     Case("Conv2d-pointwise", pointwise()),
     Case("Conv2d-centre", centre()),
 ]

@@ -6,10 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ... import ops
 from ...errors import InvalidArgument
+from .._precision import computable, match
 from ._models import each_model
 
 Size = int | Sequence[int]
@@ -31,11 +34,56 @@ def check_images(input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, 
         raise InvalidArgument(f"{name} of {input.size(0)} models takes a bias [B, O]; got {list(bias.shape)}")
 
 
+def _pair(size: Size) -> tuple[int, int]:
+    if isinstance(size, int):
+        return size, size
+    values = tuple(size)
+    return values * 2 if len(values) == 1 else values  # type: ignore[return-value]
+
+
+def _quick_conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Size,
+    padding: str | Size,
+    dilation: Size,
+    groups: int,
+) -> Tensor | None:
+    """The convolutions that have a way of their own on a CPU, channels last; None for the others."""
+    if input.dim() != 5 or input.device.type != "cpu" or isinstance(padding, str) or input.size(0) == 0:
+        return None
+    autocast = torch.is_autocast_enabled("cpu")
+    if not (input.is_floating_point() and (autocast or input.dtype == weight.dtype)):
+        return None
+    steps = _pair(stride), _pair(padding), _pair(dilation)
+    if groups == input.size(2) == weight.size(1) and weight.size(2) == 1 and _fits(input, weight, *steps):
+        wide = computable(weight)
+        x, b = match(computable(input), wide), match(bias, wide)
+        y = ops.depthwise(x.movedim(2, -1), wide.squeeze(2).movedim(1, -1), b, *steps).movedim(-1, 2)
+        return y.to(torch.get_autocast_dtype("cpu") if autocast else input.dtype)
+    return None
+
+
+def _fits(
+    input: Tensor,
+    weight: Tensor,
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+) -> bool:
+    """Whether there is a result at all; torch says it better where there is none."""
+    room = zip(input.shape[3:], weight.shape[3:], stride, padding, dilation, strict=True)
+    return all(s > 0 and d > 0 and p >= 0 and d * (k - 1) < n + 2 * p for n, k, s, p, d in room)
+
+
 def _convolution(
     plain: Callable[..., Tensor], dims: int, input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
 ) -> Tensor:
     """torch's convolution model by model: the library's best kernel for one model, and its bits."""
     check_images(input, weight, bias, dims, plain.__name__)
+    if plain is F.conv2d and (y := _quick_conv2d(input, weight, bias, *rest)) is not None:
+        return y
     return each_model(lambda x, w, b: plain(x, w, b, *rest), input, weight, bias)
 
 
