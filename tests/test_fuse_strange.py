@@ -64,7 +64,6 @@ def test_the_wrong_number_of_models():
             array(x)
 
 
-@pytest.mark.xfail(strict=True, reason="copies out of the meta device without a word about the models")
 def test_models_on_different_devices():
     made = make_models(small, 2)
     made[1] = made[1].to("meta")
@@ -72,7 +71,6 @@ def test_models_on_different_devices():
         dnnsuite.fuse(made)
 
 
-@pytest.mark.xfail(strict=True, reason="casts every model to the first one's dtype")
 def test_models_of_different_dtypes():
     made = make_models(small, 2)
     made[1] = made[1].double()
@@ -80,7 +78,6 @@ def test_models_of_different_dtypes():
         dnnsuite.fuse(made)
 
 
-@pytest.mark.xfail(strict=True, reason="unfuse forgets requires_grad=False")
 def test_nothing_wants_gradients():
     made = make_models(small, 2)
     for model in made:
@@ -101,7 +98,6 @@ def test_frozen_layers():
     assert frozen == {"0.weight": True, "0.bias": True, "2.weight": False, "2.bias": False}
 
 
-@pytest.mark.xfail(strict=True, reason="takes requires_grad from the first model")
 def test_frozen_in_one_model_only():
     """A parameter of an array wants gradients or not as a whole: refused by name, or kept apart."""
     made = make_models(small, 2)

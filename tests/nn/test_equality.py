@@ -32,7 +32,7 @@ def examples(count):
     )
 
 
-few, fewer = examples(3), examples(2)
+few = examples(2)
 
 
 def rows(check, dtypes=("fp32",), only=lambda case: True):
@@ -163,7 +163,7 @@ def second_order(module, inputs, keywords, weights, mixers):
 
 
 @rows("double_backward", ("fp32", "fp64"), only=lambda case: case.double_backward)
-@fewer
+@few
 @given(data=st.data())
 def test_double_backward(case, dtype, data):
     example = data.draw(case.examples)
@@ -192,8 +192,8 @@ def test_double_backward(case, dtype, data):
                 )
 
 
-@rows("state", DTYPES)
-@fewer
+@rows("state")
+@few
 @given(data=st.data())
 def test_state(case, dtype, data):
     """The layout is that of `torch.func.stack_module_state`, and unfuse gives back what fuse took."""
@@ -203,8 +203,8 @@ def test_state(case, dtype, data):
         check_state(dnnsuite.fuse(models), models)
 
 
-@rows("shared", ("fp32", "fp64"))
-@fewer
+@rows("shared")
+@few
 @given(data=st.data())
 def test_shared(case, dtype, data):
     """An input that all models share (stride 0) gives what copies of it give, and collects their gradients."""
@@ -229,7 +229,7 @@ def test_shared(case, dtype, data):
 
 
 @rows("strides", ("fp32",))
-@fewer
+@few
 @given(data=st.data())
 def test_strides(case, dtype, data):
     """Inputs that lie in memory in another order are the same inputs."""
@@ -248,8 +248,8 @@ def test_strides(case, dtype, data):
             torch.testing.assert_close(value, expected[name], **TOLERANCE[dtype], check_stride=False)
 
 
-@rows("narrowed", DTYPES)
-@fewer
+@rows("narrowed")
+@few
 @given(data=st.data())
 def test_narrowed(case, dtype, data):
     """A part of an array computes what the array computes for these models, and shares its tensors."""
