@@ -107,7 +107,7 @@ def state_buffers(module):
 def assert_norm_near(actual, truth, tolerance, what):
     """Small error as a whole: one activation that rounds to the other side of a kink is not an error."""
     error = (actual.double() - truth).norm()
-    allowed = tolerance * (truth.norm() + 0.25 * truth.numel() ** 0.5)
+    allowed = tolerance * (truth.norm() + 0.6 * truth.numel() ** 0.5)
     assert error <= allowed, f"{what}: error {error:.3g}, allowed {allowed:.3g}"
 
 
