@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from ._fuse import narrow
 from ._fuse import views as views_of
 from ._fuse import width as array_width
 from .errors import InvalidArgument
-from .optim import ArrayOptimizer
+from .optim import ArrayOptimizer, GradScaler
 
 LossFunction = Callable[..., torch.Tensor]
 Vectors = Sequence[Mapping[str, torch.Tensor]]
@@ -24,7 +25,7 @@ Vectors = Sequence[Mapping[str, torch.Tensor]]
 class StepOptions:
     """What a training step does beside forward, backward and update."""
 
-    scaler: torch.amp.GradScaler | None = None
+    scaler: GradScaler | torch.amp.GradScaler | None = None
     accumulate: int = 1
 
 
@@ -47,6 +48,8 @@ class Shard:
         self.start, self.length = start, length
         self._optimizer, self._loss_function = optimizer, loss_function
         self._options = options or StepOptions()
+        scaler = self._options.scaler
+        self._scaler = scaler.narrow(start, length) if isinstance(scaler, GradScaler) else scaler
         self._whole = length == array_width(array)
         views = views_of(array, start, length)
         self.array = narrow(array, start, length, views)
@@ -122,13 +125,17 @@ class Shard:
     def train(self, batch: tuple[Any, ...], hyper: Sequence[Mapping[str, torch.Tensor]]) -> torch.Tensor:
         """One step on a batch and hyper-parameters that are this shard's part already."""
         losses = self._backward(batch)
-        scaler = self._options.scaler
+        scaler = self._scaler
         if scaler is None:
-            self._update(hyper)
+            self._optimizer.step_groups(self._groups, self._state, hyper)
+        elif isinstance(scaler, GradScaler):
+            scaler.step_groups(self._optimizer, self._groups, self._state, hyper)
+            scaler.update()
         else:
-            # The scaler asks for an optimizer only to see its gradients and to call or to skip its step.
-            update: Any = SimpleNamespace(param_groups=self._groups, step=lambda: self._update(hyper))
-            scaler.step(update)
+            # torch's asks for an optimizer only to see its gradients and to call or to skip its step.
+            step = partial(self._optimizer.step_groups, self._groups, self._state, hyper)
+            whole: Any = SimpleNamespace(param_groups=self._groups, step=step)
+            scaler.step(whole)
             scaler.update()
         for group in self._groups:
             for parameter in group["params"]:
@@ -140,22 +147,22 @@ class Shard:
         parts = self._options.accumulate
         if parts == 1:
             losses = self._loss_function(self.array, *batch)
-            self._scaled(losses.sum()).backward()
+            self._scaled(losses).backward()
             return losses.detach()
         total: torch.Tensor | None = None
         for index in range(parts):
             losses = self._loss_function(self.array, *_slice(batch, index, parts)) / parts
-            self._scaled(losses.sum()).backward()
+            self._scaled(losses).backward()
             total = losses.detach() if total is None else total + losses.detach()
         assert total is not None
         return total
 
-    def _scaled(self, loss: torch.Tensor) -> torch.Tensor:
-        scaler = self._options.scaler
-        return loss if scaler is None else scaler.scale(loss)
-
-    def _update(self, hyper: Sequence[Mapping[str, torch.Tensor]]) -> None:
-        self._optimizer.step_groups(self._groups, self._state, hyper)
+    def _scaled(self, losses: torch.Tensor) -> torch.Tensor:
+        """What to differentiate."""
+        scaler = self._scaler
+        if scaler is None:
+            return losses.sum()
+        return scaler.scale(losses).sum() if isinstance(scaler, GradScaler) else scaler.scale(losses.sum())
 
 
 def _slice(batch: Any, index: int, parts: int) -> Any:

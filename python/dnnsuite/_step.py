@@ -16,7 +16,7 @@ from ._shard import LossFunction, Shard, StepOptions, Vectors
 from ._width import WidthTrial
 from ._workers import Step, Workers, parts_of
 from .errors import InvalidArgument
-from .optim import ArrayOptimizer
+from .optim import ArrayOptimizer, GradScaler
 
 __all__ = ["Step", "StepRunner"]
 
@@ -45,8 +45,8 @@ class StepRunner:
     first steps only, so use `capture=False` for that.
 
     `accumulate=k` takes each batch through in k equal parts (dimension 1) before the update, which sees the mean of
-    their gradients: the activations of a part are all that is kept. `scaler` is torch's, for float16, and one for
-    all models: an overflow in one of them skips the step of all.
+    their gradients: the activations of a part are all that is kept. `scaler` is `optim.GradScaler`, with a scale per
+    model, or torch's, which skips the step of all when one overflows. Clipping is the optimizer's `max_grad_norm`.
 
     Use it as a context manager, or call `close`. An error in a step is raised by the next call. The array may be
     edited between two steps (models dropped, added, replaced), after `synchronize`.
@@ -63,7 +63,7 @@ class StepRunner:
         queue_depth: int = 2,
         capture: bool = True,
         accumulate: int = 1,
-        scaler: torch.amp.GradScaler | None = None,
+        scaler: GradScaler | torch.amp.GradScaler | None = None,
     ) -> None:
         named = {"threads": threads, "width": width, "queue_depth": queue_depth, "accumulate": accumulate}
         for name, value in named.items():
@@ -71,8 +71,10 @@ class StepRunner:
                 raise InvalidArgument(f"{name} must be a whole number, 1 or more; got {value!r}")
         self._array, self._optimizer, self._loss_function = array, optimizer, loss_function
         self._on_cpu = all(p.device.type == "cpu" for p in array.parameters())
-        if self._on_cpu and scaler is not None:
-            raise InvalidArgument("a GradScaler is for float16 on a GPU; on a CPU leave scaler out")
+        if self._on_cpu and scaler is not None and not isinstance(scaler, GradScaler):
+            raise InvalidArgument(
+                "torch's GradScaler is for float16 on a GPU; on a CPU give dnnsuite.optim.GradScaler, or none"
+            )
         self._options = StepOptions(scaler, accumulate)
         devices = {(p.device.type, p.device.index) for p in array.parameters()}
         self._capture = capture

@@ -32,6 +32,7 @@ FUNCTIONS = {
     "layout": lambda x: x.view(1, 2, 2, 4).contiguous(memory_format=torch.channels_last).clone(),
     "convolution": lambda x: torch.nn.functional.conv1d(x.view(1, 2, 8), x.view(2, 2, 4)[:, :, :3], stride=2),
     "own": lambda x: ops.layer_norm(x.view(2, 2, 4), torch.ones(2, 4), None, 1e-5),
+    "truth in place": lambda x: (x > 0).fill_(True),
     "truth": lambda x: torch.where(x > 0, True, False).any(dim=0),
 }
 
@@ -111,3 +112,8 @@ def test_a_torch_without_the_interpreter_is_named(monkeypatch):
         pass
     with pytest.raises(NotScriptable, match="parse_ir"):
         Scripts().prepare(None, recorder.recording, (), [], [])
+
+
+def test_a_number_that_the_interpreter_does_not_know_is_named():
+    with pytest.raises(NotScriptable, match=r"no operator for aten\.add.* as it was called"):
+        script(lambda x: torch.ops.aten.add.Scalar(x, True), torch.randn(3))

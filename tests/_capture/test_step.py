@@ -123,7 +123,19 @@ def check(make, make_optimizer, expected="captured", **options):
     assert mode == expected or (expected.endswith("…") and mode.startswith(expected[:-1])), mode
 
 
-@pytest.mark.parametrize("make_optimizer", [adam, sgd, adadelta, adamw])
+def clipped(array, B):
+    return optim.Adam(
+        array.parameters(), lr=0.1, max_grad_norm=[0.1 * (i + 1) for i in range(B)], on_nan="freeze"
+    )
+
+
+def frozen(array, B):
+    optimizer = optim.RMSprop(array.parameters(), lr=0.01)
+    optimizer.freeze(1)
+    return optimizer
+
+
+@pytest.mark.parametrize("make_optimizer", [adam, sgd, adadelta, adamw, clipped, frozen])
 @pytest.mark.parametrize("make", [mlp, tied, Branches])
 def test_same_bits(make, make_optimizer):
     check(make, make_optimizer)
@@ -351,10 +363,11 @@ def test_an_effect_that_no_operator_names_is_noticed():
     """A write through a pointer is not recorded; then a replay leaves other bits, and is not made."""
 
     class Hidden(optim.SGD):
-        def update(self, group, params, *args, **kwargs):
-            super().update(group, params, *args, **kwargs)
-            for p in params:
-                p.detach().numpy()[...] *= 0.5
+        def step_groups(self, groups, *args, **kwargs):
+            super().step_groups(groups, *args, **kwargs)
+            for group in groups:
+                for p in group["params"]:
+                    p.detach().numpy()[...] *= 0.5
 
     check(mlp, lambda array, B: Hidden(array.parameters(), lr=0.05), "eager: a replay gives other bits…")
 
@@ -370,3 +383,33 @@ def test_a_value_that_is_another_one_in_each_step_is_given_up():
 
     _, mode = train(mlp, adam, True, loss=loss, between=between, data=batches(3, 12))
     assert mode == "eager: values that the loss function sees keep changing"
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_scaler_skips_the_step_of_the_model_that_overflows(width):
+    def run(capture):
+        scaler = optim.GradScaler("cpu", init_scale=[4.0, 8.0, 16.0], growth_interval=3, B=3)
+        data = batches(3, STEPS)
+        data[5][0][1] = float("inf")
+        values, mode = train(mlp, adam, capture, data=data, scaler=scaler, width=width)
+        return [*values, scaler.get_scale()], mode
+
+    (eager, _), (captured, mode) = run(False), run(True)
+    assert mode == "captured"
+    assert all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(eager, captured, strict=True))
+    assert captured[-1].tolist() == [16.0, 8.0, 64.0]
+    assert all(values[[0, 2]].isfinite().all() for values in captured[:STEPS])
+
+
+def test_an_optimizers_state_may_be_loaded_between_two_steps():
+    def run(capture):
+        def between(index, array, optimizer, runner):
+            if index == 4:
+                runner.synchronize()
+                optimizer.load_state_dict(optimizer.state_dict())
+
+        return train(mlp, adam, capture, between=between, data=batches(3, 10))
+
+    (eager, _), (captured, mode) = run(False), run(True)
+    assert mode == "captured"
+    assert all(map(torch.equal, eager, captured))

@@ -27,6 +27,11 @@ class CudaGraphs:
     def __init__(self) -> None:
         self._pool: Any = None
 
+    def fixed(self, batch: Any, hyper: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+        """Copies that the graph will read from. The step that is recorded runs on them too, so that whatever is worked
+        out once for a tensor has been by then."""
+        return _own_copy(batch), [{name: static_copy(value) for name, value in own.items()} for own in hyper]
+
     def prepare(
         self, train: Train, recording: Recording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> CudaGraph:
@@ -41,12 +46,12 @@ class CudaGraphs:
 class CudaGraph:
     """`graph(inputs)` copies the step's own tensors to where the graph reads them, launches it, and returns the losses.
 
+    `batch` and `hyper` are the graph's own; no one else may write into them.
     Making one runs nothing: kernels that are launched while a stream is captured are only written down.
     """
 
     def __init__(self, train: Train, batch: Any, hyper: Sequence[Any], pool: Any) -> None:
-        self._batch = _own_copy(batch)
-        self._hyper = [{name: static_copy(value) for name, value in own.items()} for own in hyper]
+        self._batch, self._hyper = batch, hyper
         self._inputs = guards.flatten(self._batch)[0]
         self._given = len(self._inputs)
         for own in self._hyper:

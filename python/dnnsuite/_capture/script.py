@@ -48,6 +48,10 @@ class Scripts:
     def __init__(self) -> None:
         self._known: dict[Any, Any] = {}
 
+    def fixed(self, batch: Any, hyper: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+        """What the recorded step runs on: a script takes each step's tensors as they are."""
+        return batch, hyper
+
     def prepare(
         self, train: Any, recording: Recording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> Script:
@@ -137,6 +141,8 @@ class _Writer:
             raise NotScriptable(f"{call.name} takes a {type(value).__name__}")
         if declared.endswith(("float", "float]")) and type(value) is int:
             value = float(value)
+        if declared == "number" and type(value) is bool and _keeps_dtype(call):
+            value = int(value)  # the interpreter has no truth values among its numbers
         kind = _KINDS[type(value)]
         return self._constant(
             kind, _MEMORY_FORMATS[value] if isinstance(value, torch.memory_format) else value
@@ -189,6 +195,12 @@ class _Writer:
                 return
 
 
+def _keeps_dtype(call: Call) -> bool:
+    """Whether the result has the dtype of the first tensor, whatever the type of a number beside it."""
+    name = call.op._schema.name
+    return name.endswith("_") or name in ("aten::masked_fill", "aten::full_like", "aten::fill")
+
+
 def _compile(text: str, constants: Sequence[Any], calls: Sequence[Call]) -> Callable[..., Any]:
     try:
         graph = torch._C.parse_ir(text)
@@ -219,16 +231,15 @@ def _fill_in(graph: Any, constants: Sequence[Any]) -> None:
 
 def _check_operator(node: Any, call: Call) -> None:
     """The interpreter chooses an overload by the types of the arguments: it must be the one that was recorded."""
-    try:
-        found = str(node.schema())
-    except RuntimeError:
-        raise NotScriptable(f"torch's interpreter has no operator for {call.name} as it was called") from None
+    found = str(node.schema())
     wanted = str(call.op._schema)
     name, overload = call.op._schema.name, call.op._schema.overload_name
     if found == wanted or (
         overload == "Tensor" and found.startswith((f"{name}.Scalar(", f"{name}.Tensor_Scalar("))
     ):
         return  # a number where the schema says Tensor: the overload for numbers does the same
+    if not found.startswith(name):
+        raise NotScriptable(f"torch's interpreter has no operator for {call.name} as it was called")
     raise NotScriptable(f"torch's interpreter takes {found.split('(')[0]} for {call.name}")
 
 

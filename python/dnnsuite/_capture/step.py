@@ -144,6 +144,10 @@ class CapturedStep:
             self._refuse(f"there is a hook on {place}")
             return self._train(batch, hyper)
         attempt.values = guards.module_values(self._array)
+        batch, hyper = self._replays.fixed(batch, hyper)
+        inputs = guards.flatten(batch)[0]
+        for own in hyper:
+            inputs += own.values()
         losses, recording = self._watch(batch, hyper, inputs)
         if any(recording.storage[slot] in recording.written for slot in recording.read):
             recording.refuse("Python looks into a tensor that the step changes")
