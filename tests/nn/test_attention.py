@@ -80,10 +80,16 @@ def test_a_mask_for_every_model_or_head(heads, need_weights, L):
         assert_near(shared[index], model(own, own, own, attn_mask=mask[0])[0])
 
 
-def test_long_sequences_match():
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("padded", [True, False])
+def test_long_sequences_match(causal, padded):
     models = make_models(attention(batch_first=True), 2)
-    x = torch.randn(2, 1, 150, 12)
-    (output, _), alone = run(models, x, x, x, need_weights=False)
+    x = torch.randn(2, 2, 150, 12)
+    mask = torch.ones(150, 150, dtype=torch.bool).triu(1) if causal else None
+    padding = torch.zeros(2, 2, 150, dtype=torch.bool) if padded else None
+    if padded:
+        padding[1, :, 140:] = True
+    (output, _), alone = run(models, x, x, x, padding, need_weights=False, attn_mask=mask, is_causal=causal)
     for index, (expected, _) in enumerate(alone):
         assert_near(output[index], expected)
 

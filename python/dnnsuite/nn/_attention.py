@@ -10,6 +10,7 @@ import torch
 
 from .. import ops
 from ..errors import InvalidArgument
+from ..ops._attention import LONGEST
 from ._base import ArrayModule, check_models
 from ._dropout import Dropout
 from ._linear import Linear
@@ -126,14 +127,18 @@ class MultiheadAttention(ArrayModule):
         plain = self.bias_k is None and not self.add_zero_attn
         boolean = key_padding_mask is None or key_padding_mask.dtype == torch.bool
         same = query is key and key is value and (attn_mask is None or is_causal)
-        if self.in_proj_weight is not None and plain and boolean and same:
+        short = query.shape[2] <= LONGEST
+        if self.in_proj_weight is not None and plain and boolean and same and short:
             qkv = ops.linear(query, self.in_proj_weight, self.in_proj_bias)
             p, rng = self.attention_dropout.draw()
             return ops.attention(computable(qkv), self.num_heads, p, rng, is_causal, key_padding_mask)
-        if is_causal and key_padding_mask is None:
+        if is_causal and attn_mask is None:
+            attn_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).triu(
+                1
+            )
+        is_causal = is_causal and key_padding_mask is None
+        if is_causal:
             attn_mask = None
-        else:
-            is_causal = False
         q, k, v, mask = self._prepared(query, key, value, key_padding_mask, attn_mask)
         p, rng = self.attention_dropout.draw()
         return attend(q, k, v, mask, is_causal, None, p, rng).transpose(2, 3).flatten(-2)
@@ -210,9 +215,10 @@ class MultiheadAttention(ArrayModule):
             )
         if query is key and key is value:
             return ops.linear(query, self.in_proj_weight, bias).chunk(3, -1)
-        weight = self.in_proj_weight
-        q = ops.linear(query, weight[:, :E], None if bias is None else bias[:, :E])
+        parts = [E, 2 * E] if key is value else [E, E, E]
+        weights = self.in_proj_weight.split(parts, 1)
+        biases = (None,) * 3 if bias is None else bias.split(parts, 1)
+        q = ops.linear(query, weights[0], biases[0])
         if key is value:
-            return q, *ops.linear(key, weight[:, E:], None if bias is None else bias[:, E:]).chunk(2, -1)
-        k = ops.linear(key, weight[:, E : 2 * E], None if bias is None else bias[:, E : 2 * E])
-        return q, k, ops.linear(value, weight[:, 2 * E :], None if bias is None else bias[:, 2 * E :])
+            return q, *ops.linear(key, weights[1], biases[1]).chunk(2, -1)
+        return q, ops.linear(key, weights[1], biases[1]), ops.linear(value, weights[2], biases[2])

@@ -162,10 +162,12 @@ def _weight_gradient(
     for model, into in enumerate(result):
         if steps > 1:
             torch.mm(dhidden[model, later].flatten(0, 1).t(), y[model, earlier].flatten(0, 1), out=into)
+            if h is not None:
+                into.addmm_(first[model].t(), h[model])
+        elif h is not None:
+            torch.mm(first[model].t(), h[model], out=into)
         else:
             into.zero_()
-        if h is not None:
-            into.addmm_(first[model].t(), h[model])
     return result
 
 

@@ -22,20 +22,21 @@ def _step(
     b_hh: Optional,
 ) -> tuple[torch.Tensor, Optional]:
     """input `[B, N, I]` or `[B, I]` and the state to the next state."""
-    single = input.dim() == 2
-    x = input.unsqueeze(1) if single else input
-    h, c = (None if v is None else v.unsqueeze(1) if single else v for v in (h, c))
+    if input.dim() == 2:
+        h, c = (None if v is None else v.unsqueeze(1) for v in (h, c))
+        new_h, new_c = _step(kind, input.unsqueeze(1), h, c, w_ih, w_hh, b_ih, b_hh)
+        return new_h.squeeze(1), None if new_c is None else new_c.squeeze(1)
     if kind != "gru" and b_ih is not None and b_hh is not None:
         b_ih, b_hh = b_ih + b_hh, None
-    gates = ops.linear(x, w_ih, b_ih)
-    exact = computable(gates)
-    weight, bias, h, c = (None if v is None else v.to(exact.dtype) for v in (w_hh, b_hh, h, c))
-    assert weight is not None
-    _, h, c = ops.recurrence(exact.unsqueeze(1), weight, bias, h, c, kind=kind)
-    found = [None if v is None else v.to(gates.dtype) for v in (h, c)]
-    h, c = (None if v is None else v.squeeze(1) if single else v for v in found)
-    assert h is not None
-    return h, c
+    gates = ops.linear(input, w_ih, b_ih)
+    dtype, exact = gates.dtype, computable(gates)
+    if not dtype == exact.dtype == w_hh.dtype or (h is not None and h.dtype != dtype):
+        w_hh = w_hh.to(exact.dtype)
+        b_hh, h, c = (None if v is None else v.to(exact.dtype) for v in (b_hh, h, c))
+    _, new_h, new_c = ops.recurrence(exact.unsqueeze(1), w_hh, b_hh, h, c, kind=kind)
+    if dtype == exact.dtype:
+        return new_h, new_c
+    return new_h.to(dtype), None if new_c is None else new_c.to(dtype)
 
 
 def lstm_cell(
