@@ -19,6 +19,43 @@ def test_each_model_has_its_own_weights(B, dims):
         torch.testing.assert_close(y[index], expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("side", "kernel", "rest"),
+    [
+        (5, 1, {"stride": 2}),
+        (40, 1, {}),  # more pixels than a product is for
+        (1, 3, {"padding": 1}),
+        (1, 5, {"padding": 4, "dilation": 2, "stride": 7}),
+        (1, 3, {"padding": 2}),  # of one pixel to nine
+        (2, 3, {"padding": 1}),
+    ],
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_products_in_disguise(side, kernel, rest, last):
+    x = torch.randn(3, 2, 6, side, side)
+    x = (x.movedim(2, -1).contiguous().movedim(-1, 2) if last else x).requires_grad_()
+    weight = torch.randn(3, 5, 6, kernel, kernel, requires_grad=True)
+    y = functional.conv2d(x, weight, **rest)
+    truth = torch.stack([torch.nn.functional.conv2d(a, w, **rest) for a, w in zip(x, weight, strict=True)])
+    grad = torch.randn_like(truth)
+    got, wanted = (torch.autograd.grad(z, (x, weight), grad) for z in (y, truth))
+    for a, b in zip((y, *got), (truth, *wanted), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_sixteen_bits(groups):
+    x, weight = torch.randn(2, 3, 4, 1, 1), torch.randn(2, 4, 4 // groups, 3, 3)
+    rest = {"padding": 1, "groups": groups}
+    expected = functional.conv2d(x, weight, **rest)
+    y = functional.conv2d(x.bfloat16(), weight.bfloat16(), **rest)
+    with torch.autocast("cpu", torch.bfloat16):
+        under = functional.conv2d(x, weight, **rest)
+    assert y.dtype == under.dtype == torch.bfloat16
+    torch.testing.assert_close(y.float(), expected, rtol=3e-2, atol=3e-2)
+    torch.testing.assert_close(under.float(), expected, rtol=3e-2, atol=3e-2)
+
+
 def test_channels_stay_last_in_memory():
     x = torch.randn(3, 2, 5, 5, 4).movedim(-1, 2)
     y = functional.conv2d(x, torch.randn(3, 6, 4, 3, 3))

@@ -17,6 +17,10 @@ from ._models import each_model
 
 Size = int | Sequence[int]
 
+FEW_PIXELS = 1024
+"""Pixels of one model's batch up to which a filter of one tap is a product of ours: a torch convolution channels last
+is 1.3 times as fast at 2048 and more, and 1.1 to 2.5 times slower below (`benchmarks/ops/bench_convolution.py`)."""
+
 
 def check_images(input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, name: str) -> None:
     """Refuses what is not `[B, N, C, *]` or `[B, C, *]`, and weights of another number of models."""
@@ -57,11 +61,41 @@ def _quick_conv2d(
     if not (input.is_floating_point() and (autocast or input.dtype == weight.dtype)):
         return None
     steps = _pair(stride), _pair(padding), _pair(dilation)
-    if groups == input.size(2) == weight.size(1) and weight.size(2) == 1 and _fits(input, weight, *steps):
-        wide = computable(weight)
-        x, b = match(computable(input), wide), match(bias, wide)
-        y = ops.depthwise(x.movedim(2, -1), wide.squeeze(2).movedim(1, -1), b, *steps).movedim(-1, 2)
-        return y.to(torch.get_autocast_dtype("cpu") if autocast else input.dtype)
+    if not _fits(input, weight, *steps):
+        return None
+    wide = computable(weight)
+    x, b = match(computable(input), wide), match(bias, wide)
+    if groups == input.size(2) == weight.size(1) and weight.size(2) == 1:
+        y = ops.depthwise(x.movedim(2, -1), wide.squeeze(2).movedim(1, -1), b, *steps)
+    elif groups == 1 and (product := _product(x, wide, *steps)) is not None:
+        y = ops.linear(*product, b)
+    else:
+        return None
+    return y.movedim(-1, 2).to(torch.get_autocast_dtype("cpu") if autocast else input.dtype)
+
+
+def _product(
+    x: Tensor,
+    weight: Tensor,
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+) -> tuple[Tensor, Tensor] | None:
+    """Pixels `[B, N, H, W, I]` and a matrix `[B, O, I]` whose product is the convolution; None if it is none.
+
+    Filters of one tap are that, and so are maps of one pixel to one pixel: all taps but one meet the padding, which
+    of 3 x 3 leaves a ninth of the work.
+    """
+    pixels = x.movedim(2, -1)
+    if weight.shape[3:] == (1, 1) and padding == (0, 0) and x.shape[1] * x.shape[3:].numel() <= FEW_PIXELS:
+        if stride != (1, 1):
+            pixels = pixels[:, :, :: stride[0], :: stride[1]]
+        return pixels, weight.flatten(2)
+    if x.shape[3:] == (1, 1) and all(p % d == 0 for p, d in zip(padding, dilation, strict=True)):
+        taps = [p // d for p, d in zip(padding, dilation, strict=True)]
+        ends = zip(weight.shape[3:], stride, padding, dilation, strict=True)
+        if all((2 * p - d * (k - 1)) // s == 0 and p // d < k for k, s, p, d in ends):
+            return pixels, weight[..., taps[0], taps[1]]
     return None
 
 
