@@ -4,8 +4,9 @@ import io
 import pytest
 import torch
 
-from dnnsuite import optim
+from dnnsuite import StepRunner, fuse, optim
 from dnnsuite.errors import InvalidArgument
+from helpers import make_models
 
 
 def make(B=3, **options):
@@ -119,6 +120,35 @@ def test_can_be_switched_off():
     assert not scaler.is_enabled()
     assert scaler.state_dict() == {}
     assert not torch.equal(parameter, before)
+
+
+@pytest.mark.parametrize(("width", "capture"), [(3, True), (1, False)])
+def test_a_step_runner_scales_each_model(width, capture):
+    def run(scaler):
+        array = fuse(make_models(lambda: torch.nn.Linear(4, 2), 3))
+        optimizer = optim.Adam(array.parameters(), lr=0.1)
+        with StepRunner(
+            array,
+            optimizer,
+            lambda a, x: a(x).square().sum((1, 2)),
+            threads=1,
+            width=width,
+            capture=capture,
+            scaler=scaler,
+        ) as runner:
+            for x in data:
+                runner.step(x).losses()
+        return list(array.parameters())
+
+    data = torch.randn(6, 3, 5, 4, generator=torch.Generator().manual_seed(3))
+    plain = run(None)
+    data[2, 1, 0, 0] = torch.inf
+    scaler = optim.GradScaler("cpu", init_scale=8.0, growth_interval=100, B=3)
+    scaled = run(scaler)
+    assert scaler.get_scale().tolist() == [8.0, 4.0, 8.0]
+    for a, b in zip(scaled, plain, strict=True):
+        assert torch.equal(a[[0, 2]], b[[0, 2]])
+        assert a[1].isfinite().all()
 
 
 def test_refuses():

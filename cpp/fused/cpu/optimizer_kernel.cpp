@@ -10,9 +10,10 @@
 namespace dnnsuite::fused::DNNSUITE_ISA {
 namespace {
 
-/// Loads sixteen of every array, updates them, stores all but the gradient.
+/// Loads sixteen of every array, updates them, stores all but the gradient. The rule comes by value: behind a reference
+/// its numbers would be read again after every store.
 template <class T, class Rule>
-void update_chunk(const OptimizerEntry& entry, const OptimizerChunk& chunk, const Rule& rule, T factor) {
+void update_chunk(const OptimizerEntry& entry, const OptimizerChunk& chunk, const Rule rule, T factor) {
     constexpr int kStates = Rule::kStates, kRoom = kStates > 0 ? kStates : 1;
     const auto data = [&](int i) {
         return static_cast<T*>(entry.data[i]) + chunk.model * entry.stride[i] + chunk.begin;
