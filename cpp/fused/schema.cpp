@@ -23,6 +23,20 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         "bias_dropout_add_layer_norm_backward(Tensor grad, Tensor x, Tensor? bias, Tensor residual, Tensor? p,"
         " Tensor? rng, Tensor? weight, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
 
+    m.def("rms_norm(Tensor x, Tensor? weight, float eps) -> Tensor");
+    m.def("rms_norm_backward(Tensor grad, Tensor x, Tensor? weight, float eps) -> (Tensor, Tensor)");
+    m.def("group_norm(Tensor x, int num_groups, Tensor? weight, Tensor? bias, float eps) -> Tensor");
+    m.def(
+        "group_norm_backward(Tensor grad, Tensor x, int num_groups, Tensor? weight, float eps)"
+        " -> (Tensor, Tensor, Tensor)");
+    m.def("max_over(Tensor x, int dim) -> (Tensor, Tensor)");
+    m.def(
+        "batch_norm_act(Tensor x, Tensor? weight, Tensor? bias, Tensor? residual, Tensor? mean, Tensor? variance,"
+        " float eps, str activation, float slope) -> (Tensor, Tensor)");
+    m.def(
+        "batch_norm_act_backward(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor? residual,"
+        " Tensor statistics, bool training, str activation, float slope) -> (Tensor, Tensor, Tensor, Tensor)");
+
     m.def(
         "attention(Tensor qkv, int num_heads, Tensor? p, Tensor? rng, bool causal, Tensor? key_padding_mask)"
         " -> Tensor");

@@ -291,7 +291,114 @@ def depthwise_case(
     )
 
 
+def batch_norm_case(
+    shape: tuple[int, ...], kind: str, names: str, last: bool = False, given: bool = False
+) -> Case:
+    """x [B, N, C, *], contiguous or with the channels last; `given`: with statistics that are not the batch's."""
+
+    def make(B: int, dtype: torch.dtype) -> Tensors:
+        generator = torch.Generator().manual_seed(4)
+        shapes = {name: shape if name in ("x", "residual") else shape[1:2] for name in names.split()}
+        tensors = {
+            n: torch.stack([normal(generator, dtype, *s) for _ in range(B)]) for n, s in shapes.items()
+        }
+        if last:
+            for name in {"x", "residual"} & tensors.keys():
+                tensors[name] = tensors[name].movedim(2, -1).contiguous().movedim(-1, 2)
+        if given:
+            tensors["mean"], tensors["var"] = (
+                torch.ones(B, shape[1]).to(dtype),
+                torch.full((B, shape[1]), 2.0).to(dtype),
+            )
+        return tensors
+
+    def one(t: Tensors) -> torch.Tensor:
+        y = functional.batch_norm(
+            t["x"], t.get("mean"), t.get("var"), t.get("weight"), t.get("bias"), "mean" not in t, 0.1, 1e-5
+        )
+        return ops.NORM_ACTIVATIONS[kind](y + t["residual"] if "residual" in t else y, 0.2)
+
+    text = f"{'x'.join(map(str, shape))}-{kind}-{names.replace(' ', '+')}"
+    return Case(
+        f"batch-norm-{text}{'-last' if last else ''}{'-given' if given else ''}",
+        "batch_norm_act",
+        make,
+        lambda t: ops.batch_norm_act(
+            *(t.get(name) for name in ("x", "weight", "bias", "residual", "mean", "var")), 1e-5, kind, 0.2
+        )[0],
+        one,
+    )
+
+
+BATCH_NORM_CASES = [
+    *(batch_norm_case((5, 7), kind, "x weight bias residual") for kind in ops.NORM_ACTIVATIONS),
+    batch_norm_case((4, 3, 2, 2), "relu", "x weight bias"),
+    batch_norm_case((4, 3, 5, 5), "hardswish", "x weight bias residual"),
+    batch_norm_case((4, 3, 5, 5), "relu6", "x bias", last=True),
+    batch_norm_case((4, 20, 3, 2), "silu", "x weight residual", last=True),
+    batch_norm_case((4, 6, 18), "leaky_relu", "x weight bias", given=True),
+    batch_norm_case((6, 40, 8, 8), "relu", "x weight bias residual", last=True, given=True),
+]
+
+
+def rms_norm_case(rows: tuple[int, ...], columns: int, names: str) -> Case:
+    return Case(
+        f"rms-norm-{'x'.join(map(str, (*rows, columns)))}-{names.replace(' ', '+')}",
+        "rms_norm",
+        maker(rows, columns, names, False),
+        lambda t: ops.rms_norm(t["x"], t.get("weight"), 1e-4),
+        lambda t: functional.rms_norm(t["x"], t["x"].shape[-1:], t.get("weight"), 1e-4),
+    )
+
+
+def group_norm_case(shape: tuple[int, ...], groups: int, names: str) -> Case:
+    def make(B: int, dtype: torch.dtype) -> Tensors:
+        generator = torch.Generator().manual_seed(5)
+        shapes = {name: shape if name == "x" else shape[1:2] for name in names.split()}
+        return {n: torch.stack([normal(generator, dtype, *s) for _ in range(B)]) for n, s in shapes.items()}
+
+    return Case(
+        f"group-norm-{'x'.join(map(str, shape))}-{groups}-{names.replace(' ', '+')}",
+        "group_norm",
+        make,
+        lambda t: ops.group_norm(t["x"], groups, t.get("weight"), t.get("bias")),
+        lambda t: functional.group_norm(t["x"], groups, t.get("weight"), t.get("bias")),
+    )
+
+
+def max_case(shape: tuple[int, ...], dim: int, turned: bool = False) -> Case:
+    """The largest over dimension `dim` of one model's x; `turned`: with the last dimensions exchanged in memory."""
+    plain = maker(shape[:-1], shape[-1], "x", False)
+
+    def make(B: int, dtype: torch.dtype) -> Tensors:
+        x = plain(B, dtype)["x"]
+        return {"x": x.transpose(-1, -2).contiguous().transpose(-1, -2) if turned else x}
+
+    return Case(
+        f"max-{'x'.join(map(str, shape))}-{dim}{'-turned' if turned else ''}",
+        "max_over",
+        make,
+        lambda t: ops.max_over(t["x"], dim + 1)[0],
+        lambda t: torch.max(t["x"], dim, keepdim=True)[0],
+    )
+
+
 CASES = [
+    rms_norm_case((3, 5), 37, "x weight"),
+    rms_norm_case((4,), 16, "x"),
+    rms_norm_case((300,), 500, "x weight"),
+    group_norm_case((3, 6, 5, 4), 3, "x weight bias"),
+    group_norm_case((2, 4, 16), 1, "x weight"),
+    group_norm_case((2, 4, 33), 4, "x bias"),
+    group_norm_case((2, 4, 2, 2), 2, "x weight bias"),  # too small for the operator: composed
+    group_norm_case((5, 32, 500), 8, "x weight bias"),
+    max_case((3, 40), 1),
+    max_case((3, 17, 37), 1),
+    max_case((3, 20, 9), 2, turned=True),
+    max_case((2, 500, 64), 1),
+    *BATCH_NORM_CASES,
+    batch_norm_case((700, 64), "relu", "x weight bias"),  # several tasks for each model
+    batch_norm_case((30, 24, 9, 9), "hardswish", "x weight bias"),
     depthwise_case(5, 18, 3, 1, True),
     depthwise_case(4, 3, 5, 2, False),
     depthwise_case(16, 40, 3, 1, True, 12, "-long"),
@@ -321,10 +428,9 @@ CASES = [
     matmul_case((6,), (6, 5)),
     matmul_case((4, 6), (6,)),
 ]
+LARGE = ("3000", "500", "700", "30x24")
 SMALL = [
-    case
-    for case in CASES
-    if not case.name.endswith("long") and "3000" not in case.name and "500" not in case.name
+    case for case in CASES if not case.name.endswith("long") and not any(size in case.name for size in LARGE)
 ]
 
 

@@ -145,9 +145,22 @@ class _BatchNorm(_NormBase):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias, B)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.batch_norm(*self.statistics(x))
+        return functional.batch_norm(*self._arguments(x))
 
-    def statistics(self, x: torch.Tensor) -> tuple[Any, ...]:
+    def activated(
+        self,
+        x: torch.Tensor,
+        activation: str = "none",
+        negative_slope: float = 0.01,
+        residual: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """`activation(self(x) + residual)` in one pass; `activation_of` names a module's activation."""
+        own, mean, var, weight, bias, training, momentum, eps = self._arguments(x)
+        return functional.batch_norm_act(
+            own, mean, var, weight, bias, training, momentum, eps, activation, negative_slope, residual
+        )
+
+    def _arguments(self, x: torch.Tensor) -> tuple[Any, ...]:
         """The arguments of `functional.batch_norm` for this input; in training the batch is counted."""
         self._check(x)
         training = self.training or self.running_mean is None
@@ -159,6 +172,20 @@ class _BatchNorm(_NormBase):
             momentum = self._factor()
         mean, var = (self.running_mean, self.running_var) if keep else (None, None)
         return x, mean, var, self.weight, self.bias, training, momentum, self.eps
+
+
+def activation_of(module: torch.nn.Module) -> tuple[str, float] | None:
+    """(activation, negative slope) for `activated` where `module` is one that a batch norm can do in its own pass."""
+    names = {
+        torch.nn.Identity: "none",
+        torch.nn.ReLU: "relu",
+        torch.nn.ReLU6: "relu6",
+        torch.nn.LeakyReLU: "leaky_relu",
+        torch.nn.Hardswish: "hardswish",
+        torch.nn.SiLU: "silu",
+    }
+    name = names.get(type(module))
+    return None if name is None else (name, getattr(module, "negative_slope", 0.01))
 
 
 class BatchNorm1d(_BatchNorm):

@@ -7,32 +7,41 @@ them, or how many threads run.
 """
 
 from ._attention import attention as attention
+from ._batch_norm import NORM_ACTIVATIONS as NORM_ACTIVATIONS
+from ._batch_norm import batch_norm_act as batch_norm_act
 from ._cross_entropy import cross_entropy as cross_entropy
 from ._depthwise import depthwise as depthwise
 from ._embedding import embedding as embedding
 from ._gradient import clamp_gradients_ as clamp_gradients_
 from ._gradient import gradient_norms as gradient_norms
 from ._gradient import scale_gradients_ as scale_gradients_
+from ._group_norm import group_norm as group_norm
 from ._layer_norm import bias_dropout_add_layer_norm as bias_dropout_add_layer_norm
 from ._layer_norm import layer_norm as layer_norm
 from ._library import instruction_set as instruction_set
 from ._linear import linear as linear
 from ._linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from ._matmul import matmul as matmul
+from ._max_over import max_over as max_over
 from ._optimizer import RULES as RULES
+from ._optimizer import adadelta_ as adadelta_
+from ._optimizer import adam_ as adam_
 from ._optimizer import optimizer_ as optimizer_
 from ._optimizer import optimizer_plan as optimizer_plan
 from ._optimizer import optimizer_step_ as optimizer_step_
+from ._optimizer import sgd_ as sgd_
 from ._pointwise import bias_act_dropout as bias_act_dropout
 from ._pointwise import bias_dropout_add as bias_dropout_add
 from ._pointwise import dropout as dropout
 from ._recurrence import GATES as GATES
 from ._recurrence import recurrence as recurrence
+from ._rms_norm import rms_norm as rms_norm
 
 __all__ = [
     "GATES",
     "RULES",
     "attention",
+    "batch_norm_act",
     "bias_act_dropout",
     "bias_dropout_add",
     "bias_dropout_add_layer_norm",
@@ -42,14 +51,18 @@ __all__ = [
     "dropout",
     "embedding",
     "gradient_norms",
+    "group_norm",
     "instruction_set",
     "layer_norm",
     "linear",
     "linear_cross_entropy",
     "matmul",
+    "max_over",
     "optimizer_",
     "optimizer_plan",
     "optimizer_step_",
     "recurrence",
+    "rms_norm",
     "scale_gradients_",
+    "sgd_",
 ]

@@ -73,6 +73,7 @@ from .loss import multilabel_margin_loss as multilabel_margin_loss
 from .loss import multilabel_soft_margin_loss as multilabel_soft_margin_loss
 from .loss import nll_loss as nll_loss
 from .normalization import batch_norm as batch_norm
+from .normalization import batch_norm_act as batch_norm_act
 from .normalization import group_norm as group_norm
 from .normalization import instance_norm as instance_norm
 from .normalization import layer_norm as layer_norm
@@ -111,6 +112,7 @@ from .recurrent import gru_cell as gru_cell
 from .recurrent import lstm_cell as lstm_cell
 from .recurrent import rnn_relu_cell as rnn_relu_cell
 from .recurrent import rnn_tanh_cell as rnn_tanh_cell
+from .reduction import max as max
 from .sparse import embedding as embedding
 from .sparse import embedding_bag as embedding_bag
 from .vision import affine_grid as affine_grid
@@ -139,6 +141,7 @@ __all__ = [
     "avg_pool2d",
     "avg_pool3d",
     "batch_norm",
+    "batch_norm_act",
     "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
@@ -196,6 +199,7 @@ __all__ = [
     "lp_pool3d",
     "lstm_cell",
     "margin_ranking_loss",
+    "max",
     "max_pool1d",
     "max_pool1d_with_indices",
     "max_pool2d",

@@ -52,16 +52,54 @@ def batch_norm(
     """`torch.nn.functional.batch_norm` of `[B, N, C, *]`: each model over its own batch. Weight, bias and running
     statistics are `[B, C]`, the latter updated in place when training; `momentum` is a number or one per model `[B]`.
     """
+    return batch_norm_act(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def batch_norm_act(
+    input: torch.Tensor,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    training: bool = False,
+    momentum: float | torch.Tensor = 0.1,
+    eps: float = 1e-5,
+    activation: str = "none",
+    negative_slope: float = 0.01,
+    residual: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """`activation(batch_norm(input, ...) + residual)` in one pass forward and one backward.
+
+    `activation` is 'none', 'relu', 'relu6', 'leaky_relu' (with `negative_slope`), 'hardswish' or 'silu'; the residual
+    has the input's shape. The result lies in memory as the input does.
+    """
     check_channels(input, (running_mean, running_var, weight, bias), "batch_norm")
     check_batch(input, training, "batch_norm")
     if not training and (running_mean is None or running_var is None):
         raise InvalidArgument("batch_norm with training=False needs running_mean and running_var")
-    factors = momentum.tolist() if isinstance(momentum, torch.Tensor) else [momentum] * len(input)
-    remaining = iter(factors)
-    return each_model(
-        lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b, training, next(remaining), eps),
-        *(input, running_mean, running_var, weight, bias),
-    )
+    if activation not in ops.NORM_ACTIVATIONS:
+        known = ", ".join(map(repr, ops.NORM_ACTIVATIONS))
+        raise InvalidArgument(f"activation must be one of {known}; got {activation!r}")
+    if residual is not None and residual.shape != input.shape:
+        raise InvalidArgument(
+            f"residual {list(residual.shape)} is added to {list(input.shape)}: the shapes must be equal"
+        )
+    x = computable(input)
+    weight, bias, residual = match(weight, x), match(bias, x), match(residual, x)
+    mean, var = (None, None) if training else (match(running_mean, x), match(running_var, x))
+    y, statistics = ops.batch_norm_act(x, weight, bias, residual, mean, var, eps, activation, negative_slope)
+    if training and running_mean is not None and running_var is not None and input.numel() > 0:
+        _take_in(running_mean, statistics[0], momentum)
+        _take_in(running_var, statistics[2], momentum)
+    return y if y.dtype == input.dtype else y.to(input.dtype)
+
+
+@torch.no_grad()
+def _take_in(running: torch.Tensor, batch: torch.Tensor, momentum: float | torch.Tensor) -> None:
+    """A running statistic [B, C] moves towards that of the batch, by each model's momentum."""
+    if isinstance(momentum, torch.Tensor):
+        momentum = momentum.to(running).unsqueeze(1)
+    running.lerp_(match(batch, running), momentum)
 
 
 def instance_norm(
@@ -78,12 +116,22 @@ def instance_norm(
     check_channels(input, (running_mean, running_var, weight, bias), "instance_norm")
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    factors = momentum.tolist() if isinstance(momentum, torch.Tensor) else [momentum] * len(input)
-    remaining = iter(factors)
-    return each_model(
-        lambda x, m, v, w, b: F.instance_norm(x, m, v, w, b, True, next(remaining), eps),
-        *(input, running_mean, running_var, weight, bias),
-    )
+    # Each sample is a model of its own: a batch norm of B * N models with one sample each.
+    models, samples = input.shape[:2]
+
+    def each(parameter: torch.Tensor | None) -> torch.Tensor | None:
+        if parameter is None:
+            return None
+        return match(parameter.unsqueeze(1).expand(-1, samples, -1).reshape(-1, input.size(2)), x)
+
+    x = computable(input).reshape(models * samples, 1, *input.shape[2:])
+    check_batch(x, True, "instance_norm")
+    y, statistics = ops.batch_norm_act(x, each(weight), each(bias), eps=eps)
+    if running_mean is not None and running_var is not None and input.numel() > 0:
+        mean, _, var = statistics.view(3, models, samples, -1).mean(2)
+        _take_in(running_mean, mean, momentum)
+        _take_in(running_var, var, momentum)
+    return y.view(input.shape).to(input.dtype)
 
 
 def group_norm(
@@ -95,8 +143,12 @@ def group_norm(
 ) -> torch.Tensor:
     """`torch.nn.functional.group_norm` of `[B, N, C, *]`; weight and bias are `[B, C]`."""
     check_channels(input, (weight, bias), "group_norm")
-    wide = computable(input), _wide(weight), _wide(bias)
-    return each_model(lambda x, w, b: F.group_norm(x, num_groups, w, b, eps), *wide).to(input.dtype)
+    if input.size(2) % num_groups != 0:
+        raise InvalidArgument(
+            f"group_norm: {input.size(2)} channels are not divisible into {num_groups} groups"
+        )
+    x = computable(input)
+    return ops.group_norm(x, num_groups, match(weight, x), match(bias, x), eps).to(input.dtype)
 
 
 def _flat(
@@ -140,8 +192,11 @@ def rms_norm(
     eps: float | None = None,
 ) -> torch.Tensor:
     """`torch.nn.functional.rms_norm` of `[B, *, *normalized_shape]`; the weight is `[B, *normalized_shape]`."""
-    _flat(input, normalized_shape, (weight,), "RMSNorm")
-    return each_model(lambda x, w: F.rms_norm(x, list(normalized_shape), w, eps), input, weight)
+    x = computable(_flat(input, normalized_shape, (weight,), "RMSNorm"))
+    flat = None if weight is None else match(weight.flatten(1), x)
+    smallest = torch.finfo(input.dtype).eps if eps is None else eps
+    y = ops.rms_norm(x, flat, smallest).view(input.shape)
+    return y.to(input.dtype if weight is None else torch.promote_types(input.dtype, weight.dtype))
 
 
 def local_response_norm(

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+"""batch_norm_act, forward and backward, against torch's batch norm and activation per model."""
+
+import sys
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from dnnsuite import ops
+from timing import report, start
+
+LAYOUTS = {"contiguous": lambda x: x, "channels last": lambda x: x.movedim(2, -1).contiguous().movedim(-1, 2)}
+ACTIVATIONS = {"none": lambda z: z, "relu": F.relu, "hardswish": F.hardswish}
+
+
+def bench(B, shape, activation, add=False):
+    def own(x, weight, bias, residual):
+        return ops.batch_norm_act(x, weight, bias, residual, activation=activation)[0]
+
+    def torchs(x, weight, bias, residual):
+        y = F.batch_norm(x, None, None, weight, bias, True)
+        return ACTIVATIONS[activation](y if residual is None else y + residual)
+
+    variants = {}
+    order = ("contiguous", "channels last") if len(shape) > 2 else ("contiguous",)
+    for layout in order:
+        arrange = LAYOUTS[layout]
+        x, grad, residual = (arrange(torch.randn(B, *shape)) for _ in range(3))
+        weight, bias = torch.rand(B, shape[1]), torch.randn(B, shape[1])
+        leaves = [t.requires_grad_() for t in (x, weight, bias)] + [
+            residual.requires_grad_() if add else None
+        ]
+        alone = [[None if t is None else t.detach()[i].requires_grad_() for t in leaves] for i in range(B)]
+
+        def stacked(leaves=leaves, grad=grad):
+            for leaf in leaves:
+                if leaf is not None:
+                    leaf.grad = None
+            own(*leaves).backward(grad)
+
+        def loop(alone=alone, grad=grad):
+            for leaves, g in zip(alone, grad, strict=True):
+                for leaf in leaves:
+                    if leaf is not None:
+                        leaf.grad = None
+                torchs(*leaves).backward(g)
+
+        variants[f"own {layout}"] = stacked
+        variants[f"torch {layout}"] = loop
+    for layout in order:
+        chosen = {f"own {layout}": variants.pop(f"own {layout}")}
+        others = {name: run for name, run in variants.items() if name.startswith("torch")}
+        text = "x".join(map(str, shape))
+        report(f"B={B} {text} {activation}{' + residual' if add else ''}", chosen | others)
+
+
+if __name__ == "__main__":
+    for models in start(__doc__).models:
+        for shape in ((2048, 64), (2048, 1024), (8, 512), (32, 64, 8, 8), (32, 512, 1, 1), (32, 24, 16, 16)):
+            bench(models, shape, "relu")
+        bench(models, (32, 96, 8, 8), "hardswish")
+        bench(models, (32, 256, 4, 4), "relu", add=True)
+        bench(models, (32, 512, 7, 7), "none")

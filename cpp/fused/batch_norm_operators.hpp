@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+// batch_norm_act: tensors to arguments, the same for both devices. A Backend has forward(args, like) and
+// backward(args, like).
+#pragma once
+
+#include <tuple>
+
+#include "fused/channel_layout.hpp"
+
+namespace dnnsuite::fused {
+
+inline NormActivation norm_activation(const Checker& check, const std::string& name) {
+    const std::pair<const char*, NormActivation> known[] = {
+        {"none", NormActivation::kNone},   {"relu", NormActivation::kRelu},
+        {"relu6", NormActivation::kRelu6}, {"leaky_relu", NormActivation::kLeakyRelu},
+        {"hardswish", NormActivation::kHardswish}, {"silu", NormActivation::kSilu}};
+    for (const auto& [text, kind] : known)
+        if (name == text) return kind;
+    STD_TORCH_CHECK(false, check.op(),
+                    ": activation must be 'none', 'relu', 'relu6', 'leaky_relu', 'hardswish' or 'silu', not '", name,
+                    "'");
+    return NormActivation::kNone;
+}
+
+struct BatchNormInputs {
+    static constexpr int64_t kPlane = 16;    // elements from which on a map is a plane of its own
+    static constexpr int64_t kColumns = 128;  // columns that a row should have, so that a loop over them is worth it
+
+    ChannelLayout layout;
+    Tensor x;
+    OptionalTensor weight, bias, residual, mean, variance, grad;
+    BatchNormArguments args{};
+
+    BatchNormInputs(const Checker& check, const Tensor& x_in, double eps, const std::string& activation, double slope)
+        : layout(check, x_in), x(layout.arranged(x_in)) {
+        args.dtype = check.floating(x, "x");
+        args.activation = norm_activation(check, activation);
+        args.eps = eps;
+        args.slope = slope;
+        args.channels = layout.channels;
+        args.x = x.data_ptr();
+        args.x_stride = model_stride(x);
+        cut();
+    }
+
+    const void* channel_parameter(const Checker& check, const OptionalTensor& in, const char* name,
+                                  OptionalTensor& kept) const {
+        if (!in.has_value()) return nullptr;
+        check.same_kind(*in, name, x);
+        check.shape(*in, name, {x.size(0), layout.channels});
+        kept = packed(in);
+        return kept->data_ptr();
+    }
+
+    const void* like_x(const Checker& check, const OptionalTensor& in, const char* name, OptionalTensor& kept,
+                       int64_t& stride) const {
+        if (!in.has_value()) return nullptr;
+        check.same_kind(*in, name, x);
+        check.same_shape(*in, name, x);
+        kept = layout.arranged(*in);
+        stride = model_stride(*kept);
+        return kept->data_ptr();
+    }
+
+    Tensor of_channels() const { return new_tensor(x, {x.size(0), layout.channels}); }
+
+  private:
+    void cut() {
+        const int64_t elements = layout.batch * layout.channels * layout.inner;
+        args.inner = layout.channels_last ? 1 : layout.inner;
+        args.planes = !layout.channels_last && layout.inner >= kPlane;
+        int64_t columns = layout.inner;
+        if (!args.planes) {
+            // Several rows of channels make one row, so that it is whole vectors, and not a short loop.
+            const int64_t unit = layout.channels * args.inner, units = unit > 0 ? elements / unit : 0;
+            int64_t times = 1;
+            while (times * unit % 16 != 0 && times < 16) times *= 2;
+            while (times * unit < kColumns) times *= 2;
+            if (times * unit > 16 * kColumns || times * 2 > units) times = 1;
+            columns = times * unit;
+        }
+        args.rows = cut_rows(x.size(0), elements, columns, columns <= 2 * kColumns ? 16384 : 65536);
+    }
+};
+
+template <class Backend>
+struct BatchNormOperators {
+    /// (y, [mean, 1 / deviation, unbiased variance]); a given mean and variance are used and returned.
+    static std::tuple<Tensor, Tensor> forward(const Tensor& x, OptionalTensor weight, OptionalTensor bias,
+                                              OptionalTensor residual, OptionalTensor mean, OptionalTensor variance,
+                                              double eps, std::string activation, double slope) {
+        const Checker check("batch_norm_act");
+        BatchNormInputs in(check, x, eps, activation, slope);
+        STD_TORCH_CHECK(mean.has_value() == variance.has_value(),
+                        "batch_norm_act: mean and variance go together: pass both or neither");
+        BatchNormArguments& args = in.args;
+        args.weight = in.channel_parameter(check, weight, "weight", in.weight);
+        args.bias = in.channel_parameter(check, bias, "bias", in.bias);
+        args.given_mean = in.channel_parameter(check, mean, "mean", in.mean);
+        args.given_variance = in.channel_parameter(check, variance, "variance", in.variance);
+        args.residual = in.like_x(check, residual, "residual", in.residual, args.residual_stride);
+        args.training = !mean.has_value();
+        Tensor y = in.layout.empty(x), statistics = new_tensor(x, {3, x.size(0), in.layout.channels});
+        args.y = y.data_ptr();
+        args.statistics = statistics.data_ptr();
+        Backend::forward(args, x);
+        return {y, statistics};
+    }
+
+    /// (dx, dweight, dbias, dresidual); dresidual is empty [0] without a residual.
+    static std::tuple<Tensor, Tensor, Tensor, Tensor> backward(const Tensor& grad, const Tensor& x,
+                                                               OptionalTensor weight, OptionalTensor bias,
+                                                               OptionalTensor residual, const Tensor& statistics,
+                                                               bool training, std::string activation, double slope) {
+        const Checker check("batch_norm_act_backward");
+        BatchNormInputs in(check, x, 0.0, activation, slope);
+        BatchNormArguments& args = in.args;
+        args.weight = in.channel_parameter(check, weight, "weight", in.weight);
+        args.bias = in.channel_parameter(check, bias, "bias", in.bias);
+        check.same_kind(statistics, "statistics", x);
+        check.shape(statistics, "statistics", {3, x.size(0), in.layout.channels});
+        const Tensor packed_statistics = packed(statistics);
+        args.residual = in.like_x(check, residual, "residual", in.residual, args.residual_stride);
+        args.grad = in.like_x(check, grad, "grad", in.grad, args.grad_stride);
+        args.training = training;
+        args.statistics = packed_statistics.data_ptr();
+        Tensor dx = in.layout.empty(x), dweight = in.of_channels(), dbias = in.of_channels();
+        Tensor dresidual = residual.has_value() ? in.layout.empty(x) : new_tensor(x, {0});
+        args.dx = dx.data_ptr();
+        args.dweight = dweight.data_ptr();
+        args.dbias = dbias.data_ptr();
+        args.dresidual = dresidual.data_ptr();
+        Backend::backward(args, x);
+        return {dx, dweight, dbias, dresidual};
+    }
+
+    static void implement(torch::stable::detail::StableLibrary& m) {
+        m.impl("batch_norm_act", TORCH_BOX(&forward));
+        m.impl("batch_norm_act_backward", TORCH_BOX(&backward));
+    }
+};
+
+}  // namespace dnnsuite::fused

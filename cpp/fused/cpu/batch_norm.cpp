@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#include "fused/batch_norm_operators.hpp"
+
+#include "fused/cpu/batch_norm_kernel.hpp"
+#include "fused/cpu/parallel.hpp"
+
+namespace dnnsuite::fused {
+namespace {
+
+struct Backend {
+    /// A thread takes whole models; where there are fewer models than threads the threads share each one's tasks.
+    template <class Kernel>
+    static void run(const BatchNormArguments& args, const Kernel& kernel) {
+        using Step = BatchNormStep;
+        const Rows& rows = args.rows;
+        const int64_t scratch = batch_norm_scratch(args);
+        const bool whole = rows.tasks_per_model == 1 || rows.models >= torch::stable::get_num_threads();
+        run_tasks(rows.models, whole ? rows.elements : 0, scratch, [&](int64_t begin, int64_t end, void* room) {
+            for (int64_t model = begin; model < end; ++model) {
+                const auto tasks = [&](Step step) {
+                    if (whole) return kernel(args, model, step, 0, rows.tasks_per_model, room);
+                    torch::stable::parallel_for(0, rows.tasks_per_model, 1, [&](int64_t first, int64_t last) {
+                        kernel(args, model, step, first, last, room);
+                    });
+                };
+                kernel(args, model, Step::kPrepare, 0, 0, room);
+                tasks(Step::kSums);
+                kernel(args, model, Step::kCombine, 0, 0, room);
+                tasks(Step::kApply);
+            }
+        });
+    }
+    static void forward(const BatchNormArguments& args, const Tensor&) {
+        run(args, DNNSUITE_SELECT(batch_norm_forward));
+    }
+    static void backward(const BatchNormArguments& args, const Tensor&) {
+        run(args, DNNSUITE_SELECT(batch_norm_backward));
+    }
+};
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { BatchNormOperators<Backend>::implement(m); }
+
+}  // namespace dnnsuite::fused

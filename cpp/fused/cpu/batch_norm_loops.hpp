@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// The inner loops of batch norm. A row is W columns with one parameter each (channels last, or small maps), four rows
+// at once so that parameters and sums are loaded once for four; or a plane, all of it of one channel.
+#pragma once
+
+#include "fused/cpu/tasks.hpp"
+#include "fused/cpu/vector_math.hpp"
+#include "fused/math/norm_activation.hpp"
+
+namespace dnnsuite::fused::DNNSUITE_ISA {
+
+/// Calls body(i, count, skip): `count` numbers from i on, of which the first `skip` were seen before (the end of a
+/// plane, which has 16 numbers or more, is read as a whole vector that overlaps the one before).
+template <bool planes, class Body>
+DNNSUITE_HD void for_each_block(int64_t columns, const Body& body) {
+    if constexpr (planes) {
+        int64_t i = 0;
+        for (; i + kLanes <= columns; i += kLanes) body(i, int64_t{kLanes}, int64_t{0});
+        if (i < columns) body(columns - kLanes, int64_t{kLanes}, i + kLanes - columns);
+    } else {
+        for_each_vector(
+            columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) { body(i, n, int64_t{0}); });
+    }
+}
+
+/// A parameter for each column, or one for the plane.
+template <bool planes, class T>
+struct Parameter {
+    const T* values;
+    DNNSUITE_HD Vec<T> at(int64_t i, int64_t n) const {
+        if constexpr (planes) return Vec<T>(*values);
+        return Vec<T>::load(values + i, n);
+    }
+};
+
+/// Two sums for each column, or for the plane.
+template <bool planes, class T>
+struct Sums {
+    T *first, *second;
+    Vec<T> a{T(0)}, b{T(0)};
+    DNNSUITE_HD void open(int64_t i, int64_t n) {
+        if constexpr (!planes) a = Vec<T>::load(first + i, n), b = Vec<T>::load(second + i, n);
+    }
+    DNNSUITE_HD void add(const Vec<T>& u, const Vec<T>& v, int64_t skip) {
+        if (planes && skip > 0) {
+            const auto seen = iota<T>() < Vec<T>(static_cast<T>(skip));
+            a = a + select(seen, Vec<T>(T(0)), u);
+            b = b + select(seen, Vec<T>(T(0)), v);
+        } else {
+            a = a + u;
+            b = b + v;
+        }
+    }
+    DNNSUITE_HD void close(int64_t i, int64_t n) {
+        if constexpr (!planes) a.store(first + i, n), b.store(second + i, n);
+    }
+    DNNSUITE_HD void finish() {
+        if constexpr (planes) *first = sum(a), *second = sum(b);
+    }
+};
+
+/// Sums of x - shift and of its square.
+template <bool planes, int rows, class T>
+void moments(const T* x, int64_t stride, int64_t columns, Parameter<planes, T> shift, Sums<planes, T> sums) {
+    for_each_block<planes>(columns, [&](int64_t i, int64_t n, int64_t skip) __attribute__((always_inline)) {
+        const Vec<T> s = shift.at(i, n);
+        sums.open(i, n);
+        DNNSUITE_UNROLL for (int r = 0; r < rows; ++r) {
+            const Vec<T> d = Vec<T>::load(x + r * stride + i, n) - s;
+            sums.add(d, d * d, skip);
+        }
+        sums.close(i, n);
+    });
+    sums.finish();
+}
+
+/// The parameters of y = activation((x - mean) * scale + bias), and backwards dx = g * scale - (x - mean) * curve - level.
+template <bool planes, class T>
+struct Affine {
+    Parameter<planes, T> mean, scale, bias, curve, level;
+    Vec<T> slope;
+};
+
+template <bool planes, int rows, NormActivation kind, bool add, class T>
+void normalise(const T* x, const T* residual, T* y, int64_t stride, int64_t columns, const Affine<planes, T>& p) {
+    for_each_block<planes>(columns, [&](int64_t i, int64_t n, int64_t) __attribute__((always_inline)) {
+        const Vec<T> mean = p.mean.at(i, n), scale = p.scale.at(i, n), bias = p.bias.at(i, n);
+        DNNSUITE_UNROLL for (int r = 0; r < rows; ++r) {
+            Vec<T> z = (Vec<T>::load(x + r * stride + i, n) - mean) * scale + bias;
+            if constexpr (add) z = z + Vec<T>::load(residual + r * stride + i, n);
+            norm_activate<kind>(z, p.slope).store(y + r * stride + i, n);
+        }
+    });
+}
+
+/// Sums of g and g * (x - mean), g the gradient before the activation, which is also the residual's.
+template <bool planes, int rows, NormActivation kind, bool add, class T>
+void gradient_sums(const T* x, const T* residual, const T* grad, T* dresidual, int64_t stride, int64_t columns,
+                   const Affine<planes, T>& p, Sums<planes, T> sums) {
+    for_each_block<planes>(columns, [&](int64_t i, int64_t n, int64_t skip) __attribute__((always_inline)) {
+        const Vec<T> mean = p.mean.at(i, n), scale = p.scale.at(i, n), bias = p.bias.at(i, n);
+        sums.open(i, n);
+        DNNSUITE_UNROLL for (int r = 0; r < rows; ++r) {
+            const int64_t at = r * stride + i;
+            const Vec<T> d = Vec<T>::load(x + at, n) - mean;
+            Vec<T> g = Vec<T>::load(grad + at, n);
+            if constexpr (kind != NormActivation::kNone) {
+                Vec<T> z = d * scale + bias;
+                if constexpr (add) z = z + Vec<T>::load(residual + at, n);
+                g = g * norm_derivative<kind>(z, p.slope);
+            }
+            if constexpr (add) g.store(dresidual + at, n);
+            sums.add(g, g * d, skip);
+        }
+        sums.close(i, n);
+    });
+    sums.finish();
+}
+
+template <bool planes, int rows, NormActivation kind, class T>
+void gradient(const T* x, const T* grad, T* dx, int64_t stride, int64_t columns, const Affine<planes, T>& p) {
+    for_each_block<planes>(columns, [&](int64_t i, int64_t n, int64_t) __attribute__((always_inline)) {
+        const Vec<T> mean = p.mean.at(i, n), scale = p.scale.at(i, n);
+        const Vec<T> curve = p.curve.at(i, n), level = p.level.at(i, n);
+        DNNSUITE_UNROLL for (int r = 0; r < rows; ++r) {
+            const Vec<T> d = Vec<T>::load(x + r * stride + i, n) - mean;
+            Vec<T> g = Vec<T>::load(grad + r * stride + i, n);
+            if constexpr (kind != NormActivation::kNone)
+                g = g * norm_derivative<kind>(d * scale + p.bias.at(i, n), p.slope);
+            (g * scale - (d * curve + level)).store(dx + r * stride + i, n);
+        }
+    });
+}
+
+}  // namespace dnnsuite::fused::DNNSUITE_ISA

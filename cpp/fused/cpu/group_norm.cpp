@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#include "fused/group_norm_operators.hpp"
+
+#include "fused/cpu/group_norm_kernel.hpp"
+#include "fused/cpu/parallel.hpp"
+
+namespace dnnsuite::fused {
+namespace {
+
+/// sums [B, N, 2, C] added over the samples in order.
+template <class T>
+void add_samples(const GroupNormArguments& args, const T* sums) {
+    T *dbias = static_cast<T*>(args.dbias), *dweight = static_cast<T*>(args.dweight);
+    for (int64_t model = 0; model < args.models; ++model) {
+        for (int64_t c = 0; c < args.channels; ++c) dbias[c] = dweight[c] = T(0);
+        for (int64_t n = 0; n < args.batch; ++n, sums += 2 * args.channels) {
+            for (int64_t c = 0; c < args.channels; ++c) {
+                dbias[c] += sums[c];
+                dweight[c] += sums[args.channels + c];
+            }
+        }
+        dbias += args.channels;
+        dweight += args.channels;
+    }
+}
+
+struct Backend {
+    static void forward(const GroupNormArguments& args, const Tensor&) {
+        const auto kernel = DNNSUITE_SELECT(group_norm_forward);
+        run_tasks(args.models * args.batch, args.channels * args.inner, 0,
+                  [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
+    }
+    static void backward(const GroupNormArguments& args, const Tensor& like) {
+        const auto kernel = DNNSUITE_SELECT(group_norm_backward);
+        const Tensor sums = new_accumulator(like, {args.models, args.batch, 2, args.channels});
+        void* room = sums.data_ptr();
+        run_tasks(args.models * args.batch, args.channels * args.inner, 0,
+                  [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end, room); });
+        if (args.dtype == DType::kFloat64)
+            add_samples(args, static_cast<const double*>(room));
+        else
+            add_samples(args, static_cast<const float*>(room));
+    }
+};
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { GroupNormOperators<Backend>::implement(m); }
+
+}  // namespace dnnsuite::fused

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// Group norm (Wu, He 2018) of contiguous samples. A sample mostly stays in L2 between the passes over it; the backward
+// pass computes its statistics again. Compiled once per instruction set.
+#include "fused/cpu/group_norm_kernel.hpp"
+
+#include "fused/cpu/batch_norm_loops.hpp"
+
+namespace dnnsuite::fused::DNNSUITE_ISA {
+namespace {
+
+template <class T>
+struct Group {
+    T mean, inverse;
+};
+
+/// Of `count` (16 or more) numbers; sums are of what is left of a value near the mean, so that no digits are lost.
+template <class T>
+Group<T> statistics(const T* x, int64_t count, double eps) {
+    const T shift = sum(Vec<T>::load(x)) / T(kLanes);
+    T first, second;
+    moments<true, 1>(x, 0, count, Parameter<true, T>{&shift}, Sums<true, T>{&first, &second});
+    const double n = static_cast<double>(count), shifted = static_cast<double>(first) / n;
+    const double variance = static_cast<double>(second) / n - shifted * shifted;
+    return {static_cast<T>(static_cast<double>(shift) + shifted),
+            static_cast<T>(1.0 / square_root((variance < 0.0 ? 0.0 : variance) + eps))};
+}
+
+/// Calls body(first channel, one after the last, statistics, first element) for each group of the sample at x.
+template <class T, class Body>
+void for_each_group(const GroupNormArguments& args, const T* x, const Body& body) {
+    const int64_t each = args.channels / args.groups;
+    for (int64_t c = 0; c < args.channels; c += each)
+        body(c, c + each, statistics(x + c * args.inner, each * args.inner, args.eps));
+}
+
+template <class T>
+void forward(const GroupNormArguments& args, int64_t begin, int64_t end) {
+    const int64_t inner = args.inner, sample = args.channels * inner;
+    for (int64_t s = begin; s < end; ++s) {
+        const int64_t parameter = s / args.batch * args.channels;
+        const T *weight = at<T>(args.weight, parameter), *bias = at<T>(args.bias, parameter);
+        const T* x = at<T>(args.x, s * sample);
+        T* y = mutable_at<T>(args.y, s * sample);
+        for_each_group(args, x, [&](int64_t c, int64_t last, const Group<T>& group) {
+            for (; c < last; ++c) {
+                const T scale = weight == nullptr ? group.inverse : group.inverse * weight[c];
+                const T offset = bias == nullptr ? T(0) : bias[c];
+                const Affine<true, T> p{{&group.mean}, {&scale}, {&offset}, {}, {}, Vec<T>(T(0))};
+                normalise<true, 1, NormActivation::kNone, false>(x + c * inner, static_cast<const T*>(nullptr),
+                                                                 y + c * inner, 0, inner, p);
+            }
+        });
+    }
+}
+
+/// dx of a group's channels from the sums of g and g * (x - mean) of each.
+template <class T>
+void group_gradient(const GroupNormArguments& args, const T* x, const T* grad, const T* weight, T* dx, int64_t begin,
+                    int64_t end, const Group<T>& group, const T* first, const T* second) {
+    const int64_t inner = args.inner;
+    double level_sum = 0.0, curve_sum = 0.0;
+    for (int64_t c = begin; c < end; ++c) {
+        const double w = weight == nullptr ? 1.0 : static_cast<double>(weight[c]);
+        level_sum += w * static_cast<double>(first[c]);
+        curve_sum += w * static_cast<double>(second[c]);
+    }
+    const double n = static_cast<double>((end - begin) * inner), inverse = static_cast<double>(group.inverse);
+    const T level = static_cast<T>(inverse * level_sum / n);
+    const T curve = static_cast<T>(inverse * inverse * inverse * curve_sum / n);
+    for (int64_t c = begin; c < end; ++c) {
+        const T scale = weight == nullptr ? group.inverse : group.inverse * weight[c];
+        const Affine<true, T> p{{&group.mean}, {&scale}, {}, {&curve}, {&level}, Vec<T>(T(0))};
+        gradient<true, 1, NormActivation::kNone>(x + c * inner, grad + c * inner, dx + c * inner, 0, inner, p);
+    }
+}
+
+template <class T>
+void backward(const GroupNormArguments& args, int64_t begin, int64_t end, T* sums) {
+    const int64_t inner = args.inner, sample = args.channels * inner;
+    const T zero(0);
+    for (int64_t s = begin; s < end; ++s) {
+        const T* weight = at<T>(args.weight, s / args.batch * args.channels);
+        const T *x = at<T>(args.x, s * sample), *grad = at<T>(args.grad, s * sample);
+        T* dx = mutable_at<T>(args.dx, s * sample);
+        T *first = sums + s * 2 * args.channels, *second = first + args.channels;
+        for_each_group(args, x, [&](int64_t begin_channel, int64_t last, const Group<T>& group) {
+            const Affine<true, T> p{{&group.mean}, {&zero}, {&zero}, {}, {}, Vec<T>(T(0))};
+            for (int64_t c = begin_channel; c < last; ++c)
+                gradient_sums<true, 1, NormActivation::kNone, false>(
+                    x + c * inner, static_cast<const T*>(nullptr), grad + c * inner, static_cast<T*>(nullptr), 0, inner,
+                    p, Sums<true, T>{first + c, second + c});
+            group_gradient(args, x, grad, weight, dx, begin_channel, last, group, first, second);
+            for (int64_t c = begin_channel; c < last; ++c) second[c] = second[c] * group.inverse;
+        });
+    }
+}
+
+}  // namespace
+
+void group_norm_forward(const GroupNormArguments& args, int64_t begin, int64_t end) {
+    if (args.dtype == DType::kFloat64) return forward<double>(args, begin, end);
+    forward<float>(args, begin, end);
+}
+
+void group_norm_backward(const GroupNormArguments& args, int64_t begin, int64_t end, void* sums) {
+    if (args.dtype == DType::kFloat64) return backward(args, begin, end, static_cast<double*>(sums));
+    backward(args, begin, end, static_cast<float*>(sums));
+}
+
+}  // namespace dnnsuite::fused::DNNSUITE_ISA

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+#include "fused/rms_norm_operators.hpp"
+
+#include "fused/cpu/parallel.hpp"
+#include "fused/cpu/rms_norm_kernel.hpp"
+
+namespace dnnsuite::fused {
+namespace {
+
+struct Backend : CpuBackend {
+    template <class Kernel>
+    static void run(const RmsNormArguments& args, const Kernel& kernel) {
+        run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 0,
+                  [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
+    }
+    static void forward(const RmsNormArguments& args, const Tensor&) { run(args, DNNSUITE_SELECT(rms_norm_forward)); }
+    static void backward(const RmsNormArguments& args, const Tensor&) { run(args, DNNSUITE_SELECT(rms_norm_backward)); }
+};
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { RmsNormOperators<Backend>::implement(m); }
+
+}  // namespace dnnsuite::fused

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "fused/arguments.hpp"
+#include "fused/cpu/isa.hpp"
+
+namespace dnnsuite::fused {
+
+/// Tasks [begin, end) of `rows.tasks()`.
+DNNSUITE_KERNEL(rms_norm_forward, const RmsNormArguments& args, int64_t begin, int64_t end)
+DNNSUITE_KERNEL(rms_norm_backward, const RmsNormArguments& args, int64_t begin, int64_t end)
+
+}  // namespace dnnsuite::fused

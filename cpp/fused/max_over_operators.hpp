@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// max_over: tensors to arguments. A Backend has forward(args, like).
+#pragma once
+
+#include <limits>
+#include <tuple>
+#include <vector>
+
+#include "fused/tensors.hpp"
+
+namespace dnnsuite::fused {
+
+template <class Backend>
+struct MaxOperators {
+    /// (values, indices) over dimension `dim`, counted with the model and kept as 1.
+    static std::tuple<Tensor, Tensor> forward(const Tensor& x, int64_t dim) {
+        const Checker check("max_over");
+        check.at_least(x, "x", 2);
+        STD_TORCH_CHECK(dim > 0 && dim < x.dim(), "max_over: dim must be 1 to ", x.dim() - 1, ", not ", dim);
+        STD_TORCH_CHECK(x.size(dim) > 0 && x.size(dim) < std::numeric_limits<int32_t>::max(),
+                        "max_over: nothing, or too much, in dimension ", dim, " of ", shape_text(x));
+        const Tensor input = packed(x);
+        MaxArguments args{};
+        args.dtype = check.floating(x, "x");
+        args.models = x.size(0);
+        args.count = x.size(dim);
+        args.outer = args.inner = 1;
+        std::vector<int64_t> sizes;
+        for (int64_t d = 0; d < x.dim(); ++d) {
+            sizes.push_back(d == dim ? 1 : x.size(d));
+            if (d > 0 && d < dim) args.outer *= x.size(d);
+            if (d > dim) args.inner *= x.size(d);
+        }
+        Tensor values = new_tensor(x, sizes.data(), x.dim());
+        Tensor indices = torch::stable::new_empty(x, sizes, ScalarType::Long);
+        args.x = input.data_ptr();
+        args.values = values.data_ptr();
+        args.indices = static_cast<int64_t*>(indices.data_ptr());
+        Backend::forward(args, x);
+        return {values, indices};
+    }
+
+    static void implement(torch::stable::detail::StableLibrary& m) { m.impl("max_over", TORCH_BOX(&forward)); }
+};
+
+}  // namespace dnnsuite::fused

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: MIT
+"""Batch norm with the residual and the activation that follow it, in one pass forward and one backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ._library import differentiable, library, tracing
+
+__all__ = ["NORM_ACTIVATIONS", "batch_norm_act"]
+
+_forward = library.batch_norm_act.default
+_backward = library.batch_norm_act_backward.default
+
+#: What may follow the norm in the same pass.
+NORM_ACTIVATIONS = {
+    "none": lambda z, slope: z,
+    "relu": lambda z, slope: F.relu(z),
+    "relu6": lambda z, slope: F.relu6(z),
+    "leaky_relu": F.leaky_relu,
+    "hardswish": lambda z, slope: F.hardswish(z),
+    "silu": lambda z, slope: F.silu(z),
+}
+
+
+def laid_out(x: Tensor) -> Tensor:
+    """An empty packed tensor like x [B, N, C, *]: channels last if x lies so, else contiguous."""
+
+    def packed(t: Tensor) -> bool:
+        step = 1
+        for size, stride in zip(reversed(t.shape[1:]), reversed(t.stride()[1:]), strict=True):
+            if size != 1 and stride != step:
+                return False
+            step *= max(size, 1)
+        return True
+
+    last = x.movedim(2, -1)
+    if not packed(x) and packed(last):
+        return x.new_empty(last.shape).movedim(-1, 2)
+    return x.new_empty(x.shape)
+
+
+@torch.library.register_fake("dnnsuite::batch_norm_act")
+def _(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    eps: float,
+    activation: str,
+    slope: float,
+) -> tuple[Tensor, ...]:
+    return laid_out(x), x.new_empty(3, x.shape[0], x.shape[2])
+
+
+@torch.library.register_fake("dnnsuite::batch_norm_act_backward")
+def _(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    statistics: Tensor,
+    training: bool,
+    activation: str,
+    slope: float,
+) -> tuple[Tensor, ...]:
+    parameters = (x.new_empty(x.shape[0], x.shape[2]) for _ in range(2))
+    return laid_out(x), *parameters, x.new_empty(0) if residual is None else laid_out(x)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, weight, bias, residual, given, _, _, activation, slope = inputs
+    _, statistics = output
+    plain = activation == "none"  # then the residual's gradient is that of the result
+    ctx.activation, ctx.slope, ctx.training = activation, slope, given is None
+    ctx.has_bias, ctx.adds = bias is not None, residual is not None
+    ctx.save_for_backward(x, weight, None if plain else bias, None if plain else residual, statistics)
+    ctx.mark_non_differentiable(statistics)
+    ctx.set_materialize_grads(False)
+
+
+def _grad(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if grad is None:
+        return (None,) * 9
+    x, weight, bias, residual, statistics = ctx.saved_tensors
+    dx, dweight, dbias, dresidual = _backward(
+        grad, x, weight, bias, residual, statistics, ctx.training, ctx.activation, ctx.slope
+    )
+    if ctx.adds and residual is None:
+        dresidual = grad
+    return (
+        dx,
+        None if weight is None else dweight,
+        dbias if ctx.has_bias else None,
+        dresidual if ctx.adds else None,
+        *(None for _ in range(5)),
+    )
+
+
+def _composition(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    eps: float,
+    activation: str,
+    slope: float,
+) -> tuple[Tensor, ...]:
+    def wide(parameter: Tensor) -> Tensor:
+        return parameter.view(len(parameter), 1, -1, *[1] * (x.dim() - 3))
+
+    unbiased = variance
+    if mean is None or variance is None:
+        dims = [d for d in range(1, x.dim()) if d != 2]
+        variance, mean = torch.var_mean(x, dims, correction=0)
+        values = max(x.numel() // max(mean.numel(), 1), 2)
+        unbiased = variance * (values / (values - 1))
+    inverse = (variance + eps).rsqrt()
+    scale = inverse if weight is None else inverse * weight
+    z = (x - wide(mean)) * wide(scale)
+    z = z if bias is None else z + wide(bias)
+    z = z if residual is None else z + residual
+    assert unbiased is not None
+    return NORM_ACTIVATIONS[activation](z, slope), torch.stack([mean, inverse, unbiased])
+
+
+_eager = differentiable(_forward, _setup, _grad, _composition)
+
+
+def batch_norm_act(
+    x: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    residual: Tensor | None = None,
+    mean: Tensor | None = None,
+    variance: Tensor | None = None,
+    eps: float = 1e-5,
+    activation: str = "none",
+    slope: float = 0.01,
+) -> tuple[Tensor, Tensor]:
+    """activation(batch_norm(x) + residual) of x [B, N, C, *], each model over its own batch.
+
+    Args:
+        x: contiguous or with the channels last in memory; anything else is copied first. The result lies as x does.
+        weight, bias: [B, C].
+        residual: of the shape of x.
+        mean, variance: statistics [B, C] to normalise with, instead of those of the batch.
+        activation: 'none', 'relu', 'relu6', 'leaky_relu' (with `slope`), 'hardswish' or 'silu'.
+
+    Returns the result, and [3, B, C]: mean, 1 / deviation, and the unbiased variance that running statistics take in.
+    """
+    if x.is_cuda:  # torch's operators
+        return _composition(x, weight, bias, residual, mean, variance, eps, activation, slope)
+    call = _forward if tracing() else _eager
+    result: tuple[Tensor, Tensor] = call(x, weight, bias, residual, mean, variance, eps, activation, slope)
+    return result

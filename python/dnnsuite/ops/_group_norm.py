@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: MIT
+"""Group norm with each model's own weight and bias."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._library import differentiable, library, tracing
+
+__all__ = ["group_norm"]
+
+_forward = library.group_norm.default
+_backward = library.group_norm_backward.default
+
+SMALLEST = 16
+"""Elements of a channel from which on there is a kernel."""
+
+
+@torch.library.register_fake("dnnsuite::group_norm")
+def _(x: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.register_fake("dnnsuite::group_norm_backward")
+def _(grad: Tensor, x: Tensor, num_groups: int, weight: Tensor | None, eps: float) -> tuple[Tensor, ...]:
+    return x.new_empty(x.shape), *(x.new_empty(x.shape[0], x.shape[2]) for _ in range(2))
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, ctx.num_groups, weight, bias, ctx.eps = inputs
+    ctx.has_bias = bias is not None
+    ctx.save_for_backward(x, weight)
+
+
+def _grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    x, weight = ctx.saved_tensors
+    dx, dweight, dbias = _backward(grad, x, ctx.num_groups, weight, ctx.eps)
+    return dx, None, None if weight is None else dweight, dbias if ctx.has_bias else None, None
+
+
+def _composition(
+    x: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:
+    groups = x.reshape(*x.shape[:2], num_groups, -1)
+    variance, mean = torch.var_mean(groups, -1, correction=0, keepdim=True)
+    y = ((groups - mean) * (variance + eps).rsqrt()).view(x.shape)
+    shape = (len(x), 1, -1, *[1] * (x.dim() - 3))
+    y = y if weight is None else y * weight.view(shape)
+    return y if bias is None else y + bias.view(shape)
+
+
+_eager = differentiable(_forward, _setup, _grad, _composition)
+
+
+def group_norm(
+    x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """Group norm of x [B, N, C, *] with weight and bias [B, C]. Channels of less than 16 elements have no kernel: they
+    are done by torch, model by model."""
+    inner = x[0, 0, 0].numel() if min(x.shape[:3]) > 0 else 0
+    if inner >= SMALLEST and not x.is_cuda:
+        result: Tensor = (_forward if tracing() else _eager)(x, num_groups, weight, bias, eps)
+        return result
+    each = [
+        torch.nn.functional.group_norm(
+            x[i], num_groups, None if weight is None else weight[i], None if bias is None else bias[i], eps
+        )
+        for i in range(len(x))
+    ]
+    return torch.stack(each) if each else torch.empty_like(x)

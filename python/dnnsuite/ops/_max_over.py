@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""The largest over a dimension and where it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._library import differentiable, library, tracing
+
+__all__ = ["max_over"]
+
+_forward = library.max_over.default
+
+
+@torch.library.register_fake("dnnsuite::max_over")
+def _(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    shape = [1 if d == dim else size for d, size in enumerate(x.shape)]
+    return x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, ctx.dim = inputs
+    ctx.shape = x.shape
+    ctx.save_for_backward(output[1])
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _grad(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if grad is None:
+        return None, None
+    (indices,) = ctx.saved_tensors
+    return grad.new_zeros(ctx.shape).scatter_(ctx.dim, indices, grad), None
+
+
+def _composition(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    values, indices = torch.max(x, dim, keepdim=True)
+    return values, indices
+
+
+_eager = differentiable(_forward, _setup, _grad, _composition)
+
+
+def _memory_order(x: Tensor) -> list[int]:
+    """The dimensions as they lie in memory, outermost first; the model stays in front."""
+    return [0, *sorted(range(1, x.dim()), key=lambda d: -x.stride(d))]
+
+
+def max_over(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The largest over dimension `dim` (1 or more, kept as 1) of x [B, ...], and its index: as torch.max, the first of
+    equals, and a NaN is larger than all. Dimensions may lie in any order in memory."""
+    if x.is_cuda or x.numel() == 0:
+        return _composition(x, dim)
+    call = _forward if tracing() else _eager
+    if x.is_contiguous():
+        values, indices = call(x, dim)
+        return values, indices
+    order = _memory_order(x)
+    back = [order.index(d) for d in range(x.dim())]
+    values, indices = call(x.permute(order), order.index(dim))
+    return values.permute(back), indices.permute(back)

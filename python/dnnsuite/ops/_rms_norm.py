@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""RMS norm with each model's own weight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._library import differentiable, library, tracing
+from ._pointwise import rows_of
+
+__all__ = ["rms_norm"]
+
+_forward = library.rms_norm.default
+_backward = library.rms_norm_backward.default
+
+
+@torch.library.register_fake("dnnsuite::rms_norm")
+def _(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.register_fake("dnnsuite::rms_norm_backward")
+def _(grad: Tensor, x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), x.new_empty(0 if weight is None else weight.shape)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, weight, ctx.eps = inputs
+    ctx.save_for_backward(x, weight)
+
+
+def _grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    x, weight = ctx.saved_tensors
+    dx, dweight = _backward(grad, x, weight, ctx.eps)
+    return dx, None if weight is None else dweight, None
+
+
+def _composition(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+    y = x * (x.square().mean(-1, keepdim=True) + eps).rsqrt()
+    return y if weight is None else y * rows_of(weight, x)
+
+
+_eager = differentiable(_forward, _setup, _grad, _composition)
+
+
+def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
+    """x / sqrt(mean of x² + eps) * weight over the last dimension of x [B, ..., D]; the weight is [B, D]."""
+    if x.is_cuda:  # torch's operators
+        return _composition(x, weight, eps)
+    result: Tensor = (_forward if tracing() else _eager)(x, weight, eps)
+    return result

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""What is special about batch_norm_act; what holds for every operator is in test_operators.py."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from dnnsuite import ops
+
+
+def channels_last(x):
+    return x.movedim(2, -1).contiguous().movedim(-1, 2)
+
+
+def test_lies_in_memory_as_its_input():
+    x = torch.randn(2, 3, 5, 4, 4)
+    assert ops.batch_norm_act(x)[0].is_contiguous()
+    y = ops.batch_norm_act(channels_last(x))[0]
+    assert y.movedim(2, -1).is_contiguous()
+    assert ops.batch_norm_act(x.transpose(3, 4))[0].is_contiguous()
+
+
+def test_models_may_lie_apart():
+    """A shared batch and part of a larger array are read where they are."""
+    x = torch.randn(4, 5, 4, 4)
+    shared = ops.batch_norm_act(x.expand(3, *x.shape))[0]
+    assert torch.equal(shared[2], ops.batch_norm_act(x[None])[0][0])
+    whole = torch.randn(6, *x.shape)
+    assert torch.equal(ops.batch_norm_act(whole[::2])[0][1], ops.batch_norm_act(whole[2:3])[0][0])
+
+
+def test_far_from_zero_loses_no_digits():
+    x = 1000 + torch.randn(2, 64, 5, 4, 4)
+    expected = torch.stack([F.batch_norm(own, None, None, training=True) for own in x.double()])
+    for given in (x, channels_last(x)):
+        assert (ops.batch_norm_act(given)[0] - expected).abs().max() < 2e-3
+
+
+def test_statistics():
+    x = torch.randn(2, 6, 3, 2)
+    _, statistics = ops.batch_norm_act(x)
+    torch.testing.assert_close(statistics[0], x.mean((1, 3)))
+    torch.testing.assert_close(statistics[2], x.var((1, 3)))
+    assert not statistics.requires_grad
+
+
+def test_refuses():
+    with pytest.raises(RuntimeError, match=r"weight must have shape \[2, 4\]"):
+        ops.batch_norm_act(torch.randn(2, 3, 4), torch.ones(2, 3))
+    with pytest.raises(RuntimeError, match="hardswish"):
+        ops.batch_norm_act(torch.randn(2, 3, 4), activation="tanh")
+    with pytest.raises(RuntimeError, match="go together"):
+        ops.batch_norm_act(torch.randn(2, 3, 4), mean=torch.zeros(2, 4))

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: MIT
+"""What is special about group_norm; what holds for every operator is in test_operators.py."""
+
+import pytest
+import torch
+
+from dnnsuite import ops
+
+
+def test_far_from_zero_loses_no_digits():
+    x = 1000 + torch.randn(2, 3, 4, 8, 8)
+    expected = torch.stack([torch.nn.functional.group_norm(own, 2) for own in x.double()])
+    assert (ops.group_norm(x, 2) - expected).abs().max() < 2e-3
+
+
+def test_channels_last_is_the_same():
+    x = torch.randn(2, 3, 4, 5, 5)
+    turned = x.movedim(2, -1).contiguous().movedim(-1, 2)
+    assert torch.equal(ops.group_norm(turned, 2), ops.group_norm(x, 2))
+
+
+def test_refuses():
+    with pytest.raises(RuntimeError, match="4 channels are not divisible into 3"):
+        ops.group_norm(torch.randn(2, 3, 4, 16), 3)
+    with pytest.raises(RuntimeError, match="16 elements or more"):
+        torch.ops.dnnsuite.group_norm(torch.randn(2, 3, 4, 15), 2, None, None, 1e-5)

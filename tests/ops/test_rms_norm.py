@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: MIT
+"""What is special about rms_norm; what holds for every operator is in test_operators.py."""
+
+import pytest
+import torch
+
+from dnnsuite import ops
+
+
+def test_a_row_of_zeros():
+    x = torch.zeros(2, 3, 20, requires_grad=True)
+    y = ops.rms_norm(x, None, 1e-4)
+    y.sum().backward()
+    assert not y.any()
+    torch.testing.assert_close(x.grad, torch.full_like(x, 100.0))
+
+
+def test_refuses():
+    with pytest.raises(RuntimeError, match=r"weight must have shape \[2, 4\]"):
+        ops.rms_norm(torch.randn(2, 3, 4), torch.ones(2, 3))
+    with pytest.raises(RuntimeError, match="last dimension"):
+        ops.rms_norm(torch.randn(2, 3, 0))
