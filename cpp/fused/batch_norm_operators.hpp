@@ -100,7 +100,7 @@ struct BatchNormOperators {
         args.given_variance = in.channel_parameter(check, variance, "variance", in.variance);
         args.residual = in.like_x(check, residual, "residual", in.residual, args.residual_stride);
         args.training = !mean.has_value();
-        Tensor y = in.layout.empty(x), statistics = new_tensor(x, {3, x.size(0), in.layout.channels});
+        Tensor y = in.layout.empty(x), statistics = new_accumulator(x, {3, x.size(0), in.layout.channels});
         args.y = y.data_ptr();
         args.statistics = statistics.data_ptr();
         Backend::forward(args, x);
@@ -117,7 +117,8 @@ struct BatchNormOperators {
         BatchNormArguments& args = in.args;
         args.weight = in.channel_parameter(check, weight, "weight", in.weight);
         args.bias = in.channel_parameter(check, bias, "bias", in.bias);
-        check.same_kind(statistics, "statistics", x);
+        check.dtype(statistics, "statistics", accumulator_of(x));
+        check.same_device(statistics, "statistics", x);
         check.shape(statistics, "statistics", {3, x.size(0), in.layout.channels});
         const Tensor packed_statistics = packed(statistics);
         args.residual = in.like_x(check, residual, "residual", in.residual, args.residual_stride);

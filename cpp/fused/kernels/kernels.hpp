@@ -18,6 +18,10 @@ cudaError_t pointwise_backward(const PointwiseArguments& args, cudaStream_t stre
 cudaError_t layer_norm_forward(const LayerNormArguments& args, cudaStream_t stream);
 cudaError_t layer_norm_backward(const LayerNormArguments& args, cudaStream_t stream);
 
+cudaError_t batch_norm_forward(const BatchNormArguments& args, cudaStream_t stream);
+/// `sums`: room for 2 numbers of each model's channel, in the type that sums are kept in.
+cudaError_t batch_norm_backward(const BatchNormArguments& args, void* sums, cudaStream_t stream);
+
 /// Adds the tasks' sums [B, tasks_per_model, columns] in order into `total` [B, columns] of the dtype.
 cudaError_t add_task_sums(const void* sums, void* total, const Rows& rows, DType dtype, cudaStream_t stream);
 

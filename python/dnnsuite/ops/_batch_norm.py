@@ -16,6 +16,8 @@ __all__ = ["NORM_ACTIVATIONS", "batch_norm_act"]
 _forward = library.batch_norm_act.default
 _backward = library.batch_norm_act_backward.default
 
+_has_cuda = torch._C._dispatch_has_kernel_for_dispatch_key("dnnsuite::batch_norm_act", "CUDA")
+
 #: What may follow the norm in the same pass.
 NORM_ACTIVATIONS = {
     "none": lambda z, slope: z,
@@ -56,7 +58,8 @@ def _(
     activation: str,
     slope: float,
 ) -> tuple[Tensor, ...]:
-    return laid_out(x), x.new_empty(3, x.shape[0], x.shape[2])
+    sums = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return laid_out(x), x.new_empty(3, x.shape[0], x.shape[2], dtype=sums)
 
 
 @torch.library.register_fake("dnnsuite::batch_norm_act_backward")
@@ -158,8 +161,8 @@ def batch_norm_act(
 
     Returns the result, and [3, B, C]: mean, 1 / deviation, and the unbiased variance that running statistics take in.
     """
-    if x.is_cuda:  # torch's operators
-        return _composition(x, weight, bias, residual, mean, variance, eps, activation, slope)
     call = _forward if tracing() else _eager
+    if x.is_cuda and not _has_cuda:
+        call = _composition
     result: tuple[Tensor, Tensor] = call(x, weight, bias, residual, mean, variance, eps, activation, slope)
     return result

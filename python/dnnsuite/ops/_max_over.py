@@ -46,7 +46,8 @@ _eager = differentiable(_forward, _setup, _grad, _composition)
 
 def _memory_order(x: Tensor) -> list[int]:
     """The dimensions as they lie in memory, outermost first; the model stays in front."""
-    return [0, *sorted(range(1, x.dim()), key=lambda d: -x.stride(d))]
+    strides = x.stride()
+    return [0, *sorted(range(1, x.dim()), key=lambda d: -strides[d])]
 
 
 def max_over(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:

@@ -85,6 +85,8 @@ def batch_norm_act(
             f"residual {list(residual.shape)} is added to {list(input.shape)}: the shapes must be equal"
         )
     x = computable(input)
+    for parameter in (running_mean, weight):  # a norm of 16 bits whose parameters have 32 is computed in 32
+        x = x if parameter is None else x.to(torch.promote_types(x.dtype, parameter.dtype))
     weight, bias, residual = match(weight, x), match(bias, x), match(residual, x)
     mean, var = (None, None) if training else (match(running_mean, x), match(running_var, x))
     y, statistics = ops.batch_norm_act(x, weight, bias, residual, mean, var, eps, activation, negative_slope)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT
+"""rms_norm, forward and backward, against torch's function per model and stacked."""
+
+import sys
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from dnnsuite import ops
+from timing import report, start
+
+
+def bench(B, rows, columns):
+    x, grad = torch.randn(B, rows, columns, requires_grad=True), torch.randn(B, rows, columns)
+    weight = torch.rand(B, columns, requires_grad=True)
+    alone = [[t.detach()[i].requires_grad_() for t in (x, weight)] for i in range(B)]
+
+    def stacked(call):
+        def run():
+            x.grad = weight.grad = None
+            call().backward(grad)
+
+        return run
+
+    def loop():
+        for (own, w), g in zip(alone, grad, strict=True):
+            own.grad = w.grad = None
+            F.rms_norm(own, (columns,), w, 1e-6).backward(g)
+
+    report(
+        f"rms_norm B={B} {rows}x{columns}",
+        {
+            "own": stacked(lambda: ops.rms_norm(x, weight)),
+            "loop of torch": loop,
+            "torch stacked": stacked(lambda: F.rms_norm(x, (columns,), eps=1e-6) * weight.unsqueeze(1)),
+        },
+    )
+
+
+if __name__ == "__main__":
+    for models in start(__doc__).models:
+        for rows, columns in ((1024, 128), (2048, 768), (700, 200), (32, 128)):
+            bench(models, rows, columns)
