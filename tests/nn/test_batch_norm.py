@@ -97,3 +97,32 @@ def test_instance_norm_momentum_none_is_none_at_all():
     array(x)
     models[0](x[0])
     torch.testing.assert_close(array.running_mean[0], models[0].running_mean)
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels last"])
+@pytest.mark.parametrize("kind", ["relu", "relu6", "leaky_relu", "hardswish", "silu"])
+def test_with_what_follows(kind, layout):
+    """Norm, sum and activation in one pass are the three one after the other."""
+    models = make_models(lambda: torch.nn.BatchNorm2d(6), 3)
+    array, x, other = fuse(models), torch.randn(3, 4, 6, 5, 3), torch.randn(3, 4, 6, 5, 3)
+    if layout == "channels last":
+        x, other = (t.movedim(2, -1).contiguous().movedim(-1, 2) for t in (x, other))
+    plain = copy.deepcopy(array)
+    got, inputs = [], [t.clone().requires_grad_() for t in (x, other)]
+    array.activated(inputs[0], kind, 0.2, inputs[1]).square().sum().backward()
+    got += [inputs[0].grad, inputs[1].grad, array.weight.grad, array.running_var]
+    again = [t.clone().requires_grad_() for t in (x, other)]
+    z = plain(again[0]) + again[1]
+    activation = getattr(torch.nn.functional, kind)
+    (activation(z, 0.2) if kind == "leaky_relu" else activation(z)).square().sum().backward()
+    expected = [again[0].grad, again[1].grad, plain.weight.grad, plain.running_var]
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=2e-4, atol=1e-4)
+
+
+def test_refuses_another_activation_or_residual():
+    x = torch.randn(2, 4, 6)
+    with pytest.raises(InvalidArgument, match="tanh"):
+        nn.BatchNorm1d(6, B=2).activated(x, "tanh")
+    with pytest.raises(InvalidArgument, match=r"\[2, 4, 5\]"):
+        nn.BatchNorm1d(6, B=2).activated(x, residual=torch.randn(2, 4, 5))

@@ -129,6 +129,9 @@ class _NormBase(ArrayModule):
 class _BatchNorm(_NormBase):
     """`[B, N, C, *]` to the same; weight, bias and running statistics are `[B, C]`, `num_batches_tracked` is `[B]`."""
 
+    activations = frozenset({"relu", "relu6", "leaky_relu", "hardswish", "silu"})
+    adds_residual = True
+
     def __init__(
         self,
         num_features: int,
@@ -151,13 +154,13 @@ class _BatchNorm(_NormBase):
         self,
         x: torch.Tensor,
         activation: str = "none",
-        negative_slope: float = 0.01,
+        slope: float = 0.01,
         residual: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """`activation(self(x) + residual)` in one pass; `activation_of` names a module's activation."""
+        """`activation(self(x) + residual)` in one pass forward and one backward."""
         own, mean, var, weight, bias, training, momentum, eps = self._arguments(x)
         return functional.batch_norm_act(
-            own, mean, var, weight, bias, training, momentum, eps, activation, negative_slope, residual
+            own, mean, var, weight, bias, training, momentum, eps, activation, slope, residual
         )
 
     def _arguments(self, x: torch.Tensor) -> tuple[Any, ...]:
@@ -172,20 +175,6 @@ class _BatchNorm(_NormBase):
             momentum = self._factor()
         mean, var = (self.running_mean, self.running_var) if keep else (None, None)
         return x, mean, var, self.weight, self.bias, training, momentum, self.eps
-
-
-def activation_of(module: torch.nn.Module) -> tuple[str, float] | None:
-    """(activation, negative slope) for `activated` where `module` is one that a batch norm can do in its own pass."""
-    names = {
-        torch.nn.Identity: "none",
-        torch.nn.ReLU: "relu",
-        torch.nn.ReLU6: "relu6",
-        torch.nn.LeakyReLU: "leaky_relu",
-        torch.nn.Hardswish: "hardswish",
-        torch.nn.SiLU: "silu",
-    }
-    name = names.get(type(module))
-    return None if name is None else (name, getattr(module, "negative_slope", 0.01))
 
 
 class BatchNorm1d(_BatchNorm):
