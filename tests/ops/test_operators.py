@@ -113,10 +113,9 @@ def test_not_contiguous(case, device):
             strided[name] = torch.stack([tensor, tensor], -1).flatten(-2)[..., ::2]
             assert tensor.shape[-1] == 1 or not strided[name].is_contiguous()
     got = run(case, strided)
+    exact = case.exact and not case.name.startswith("batch-norm")  # which sums in the order of its memory
     for name, value in expected.items():
-        torch.testing.assert_close(
-            got[name], value, rtol=0.0 if case.exact else 1e-5, atol=0.0 if case.exact else 1e-6
-        )
+        torch.testing.assert_close(got[name], value, rtol=0.0 if exact else 1e-5, atol=0.0 if exact else 1e-5)
 
 
 @pytest.mark.parametrize("B", [0, 2])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ def _grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 def _composition(
     x: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> Tensor:
-    groups = x.reshape(*x.shape[:2], num_groups, -1)
+    groups = x.reshape(*x.shape[:2], num_groups, x.shape[2] // num_groups * math.prod(x.shape[3:]))
     variance, mean = torch.var_mean(groups, -1, correction=0, keepdim=True)
     y = ((groups - mean) * (variance + eps).rsqrt()).view(x.shape)
     shape = (len(x), 1, -1, *[1] * (x.dim() - 3))
@@ -60,8 +61,9 @@ def group_norm(
 ) -> Tensor:
     """Group norm of x [B, N, C, *] with weight and bias [B, C]. Channels of less than 16 elements have no kernel: they
     are done by torch, model by model."""
-    inner = x[0, 0, 0].numel() if min(x.shape[:3]) > 0 else 0
-    if inner >= SMALLEST and not x.is_cuda:
+    if len(x) == 0:
+        return _composition(x, num_groups, weight, bias, eps)
+    if math.prod(x.shape[3:]) >= SMALLEST and not x.is_cuda:
         result: Tensor = (_forward if tracing() else _eager)(x, num_groups, weight, bias, eps)
         return result
     each = [
@@ -70,4 +72,4 @@ def group_norm(
         )
         for i in range(len(x))
     ]
-    return torch.stack(each) if each else torch.empty_like(x)
+    return torch.stack(each)
