@@ -15,7 +15,7 @@ struct GroupNormOperators {
     /// The arguments that forward and backward share; the tensors are packed.
     static GroupNormArguments arguments(const Checker& check, const Tensor& x, int64_t groups,
                                         const OptionalTensor& weight, const OptionalTensor& bias, double eps) {
-        check.at_least(x, "x", 4);
+        check.at_least(x, "x", 3);
         GroupNormArguments args{};
         args.dtype = check.floating(x, "x");
         args.models = x.size(0);
@@ -25,7 +25,7 @@ struct GroupNormOperators {
         for (int64_t d = 3; d < x.dim(); ++d) args.inner *= x.size(d);
         STD_TORCH_CHECK(groups > 0 && args.channels % groups == 0, check.op(), ": ", args.channels,
                         " channels are not divisible into ", groups, " groups");
-        STD_TORCH_CHECK(args.inner >= kSmallest, check.op(), ": a channel must have ", kSmallest,
+        STD_TORCH_CHECK(args.inner >= kSmallest || args.models == 0, check.op(), ": a channel must have ", kSmallest,
                         " elements or more, shape is ", shape_text(x));
         args.groups = groups;
         args.eps = eps;

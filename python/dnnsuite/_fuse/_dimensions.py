@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from .._logical import ModelTensor, NotFusable
+from ..nn import functional as ours
 from ._interpret import in_place, raw, rule, settle, wrap_all
 
 
@@ -128,6 +129,8 @@ def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
         return elementwise(func, (args[0], dim), kwargs)
     rest = args[2:]
+    if name == "max" and isinstance(dim, int) and "out" not in kwargs:
+        return wrap_all(ours.max(x, dim, rest[0] if rest else kwargs.get("keepdim", False)))
     if dim is not None and not (isinstance(dim, Sequence) and not dim):
         return wrap_all(func(x, moved(dim, rank), *rest, **kwargs))
     if kwargs.pop("keepdim", False):

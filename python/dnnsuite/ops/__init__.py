@@ -24,12 +24,9 @@ from ._linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from ._matmul import matmul as matmul
 from ._max_over import max_over as max_over
 from ._optimizer import RULES as RULES
-from ._optimizer import adadelta_ as adadelta_
-from ._optimizer import adam_ as adam_
 from ._optimizer import optimizer_ as optimizer_
 from ._optimizer import optimizer_plan as optimizer_plan
 from ._optimizer import optimizer_step_ as optimizer_step_
-from ._optimizer import sgd_ as sgd_
 from ._pointwise import bias_act_dropout as bias_act_dropout
 from ._pointwise import bias_dropout_add as bias_dropout_add
 from ._pointwise import dropout as dropout
@@ -39,6 +36,7 @@ from ._rms_norm import rms_norm as rms_norm
 
 __all__ = [
     "GATES",
+    "NORM_ACTIVATIONS",
     "RULES",
     "attention",
     "batch_norm_act",
@@ -64,5 +62,4 @@ __all__ = [
     "recurrence",
     "rms_norm",
     "scale_gradients_",
-    "sgd_",
 ]

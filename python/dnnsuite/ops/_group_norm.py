@@ -61,9 +61,7 @@ def group_norm(
 ) -> Tensor:
     """Group norm of x [B, N, C, *] with weight and bias [B, C]. Channels of less than 16 elements have no kernel: they
     are done by torch, model by model."""
-    if len(x) == 0:
-        return _composition(x, num_groups, weight, bias, eps)
-    if math.prod(x.shape[3:]) >= SMALLEST and not x.is_cuda:
+    if (math.prod(x.shape[3:]) >= SMALLEST or len(x) == 0) and not x.is_cuda:
         result: Tensor = (_forward if tracing() else _eager)(x, num_groups, weight, bias, eps)
         return result
     each = [

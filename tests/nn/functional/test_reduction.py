@@ -2,16 +2,28 @@
 import pytest
 import torch
 
-from dnnsuite.nn import functional
+from dnnsuite.nn.functional._reduction import LONG, legacy, model_sum, reduce
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
-@pytest.mark.parametrize("keepdim", [False, True])
-def test_functional(dtype, keepdim):
-    x = (10 * torch.randn(2, 6, 5)).to(dtype)
-    for dim in (0, 1, -1):
-        got = functional.max(x, dim, keepdim)
-        for model in range(2):
-            want = torch.max(x[model], dim, keepdim)
-            assert torch.equal(got.values[model], want.values)
-    assert got.indices.dtype == torch.int64
+@pytest.mark.parametrize("elements", [1, 7, 1000, LONG, LONG + 4096, 100_003])
+def test_a_sum_is_of_one_model_alone(elements):
+    """To the bit, with one thread or two."""
+    x = torch.randn(3, elements)
+    together = model_sum(x)
+    torch.testing.assert_close(together, x.double().sum(1).float(), rtol=1e-4, atol=1e-3)
+    torch.set_num_threads(2)
+    for model in range(3):
+        assert torch.equal(model_sum(x[model : model + 1])[0], together[model])
+    torch.set_num_threads(1)
+
+
+def test_no_models_and_no_elements():
+    assert model_sum(torch.zeros(0, 3, 4)).shape == (0,)
+    assert torch.equal(model_sum(torch.zeros(2, 0, 4)), torch.zeros(2))
+    assert reduce(torch.zeros(2, 0), "mean").isnan().all()
+    assert torch.equal(model_sum(torch.arange(3.0)), torch.arange(3.0))
+
+
+def test_old_words():
+    with pytest.warns(UserWarning, match="deprecated"):
+        assert legacy(None, False, "mean") == "none"

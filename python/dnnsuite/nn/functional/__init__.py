@@ -72,6 +72,7 @@ from .loss import multi_margin_loss as multi_margin_loss
 from .loss import multilabel_margin_loss as multilabel_margin_loss
 from .loss import multilabel_soft_margin_loss as multilabel_soft_margin_loss
 from .loss import nll_loss as nll_loss
+from .maximum import max as max
 from .normalization import batch_norm as batch_norm
 from .normalization import batch_norm_act as batch_norm_act
 from .normalization import group_norm as group_norm
@@ -112,7 +113,6 @@ from .recurrent import gru_cell as gru_cell
 from .recurrent import lstm_cell as lstm_cell
 from .recurrent import rnn_relu_cell as rnn_relu_cell
 from .recurrent import rnn_tanh_cell as rnn_tanh_cell
-from .reduction import max as max
 from .sparse import embedding as embedding
 from .sparse import embedding_bag as embedding_bag
 from .vision import affine_grid as affine_grid
