@@ -136,7 +136,7 @@ INCLUDES = {  # folder of cpp/ → (our own folders it may include, words that m
     "bindings": (("base/", "host/"), ("torch", "cuda")),
     "fused/math": (("fused/math/", "fused/arguments.hpp"), ("torch", "Python", "pybind11")),
     "fused/kernels": (
-        ("fused/math/", "fused/kernels/", "fused/arguments.hpp"),
+        ("fused/math/", "fused/kernels/", "fused/arguments.hpp", "fused/norm_arguments.hpp"),
         ("torch", "Python", "pybind11"),
     ),
     "fused/cpu": (("fused/",), ("Python", "pybind11", "cuda", "fused/kernels", "fused/cuda")),

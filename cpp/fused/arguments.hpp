@@ -8,7 +8,6 @@
 
 #include "fused/math/dropout.hpp"
 #include "fused/math/recurrence.hpp"
-#include "fused/math/norm_activation.hpp"
 
 namespace dnnsuite::fused {
 
@@ -42,54 +41,6 @@ struct LayerNormArguments {
     void *weight_sums, *norm_bias_sums, *bias_sums;  // backward: [B, tasks_per_model, columns]; bias_sums may be null
     void* statistics;                                // CUDA, backward: [B, rows, 2] room for mean, 1 / deviation
     DropoutArguments dropout;
-};
-
-/// y = activation((x - mean) / sqrt(var + eps) * weight + bias + residual), statistics per channel. A row is either some
-/// columns, column j of channel (j / inner) % channels, or (planes) one plane of channel row % channels. x, residual and
-/// grad may lie anywhere from model to model (*_stride, in elements); what is written is packed.
-struct BatchNormArguments {
-    DType dtype;
-    NormActivation activation;
-    double slope, eps;
-    bool planes, training;
-    int64_t channels, inner;
-    Rows rows;
-    int64_t x_stride, residual_stride, grad_stride;
-    const void *x, *residual, *grad, *weight, *bias;      // residual, weight and bias may be null
-    const void *given_mean, *given_variance;              // of an evaluation; null in training
-    void* y;
-    void* statistics;                                     // [3, B, C]: mean, 1 / deviation, unbiased variance
-    void *dx, *dresidual, *dweight, *dbias;               // backward
-    int64_t values_per_channel() const { return channels > 0 ? rows.elements / channels : 0; }
-};
-
-/// y = x / sqrt(mean of x² + eps) * weight over each row.
-struct RmsNormArguments {
-    DType dtype;
-    Rows rows;
-    double eps;
-    const void *x, *weight, *grad;  // weight [B, columns] or null
-    void *y, *dx;
-    void* weight_sums;  // backward: [B, tasks_per_model, columns]
-};
-
-/// x [B, N, C, inner], statistics over each sample's `groups` of channels.
-struct GroupNormArguments {
-    DType dtype;
-    int64_t models, batch, channels, inner, groups;
-    double eps;
-    const void *x, *weight, *bias, *grad;  // weight and bias [B, C] or null
-    void *y, *dx;
-    void *dweight, *dbias;  // [B, C]
-};
-
-/// The largest of `count` numbers and where it is: x [B, outer, count, inner], values and indices [B, outer, inner].
-struct MaxArguments {
-    DType dtype;
-    int64_t models, outer, count, inner;
-    const void* x;
-    void* values;
-    int64_t* indices;
 };
 
 /// logits [B, R, C], target [B, R]. Rows of `rows` are rows of logits.

@@ -6,13 +6,14 @@
 #include <tuple>
 
 #include "fused/channel_layout.hpp"
+#include "fused/norm_arguments.hpp"
 
 namespace dnnsuite::fused {
 
 inline NormActivation norm_activation(const Checker& check, const std::string& name) {
     const std::pair<const char*, NormActivation> known[] = {
-        {"none", NormActivation::kNone},   {"relu", NormActivation::kRelu},
-        {"relu6", NormActivation::kRelu6}, {"leaky_relu", NormActivation::kLeakyRelu},
+        {"none", NormActivation::kNone},           {"relu", NormActivation::kRelu},
+        {"relu6", NormActivation::kRelu6},         {"leaky_relu", NormActivation::kLeakyRelu},
         {"hardswish", NormActivation::kHardswish}, {"silu", NormActivation::kSilu}};
     for (const auto& [text, kind] : known)
         if (name == text) return kind;
@@ -23,7 +24,7 @@ inline NormActivation norm_activation(const Checker& check, const std::string& n
 }
 
 struct BatchNormInputs {
-    static constexpr int64_t kPlane = 16;    // elements from which on a map is a plane of its own
+    static constexpr int64_t kPlane = 16;     // elements from which on a map is a plane of its own
     static constexpr int64_t kColumns = 128;  // columns that a row should have, so that a loop over them is worth it
 
     ChannelLayout layout;

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "fused/norm_arguments.hpp"
 #include "fused/tensors.hpp"
 
 namespace dnnsuite::fused {

@@ -4,6 +4,7 @@
 
 #include <tuple>
 
+#include "fused/norm_arguments.hpp"
 #include "fused/tensors.hpp"
 
 namespace dnnsuite::fused {

@@ -116,8 +116,8 @@ Sums<planes, T> sums_of(const Model<T>& m, int64_t task, int64_t row) {
 template <bool planes, class T>
 Affine<planes, T> affine_of(const Model<T>& m, int64_t row) {
     const int64_t c = planes ? row % m.args.channels : 0;
-    return {{m.mean + c}, {m.scale + c}, {m.bias + c}, {m.curve + c}, {m.level + c},
-            Vec<T>(static_cast<T>(m.args.slope))};
+    return {{m.mean + c},  {m.scale + c}, {m.bias + c},
+            {m.curve + c}, {m.level + c}, Vec<T>(static_cast<T>(m.args.slope))};
 }
 
 template <class T>
@@ -233,8 +233,8 @@ void apply_forward(const Model<T>& m, int64_t begin, int64_t end) {
     for_each_group<planes>(
         m, begin, end, [](int64_t) {},
         [&](int64_t at, int64_t n, auto rows, int64_t row) {
-            normalise<planes, rows, kind, add>(m.x() + at, add ? residual + at : nullptr, y + at,
-                                               m.args.rows.columns, n, affine_of<planes>(m, row));
+            normalise<planes, rows, kind, add>(m.x() + at, add ? residual + at : nullptr, y + at, m.args.rows.columns,
+                                               n, affine_of<planes>(m, row));
         });
 }
 
@@ -292,7 +292,8 @@ void by_layout(const BatchNormArguments& args, const Body& body) {
 }
 
 template <class T>
-void forward(const BatchNormArguments& args, int64_t model, BatchNormStep step, int64_t begin, int64_t end, void* room) {
+void forward(const BatchNormArguments& args, int64_t model, BatchNormStep step, int64_t begin, int64_t end,
+             void* room) {
     const Model<T> m(args, model, room);
     switch (step) {
         case BatchNormStep::kPrepare: return args.training ? choose_shift(m) : void();
@@ -312,11 +313,12 @@ void backward(const BatchNormArguments& args, int64_t model, BatchNormStep step,
     switch (step) {
         case BatchNormStep::kPrepare: return prepare_parameters(m);
         case BatchNormStep::kSums:
-            return by_layout(
-                args, [&](auto planes, auto kind, auto add) { sum_backward<planes, kind, add>(m, begin, end); });
+            return by_layout(args,
+                             [&](auto planes, auto kind, auto add) { sum_backward<planes, kind, add>(m, begin, end); });
         case BatchNormStep::kCombine: return combine_backward(m);
         case BatchNormStep::kApply:
-            by_layout(args, [&](auto planes, auto kind, auto add) { apply_backward<planes, kind, add>(m, begin, end); });
+            by_layout(args,
+                      [&](auto planes, auto kind, auto add) { apply_backward<planes, kind, add>(m, begin, end); });
     }
 }
 

@@ -18,8 +18,7 @@ DNNSUITE_HD void for_each_block(int64_t columns, const Body& body) {
         for (; i + kLanes <= columns; i += kLanes) body(i, int64_t{kLanes}, int64_t{0});
         if (i < columns) body(columns - kLanes, int64_t{kLanes}, i + kLanes - columns);
     } else {
-        for_each_vector(
-            columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) { body(i, n, int64_t{0}); });
+        for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) { body(i, n, int64_t{0}); });
     }
 }
 

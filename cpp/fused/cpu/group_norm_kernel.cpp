@@ -86,9 +86,9 @@ void backward(const GroupNormArguments& args, int64_t begin, int64_t end, T* sum
         for_each_group(args, x, [&](int64_t begin_channel, int64_t last, const Group<T>& group) {
             const Affine<true, T> p{{&group.mean}, {&zero}, {&zero}, {}, {}, Vec<T>(T(0))};
             for (int64_t c = begin_channel; c < last; ++c)
-                gradient_sums<true, 1, NormActivation::kNone, false>(
-                    x + c * inner, static_cast<const T*>(nullptr), grad + c * inner, static_cast<T*>(nullptr), 0, inner,
-                    p, Sums<true, T>{first + c, second + c});
+                gradient_sums<true, 1, NormActivation::kNone, false>(x + c * inner, static_cast<const T*>(nullptr),
+                                                                     grad + c * inner, static_cast<T*>(nullptr), 0,
+                                                                     inner, p, Sums<true, T>{first + c, second + c});
             group_gradient(args, x, grad, weight, dx, begin_channel, last, group, first, second);
             for (int64_t c = begin_channel; c < last; ++c) second[c] = second[c] * group.inverse;
         });

@@ -54,8 +54,7 @@ void middle(const float* x, int64_t count, int64_t inner, float* best, int32_t* 
     for (int64_t i = 0; i < inner; ++i) best[i] = x[i];
     fill(where, inner, int32_t(0));
     int64_t k = 1;
-    for (; k + kRows <= count; k += kRows)
-        take_rows<kRows>(x + k * inner, inner, static_cast<int32_t>(k), best, where);
+    for (; k + kRows <= count; k += kRows) take_rows<kRows>(x + k * inner, inner, static_cast<int32_t>(k), best, where);
     for (; k < count; ++k) take_rows<1>(x + k * inner, inner, static_cast<int32_t>(k), best, where);
 }
 

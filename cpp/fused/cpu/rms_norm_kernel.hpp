@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "fused/arguments.hpp"
 #include "fused/cpu/isa.hpp"
+#include "fused/norm_arguments.hpp"
 
 namespace dnnsuite::fused {
 

@@ -12,7 +12,8 @@ struct Backend {
     }
     static void backward(const BatchNormArguments& args, const Tensor& like) {
         const Tensor sums = new_accumulator(like, {args.rows.models, args.channels, 2});
-        on_device(like, [&](cudaStream_t stream) { return kernels::batch_norm_backward(args, sums.data_ptr(), stream); });
+        on_device(like,
+                  [&](cudaStream_t stream) { return kernels::batch_norm_backward(args, sums.data_ptr(), stream); });
     }
 };
 

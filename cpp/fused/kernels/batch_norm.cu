@@ -107,7 +107,8 @@ struct Normal {
         parameter = model * args.channels + element / args.inner % args.channels;
         inverse = statistic<A>(args, 1)[parameter];
         weight = parameter_at<T>(args.weight, parameter, 1.0);
-        distance = load(static_cast<const T*>(args.x), model * args.x_stride + element) - statistic<A>(args, 0)[parameter];
+        distance =
+            load(static_cast<const T*>(args.x), model * args.x_stride + element) - statistic<A>(args, 0)[parameter];
     }
     __device__ A before_activation(const BatchNormArguments& args, int64_t model, int64_t element) const {
         const A z = distance * (inverse * weight) + parameter_at<T>(args.bias, parameter, 0.0);

@@ -9,6 +9,7 @@
 #include "fused/arguments.hpp"
 #include "fused/math/gradient.hpp"
 #include "fused/math/optimizer_arguments.hpp"
+#include "fused/norm_arguments.hpp"
 
 namespace dnnsuite::fused::kernels {
 
