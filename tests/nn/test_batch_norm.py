@@ -121,6 +121,17 @@ def test_with_what_follows(kind, layout):
         torch.testing.assert_close(a, b, rtol=2e-4, atol=1e-4)
 
 
+def test_once_more_changes_nothing():
+    layer, x = nn.BatchNorm1d(6, B=2), torch.randn(2, 4, 6)
+    y = layer(x)
+    before = {name: value.clone() for name, value in layer.state_dict().items()}
+    assert torch.equal(layer.repeated(x), y)
+    for name, value in layer.state_dict().items():
+        assert torch.equal(value, before[name])
+    layer.eval()
+    assert torch.equal(layer.repeated(x), layer(x))
+
+
 def test_refuses_another_activation_or_residual():
     x = torch.randn(2, 4, 6)
     with pytest.raises(InvalidArgument, match="tanh"):
