@@ -71,7 +71,8 @@ def continued(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _sum(func: Any, a: Any, b: Any) -> Any:
     """a + b, with the layer behind one of them still to be computed."""
-    pairs = [(a, b)] if in_place(func) else [(a, b), (b, a)]
+    # Of two that wait the later goes on: the earlier is computed before it, and running statistics keep their order.
+    pairs = [(a, b)] if in_place(func) else [(b, a), (a, b)]
     for first, second in pairs:
         if type(first) is not ModelTensor or type(second) is not ModelTensor or first.deferred is None:
             continue
