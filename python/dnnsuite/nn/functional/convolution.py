@@ -21,6 +21,10 @@ FEW_PIXELS = 1024
 """Pixels of one model's batch up to which a filter of one tap is a product of ours: a torch convolution channels last
 is 1.3 times as fast at 2048 and more, and 1.1 to 2.5 times slower below (`benchmarks/ops/bench_convolution.py`)."""
 
+FEW_OF_AN_IMAGE = 9
+"""Pixels of an image up to which 3 x 3 filters of single channels are ours: 3 to 12 times torch's rate at 4 and fewer,
+0.6 to 0.9 of it, channels last, at 16 and more; larger filters are ours always (`benchmarks/ops/bench_depthwise.py`)."""
+
 
 def check_images(input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, name: str) -> None:
     """Refuses what is not `[B, N, C, *]` or `[B, C, *]`, and weights of another number of models."""
@@ -66,6 +70,8 @@ def _quick_conv2d(
     wide = computable(weight)
     x, b = match(computable(input), wide), match(bias, wide)
     if groups == input.size(2) == weight.size(1) and weight.size(2) == 1:
+        if weight.shape[3:] == (3, 3) and input.shape[3:].numel() > FEW_OF_AN_IMAGE:
+            return None
         y = ops.depthwise(x.movedim(2, -1), wide.squeeze(2).movedim(1, -1), b, *steps)
     elif groups == 1 and (product := _product(x, wide, *steps)) is not None:
         y = ops.linear(*product, b)
