@@ -23,7 +23,7 @@ is 1.3 times as fast at 2048 and more, and 1.1 to 2.5 times slower below (`bench
 
 FEW_OF_AN_IMAGE = 9
 """Pixels of an image up to which 3 x 3 filters of single channels are ours: 3 to 12 times torch's rate at 4 and fewer,
-0.6 to 0.9 of it, channels last, at 16 and more; larger filters are ours always (`benchmarks/ops/bench_depthwise.py`)."""
+0.6 to 0.9 of it, channels last, from 16 on; larger filters are always ours (`benchmarks/ops/bench_depthwise.py`)."""
 
 
 def check_images(input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, name: str) -> None:
