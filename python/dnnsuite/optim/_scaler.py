@@ -148,10 +148,6 @@ class GradScaler:
         self._active.fill_(True)
         self._unscaled.clear()
 
-    def tensors(self) -> list[torch.Tensor]:
-        """What steps and updates change."""
-        return [*self._vectors.values(), self._found, self._active]
-
     def narrow(self, start: int, length: int) -> GradScaler:
         """The scaler of some of the models; it shares their scales."""
         part = GradScaler.__new__(GradScaler)
