@@ -72,6 +72,17 @@ def test_layers_of_other_classes_have_no_rule():
         nn.TransformerEncoder.from_models([model])
 
 
+def test_a_stack_with_another_norm_is_fused_part_by_part():
+    def make():
+        layer = torch.nn.TransformerEncoderLayer(12, 3, **SMALL)
+        return torch.nn.TransformerEncoder(layer, 2, torch.nn.Linear(12, 12), enable_nested_tensor=False)
+
+    models, x = make_models(make, 2), torch.randn(2, 4, 6, 12)
+    output = fuse(models)(x)
+    for index, model in enumerate(models):
+        assert_near(output[index], model(x[index]))
+
+
 def test_refuses():
     layer = nn.TransformerEncoderLayer(12, 3, 20, B=2)
     with pytest.raises(InvalidArgument, match="its layer has B=2"):

@@ -117,7 +117,9 @@ class Fusion:
                 )
         _refuse_backward_hooks(models, where)
         kind = type(first)
-        if kind in RULES and "forward" not in first.__dict__:
+        # A stack of layers can refuse: what it is made of may have no rule; then it is fused part by part.
+        can_fuse = getattr(RULES.get(kind), "can_fuse", None)
+        if kind in RULES and "forward" not in first.__dict__ and (can_fuse is None or can_fuse(models)):
             self._memo[id(first)] = self._leaf(models, path)
             return
         self._memo[id(first)] = None  # on the way
