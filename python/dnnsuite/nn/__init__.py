@@ -38,6 +38,7 @@ from ._dropout import Dropout2d as Dropout2d
 from ._dropout import Dropout3d as Dropout3d
 from ._dropout import FeatureAlphaDropout as FeatureAlphaDropout
 from ._dropout import seed as seed
+from ._compute import compute_dtype as compute_dtype
 from ._linear import Linear as Linear
 from ._linear_cross_entropy import LinearCrossEntropyLoss as LinearCrossEntropyLoss
 from ._loss import BCELoss as BCELoss
@@ -124,6 +125,7 @@ from ._transformer_stack import TransformerDecoder as TransformerDecoder
 from ._transformer_stack import TransformerEncoder as TransformerEncoder
 
 __all__ = [
+    "compute_dtype",
     "GLU",
     "GRU",
     "LSTM",

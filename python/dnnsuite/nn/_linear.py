@@ -66,4 +66,8 @@ class Linear(ArrayModule):
     def activated(self, x: torch.Tensor, activation: str = "none", slope: float = 0.0) -> torch.Tensor:
         """`activation(self(x))`; the kernel of small products does both."""
         check_models(x, self.B, "Linear")
-        return ops.linear(x, self.weight, self.bias, activation)
+        low = self.compute_dtype
+        if low is None or low == x.dtype:
+            return ops.linear(x, self.weight, self.bias, activation)
+        bias = None if self.bias is None else self.bias.to(low)
+        return ops.linear(x.to(low), self.weight.to(low), bias, activation).to(x.dtype)

@@ -37,9 +37,10 @@ def _composition(
     label_smoothing: float,
     reduction: str,
 ) -> Tensor:
-    return cross_entropy(
-        linear_composition(x, weight, bias), target, ignore_index, label_smoothing, reduction
-    )
+    logits = linear_composition(x, weight, bias)
+    if logits.device.type == "cpu" and logits.dtype in (torch.bfloat16, torch.float16):
+        logits = logits.float()
+    return cross_entropy(logits, target, ignore_index, label_smoothing, reduction)
 
 
 class _Chunked(torch.autograd.Function):

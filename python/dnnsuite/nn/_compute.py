@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""Products in 16 bits with parameters, gradients and everything else in 32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgument
+from ._linear import Linear
+
+_POSSIBLE = (torch.bfloat16, torch.float16)
+
+
+def compute_dtype(
+    array: torch.nn.Module, dtype: torch.dtype | None, layers: type[Any] | tuple[type[Any], ...] = Linear
+) -> torch.nn.Module:
+    """Has the layers of `array` that are of the classes `layers` compute in `dtype`; None ends it. Returns `array`.
+
+    Inputs and parameters are rounded to `dtype` for the product, whose sums are kept in float32, and the result is put
+    back; the parameters themselves, their gradients and the optimizer's state keep their dtype. `layers` are classes
+    that have an attribute `compute_dtype`: `Linear`. It pays for large products on a processor with bfloat16
+    instructions (`benchmarks/ops/bench_compute_dtype.py`) and costs for small ones.
+    """
+    if dtype is not None and dtype not in _POSSIBLE:
+        raise InvalidArgument(f"compute_dtype must be torch.bfloat16, torch.float16 or None, not {dtype}")
+    classes = layers if isinstance(layers, tuple) else (layers,)
+    for cls in classes:
+        if not hasattr(cls, "compute_dtype"):
+            raise InvalidArgument(f"{cls.__name__} cannot compute in another dtype than its parameters'; Linear can")
+    for module in array.modules():
+        if isinstance(module, classes):
+            module.compute_dtype = dtype
+    return array
