@@ -23,6 +23,7 @@ from ._batch_norm import InstanceNorm2d as InstanceNorm2d
 from ._batch_norm import InstanceNorm3d as InstanceNorm3d
 from ._bilinear import Bilinear as Bilinear
 from ._checkpoint import checkpoint as checkpoint
+from ._compute import compute_dtype as compute_dtype
 from ._conv import Conv1d as Conv1d
 from ._conv import Conv2d as Conv2d
 from ._conv import Conv3d as Conv3d
@@ -38,7 +39,6 @@ from ._dropout import Dropout2d as Dropout2d
 from ._dropout import Dropout3d as Dropout3d
 from ._dropout import FeatureAlphaDropout as FeatureAlphaDropout
 from ._dropout import seed as seed
-from ._compute import compute_dtype as compute_dtype
 from ._linear import Linear as Linear
 from ._linear_cross_entropy import LinearCrossEntropyLoss as LinearCrossEntropyLoss
 from ._loss import BCELoss as BCELoss
@@ -125,7 +125,6 @@ from ._transformer_stack import TransformerDecoder as TransformerDecoder
 from ._transformer_stack import TransformerEncoder as TransformerEncoder
 
 __all__ = [
-    "compute_dtype",
     "GLU",
     "GRU",
     "LSTM",
@@ -242,6 +241,7 @@ __all__ = [
     "ZeroPad3d",
     "array",
     "checkpoint",
+    "compute_dtype",
     "functional",
     "seed",
 ]

@@ -28,7 +28,9 @@ def compute_dtype(
     classes = layers if isinstance(layers, tuple) else (layers,)
     for cls in classes:
         if not hasattr(cls, "compute_dtype"):
-            raise InvalidArgument(f"{cls.__name__} cannot compute in another dtype than its parameters'; Linear can")
+            raise InvalidArgument(
+                f"{cls.__name__} cannot compute in another dtype than its parameters'; Linear can"
+            )
     for module in array.modules():
         if isinstance(module, classes):
             module.compute_dtype = dtype

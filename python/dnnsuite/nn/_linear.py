@@ -18,6 +18,7 @@ class Linear(ArrayModule):
     """
 
     torch_class = torch.nn.Linear
+    compute_dtype: torch.dtype | None = None  # of products, if not that of the parameters: `nn.compute_dtype`
     activations = frozenset({"relu"})
 
     def __init__(
