@@ -102,21 +102,22 @@ def test_select_moves_clones_and_adds(kind):
 
 def test_select_keeps_who_is_frozen_and_says_what_is_missing():
     params = parameters(3)
-    optimizer = optim.SGD(params, lr=0.1, max_grad_norm=1.0)
+    optimizer = optim.SGD(params, lr=[0.1, 0.2, 0.3], max_grad_norm=1.0)
     optimizer.freeze(1)
     with pytest.raises(InvalidArgument, match="2 indices, but a parameter has shape"):
         optimizer.select([1, 0])
     for p in params:
         p.data = p.data[[1, 0]]
-    with pytest.raises(InvalidArgument, match="momentum, dampening, weight_decay, max_grad_norm"):
-        optimizer.select([1, None], lr=0.1)
+    with pytest.raises(InvalidArgument, match="value of lr, which differs"):
+        optimizer.select([1, None])
     with pytest.raises(InvalidArgument, match="no hyper-parameter beta"):
         optimizer.select([1, 0], beta=0.1)
     assert optimizer.B == 3
-    assert optimizer.param_groups[0]["lr"].tolist() == [0.1] * 3
-    optimizer.select([1, None], lr=0.5, momentum=0, dampening=0, weight_decay=0, max_grad_norm=2.0)
+    assert optimizer.param_groups[0]["lr"].tolist() == [0.1, 0.2, 0.3]
+    optimizer.select([1, None], lr=0.5, max_grad_norm=2.0)
     assert optimizer.frozen == [0]
-    assert optimizer.param_groups[0]["lr"].tolist() == [0.1, 0.5]
+    assert optimizer.param_groups[0]["lr"].tolist() == [0.2, 0.5]
+    assert optimizer.param_groups[0]["momentum"].tolist() == [0.0, 0.0]
     assert optimizer.param_groups[0]["max_grad_norm"].tolist() == [1.0, 2.0]
 
 

@@ -219,15 +219,24 @@ def _fresh_hypers(optimizer: ArrayOptimizer, fresh: Group, count: int) -> dict[s
     unknown = sorted(set(fresh) - set(wanted))
     if unknown:
         raise InvalidArgument(f"{type(optimizer).__name__} has no hyper-parameter {', '.join(unknown)}")
-    missing = [name for name in wanted if name not in fresh]
-    if count and missing:
-        raise InvalidArgument(
-            f"a fresh model of {type(optimizer).__name__} needs a value of {', '.join(missing)}: give it as a keyword"
-        )
+    for name in wanted:
+        if count and name not in fresh:
+            fresh[name] = _value_of_all(optimizer, name)
     values = {name: fresh_values(name, value, count) for name, value in fresh.items()} if count else {}
     for name, numbers in values.items():
         check_range(name, torch.tensor(numbers, dtype=torch.float64))
     return values
+
+
+def _value_of_all(optimizer: ArrayOptimizer, name: str) -> float:
+    """The value that all models have of a hyper-parameter: a new one has it too, unless told otherwise."""
+    values = {float(v) for group in optimizer.param_groups for v in group[name]}
+    if len(values) != 1:
+        raise InvalidArgument(
+            f"a fresh model of {type(optimizer).__name__} needs a value of {name}, which differs from model to model: give "
+            "it as a keyword"
+        )
+    return values.pop()
 
 
 def _start_of(name: str, vector: torch.Tensor, values: dict[str, list[float]], count: int) -> list[float]:
