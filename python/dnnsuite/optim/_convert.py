@@ -233,8 +233,8 @@ def _value_of_all(optimizer: ArrayOptimizer, name: str) -> float:
     values = {float(v) for group in optimizer.param_groups for v in group[name]}
     if len(values) != 1:
         raise InvalidArgument(
-            f"a fresh model of {type(optimizer).__name__} needs a value of {name}, which differs from model to model: give "
-            "it as a keyword"
+            f"a fresh model of {type(optimizer).__name__} needs a value of {name}, which differs from model to model: "
+            "give it as a keyword"
         )
     return values.pop()
 
