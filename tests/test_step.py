@@ -268,7 +268,7 @@ def test_refuses_a_list_that_is_not_one_tensor_per_model():
 
 
 def test_refuses_a_batch_that_does_not_come_apart_in_equal_parts():
-    runner = StepRunner(*make(2), loss, accumulate=3)
+    runner = StepRunner(*make(2), loss, accumulate=3, width=2)
     with pytest.raises(InvalidArgument, match=r"accumulate=3 .* \[2, 8, 6\]"):
         runner.step(*batches(2, 1)[0]).losses()
     runner.close()
