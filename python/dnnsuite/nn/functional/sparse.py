@@ -70,8 +70,8 @@ def embedding_bag(
 ) -> Tensor:
     """`torch.nn.functional.embedding_bag` for B models: the sum, mean or maximum of bags of rows, `[B, N, D]`.
 
-    `input` is `[B, N, L]`, or `[B, M]` with `offsets` `[B, N]`; `weight` `[B, V, D]`. torch's kernel never holds
-    the rows themselves.
+    `input` is `[B, N, L]`, or `[B, M]` with `offsets` `[B, N]`; `weight` `[B, V, D]`. One call of torch's kernel for
+    each model: one call for all would give bits that depend on B.
     """
     _refuse_sparse("embedding_bag", sparse)
     if input.dim() not in (2, 3) or (input.dim() == 2) == (offsets is None):
@@ -83,8 +83,6 @@ def embedding_bag(
         _renormalize(weight, input, max_norm, norm_type)
     rules: dict[str, Any] = {"norm_type": norm_type, "scale_grad_by_freq": scale_grad_by_freq, "mode": mode}
     ends: dict[str, Any] = {"include_last_offset": include_last_offset, "padding_idx": padding_idx}
-    if len(weight) > 1 and input.device.type == "cpu" and not include_last_offset and padding_idx is None:
-        return _as_one_table(input, weight, offsets, per_sample_weights, rules)
     nothing = [None] * len(weight)
     bags = [
         torch.nn.functional.embedding_bag(own, table, begins, per_sample_weights=weights, **rules, **ends)
@@ -97,30 +95,6 @@ def embedding_bag(
         )
     ]
     return bags[0].unsqueeze(0) if len(bags) == 1 else torch.stack(bags)
-
-
-def _as_one_table(
-    input: Tensor,
-    weight: Tensor,
-    offsets: Tensor | None,
-    per_sample_weights: Tensor | None,
-    rules: dict[str, Any],
-) -> Tensor:
-    """The models' tables as one of B * V rows: one call, and a gradient that is nobody's copy."""
-    models, rows, width = weight.shape
-    if input.numel():
-        low, high = (int(v) for v in input.aminmax())
-        if low < 0 or high >= rows:  # it would be a row of another model
-            raise InvalidArgument(
-                f"embedding_bag: indices must be within [0, {rows}), not {low if low < 0 else high}"
-            )
-    step = torch.arange(models, dtype=input.dtype, device=input.device).view(-1, *[1] * (input.dim() - 1))
-    flat = (input + rows * step).flatten(0, 1)
-    begins = None if offsets is None else (offsets + input.shape[1] * step.to(offsets.dtype)).flatten()
-    weights = None if per_sample_weights is None else per_sample_weights.flatten(0, 1)
-    table = weight.reshape(models * rows, width)
-    bags = torch.nn.functional.embedding_bag(flat, table, begins, per_sample_weights=weights, **rules)
-    return bags.view(models, -1, width)
 
 
 @torch.no_grad()
