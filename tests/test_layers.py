@@ -29,7 +29,7 @@ RANK = {
     "_step": 6,
     "jobs": 7,
     "workflow": 8,
-    "doctor": 9,
+    "_pin_command": 9, "doctor": 9,
     "cli": 10,
 }  # fmt: skip
 TRAINING = {
@@ -47,7 +47,7 @@ TRAINING = {
     "jobs",
 }
 OBSERVING = {"_rates", "host", "timing", "results", "pin", "plots"}  # the two meet in workflow alone
-NEVER_TORCH = {"errors", "_files", "_rates", "timing", "results", "pin", "plots", "cli"}
+NEVER_TORCH = {"errors", "_files", "_rates", "timing", "results", "pin", "plots", "_pin_command", "cli"}
 LATE_TORCH = {
     "host",
     "data",
@@ -76,6 +76,9 @@ TESTED_BY: dict[str, str] = {
     "optim/_base.py": "optim/test_optimizers.py",
     "optim/_plan.py": "optim/test_optimizers.py",
     "optim/_sgd.py": "optim/test_optimizers.py",
+    "pin/_guard.py": "pin/test_partition.py",
+    "pin/_report.py": "test_pin_command.py",
+    "pin/_running.py": "pin/test_partition.py",
 }
 
 SOURCES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))

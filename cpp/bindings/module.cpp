@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "base/error.hpp"
+#include "host/cgroup_error.hpp"
 
 namespace py = pybind11;
 
@@ -13,6 +14,7 @@ namespace dnnsuite::bindings {
 
 void init_base(py::module_& m);
 void init_host(py::module_& m);
+void init_cgroup(py::module_& m);
 void init_topology(py::module_& m);
 
 namespace {
@@ -26,6 +28,9 @@ void translate(std::exception_ptr thrown) {
         std::rethrow_exception(thrown);
     } catch (const InvalidArgument& error) {
         raise("InvalidArgument", error.what());
+    } catch (const host::CgroupError& error) {
+        const py::object kind = py::module_::import("dnnsuite.pin.errors").attr(error.kind.c_str());
+        py::set_error(kind, kind(error.operation, error.path, error.value, error.number, error.hint));
     } catch (const Error& error) {
         raise("Error", error.what());
     }
@@ -41,4 +46,5 @@ PYBIND11_MODULE(_C, m) {
     dnnsuite::bindings::init_base(m);
     dnnsuite::bindings::init_host(m);
     dnnsuite::bindings::init_topology(m);
+    dnnsuite::bindings::init_cgroup(m);
 }

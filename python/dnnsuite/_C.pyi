@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['Interval', 'RunningStatistics', 'StepTimer', 'Warmup', 'batch_means', 'format_cpu_list', 'heap_release', 'heap_retain', 'mser5', 'now_ns', 'parse_cpu_list', 'rate', 'read_topology', 'student_t']
+__all__: list[str] = ['Cgroup', 'GroupTree', 'Interval', 'Process', 'RunningStatistics', 'StepTimer', 'Warmup', 'batch_means', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'mser5', 'now_ns', 'parse_cpu_list', 'rate', 'read_hierarchies', 'read_topology', 'student_t']
 class RunningStatistics:
     """
     Count, mean, variance, minimum and maximum of values seen one at a time.
@@ -162,6 +162,90 @@ class StepTimer:
         """
         When each step ended, on `now_ns`.
         """
+class Cgroup:
+    """
+    A control group for one run, in one or more hierarchies.
+    """
+    @staticmethod
+    def adopt(folders: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, str]]) -> Cgroup:
+        """
+        A group that another process left, as (version, folder) of each hierarchy.
+        """
+    def attach(self, process: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Move a process in; memory it has stays charged where it was.
+        """
+    def counters(self) -> dict:
+        """
+        What was used: a dict; None where the kernel does not count it.
+        """
+    def kill(self, timeout_s: typing.SupportsFloat | typing.SupportsIndex = 5.0) -> list[int]:
+        """
+        Kill all but this process, wait for their end; returns the ids that are left.
+        """
+    def processes(self) -> list[int]:
+        """
+        Ids of the processes in it and below it.
+        """
+    def remove(self) -> None:
+        """
+        Remove the folders. Raises CgroupBusy with processes inside.
+        """
+    @property
+    def applied(self) -> list:
+        """
+        Each limit as wanted and as found by reading it back.
+        """
+    @property
+    def folders(self) -> list:
+        """
+        Version, folder and controllers in each hierarchy.
+        """
+class GroupTree:
+    """
+    Where a supervisor makes its groups; puts everything back when closed.
+    """
+    def __init__(self, root: str, parent: str, name: str, controllers: collections.abc.Sequence[str]) -> None:
+        """
+        Make the folder `name` below `parent` ("": where this process may) in each hierarchy that has one of
+        the controllers. Raises CgroupError's kinds; controllers that cannot be had are in `missing`.
+        """
+    def close(self) -> None:
+        """
+        Kill and remove what is left, put everything back.
+        """
+    def make(self, name: str, *, cpus: str | None = None, mems: str | None = None, memory_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, cpu_quota: typing.SupportsFloat | typing.SupportsIndex | None = None, processes: typing.SupportsInt | typing.SupportsIndex | None = None, exclusive: bool = False) -> Cgroup:
+        """
+        A group with these limits, each read back.
+        """
+    @property
+    def folders(self) -> list:
+        ...
+    @property
+    def missing(self) -> dict[str, str]:
+        """
+        Controller → why it cannot be had.
+        """
+class Process:
+    """
+    A process that was started in a group.
+    """
+    def send(self, signal: typing.SupportsInt | typing.SupportsIndex, to_group: bool = False) -> None:
+        """
+        Send a signal; nothing after its end.
+        """
+    def wait(self, timeout_s: typing.SupportsFloat | typing.SupportsIndex) -> typing.Any:
+        """
+        How it ended (code, signal, cpu_seconds, peak_resident_bytes), or None if it has not.
+        """
+    @property
+    def id(self) -> int:
+        ...
+    @property
+    def method(self) -> str:
+        """
+        How it got into its group.
+        """
 def batch_means(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batches: typing.SupportsInt | typing.SupportsIndex = 10, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95) -> Interval:
     """
     The mean of a series [n] whose values may be correlated, with its interval.
@@ -188,6 +272,10 @@ def heap_retain() -> bool:
     
     Process-wide, and may be repeated. Returns False where the C library is not glibc.
     """
+def launch(arguments: collections.abc.Sequence[str], environment: collections.abc.Sequence[str], group: typing.Any = None, *, folder: str = '', files: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex] = (-1, -1, -1), cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], mems: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], data_limit_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, new_session: bool = True, close_files: bool = True) -> Process:
+    """
+    Start a program inside the group from its first instruction on. Raises LaunchError naming the step.
+    """
 def mser5(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> Warmup:
     """
     Find the end of warm-up in a series of times [n] by MSER-5 (White 1997).
@@ -210,6 +298,10 @@ def rate(items: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], seconds
     The interval is that of the time per item by batch means, inverted, and so not symmetric.
     
     Raises InvalidArgument for lengths that differ, and as `batch_means`.
+    """
+def read_hierarchies(root: str = '') -> list:
+    """
+    The mounted trees of control groups, and this process's group in each.
     """
 def read_topology(root: str = '') -> dict:
     """

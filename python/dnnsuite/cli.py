@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from . import _pin_command
 from .errors import Error, InvalidArgument
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ def _reporting(command: Callable[..., int]) -> Callable[..., None]:
 
 def _say(text: str) -> None:
     print(f"dnnsuite: {text}", file=sys.stderr)
+
+
+app.add_typer(_pin_command.commands(_reporting), name="pin")
 
 
 @app.command("list")

@@ -19,6 +19,9 @@ VARIABLES = {
     "DNNSUITE_TORCH_DIR": "while building: folder of the torch to build against (default: the installed one)",
     "DNNSUITE_REQUIRE_CUDA": "in tests: 1 makes a test that needs a GPU fail instead of skip",
     "DNNSUITE_TEST_WHEEL": "in tests: 1 also builds a wheel and looks into it",
+    "DNNSUITE_CGROUP_PARENT": "control group to make the groups of shares in, as /a/b (default: where it is allowed)",
+    "DNNSUITE_SLOT": "set by `dnnsuite pin` for the commands it runs: the name of their share",
+    "DNNSUITE_PIN_RUN": "set by `dnnsuite pin` for the commands it runs: the run they belong to",
     "DNNSUITE_RUN": "in notebooks: the results folder to show (default: the sample)",
 }
 

@@ -1,9 +1,40 @@
 # SPDX-License-Identifier: MIT
-"""Equal, isolated shares of a machine: who gets which CPUs, memory and GPU, and that it is kept to."""
+"""Equal, isolated shares of a machine: who gets which CPUs, memory and GPU, and that it is kept to.
 
+`with dnnsuite.pin(share=(0, 4)):` confines this process; :class:`Partition` runs commands in shares.
+"""
+
+import sys
+import types
+from contextlib import AbstractContextManager
+from typing import Any
+
+from ._groups import Leftover as Leftover
+from ._groups import clean as clean
+from ._groups import find as find
+from ._partition import BACKENDS as BACKENDS
+from ._partition import LEVELS as LEVELS
+from ._partition import Partition as Partition
 from ._plan import Plan as Plan
 from ._plan import Slot as Slot
 from ._plan import make_plan as make_plan
+from ._running import Outcome as Outcome
+from ._running import Running as Running
+from ._scope import Pinned as Pinned
+from ._scope import scope as scope
 from ._topology import Topology as Topology
 
-__all__ = ["Plan", "Slot", "Topology", "make_plan"]
+__all__ = [
+    "BACKENDS", "LEVELS", "Leftover", "Outcome", "Partition", "Pinned", "Plan", "Running", "Slot", "Topology", "clean",
+    "find", "make_plan", "scope",
+]  # fmt: skip
+
+
+class _Callable(types.ModuleType):
+    """So that the module itself is the context manager of its shortest use."""
+
+    def __call__(self, share: tuple[int, int], **options: Any) -> AbstractContextManager[Pinned]:
+        return scope(share, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

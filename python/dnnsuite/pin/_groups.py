@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""The names of our control groups, whose they are, and the removal of those whose owner is gone."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._C import Cgroup, read_hierarchies
+from .errors import CgroupBusy
+
+__all__ = ["Leftover", "clean", "find", "owner_state", "run_name"]
+
+# owner's pid, its start in clock ticks since boot, inode of its pid namespace, and a number of the run
+_NAME = re.compile(r"^dnnsuite-(\d+)-(\d+)-(\d+)-[0-9a-f]+(-supervisor)?$")
+_DEEPEST = 12
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Groups of one run: a folder in each hierarchy.
+
+    `state` is `live` (its owner runs), `stale` (it does not), or `foreign` (another pid namespace's, untouchable).
+    """
+
+    name: str
+    owner: int
+    state: str
+    folders: tuple[tuple[int, str], ...]
+    processes: tuple[int, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"name": self.name, "owner": self.owner, "state": self.state, "processes": list(self.processes),
+                "folders": [folder for _, folder in self.folders]}  # fmt: skip
+
+
+def run_name(process: int | None = None) -> str:
+    """A name for the groups of a run of `process` (this one): it tells whose they are after any death."""
+    mine = os.getpid() if process is None else process
+    return f"dnnsuite-{mine}-{_started_ticks(mine)}-{_pid_namespace()}-{secrets.token_hex(4)}"
+
+
+def _started_ticks(process: int) -> int | None:
+    try:
+        text = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return None
+    return int(text.rpartition(")")[2].split()[19])
+
+
+def _pid_namespace() -> int:
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+def owner_state(name: str) -> str:
+    """`live`, `stale` or `foreign`, by the name alone; empty when it is no name of ours."""
+    found = _NAME.match(name)
+    if not found:
+        return ""
+    if int(found[3]) != _pid_namespace():
+        return "foreign"
+    return "live" if _started_ticks(int(found[1])) == int(found[2]) else "stale"
+
+
+def _search(folder: str, depth: int) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            inner = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return
+    for path in inner:
+        if _NAME.match(os.path.basename(path)):
+            yield path
+        elif depth:
+            yield from _search(path, depth - 1)
+
+
+def find(root: str = "") -> list[Leftover]:
+    """The groups of every run, in all hierarchies that are mounted."""
+    folders: dict[str, list[tuple[int, str]]] = {}
+    for hierarchy in read_hierarchies(root):
+        for path in _search(hierarchy["mount_point"], _DEEPEST):
+            folders.setdefault(os.path.basename(path), []).append((hierarchy["version"], path))
+    found = []
+    for name, where in sorted(folders.items()):
+        processes = _processes(where)
+        found.append(
+            Leftover(name, int(name.split("-")[1]), owner_state(name), tuple(where), tuple(processes))
+        )
+    return found
+
+
+def _processes(folders: list[tuple[int, str]]) -> list[int]:
+    inside: set[int] = set()
+    for _, top in folders:
+        for path, _, _ in os.walk(top):
+            try:
+                inside.update(int(line) for line in Path(path, "cgroup.procs").read_text().split())
+            except OSError:
+                continue  # gone meanwhile
+    return sorted(inside)
+
+
+def clean(kill: bool = False, root: str = "", only: str = "") -> list[tuple[Leftover, str]]:
+    """Remove the groups whose owner is gone; returns each with what was done.
+
+    Args:
+        kill: end the processes in them first; groups with processes stay otherwise.
+        only: the name of one run, whose owner may be alive still.
+
+    Raises:
+        CgroupError: a group cannot be removed.
+    """
+    done = []
+    for left in find(root):
+        mine = left.name.startswith(only) if only else left.state == "stale"
+        if not mine:
+            done.append((left, f"kept: {left.state}"))
+            continue
+        if left.processes and not kill:
+            done.append((left, "kept: processes are in it, end them with --kill"))
+            continue
+        done.append((left, _remove(left, root)))
+    return done
+
+
+def _remove(left: Leftover, root: str) -> str:
+    folders = [(version, path) for version, path in left.folders if os.path.isdir(path)]
+    freezers = [h["mount_point"] for h in read_hierarchies(root) if "freezer" in h["controllers"]]
+    group = Cgroup.adopt(folders)
+    stuck = group.kill(5.0) if left.processes else []
+    for mount in freezers:  # its owner may have died between freezing and thawing
+        for _, path in folders:
+            if path.startswith(f"{mount}/") and Path(path, "freezer.state").exists():
+                Path(path, "freezer.state").write_text("THAWED")
+    if stuck:
+        raise CgroupBusy("remove", folders[0][1], "", 0, f"processes do not end: {stuck}")
+    group.remove()
+    killed = f", killed {len(left.processes)} processes" if left.processes else ""
+    return f"removed{killed}"

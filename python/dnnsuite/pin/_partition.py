@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: MIT
+"""Runs commands in the shares of a plan, isolated as well as the machine allows, and says how well that is."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from .._C import Cgroup, GroupTree, launch, parse_cpu_list
+from ..errors import Error, InvalidArgument
+from ._environment import environment
+from ._groups import run_name
+from ._guard import Guard
+from ._plan import Plan, Slot
+from ._running import Outcome, Running
+from .errors import CgroupError, PinningTooWeak
+
+__all__ = ["BACKENDS", "LEVELS", "Partition"]
+
+LEVELS = ("none", "affinity", "cgroup")  # weakest first
+BACKENDS = ("auto", *reversed(LEVELS))
+_NEEDED = ("cpuset", "memory")
+_WISHED = ("cpuset", "memory", "pids")
+_MOST_PROCESSES = 32768  # of a share: a fork storm ends there, and no honest job comes near
+
+
+class Partition:
+    """The shares of a plan, ready to run commands. Use it as a context: its end ends everything that runs in it.
+
+    Isolation is a ladder: control groups, else affinity of CPUs with limits on memory, else nothing.
+    :attr:`level` is what was obtained, :meth:`record` what goes into a result.
+
+    Args:
+        backend: `auto` goes down the ladder; `cgroup`, `affinity` or `none` is that or an error.
+        require: the weakest level that will do.
+        parent: the group below which groups are made ("/a/b"); `$DNNSUITE_CGROUP_PARENT`, else where it is allowed.
+
+    Raises:
+        PinningTooWeak: `require` is not met.
+        CgroupError: `backend="cgroup"` and it cannot be had; of the kind that says why.
+    """
+
+    def __init__(
+        self, plan: Plan, backend: str = "auto", require: str | None = None, parent: str | None = None
+    ) -> None:
+        if backend not in BACKENDS:
+            raise InvalidArgument(f"backend {backend!r}; accepted: {', '.join(BACKENDS)}")
+        if require is not None and require not in LEVELS:
+            raise InvalidArgument(f"require {require!r}; accepted: {', '.join(LEVELS)}")
+        self.plan, self.name = plan, run_name()
+        self.reasons: list[str] = []
+        self._parent = os.environ.get("DNNSUITE_CGROUP_PARENT", "") if parent is None else parent
+        self._tree: GroupTree | None = None
+        self._running: list[Running] = []
+        self._made = 0
+        self._guard: Guard | None = Guard(self.name)
+        try:
+            self._controllers = self._climb(backend)
+            self.level = self._level(backend)
+            if require is not None and LEVELS.index(self.level) < LEVELS.index(require):
+                raise PinningTooWeak(
+                    f"pinning by {require} is required, and this machine grants {self.level}",
+                    remedy="; ".join(self.reasons) or f"backend {backend} was asked for",
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    def _climb(self, backend: str) -> dict[str, int]:
+        """Try control groups; returns the controllers at hand, with the version of each."""
+        if backend not in ("auto", "cgroup"):
+            return {}
+        try:
+            self._tree = GroupTree("", self._parent, self.name, list(_WISHED))
+            with_all = {c: folder["version"] for folder in self._tree.folders for c in folder["controllers"]}
+            self._try_out(with_all)
+        except CgroupError as error:
+            if self._tree is not None:
+                self._tree.close()
+                self._tree = None
+            if backend == "cgroup":
+                raise
+            self.reasons.append(str(error))
+            return {}
+        self.reasons += [f"{controller}: {why}" for controller, why in self._tree.missing.items()]
+        short = [controller for controller in _NEEDED if controller not in with_all]
+        if backend == "cgroup" and short:
+            from .errors import ControllerUnavailable
+
+            raise ControllerUnavailable("find", value=short[0], hint=self._tree.missing[short[0]])
+        return with_all
+
+    def _try_out(self, controllers: Mapping[str, int]) -> None:
+        """Make a group of the first share and remove it: limits that the kernel refuses show here, not in a run."""
+        group = self._group(self.plan.slots[0], controllers)
+        group.remove()
+
+    def _level(self, backend: str) -> str:
+        if backend == "none":
+            return "none"
+        if all(controller in self._controllers for controller in _NEEDED):
+            return "cgroup"
+        allowed = os.sched_getaffinity(0)
+        foreign = set(parse_cpu_list(self.plan.all.cpus)) - allowed
+        if foreign:
+            reason = f"the plan has CPUs that this process may not use: {sorted(foreign)}"
+            if backend == "affinity":
+                raise PinningTooWeak(reason, remedy="make the plan on this machine")
+            self.reasons.append(reason)
+            return "none"
+        return "affinity"
+
+    def _group(self, slot: Slot, controllers: Mapping[str, int]) -> Cgroup:
+        assert self._tree is not None
+        self._made += 1
+        return self._tree.make(
+            f"{slot.name}.{self._made}",
+            cpus=slot.cpus if "cpuset" in controllers else None,
+            mems=slot.mems if "cpuset" in controllers else None,
+            memory_bytes=slot.memory_bytes if "memory" in controllers else None,
+            processes=_MOST_PROCESSES if "pids" in controllers else None,
+        )
+
+    def start(
+        self, which: int | str, arguments: Sequence[str], env: Mapping[str, str] | None = None,
+        cwd: Path | str | None = None, files: tuple[int, int, int] = (-1, -1, -1), new_session: bool = True,
+        close_files: bool = True,
+    ) -> Running:  # fmt: skip
+        """Start a command in a share: its number, its name, or `all`.
+
+        Args:
+            env: its variables (this process's); the share's own are added, see :func:`environment`.
+            files: descriptors for its input, output and errors; -1 is this process's.
+
+        Raises:
+            LaunchError: it could not be started; nothing is left behind.
+        """
+        slot = self.plan.slot(which)
+        if self._guard is None:
+            raise Error("the partition is closed")
+        variables, kept = environment(self.plan, slot, os.environ if env is None else env, self.name)
+        by_affinity = self.level != "none" and "cpuset" not in self._controllers
+        limited = self.level != "none" and "memory" not in self._controllers
+        cpus = parse_cpu_list(slot.cpus) if self.level != "none" else []
+        group = self._group(slot, self._controllers) if self._controllers else None
+        mems = parse_cpu_list(slot.mems) if by_affinity and len(parse_cpu_list(slot.mems)) == 1 else []
+        process = launch(
+            list(arguments), [f"{name}={value}" for name, value in variables.items()], group,
+            folder=str(cwd or ""), files=files, cpus=cpus, mems=mems, new_session=new_session,
+            data_limit_bytes=slot.memory_bytes if limited else None, close_files=close_files,
+        )  # fmt: skip
+        running = Running(
+            process, group, f"{self.name}/{slot.name}", slot, self.level,
+            watched_bytes=slot.memory_bytes if limited else None, kept=kept,
+        )  # fmt: skip
+        self._running.append(running)
+        return running
+
+    def run(
+        self, which: int | str, arguments: Sequence[str], timeout_s: float | None = None, **options: Any
+    ) -> Outcome:
+        """:meth:`start` and wait; what is left of it after `timeout_s` is killed."""
+        return self.start(which, arguments, **options).finish(timeout_s)
+
+    def run_each(
+        self, arguments: Callable[[Slot], Sequence[str]], timeout_s: float | None = None, **options: Any
+    ) -> list[Outcome]:
+        """A command in every share at once. One that fails does not stop the others."""
+        started: list[Running] = []
+        try:
+            for index, slot in enumerate(self.plan.slots):
+                started.append(self.start(index, arguments(slot), **options))
+            return self.finish(started, timeout_s)
+        except BaseException:
+            for running in started:
+                running.kill()
+            raise
+
+    @staticmethod
+    def finish(running: Iterable[Running], timeout_s: float | None = None) -> list[Outcome]:
+        """Wait for several, `timeout_s` in all."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        return [
+            each.finish(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            for each in running
+        ]
+
+    def record(self) -> dict[str, Any]:
+        """What a result must say: the level, how each thing is held, and of which plan."""
+        cpuset, memory = self._controllers.get("cpuset"), self._controllers.get("memory")
+        none = self.level == "none"
+        return {
+            "level": self.level,
+            "cpus": f"cgroup v{cpuset}" if cpuset else "none" if none else "affinity",
+            "memory": f"cgroup v{memory}" if memory else "none" if none else "RLIMIT_DATA and a watch on use",
+            "controllers": dict(self._controllers),
+            "reasons": list(self.reasons),
+            "plan": self.plan.hash,
+            "comparable": self.plan.comparable and self.level == "cgroup",
+        }
+
+    def close(self) -> None:
+        """End what runs, remove the groups. May be repeated."""
+        try:
+            for running in self._running:
+                running.close()
+            self._running.clear()
+            if self._tree is not None:
+                self._tree.close()
+                self._tree = None
+        finally:
+            if self._guard is not None:
+                self._guard.release()
+                self._guard = None
+
+    def __enter__(self) -> Partition:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except Error:
+            if (
+                error is None
+            ):  # what went wrong in the body must not be hidden by what went wrong in cleaning up
+                raise

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""`with dnnsuite.pin(share=(0, 4)):` confines this very process to a share, until the end of the block."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from .._C import GroupTree, parse_cpu_list
+from ..errors import InvalidArgument
+from ._environment import THREADS
+from ._groups import run_name
+from ._plan import Plan, Slot, make_plan
+from ._topology import Topology
+from .errors import CgroupError, PinningTooWeak
+
+__all__ = ["Pinned", "scope"]
+
+
+class Pinned:
+    """What this process was confined to: the share, and how (`cgroup` or `affinity`, with the reasons)."""
+
+    def __init__(self, plan: Plan, slot: Slot) -> None:
+        self.plan, self.slot = plan, slot
+        self.level = "affinity"
+        self.reasons: list[str] = []
+
+
+@contextmanager
+def scope(
+    share: tuple[int, int], backend: str = "auto", require: str | None = None, parent: str | None = None,
+    **options: Any,
+) -> Iterator[Pinned]:  # fmt: skip
+    """Confine this process, with all its threads, to one of N equal shares of the machine.
+
+    The CPUs hold at once; memory that the process has already stays charged where it was, so for a limit that counts
+    everything start a command with :class:`Partition` instead. Affinity, groups, variables for threads and torch's
+    number of threads (where torch is imported) are put back at the end.
+
+    Args:
+        share: (i, N), the i-th of N.
+        backend: `auto`, `cgroup` or `affinity`.
+        require: `cgroup` makes less an error.
+        parent: as for :class:`Partition`.
+        options: of :func:`make_plan`.
+
+    Raises:
+        PinningTooWeak: `require` is not met.
+        CgroupError: `backend="cgroup"` cannot be had.
+    """
+    if backend not in ("auto", "cgroup", "affinity"):
+        raise InvalidArgument(f"backend {backend!r}; accepted: auto, cgroup, affinity")
+    index, number = share
+    plan = make_plan(Topology.read(), number, **options)
+    if not 0 <= index < number:
+        raise InvalidArgument(f"share ({index}, {number}): the first must be 0 to {number - 1}")
+    pinned = Pinned(plan, plan.slots[index])
+    with ExitStack() as undo:
+        _confine(pinned, backend, parent, undo)
+        if require == "cgroup" and pinned.level != "cgroup":
+            raise PinningTooWeak(
+                f"pinning by cgroup is required, and this machine grants {pinned.level}",
+                remedy="; ".join(pinned.reasons),
+            )
+        _set_threads(pinned.slot, undo)
+        yield pinned
+
+
+def _confine(pinned: Pinned, backend: str, parent: str | None, undo: ExitStack) -> None:
+    _restore_affinity(undo)  # last of all: leaving a cpuset may widen what each thread may use
+    if backend != "affinity":
+        try:
+            _enter_group(
+                pinned, os.environ.get("DNNSUITE_CGROUP_PARENT", "") if parent is None else parent, undo
+            )
+        except CgroupError as error:
+            if backend == "cgroup":
+                raise
+            pinned.reasons.append(str(error))
+    cpus = parse_cpu_list(pinned.slot.cpus)
+    for thread in _threads():
+        os.sched_setaffinity(thread, cpus)
+
+
+def _threads() -> list[int]:
+    return [int(entry) for entry in os.listdir("/proc/self/task")]
+
+
+def _restore_affinity(undo: ExitStack) -> None:
+    before = {thread: os.sched_getaffinity(thread) for thread in _threads()}
+    own = os.sched_getaffinity(0)
+
+    def restore() -> None:
+        for thread in _threads():
+            os.sched_setaffinity(thread, before.get(thread, own))
+
+    undo.callback(restore)
+
+
+def _enter_group(pinned: Pinned, parent: str, undo: ExitStack) -> None:
+    with ExitStack() as mine:
+        tree = GroupTree("", parent, run_name(), ["cpuset", "memory"])
+        mine.callback(tree.close)
+        held = {controller for folder in tree.folders for controller in folder["controllers"]}
+        pinned.reasons += [f"{controller}: {why}" for controller, why in tree.missing.items()]
+        if not held:
+            return
+        slot = pinned.slot
+        group = tree.make(
+            slot.name,
+            cpus=slot.cpus if "cpuset" in held else None, mems=slot.mems if "cpuset" in held else None,
+            memory_bytes=slot.memory_bytes if "memory" in held else None,
+        )  # fmt: skip
+        mine.callback(group.remove)
+        before = _own_groups()
+        mine.callback(_return_to, before)
+        group.attach(os.getpid())
+        if held >= {"cpuset", "memory"}:
+            pinned.level = "cgroup"
+        undo.push(mine.pop_all())
+
+
+def _own_groups() -> list[str]:
+    from .._C import read_hierarchies
+
+    return [hierarchy["own"] for hierarchy in read_hierarchies("") if hierarchy["own"]]
+
+
+def _return_to(folders: list[str]) -> None:
+    for folder, now in zip(folders, _own_groups(), strict=False):
+        if folder != now:
+            with open(f"{folder}/cgroup.procs", "w") as file:
+                file.write(str(os.getpid()))
+
+
+def _set_threads(slot: Slot, undo: ExitStack) -> None:
+    for name in (*THREADS, "DNNSUITE_SLOT"):
+        undo.callback(_put_back, name, os.environ.get(name))
+        os.environ[name] = slot.name if name == "DNNSUITE_SLOT" else str(slot.cores)
+    torch = sys.modules.get("torch")
+    if torch is not None:  # it counted the CPUs when it was imported
+        undo.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(slot.cores)
+
+
+def _put_back(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
