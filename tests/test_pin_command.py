@@ -32,7 +32,7 @@ def test_a_recorded_machine_is_planned_anywhere(tmp_path: Path, capfd: pytest.Ca
         line.split() for line in said.splitlines()
     ]
     assert "comparable: yes   plan 22d1d494d60162a5" in said
-    assert status("plan", "--topology", str(tmp_path / "node.json"), "--slots", "3", "--json") == 0
+    assert status("plan", "--topology", str(tmp_path / "node.json"), "--slots", "9", "--json") == 0
     assert json.loads(capfd.readouterr().out)["comparable"] is False
 
 
