@@ -5,6 +5,7 @@ import torch
 from dnnsuite import stack
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.nn import functional
+from dnnsuite.nn.functional import convolution
 
 
 @pytest.mark.parametrize("B", [0, 1, 3])
@@ -76,3 +77,33 @@ def test_refuses_what_does_not_fit():
         functional.conv2d(x, torch.randn(2, 6, 4, 3, 3), torch.randn(6))
     with pytest.raises(InvalidArgument, match=r"\[B, N, C, L\]"):
         functional.conv_transpose1d(x, torch.randn(2, 4, 6, 3))
+
+
+@pytest.mark.parametrize("name", ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d"])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_one_convolution_in_groups_is_each_models(name, groups):
+    """What a GPU runs."""
+    transposed, dims = "transpose" in name, int(name[-2])
+    x = torch.randn(3, 2, 4, *[5] * dims, requires_grad=True)
+    shape = (4, 6 // groups) if transposed else (6, 4 // groups)
+    weight, bias = torch.randn(3, *shape, *[3] * dims, requires_grad=True), torch.randn(3, 6, requires_grad=True)
+    rest = (2, 1, 1, groups, 1) if transposed else (2, 1, 1, groups)
+    plain = getattr(torch.nn.functional, name)
+    y = convolution.grouped(plain, x, weight, bias, *rest)
+    truth = torch.stack([plain(*own, *rest) for own in zip(x, weight, bias, strict=True)])
+    grad = torch.randn_like(truth)
+    got, wanted = (torch.autograd.grad(z, (x, weight, bias), grad) for z in (y, truth))
+    for a, b in zip((y, *got), (truth, *wanted), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_images_are_put_channels_last_once():
+    x = torch.randn(3, 2, 4, 5, 5)
+    last = convolution.channels_last(x)
+    assert torch.equal(last, x)
+    assert last[0].is_contiguous(memory_format=torch.channels_last)
+    assert convolution.channels_last(last).data_ptr() == last.data_ptr()
+    shared = convolution.channels_last(stack(x[0], 8))
+    assert shared.stride(0) == 0
+    assert torch.equal(shared[5], x[0])
+    assert functional.conv2d(x, torch.randn(3, 6, 4, 3, 3))[1].is_contiguous(memory_format=torch.channels_last)
