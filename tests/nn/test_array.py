@@ -19,8 +19,8 @@ def test_one_definition_serves_a_plain_model_and_an_array():
 
 
 def test_says_what_it_lacks():
-    with pytest.raises(AttributeError, match=r"no Fold; it has.*Linear"):
-        nn.array(2).Fold  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no AdaptiveLogSoftmaxWithLoss; it has.*Linear"):
+        nn.array(2).AdaptiveLogSoftmaxWithLoss  # noqa: B018
 
 
 def test_arrays_copy_and_pickle():

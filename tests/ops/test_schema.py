@@ -15,6 +15,7 @@ NAMES = sorted(
     {name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if name.startswith("dnnsuite::")}
 )
 CPU_ONLY = {"gemm"}  # on CUDA torch's batched product is called
+COMPOSED_ON_CUDA = {"group_norm", "max_over", "recurrence", "rms_norm"}
 OPERATORS = [name for name in NAMES if name != "instruction_set"]
 
 
@@ -27,20 +28,21 @@ def test_schema_lists_all():
 def test_has_its_kernels(name):
     registered = torch._C._dispatch_has_kernel_for_dispatch_key
     assert registered(f"dnnsuite::{name}", "CPU")
-    assert registered(f"dnnsuite::{name}", "Meta")
+    if name != "optimizer_plan":  # addresses, which only real tensors have
+        assert registered(f"dnnsuite::{name}", "Meta")
 
 
 def test_both_devices_implement_the_same_families():
     """One glue (`*_operators.hpp`) registers a family's operators; each device has a source that uses it."""
     families = {path.name.removesuffix("_operators.hpp") for path in SOURCE.glob("*_operators.hpp")}
-    own = {"cpu": CPU_ONLY, "cuda": set()}
+    expected = {"cpu": families | CPU_ONLY, "cuda": families - COMPOSED_ON_CUDA}
     for folder, key in (("cpu", "CPU"), ("cuda", "CUDA")):
         using = {
             path.stem
             for path in SOURCE.glob(f"{folder}/*.cpp")
             if f"STABLE_TORCH_LIBRARY_IMPL(dnnsuite, {key}, m)" in path.read_text(encoding="utf-8")
         }
-        assert using == families | own[folder]
+        assert using == expected[folder]
     glue = [*SOURCE.glob("*_operators.hpp"), *(SOURCE / f"cpu/{name}.cpp" for name in CPU_ONLY)]
     text = "".join(path.read_text(encoding="utf-8") for path in glue)
     assert sorted(re.findall(r'm\.impl\("(\w+)"', text)) == OPERATORS
@@ -54,4 +56,4 @@ def test_writes_only_where_its_name_says(name):
         assert not schema.returns
         written = [argument.name for argument in schema.arguments if argument.alias_info is not None]
         assert "grads" not in written
-        assert written[0] in ("params", "out")
+        assert written[0] in ("params", "out", "written")

@@ -305,7 +305,7 @@ def test_select_of_functions_and_combined_ones():
     sequence.select([2, 0])
     sequence.step()
     with pytest.raises(InvalidArgument, match="needs gamma"):
-        ours.ExponentialLR(optimizer, 0.5).select([0, None])
+        ours.ExponentialLR(optimizer, [0.5, 0.6]).select([0, None])
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,10 @@ CASES = {
         {"lr": [0.1, 0.01, 0.05], "betas": ([0.9, 0.5, 0.99], [0.999, 0.5, 0.7]), "weight_decay": DECAY},
     ),
     "radam, decoupled": (optim.RAdam, {"weight_decay": DECAY, "decoupled_weight_decay": True}),
-    "rmsprop": (optim.RMSprop, {"lr": LR, "alpha": [0.99, 0.5, 0.9], "weight_decay": DECAY}),
+    "rmsprop": (
+        optim.RMSprop,
+        {"lr": [0.1, 0.01, 0.05], "eps": 1e-4, "alpha": [0.99, 0.5, 0.9], "weight_decay": DECAY},
+    ),
     "rmsprop, momentum": (optim.RMSprop, {"momentum": [0.9, 0.0, 0.5], "eps": [1e-8, 1e-3, 1e-5]}),
     "rmsprop, centered": (optim.RMSprop, {"lr": [0.01, 0.001, 0.02], "centered": True}),
     "rmsprop, both": (optim.RMSprop, {"momentum": [0.9, 0.0, 0.5], "centered": True, "maximize": True}),

@@ -38,6 +38,11 @@ class Edit:
                     f"{type(companion).__name__} cannot follow the array: it has no select(slots); give "
                     "dnnsuite.optim's optimizers and schedulers"
                 )
+        taken = {name for companion in companions for name in _accepted(companion, fresh)}
+        if taken != set(fresh):
+            raise InvalidArgument(
+                f"no optimizer or scheduler given takes {', '.join(sorted(set(fresh) - taken))}"
+            )
         self.new: dict[int, Any] = {}
         for slot, model in models.items():
             self.new[slot] = self._one(model)
@@ -79,7 +84,7 @@ class Edit:
         self._follow_in_modules()
         try:
             for companion in self.companions:
-                _follow(companion, self.slots, self.fresh)
+                companion.select(self.slots, **_accepted(companion, self.fresh))
         except Exception:
             before.put_back()
             raise
@@ -164,11 +169,10 @@ def _state_with_kind(tree: torch.nn.Module) -> list[tuple[tuple[str, torch.Tenso
     return found
 
 
-def _follow(companion: Any, slots: list[int | None], fresh: dict[str, Any]) -> None:
-    if None in slots:
-        companion.select(slots, **fresh)
-    else:
-        companion.select(slots)
+def _accepted(companion: Any, fresh: dict[str, Any]) -> dict[str, Any]:
+    """Those of the new models' values that are the companion's."""
+    names = {*getattr(companion, "per_model", fresh), *getattr(companion, "pairs", ()), "max_grad_norm"}
+    return {name: value for name, value in fresh.items() if name in names}
 
 
 __all__ = ["Edit", "parts_of"]

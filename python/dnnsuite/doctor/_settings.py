@@ -22,6 +22,8 @@ VARIABLES = {
     "DNNSUITE_CGROUP_PARENT": "control group to make the groups of shares in, as /a/b (default: where it is allowed)",
     "DNNSUITE_SLOT": "set by `dnnsuite pin` for the commands it runs: the name of their share",
     "DNNSUITE_PIN_RUN": "set by `dnnsuite pin` for the commands it runs: the run they belong to",
+    "DNNSUITE_HFTA": "in tests: a checkout of HFTA, whose own unit tests then run on this package",
+    "DNNSUITE_HFTA_ULPS": "in tests: roundings of the largest element that HFTA's tests allow (default 8)",
     "DNNSUITE_RUN": "in notebooks: the results folder to show (default: the sample)",
 }
 

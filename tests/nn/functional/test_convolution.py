@@ -86,7 +86,10 @@ def test_one_convolution_in_groups_is_each_models(name, groups):
     transposed, dims = "transpose" in name, int(name[-2])
     x = torch.randn(3, 2, 4, *[5] * dims, requires_grad=True)
     shape = (4, 6 // groups) if transposed else (6, 4 // groups)
-    weight, bias = torch.randn(3, *shape, *[3] * dims, requires_grad=True), torch.randn(3, 6, requires_grad=True)
+    weight, bias = (
+        torch.randn(3, *shape, *[3] * dims, requires_grad=True),
+        torch.randn(3, 6, requires_grad=True),
+    )
     rest = (2, 1, 1, groups, 1) if transposed else (2, 1, 1, groups)
     plain = getattr(torch.nn.functional, name)
     y = convolution.grouped(plain, x, weight, bias, *rest)
@@ -106,4 +109,6 @@ def test_images_are_put_channels_last_once():
     shared = convolution.channels_last(stack(x[0], 8))
     assert shared.stride(0) == 0
     assert torch.equal(shared[5], x[0])
-    assert functional.conv2d(x, torch.randn(3, 6, 4, 3, 3))[1].is_contiguous(memory_format=torch.channels_last)
+    assert functional.conv2d(x, torch.randn(3, 6, 4, 3, 3))[1].is_contiguous(
+        memory_format=torch.channels_last
+    )

@@ -145,7 +145,14 @@ class LRScheduler:
         """What a schedule keeps beside vectors, before fresh models begin."""
 
     def _fresh_arguments(self, count: int, fresh: dict[str, Any]) -> dict[str, list[float]]:
-        unknown, missing = sorted(set(fresh) - set(self.per_model)), sorted(set(self.per_model) - set(fresh))
+        unknown = sorted(set(fresh) - set(self.per_model))
+        missing = []
+        for name in sorted(set(self.per_model) - set(fresh)):
+            values = {float(value) for value in self.__dict__.get(name, [])}
+            if len(values) == 1:  # what all models have, a new one has too
+                fresh = {**fresh, name: values.pop()}
+            else:
+                missing.append(name)
         if unknown or (count and missing):
             what = f"has no argument {', '.join(unknown)}" if unknown else f"needs {', '.join(missing)}"
             raise InvalidArgument(f"a fresh model of {type(self).__name__} {what}")
