@@ -205,8 +205,9 @@ Prepared prepare(const Command& command, const Cgroup* group) {
     reap(made.child);
     const std::string& program = command.arguments.front();
     if (!made.report)
-        throw CgroupError("LaunchError", "start", program, "", made.child.id > 0 ? 0 : errno,
-                          made.child.id > 0 ? "it was killed before it began" : "");
+        throw CgroupError(
+            "LaunchError", "start", program, "", made.child.id > 0 ? 0 : errno,
+            made.child.id > 0 ? "it was killed before it began" : "no more processes may be in the group, or at all");
     throw CgroupError("LaunchError", stage_names[made.report->stage],
                       made.report->stage == directory ? command.folder : program, "", made.report->error,
                       made.report->stage == join ? "the group has no room for it, or is not yours" : "");
@@ -224,7 +225,9 @@ Process Process::start(const Command& command, const Cgroup* group) {
             if (made.report && made.report->stage == ready)
                 return Process(made.child.id, made.child.descriptor, "clone_into_cgroup");
             if (made.report) fail(command, made);
-            reap(made.child);  // refused, or killed at once: a kernel or a container that cannot do it
+            if (made.child.id < 0 && errno == EAGAIN)
+                fail(command, made);  // no room: attaching would go over the limit
+            reap(made.child);         // refused, or killed at once: a kernel or a container that cannot do it
             prepared.join_paths[i] = path;
         }
     const Attempt made = attempt(prepared, "");
