@@ -105,6 +105,27 @@ def test_is_torchs_for_every_model(case, kind):
     assert schedule.get_last_lr()[0].tolist() == pytest.approx(last, rel=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:The epoch parameter:UserWarning")
+@pytest.mark.parametrize("case", CASES)
+def test_an_epoch_out_of_order_is_torchs_too(case):
+    arguments = CASES[case]
+    array, others = fused(), [alone("Adam", index) for index in range(B)]
+    schedule = make(ours, case, array, arguments)
+    schedules = [
+        make(theirs, case, other, {name: one_of(value, index) for name, value in arguments.items()})
+        for index, other in enumerate(others)
+    ]
+    step_all(array, others, schedule, schedules)
+    for epochs in ([5, 2, 9], [1, 12, 3], 7):
+        schedule.step(epochs)
+        for index, one in enumerate(schedules):
+            one.step(one_of(epochs, index))
+        compare(array, others)
+    with pytest.raises(InvalidArgument, match="whole number"):
+        schedule.step(-1)
+    assert schedule.last_epoch.tolist() == [7, 7, 7]
+
+
 @given(
     st.lists(st.tuples(st.floats(1e-6, 10), st.integers(1, 6), st.floats(0.01, 2)), min_size=1, max_size=4),
     st.integers(0, 15),

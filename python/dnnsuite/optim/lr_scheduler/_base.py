@@ -77,9 +77,28 @@ class LRScheduler:
         """Group `place`'s momenta at `epoch`, for schedules that cycle them."""
         return None
 
-    def step(self) -> None:
-        """Enters the next epoch. Call it after the optimizer's last step of the epoch."""
-        self._move(self._all())
+    def step(self, epoch: Any = None) -> None:
+        """Enters the next epoch. Call it after the optimizer's last step of the epoch.
+
+        `epoch`, a number or one per model, enters that one instead: by the closed form where torch has one.
+        """
+        if epoch is None:
+            self._move(self._all())
+            return
+        chosen = as_vector(epoch, self.B, "epoch")
+        if not bool(((chosen >= 0) & (chosen % 1 == 0)).all()):
+            raise InvalidArgument(f"epoch must be a whole number, 0 or more; got {chosen.tolist()}")
+        self.last_epoch = chosen.long()
+        self._jump(chosen)
+        for place, group in enumerate(self.optimizer.param_groups):
+            new = self.closed_form(place, chosen)
+            _write(group, "lr", self.rates(place, group["lr"].cpu(), chosen, False) if new is None else new)
+            momenta = self._momenta(place, chosen)
+            if momenta is not None:
+                _write(group, momentum_name(group), momenta)
+
+    def _jump(self, epoch: Vector) -> None:
+        """State beside the epoch, on entering one out of order."""
 
     def _move(self, moving: Vector, initial: bool = False, restart: bool = False) -> None:
         """The models `moving` enter their next epoch, or epoch 0 by `restart`; the others stay as they are."""

@@ -172,13 +172,14 @@ class OneCycleLR(_Cycling):
             return (end - start) * share + start
         return end + (start - end) / 2.0 * (torch.cos(math.pi * share) + 1)
 
-    def step(self) -> None:
-        done = self.last_epoch + 1 > self.total_steps
+    def step(self, epoch: Any = None) -> None:
+        following = self.last_epoch + 1 if epoch is None else as_vector(epoch, self.B, "epoch")
+        done = following > self.total_steps
         if bool(done.any()):
             raise InvalidArgument(
                 f"models {done.nonzero().flatten().tolist()} have had their total_steps of OneCycleLR"
             )
-        super().step()
+        super().step(epoch)
 
     def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
         return self._phased(epoch, rate=True)

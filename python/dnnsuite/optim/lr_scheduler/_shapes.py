@@ -242,6 +242,14 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         height = (1 + torch.cos(math.pi * self.T_cur / self.T_i)) / 2
         return self.eta_min + (self.base_lrs[place] - self.eta_min) * height
 
+    def _jump(self, epoch: Vector) -> None:
+        growing = self.T_mult > 1
+        ratio = torch.where(growing, self.T_mult, 2.0)
+        restarts = torch.floor(torch.log1p(epoch / self.T_0 * (ratio - 1)) / torch.log(ratio) + 1e-9)
+        before = self.T_0 * (ratio**restarts - 1) / (ratio - 1)
+        self.T_cur = torch.where(growing, epoch - before, epoch % self.T_0)
+        self.T_i = torch.where(growing, self.T_0 * ratio**restarts, self.T_0)
+
     def _begin(self, new: Vector) -> None:
         self.T_i = torch.where(new, self.T_0, self.T_i)
         super()._begin(new)
