@@ -18,11 +18,11 @@ struct BatchNormArguments {
     int64_t channels, inner;
     Rows rows;
     int64_t x_stride, residual_stride, grad_stride;
-    const void *x, *residual, *grad, *weight, *bias;      // residual, weight and bias may be null
-    const void *given_mean, *given_variance;              // of an evaluation; null in training
+    const void *x, *residual, *grad, *weight, *bias;  // residual, weight and bias may be null
+    const void *given_mean, *given_variance;          // of an evaluation; null in training
     void* y;
-    void* statistics;                                     // [3, B, C]: mean, 1 / deviation, unbiased variance
-    void *dx, *dresidual, *dweight, *dbias;               // backward
+    void* statistics;                        // [3, B, C]: mean, 1 / deviation, unbiased variance
+    void *dx, *dresidual, *dweight, *dbias;  // backward
     int64_t values_per_channel() const { return channels > 0 ? rows.elements / channels : 0; }
 };
 
