@@ -53,10 +53,12 @@ __attribute__((noinline)) void tile(const TileArguments<T>& t) {
             start = v < kWhole ? Vec<T>::load(t.init + v * kLanes) : load_first(t.init + v * kLanes, t.last);
         _Pragma("GCC unroll 16") for (int r = 0; r < Rows; ++r) sum[r][v] = start;
     }
-    _Pragma("GCC unroll 16") for (int r = 0; t.more && r < Rows; ++r) {
-        const T* from = t.c + r * t.ldc;
-        _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v) sum[r][v] =
-            v < kWhole ? Vec<T>::load(from + v * kLanes) : load_first(from + v * kLanes, t.last);
+    if (t.more) {
+        _Pragma("GCC unroll 16") for (int r = 0; r < Rows; ++r) {
+            const T* from = t.c + r * t.ldc;
+            _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v) sum[r][v] =
+                v < kWhole ? Vec<T>::load(from + v * kLanes) : load_first(from + v * kLanes, t.last);
+        }
     }
     const T *a = t.a.data, *b = t.b;
     const int64_t row = t.a.row, column = t.a.column, ldb = t.ldb, last = t.last;
