@@ -88,9 +88,9 @@ struct Radam : Moments<S> {
 
     DNNSUITE_HD explicit Radam(const RuleValues& v)
         : Moments<S>(v), step_size(S(v.hyper[0] / this->correction(v.hyper[1], v.step))), rectified(S(0)) {
-        const double beta2 = v.hyper[2], correction2 = this->correction(beta2, v.step);
-        const double limit = 2.0 / (1.0 - beta2) - 1.0;
-        const double rho = limit - 2.0 * v.step * ::pow(beta2, v.step) / correction2;
+        const double decay = v.hyper[2], correction2 = this->correction(decay, v.step);
+        const double limit = 2.0 / (1.0 - decay) - 1.0;
+        const double rho = limit - 2.0 * v.step * ::pow(decay, v.step) / correction2;
         if (rho > 5.0) {
             const double ratio = (rho - 4.0) * (rho - 2.0) * limit / ((limit - 4.0) * (limit - 2.0) * rho);
             rectified = S(::sqrt(ratio * correction2));
