@@ -6,7 +6,7 @@ plots ─► results ◄─ workflow ─► jobs ─► models, data, nn, optim 
                        └──► host, timing ─► dnnsuite._C
 ════ Python above, C++ below ════
 operators: fused/{cpu,cuda} ─► kernels ─► math        LibTorch, no Python
-instruments: bindings ─► host ─► base                 Python, no LibTorch
+instruments: bindings ─► gpu ─► host ─► base          Python, no LibTorch
 """
 
 import ast
@@ -21,15 +21,16 @@ PACKAGE, CPP, TESTS = ROOT / "python/dnnsuite", ROOT / "cpp", ROOT / "tests"
 # A module imports only from ranks below its own.
 RANK = {
     "_C": 0, "errors": 0,
-    "_files": 1, "_logical": 1, "_rates": 1, "host": 1, "ops": 1, "timing": 1,
-    "_tune": 2, "data": 2, "nn": 2, "optim": 2, "pin": 2, "results": 2,
-    "_fuse": 3, "_width": 3, "plots": 3,
+    "_files": 1, "_logical": 1, "_rates": 1, "_vendor": 1, "host": 1, "ops": 1, "timing": 1,
+    "_tune": 2, "data": 2, "importers": 2, "nn": 2, "optim": 2, "pin": 2, "results": 2,
+    "_fuse": 3, "_width": 3, "plots": 3, "profiler": 3, "report": 3,
     "_capture": 4, "_shard": 4, "models": 4,
     "_workers": 5,
     "_step": 6,
     "jobs": 7,
-    "workflow": 8,
-    "_pin_command": 9, "doctor": 9,
+    "suites": 8, "workflow": 8,
+    "_import_command": 9, "_metrics_command": 9, "_pin_command": 9, "_profile_command": 9, "_report_command": 9,
+    "_roofline_command": 9, "_run_command": 9, "doctor": 9,
     "cli": 10,
 }  # fmt: skip
 TRAINING = {
@@ -46,13 +47,35 @@ TRAINING = {
     "data",
     "jobs",
 }
-OBSERVING = {"_rates", "host", "timing", "results", "pin", "plots"}  # the two meet in workflow alone
-NEVER_TORCH = {"errors", "_files", "_rates", "timing", "results", "pin", "plots", "_pin_command", "cli"}
+# The two sides meet in workflow and suites alone.
+OBSERVING = {"_rates", "host", "timing", "results", "pin", "plots", "profiler", "importers", "report"}
+NEVER_TORCH = {
+    "errors",
+    "_files",
+    "_rates",
+    "_vendor",
+    "timing",
+    "results",
+    "pin",
+    "plots",
+    "importers",
+    "report",
+    "_import_command",
+    "_metrics_command",
+    "_pin_command",
+    "_profile_command",
+    "_report_command",
+    "_run_command",
+    "cli",
+}
 LATE_TORCH = {
     "host",
     "data",
+    "profiler",
+    "suites",
     "workflow",
     "doctor",
+    "_roofline_command",
 }  # inside functions: their --help and their errors come at once
 
 # Sources that are tested under another name than their own.
@@ -136,7 +159,8 @@ def test_imports_point_down(source):
 INCLUDES = {  # folder of cpp/ → (our own folders it may include, words that may not occur in an include)
     "base": (("base/",), ("torch", "Python", "pybind11", "cuda")),
     "host": (("base/", "host/"), ("torch", "Python", "pybind11", "cuda")),
-    "bindings": (("base/", "host/"), ("torch", "cuda")),
+    "gpu": (("base/", "host/", "gpu/"), ("torch", "Python", "pybind11")),
+    "bindings": (("base/", "host/", "gpu/"), ("torch", "cuda")),
     "fused/math": (("fused/math/", "fused/arguments.hpp"), ("torch", "Python", "pybind11")),
     "fused/kernels": (
         ("fused/math/", "fused/kernels/", "fused/arguments.hpp", "fused/norm_arguments.hpp"),
@@ -194,7 +218,7 @@ def test_every_cpp_source_has_its_test(source):
     if source.parts[0] == "fused":  # operators are tested through torch
         twins += [TESTS / f"ops/test_{stem}.py", TESTS / f"cpp/fused/{stem}_test.cpp"]
     if source.parts[0] == "bindings":  # through the Python that they make
-        twins = [TESTS / "timing"]
+        twins = [TESTS / "timing", TESTS / "profiler"]
     other = TESTED_BY.get(f"cpp/{source.as_posix()}")
     twins = [TESTS / other] if other else twins
     assert any(twin.exists() for twin in twins), (

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 namespace dnnsuite {
 
@@ -16,6 +18,17 @@ class Error : public std::runtime_error {
 class InvalidArgument : public Error {
   public:
     using Error::Error;
+};
+
+/// Something this machine does not have was asked for by name. Becomes `dnnsuite.errors.Unavailable`.
+class Unavailable : public Error {
+  public:
+    explicit Unavailable(std::string missing, std::string looked = "", std::string help = "")
+        : Error(missing), what_is_missing(std::move(missing)), looked_in(std::move(looked)), remedy(std::move(help)) {}
+
+    std::string what_is_missing;
+    std::string looked_in;
+    std::string remedy;
 };
 
 }  // namespace dnnsuite

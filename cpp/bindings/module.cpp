@@ -15,6 +15,7 @@ namespace dnnsuite::bindings {
 void init_base(py::module_& m);
 void init_host(py::module_& m);
 void init_cgroup(py::module_& m);
+void init_library(py::module_& m);
 void init_topology(py::module_& m);
 
 namespace {
@@ -31,6 +32,9 @@ void translate(std::exception_ptr thrown) {
     } catch (const host::CgroupError& error) {
         const py::object kind = py::module_::import("dnnsuite.pin.errors").attr(error.kind.c_str());
         py::set_error(kind, kind(error.operation, error.path, error.value, error.number, error.hint));
+    } catch (const Unavailable& error) {
+        const py::object kind = py::module_::import("dnnsuite.errors").attr("Unavailable");
+        py::set_error(kind, kind(error.what_is_missing, error.looked_in, error.remedy));
     } catch (const Error& error) {
         raise("Error", error.what());
     }
@@ -47,4 +51,5 @@ PYBIND11_MODULE(_C, m) {
     dnnsuite::bindings::init_host(m);
     dnnsuite::bindings::init_topology(m);
     dnnsuite::bindings::init_cgroup(m);
+    dnnsuite::bindings::init_library(m);
 }

@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['Cgroup', 'GroupTree', 'Interval', 'Process', 'RunningStatistics', 'StepTimer', 'Warmup', 'batch_means', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'mser5', 'now_ns', 'parse_cpu_list', 'rate', 'read_hierarchies', 'read_topology', 'student_t']
+__all__: list[str] = ['Cgroup', 'GroupTree', 'Interval', 'Process', 'RunningStatistics', 'StepTimer', 'Warmup', 'add_library_folder', 'batch_means', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'mser5', 'now_ns', 'parse_cpu_list', 'rate', 'read_hierarchies', 'read_topology', 'student_t']
 class RunningStatistics:
     """
     Count, mean, variance, minimum and maximum of values seen one at a time.
@@ -246,6 +246,10 @@ class Process:
         """
         How it got into its group.
         """
+def add_library_folder(folder: str) -> None:
+    """
+    Look for vendors' libraries there too.
+    """
 def batch_means(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batches: typing.SupportsInt | typing.SupportsIndex = 10, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95) -> Interval:
     """
     The mean of a series [n] whose values may be correlated, with its interval.
@@ -275,6 +279,14 @@ def heap_retain() -> bool:
 def launch(arguments: collections.abc.Sequence[str], environment: collections.abc.Sequence[str], group: typing.Any = None, *, folder: str = '', files: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex] = (-1, -1, -1), cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], mems: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], data_limit_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, new_session: bool = True, close_files: bool = True) -> Process:
     """
     Start a program inside the group from its first instruction on. Raises LaunchError naming the step.
+    """
+def library_folders() -> list[str]:
+    """
+    Where vendors' libraries are looked for, in this order.
+    """
+def library_path(name: str, remedy: str = '') -> str:
+    """
+    The file of a vendor's library, which is opened for it. Raises Unavailable saying where it was looked for.
     """
 def mser5(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> Warmup:
     """
