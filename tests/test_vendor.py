@@ -19,7 +19,7 @@ def test_folders_of_wheels_come_before_the_toolkit(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
     found = [folder for folder in _vendor.folders() if folder.is_relative_to(tmp_path)]
     assert [str(folder.relative_to(tmp_path)) for folder in found] == [
-        "wheels/nvidia/cublas/lib", "wheels/nvidia/cu13/lib", "toolkit/lib64", "toolkit/extras/CUPTI/lib64",
+        "wheels/nvidia/cu13/lib", "wheels/nvidia/cublas/lib", "toolkit/lib64", "toolkit/extras/CUPTI/lib64",
     ]  # fmt: skip
 
 
