@@ -6,13 +6,13 @@ import pytest
 
 from dnnsuite import jobs
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.jobs import _job
+from dnnsuite.jobs import _workload
 from dnnsuite.workflow.plugins import import_plugins
 
 
-def test_a_plugin_in_a_folder_registers_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_in_a_folder_registers_its_workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(_job, "_REGISTRY", dict(_job._REGISTRY))
+    monkeypatch.setattr(_workload, "_REGISTRY", dict(_workload._REGISTRY))
     (tmp_path / "my_plugin.py").write_text(
         "from dnnsuite import jobs\n\n\n@jobs.register('mine')\nclass Mine(jobs.Job):\n    pass\n"
     )

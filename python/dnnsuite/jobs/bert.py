@@ -11,8 +11,9 @@ import torch
 
 from .. import _fuse, data, models, nn, optim
 from .._step import Step, StepRunner
-from ._job import Job, JobConfig, option, register
+from ._job import Job
 from ._separate import Tolerance, compare, masked_attention, share_masks, update_error
+from ._workload import JobConfig, option, register
 
 _MODEL = {"emsize": 128, "nhid": 512, "nlayers": 8, "nhead": 8, "dropout": 0.1}
 _DATA = {"bptt": 32, "vocab_size": 8192}

@@ -85,7 +85,7 @@ def resolve(job: str, asked: Mapping[str, Any]) -> Settings:
     given = {name: value for name, value in asked.items() if value is not None}
     plugins = list(given.get("plugins", []))
     import_plugins(plugins, [os.getcwd()])
-    Job = jobs.get(job)
+    Job = jobs.get(job, jobs.Job)
     device = _device(given.get("device", "auto"))
     preset_name = _one_of("preset", given.get("preset", "quick"), PRESETS)
     preset = {**_DEFAULTS, **Job.preset(preset_name, device)}

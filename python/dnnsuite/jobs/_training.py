@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: MIT
+"""One model trained plainly by torch, as the benchmark suite runs it: a step is a batch and what is done with it."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+
+from ..errors import InvalidArgument
+from ._workload import JobConfig, Workload, option
+
+_HALF = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+class SeedUnit(NamedTuple):
+    """What the suite this one descends from counted (mila-iqia/training, 2019), for comparison with its figures."""
+
+    name: str
+    items: float  # how many of the job's own unit are one of these
+
+
+class Training(Workload):
+    """A workload of one plain model (`config.B == 0`).
+
+    A subclass names its `defaults` (what `baselines.json` asks for: batch_size, repeat, number, and its own options,
+    spelled as the flags are with underscores), what of them is smaller in a `smoke` run on two cores, and defines
+    `setup`, `batch` and `train`. Starting loaders and compiling belong to `setup`.
+    """
+
+    scope: ClassVar[str] = "student"  # one copy per slot; "all": one that has the machine
+    default_precision: ClassVar[str] = "fp32"
+    defaults: ClassVar[Mapping[str, Any]]
+    smoke: ClassVar[Mapping[str, Any]]
+    seed_unit: ClassVar[SeedUnit]
+    seed_script: ClassVar[str]  # the path by which the original suite's summary named it
+
+    def __init__(self, config: JobConfig) -> None:
+        super().__init__(config)
+        if config.B != 0:
+            raise InvalidArgument(
+                f"job {self.name} trains one plain model, not an array: B must be 0, got {config.B}"
+            )
+        own = [name for name in self.defaults if name not in ("batch_size", "repeat", "number")]
+        option(config.options, own, self.name)
+        option(config.hyper, [], self.name)
+        self.options = {**{name: self.defaults[name] for name in own}, **config.options}
+        self.device = torch.device(config.device)
+        self.data_wait_ns = 0  # time spent in `batch` so far
+        self._last: torch.Tensor | None = None
+        half = _HALF.get(config.precision)
+        self._autocast_dtype = half
+        # Only fp16 can underflow; bf16 has fp32's range.
+        self._scaler = torch.amp.GradScaler(self.device.type) if half == torch.float16 else None
+
+    @classmethod
+    def precisions(cls, device: str) -> list[str]:
+        return ["fp32", "bf16", "fp16"]
+
+    @abc.abstractmethod
+    def batch(self) -> Any:
+        """The next batch, on the device: the wait for data."""
+
+    @abc.abstractmethod
+    def train(self, batch: Any) -> torch.Tensor:
+        """Learns from `batch`; returns its loss `[]` on the device, which is not waited for."""
+
+    def step(self) -> None:
+        began_ns = time.monotonic_ns()
+        batch = self.batch()
+        self.data_wait_ns += time.monotonic_ns() - began_ns
+        self._last = self.train(batch).detach()
+
+    @property
+    def last_loss(self) -> torch.Tensor:
+        """The last step's loss `[]`, on the device. Reading its value waits for the step."""
+        assert self._last is not None, "no step was made yet"
+        return self._last
+
+    def losses(self) -> list[float]:
+        return [] if self._last is None else [float(self._last)]
+
+    def metrics(self) -> dict[str, float]:
+        """What else tells how well it learns (PSNR, reward, ...), by name. Never called in a window."""
+        return {}
+
+    def synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """In half precision what is safe in it (torch.amp); nothing in fp32."""
+        if self._autocast_dtype is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=self._autocast_dtype)
+
+    def update(
+        self, loss: torch.Tensor, optimizer: torch.optim.Optimizer,
+        clip_norm: float | None = None, parameters: Iterable[torch.Tensor] = (),
+    ) -> None:  # fmt: skip
+        """Backward and one step of `optimizer`, with loss scaling in fp16; gradients of `parameters` are clipped."""
+        optimizer.zero_grad(set_to_none=True)
+        if self._scaler is None:
+            loss.backward()
+        else:
+            self._scaler.scale(loss).backward()
+            self._scaler.unscale_(optimizer)
+        if clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(parameters, clip_norm)
+        if self._scaler is None:
+            optimizer.step()
+        else:
+            self._scaler.step(optimizer)
+            self._scaler.update()

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""A linear model of [x, x², x³, x⁴] fits a polynomial, by hand-written gradient descent."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+
+from ._training import SeedUnit, Training
+from ._workload import register
+
+_DEGREE = 4
+
+
+@register("toy_reg")
+class ToyRegression(Training):
+    """Linear(4, 1), smooth-L1 loss, learning rate 0.01 without an optimizer. The polynomial is drawn from the seed."""
+
+    description = "Linear(4, 1) fits a polynomial of degree 4"
+    unit = "samples"
+    seed_unit = SeedUnit("samples", 1)
+    seed_script = "./regression/polynome/pytorch/run.sh"
+    defaults: ClassVar = {"batch_size": 256, "repeat": 20, "number": 1000}
+    smoke: ClassVar = {"number": 20}
+
+    @classmethod
+    def precisions(cls, device: str) -> list[str]:
+        return ["fp32"]
+
+    def setup(self) -> None:
+        self._generator = torch.Generator().manual_seed(self.config.seed)
+        self._weight = torch.randn(_DEGREE, 1, generator=self._generator) * 5
+        self._bias = torch.randn(1, generator=self._generator) * 5
+        torch.manual_seed(self.config.seed)
+        self.model = torch.nn.Linear(_DEGREE, 1).to(self.device)
+
+    def batch(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Powers `[N, 4]` of random x and the polynomial's values `[N, 1]`."""
+        x = torch.randn(self.config.batch_size, 1, generator=self._generator)
+        powers = torch.cat([x**k for k in range(1, _DEGREE + 1)], 1)
+        return powers.to(self.device), (powers @ self._weight + self._bias).to(self.device)
+
+    def train(self, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        x, y = batch
+        self.model.zero_grad(set_to_none=True)
+        loss = torch.nn.functional.smooth_l1_loss(self.model(x), y)
+        loss.backward()
+        with torch.no_grad():
+            for parameter in self.model.parameters():
+                assert parameter.grad is not None
+                parameter.sub_(parameter.grad, alpha=0.01)
+        return loss
+
+    def provenance(self) -> dict[str, Any]:
+        return {
+            "data": {"source": "synthetic: a polynomial drawn from the seed"},
+            "model": {"degree": _DEGREE},
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "optimizer": "gradient descent, lr 0.01",
+        }
