@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+"""Where the time and the hardware of a training run go: instruments, windows, tables.
+
+Names are resolved when first used, so that importing this imports no instrument.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._instrument import Instrument, define, definitions
+
+_HOME_OF = {
+    "Instrument": "._instrument",
+    "define": "._instrument",
+    "definitions": "._instrument",
+}
+_MODULES: tuple[str, ...] = ()
+
+__all__ = ["Instrument", "define", "definitions"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        value = getattr(importlib.import_module(_HOME_OF[name], __name__), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f".{name}", __name__)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
