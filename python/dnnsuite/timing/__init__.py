@@ -4,7 +4,7 @@
 Written in C++ (`cpp/base`, `cpp/host`); sees numpy arrays without copying them.
 """
 
-from ._C import (
+from .._C import (
     Interval,
     RunningStatistics,
     StepTimer,
@@ -15,7 +15,9 @@ from ._C import (
     rate,
     student_t,
 )
+from ._repeat import RepeatNumber
 
 __all__ = [
-    "Interval", "RunningStatistics", "StepTimer", "Warmup", "batch_means", "mser5", "now_ns", "rate", "student_t",
+    "Interval", "RepeatNumber", "RunningStatistics", "StepTimer", "Warmup", "batch_means", "mser5", "now_ns", "rate",
+    "student_t",
 ]  # fmt: skip

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: MIT
+"""The protocol of mila-iqia/training: `number` batches are timed together, `repeat` times, the first are dropped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .._C import RunningStatistics, now_ns
+from ..errors import Error, InvalidArgument
+
+__all__ = ["RepeatNumber"]
+
+
+class RepeatNumber:
+    """Seconds of `repeat` observations of `number` batches each, without the first `skip`.
+
+    ``perf = RepeatNumber(repeat=15, number=5, skip=10)``, then either ``perf.run(step, synchronize)``, or a loop of
+    your own::
+
+        while not perf.done:
+            with perf:  # synchronises on both sides, if `synchronize` was given
+                for _ in range(perf.number):
+                    step()
+
+    Each observation is exactly `number` batches long; what is dropped is missing from every one of average, standard
+    deviation, least and largest; an observation that raised is not kept. `repeat` counts the dropped ones too, so
+    that `repeat - skip` remain. With `budget_s`, no observation begins once the observations took that long.
+
+    Raises InvalidArgument unless `repeat > skip >= 0` and `number >= 1`.
+    """
+
+    def __init__(
+        self,
+        repeat: int,
+        number: int,
+        skip: int = 10,
+        *,
+        budget_s: float = math.inf,
+        synchronize: Callable[[], object] | None = None,
+    ) -> None:
+        if skip < 0 or repeat <= skip:
+            raise InvalidArgument(
+                f"repeat={repeat}, skip={skip}: repeat must be greater than skip, skip not negative"
+            )
+        if number < 1:
+            raise InvalidArgument(f"number={number}: an observation needs at least 1 batch")
+        if not budget_s > 0:
+            raise InvalidArgument(f"budget_s={budget_s}: must be positive")
+        self.repeat, self.number, self.skip, self.budget_s = repeat, number, skip, budget_s
+        self.seconds: list[float] = []  # of every observation, the dropped ones first
+        self._synchronize = synchronize or (lambda: None)
+        self._spent_s = 0.0
+        self._began_ns: int | None = None
+
+    def run(
+        self, step: Callable[[], object], synchronize: Callable[[], object] | None = None
+    ) -> RepeatNumber:
+        """Call `step` for one batch at a time until done; `synchronize` waits for the device around observations."""
+        if synchronize is not None:
+            self._synchronize = synchronize
+        while not self.done:
+            with self:
+                for _ in range(self.number):
+                    step()
+        return self
+
+    def add(self, seconds: float) -> bool:
+        """Take in an observation that was timed elsewhere; returns `done`.
+
+        Raises InvalidArgument for a time that is not positive and finite, Error when all were made already.
+        """
+        if not (math.isfinite(seconds) and seconds > 0):
+            raise InvalidArgument(f"seconds={seconds}: an observation takes a positive, finite time")
+        if len(self.seconds) == self.repeat:
+            raise Error(f"all {self.repeat} observations are made")
+        self.seconds.append(seconds)
+        self._spent_s += seconds
+        return self.done
+
+    def __enter__(self) -> RepeatNumber:
+        if self._began_ns is not None:
+            raise Error("an observation has begun already: RepeatNumber does not nest")
+        self._synchronize()
+        self._began_ns = now_ns()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        began_ns, self._began_ns = self._began_ns, None
+        if kind is None and began_ns is not None:
+            self._synchronize()
+            self.add(max(now_ns() - began_ns, 1) * 1e-9)
+
+    @property
+    def done(self) -> bool:
+        """Whether all observations are made, or the time is up."""
+        return len(self.seconds) == self.repeat or self._spent_s >= self.budget_s
+
+    @property
+    def status(self) -> str:
+        """`running`, `complete`, or `timeout`: the budget ended it before all `repeat` observations."""
+        if len(self.seconds) == self.repeat:
+            return "complete"
+        return "timeout" if self.done else "running"
+
+    @property
+    def train(self) -> dict[str, Any]:
+        """Seconds of the kept observations: avg, count, max, min, sd (of the population, as mila's), unit.
+
+        NaN where nothing is left, with a count of 0.
+        """
+        kept = RunningStatistics()
+        for seconds in self.seconds[self.skip :]:
+            kept.add(seconds)
+        n = kept.count
+        sd = math.sqrt(kept.variance * (n - 1) / n) if n > 1 else (0.0 if n else math.nan)
+        return {"avg": kept.mean, "count": n, "max": kept.max, "min": kept.min, "sd": sd, "unit": "s"}
+
+    def train_item(self, batch_size: float) -> dict[str, Any]:
+        """Items per second: `batch_size * number / seconds` of the average, the least and the largest observation.
+
+        Raises InvalidArgument for a batch size that is not positive.
+        """
+        if not batch_size > 0:
+            raise InvalidArgument(f"batch_size={batch_size}: must be positive")
+        train, items = self.train, batch_size * self.number
+        most, least = items / train["min"], items / train["max"]
+        return {
+            "avg": items / train["avg"],
+            "max": most,
+            "min": least,
+            "range": most - least,
+            "unit": "items/sec",
+        }
