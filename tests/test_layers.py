@@ -22,7 +22,7 @@ PACKAGE, CPP, TESTS = ROOT / "python/dnnsuite", ROOT / "cpp", ROOT / "tests"
 RANK = {
     "_C": 0, "errors": 0,
     "_files": 1, "_logical": 1, "_rates": 1, "_vendor": 1, "host": 1, "ops": 1, "timing": 1,
-    "_tune": 2, "data": 2, "importers": 2, "nn": 2, "optim": 2, "pin": 2, "results": 2,
+    "_execution": 2, "_tune": 2, "data": 2, "importers": 2, "nn": 2, "optim": 2, "pin": 2, "results": 2,
     "_fuse": 3, "_width": 3, "plots": 3, "profiler": 3, "report": 3,
     "_capture": 4, "_shard": 4, "models": 4,
     "_workers": 5,
@@ -51,6 +51,7 @@ TRAINING = {
 OBSERVING = {"_rates", "host", "timing", "results", "pin", "plots", "profiler", "importers", "report"}
 NEVER_TORCH = {
     "errors",
+    "_execution",
     "_files",
     "_rates",
     "_vendor",
