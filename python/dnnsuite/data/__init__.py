@@ -2,5 +2,6 @@
 """What the jobs train on: real data where there is some, the same shapes from a seed where not."""
 
 from . import mlm as mlm
+from . import mnist as mnist
 from . import text as text
 from ._torchvision import import_torchvision as import_torchvision
