@@ -16,6 +16,8 @@ void init_base(py::module_& m);
 void init_host(py::module_& m);
 void init_cgroup(py::module_& m);
 void init_library(py::module_& m);
+void init_nvtx(py::module_& m);
+void init_spans(py::module_& m);
 void init_topology(py::module_& m);
 
 namespace {
@@ -52,4 +54,6 @@ PYBIND11_MODULE(_C, m) {
     dnnsuite::bindings::init_topology(m);
     dnnsuite::bindings::init_cgroup(m);
     dnnsuite::bindings::init_library(m);
+    dnnsuite::bindings::init_nvtx(m);
+    dnnsuite::bindings::init_spans(m);
 }

@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['Cgroup', 'GroupTree', 'Interval', 'Process', 'RunningStatistics', 'StepTimer', 'Warmup', 'add_library_folder', 'batch_means', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'mser5', 'now_ns', 'parse_cpu_list', 'rate', 'read_hierarchies', 'read_topology', 'student_t']
+__all__: list[str] = ['Cgroup', 'CudaEvents', 'GroupTree', 'Interval', 'NvtxRange', 'Process', 'RunningStatistics', 'Span', 'Spans', 'StepTimer', 'Warmup', 'add_library_folder', 'batch_means', 'cuda_profiler_start', 'cuda_profiler_stop', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'make_nvtx_range', 'make_span', 'mser5', 'now_ns', 'nvtx_mark', 'nvtx_start', 'nvtx_stop', 'parse_cpu_list', 'rate', 'read_hierarchies', 'read_topology', 'student_t']
 class RunningStatistics:
     """
     Count, mean, variance, minimum and maximum of values seen one at a time.
@@ -246,6 +246,141 @@ class Process:
         """
         How it got into its group.
         """
+class NvtxRange:
+    """
+    A name for NVTX ranges in the domain `dnnsuite`.
+    """
+    def __enter__(self) -> NvtxRange:
+        """
+        Push, with the payload `self.step`.
+        """
+    def __exit__(self, *error: typing.Any) -> None:
+        """
+        Pop.
+        """
+    def pop(self) -> None:
+        """
+        The innermost range of this thread ends.
+        """
+    def push(self, step: int) -> None:
+        """
+        The range begins in this thread, with the payload `step`.
+        """
+class CudaEvents:
+    """
+    Pairs of CUDA events from a pool, resolved when they happen to be over.
+    """
+    def __init__(self, pairs: typing.SupportsInt | typing.SupportsIndex = 1024) -> None:
+        """
+        Raises Unavailable without a driver, a device or libcudart.
+        """
+    def begin(self, key: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        The piece of work `key` begins.
+        """
+    def collect(self) -> None:
+        """
+        Resolve without waiting.
+        """
+    def end(self, key: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        It ends.
+        """
+    def finish(self) -> None:
+        """
+        Wait for the device; resolve.
+        """
+    def set_stream(self, stream: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Record in this cudaStream_t from now on.
+        """
+    def take(self) -> list[tuple[int, int]]:
+        """
+        (key, nanoseconds on the device) of what was resolved since the last call.
+        """
+    @property
+    def dropped(self) -> int:
+        """
+        Without a free pair, or refused by CUDA.
+        """
+    @property
+    def last_error(self) -> int:
+        """
+        CUDA's status of the last refusal, or 0.
+        """
+    @property
+    def pending(self) -> int:
+        """
+        Ended, and not yet over on the device.
+        """
+class Span:
+    """
+    A name whose spans are timed; made by `make_span`, and used again and again.
+    """
+    def __enter__(self) -> Span:
+        """
+        As begin.
+        """
+    def __exit__(self, *error: typing.Any) -> None:
+        """
+        As end.
+        """
+    def begin(self) -> None:
+        """
+        The span begins now, inside those of this thread that are open.
+        """
+    def end(self) -> None:
+        """
+        The span ends now. Raises Error unless it is this thread's innermost.
+        """
+class Spans:
+    """
+    Nested, named intervals of any thread, in memory set aside beforehand.
+    """
+    def __init__(self, capacity: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Room for `capacity` spans. Raises InvalidArgument when negative.
+        """
+    def clear(self) -> None:
+        """
+        Forget all spans. Raises Error while one is open.
+        """
+    def columns(self) -> dict:
+        """
+        Arrays [n] of the spans that have ended: slot, name (a number), step, depth, thread, t0_ns, t1_ns.
+        """
+    def names(self) -> list[str]:
+        """
+        The names by their number.
+        """
+    @property
+    def capacity(self) -> int:
+        """
+        Spans there is room for.
+        """
+    @property
+    def count(self) -> int:
+        """
+        Spans kept, those still open included.
+        """
+    @property
+    def dropped(self) -> int:
+        """
+        Spans not kept, for want of room or their depth.
+        """
+    @property
+    def open(self) -> int:
+        """
+        Spans begun and not ended.
+        """
+    @property
+    def step(self) -> int:
+        """
+        The step that spans are of from now on.
+        """
+    @step.setter
+    def step(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
 def add_library_folder(folder: str) -> None:
     """
     Look for vendors' libraries there too.
@@ -258,6 +393,14 @@ def batch_means(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
     equal length, which are nearly independent. A short series gives fewer batches, an empty one NaN.
     
     Raises InvalidArgument unless batches >= 2 and 0 < confidence < 1.
+    """
+def cuda_profiler_start() -> None:
+    """
+    cudaProfilerStart. Raises Unavailable without a driver, a device or libcudart.
+    """
+def cuda_profiler_stop() -> None:
+    """
+    cudaProfilerStop. Raises as cuda_profiler_start.
     """
 def format_cpu_list(numbers: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:
     """
@@ -288,6 +431,14 @@ def library_path(name: str, remedy: str = '') -> str:
     """
     The file of a vendor's library, which is opened for it. Raises Unavailable saying where it was looked for.
     """
+def make_nvtx_range(type: type, name: str) -> typing.Any:
+    """
+    An `NvtxRange`, or an object of a class derived from it. Raises Unavailable in a build without NVTX.
+    """
+def make_span(type: type, spans: typing.Any, name: str, events: typing.Any = None, nvtx: bool = False) -> typing.Any:
+    """
+    A `Span`, or an object of a class derived from it.
+    """
 def mser5(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> Warmup:
     """
     Find the end of warm-up in a series of times [n] by MSER-5 (White 1997).
@@ -298,6 +449,18 @@ def mser5(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> Wa
 def now_ns() -> int:
     """
     Nanoseconds of CLOCK_MONOTONIC, the same clock as `time.monotonic_ns()`.
+    """
+def nvtx_mark(name: str, step: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+    """
+    An instant.
+    """
+def nvtx_start(name: str, step: typing.SupportsInt | typing.SupportsIndex = 0) -> int:
+    """
+    A range of the process begins; returns what `nvtx_stop` takes.
+    """
+def nvtx_stop(range: typing.SupportsInt | typing.SupportsIndex) -> None:
+    """
+    It ends, in any thread.
     """
 def parse_cpu_list(text: str) -> list[int]:
     """
