@@ -121,6 +121,10 @@ _TRAININGS = {  # of the benchmark suite, in its order
     "toy_reg": ".toy_reg",
     "toy_lstm": ".toy_lstm",
     "vae": ".vae",
+    "wlm": ".wlm",
+    "wlmfp16": ".wlm",
+    "cart": ".cart",
+    "recom": ".recom",
 }
 
 
