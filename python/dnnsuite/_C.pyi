@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['Cgroup', 'CudaEvents', 'GroupTree', 'Interval', 'NvtxRange', 'Process', 'RunningStatistics', 'Span', 'Spans', 'StepTimer', 'Warmup', 'add_library_folder', 'batch_means', 'cuda_profiler_start', 'cuda_profiler_stop', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'make_nvtx_range', 'make_span', 'mser5', 'now_ns', 'nvtx_mark', 'nvtx_start', 'nvtx_stop', 'parse_cpu_list', 'rate', 'read_hierarchies', 'read_topology', 'student_t']
+__all__: list[str] = ['Bandwidth', 'Cgroup', 'CudaEvents', 'GroupTree', 'Interval', 'NvtxRange', 'PerfGroup', 'PerfValue', 'Process', 'RunningStatistics', 'Span', 'Spans', 'StepTimer', 'Warmup', 'add_library_folder', 'batch_means', 'cuda_profiler_start', 'cuda_profiler_stop', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'make_nvtx_range', 'make_span', 'mser5', 'now_ns', 'nvtx_mark', 'nvtx_start', 'nvtx_stop', 'parse_cpu_list', 'perf_events', 'rate', 'read_hierarchies', 'read_topology', 'spin', 'stream_triad', 'student_t']
 class RunningStatistics:
     """
     Count, mean, variance, minimum and maximum of values seen one at a time.
@@ -246,6 +246,77 @@ class Process:
         """
         How it got into its group.
         """
+class PerfValue:
+    """
+    What one counter of a `PerfGroup` has counted.
+    """
+    def __init__(self, raw: typing.SupportsInt | typing.SupportsIndex, enabled_ns: typing.SupportsInt | typing.SupportsIndex, running_ns: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def enabled_ns(self) -> int:
+        """
+        How long it was meant to count.
+        """
+    @property
+    def multiplexed(self) -> bool:
+        """
+        Whether it counted part of the time only, so that `scaled` is an estimate.
+        """
+    @property
+    def raw(self) -> int:
+        ...
+    @property
+    def running_ns(self) -> int:
+        """
+        How long it did.
+        """
+    @property
+    def scaled(self) -> float:
+        """
+        `raw` scaled to the whole of `enabled_ns`; NaN when it never ran.
+        """
+class PerfGroup:
+    """
+    Counters of one thread that count over the same instants (perf_event_open).
+    """
+    def __init__(self, tid: typing.SupportsInt | typing.SupportsIndex, names: collections.abc.Sequence[str]) -> None:
+        """
+        `tid` 0 is the caller. Raises Unavailable when the kernel refuses, with the reason and the way out.
+        """
+    def disable(self) -> None:
+        ...
+    def enable(self) -> None:
+        """
+        Counting goes on, from where it was.
+        """
+    def read(self) -> list[PerfValue]:
+        """
+        A `PerfValue` for each of `names`.
+        """
+    @property
+    def names(self) -> list[str]:
+        ...
+    @property
+    def user_only(self) -> bool:
+        """
+        Whether the kernel's own instructions are left out.
+        """
+class Bandwidth:
+    """
+    One measurement of `stream_triad`.
+    """
+    @property
+    def best_bytes_per_s(self) -> float:
+        ...
+    @property
+    def bytes_per_thread(self) -> int:
+        ...
+    @property
+    def instruction_set(self) -> str:
+        ...
+    @property
+    def median_bytes_per_s(self) -> float:
+        ...
 class NvtxRange:
     """
     A name for NVTX ranges in the domain `dnnsuite`.
@@ -466,6 +537,10 @@ def parse_cpu_list(text: str) -> list[int]:
     """
     The numbers of the kernel's list format, `0-3,8`, sorted. Raises InvalidArgument for anything else.
     """
+def perf_events() -> list[tuple]:
+    """
+    (name, unit, definition) of every event that a `PerfGroup` knows.
+    """
 def rate(items: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], seconds: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batches: typing.SupportsInt | typing.SupportsIndex = 10, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95) -> Interval:
     """
     Items per second of a run: all items [n] / all seconds [n].
@@ -483,6 +558,17 @@ def read_topology(root: str = '') -> dict:
     CPUs, NUMA nodes, PCI devices and memory of this machine, or of the /sys and /proc under `root`.
     
     Raises Error when there are no CPUs to be read.
+    """
+def spin(iterations: typing.SupportsInt | typing.SupportsIndex) -> tuple[int, int]:
+    """
+    (wall ns, CPU ns of this thread) of a fixed piece of arithmetic that needs no memory.
+    """
+def stream_triad(cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], bytes_per_thread: typing.SupportsInt | typing.SupportsIndex, repeats: typing.SupportsInt | typing.SupportsIndex = 5, least_ns: typing.SupportsInt | typing.SupportsIndex = 20000000) -> Bandwidth:
+    """
+    Memory bandwidth by STREAM's triad, one bound thread for each entry of `cpus` (-1: not bound).
+    
+    `bytes_per_thread` is the size of the three arrays together, 24 bytes an element are counted, and each of
+    `repeats` lasts at least `least_ns`. Raises InvalidArgument, and Error when a CPU is refused.
     """
 def student_t(confidence: typing.SupportsFloat | typing.SupportsIndex, degrees: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
