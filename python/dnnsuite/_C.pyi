@@ -6,7 +6,8 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['Bandwidth', 'Cgroup', 'CudaEvents', 'GroupTree', 'Interval', 'NvtxRange', 'PerfGroup', 'PerfValue', 'Process', 'RunningStatistics', 'Span', 'Spans', 'StepTimer', 'Warmup', 'add_library_folder', 'batch_means', 'cuda_profiler_start', 'cuda_profiler_stop', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'make_nvtx_range', 'make_span', 'mser5', 'now_ns', 'nvtx_mark', 'nvtx_start', 'nvtx_stop', 'parse_cpu_list', 'perf_events', 'rate', 'read_hierarchies', 'read_topology', 'spin', 'stream_triad', 'student_t']
+import typing_extensions
+__all__: list[str] = ['ActivitySession', 'Cgroup', 'GroupTree', 'Interval', 'Process', 'RunningStatistics', 'StepTimer', 'Warmup', 'add_library_folder', 'batch_means', 'cupti_function_name', 'decode_activity', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'mser5', 'now_ns', 'parse_cpu_list', 'rate', 'read_hierarchies', 'read_topology', 'require_driver', 'student_t']
 class RunningStatistics:
     """
     Count, mean, variance, minimum and maximum of values seen one at a time.
@@ -246,212 +247,47 @@ class Process:
         """
         How it got into its group.
         """
-class PerfValue:
+class ActivitySession:
     """
-    What one counter of a `PerfGroup` has counted.
+    CUPTI's activity records of this process; one at a time.
     """
-    def __init__(self, raw: typing.SupportsInt | typing.SupportsIndex, enabled_ns: typing.SupportsInt | typing.SupportsIndex, running_ns: typing.SupportsInt | typing.SupportsIndex) -> None:
-        ...
-    @property
-    def enabled_ns(self) -> int:
+    def __init__(self, tables: collections.abc.Sequence[str]) -> None:
         """
-        How long it was meant to count.
+        Take CUPTI, to record these tables.
+        
+        Raises Unavailable without a GPU, or when another profiler holds CUPTI.
         """
-    @property
-    def multiplexed(self) -> bool:
+    def close(self) -> None:
         """
-        Whether it counted part of the time only, so that `scaled` is an estimate.
+        Give CUPTI back. May be repeated.
         """
-    @property
-    def raw(self) -> int:
-        ...
-    @property
-    def running_ns(self) -> int:
+    def start(self) -> None:
         """
-        How long it did.
+        Wait for the devices, then record.
         """
-    @property
-    def scaled(self) -> float:
+    def stop(self) -> None:
         """
-        `raw` scaled to the whole of `enabled_ns`; NaN when it never ran.
+        Wait for the devices, fetch the records, record no more.
         """
-class PerfGroup:
-    """
-    Counters of one thread that count over the same instants (perf_event_open).
-    """
-    def __init__(self, tid: typing.SupportsInt | typing.SupportsIndex, names: collections.abc.Sequence[str]) -> None:
+    def take(self) -> dict:
         """
-        `tid` 0 is the caller. Raises Unavailable when the kernel refuses, with the reason and the way out.
-        """
-    def disable(self) -> None:
-        ...
-    def enable(self) -> None:
-        """
-        Counting goes on, from where it was.
-        """
-    def read(self) -> list[PerfValue]:
-        """
-        A `PerfValue` for each of `names`.
+        Tables of columns [rows], without a copy, their strings, and counts; they are then gone.
         """
     @property
-    def names(self) -> list[str]:
-        ...
-    @property
-    def user_only(self) -> bool:
+    def losses(self) -> dict:
         """
-        Whether the kernel's own instructions are left out.
-        """
-class Bandwidth:
-    """
-    One measurement of `stream_triad`.
-    """
-    @property
-    def best_bytes_per_s(self) -> float:
-        ...
-    @property
-    def bytes_per_thread(self) -> int:
-        ...
-    @property
-    def instruction_set(self) -> str:
-        ...
-    @property
-    def median_bytes_per_s(self) -> float:
-        ...
-class NvtxRange:
-    """
-    A name for NVTX ranges in the domain `dnnsuite`.
-    """
-    def __enter__(self) -> NvtxRange:
-        """
-        Push, with the payload `self.step`.
-        """
-    def __exit__(self, *error: typing.Any) -> None:
-        """
-        Pop.
-        """
-    def pop(self) -> None:
-        """
-        The innermost range of this thread ends.
-        """
-    def push(self, step: int) -> None:
-        """
-        The range begins in this thread, with the payload `step`.
-        """
-class CudaEvents:
-    """
-    Pairs of CUDA events from a pool, resolved when they happen to be over.
-    """
-    def __init__(self, pairs: typing.SupportsInt | typing.SupportsIndex = 1024) -> None:
-        """
-        Raises Unavailable without a driver, a device or libcudart.
-        """
-    def begin(self, key: typing.SupportsInt | typing.SupportsIndex) -> None:
-        """
-        The piece of work `key` begins.
-        """
-    def collect(self) -> None:
-        """
-        Resolve without waiting.
-        """
-    def end(self, key: typing.SupportsInt | typing.SupportsIndex) -> None:
-        """
-        It ends.
-        """
-    def finish(self) -> None:
-        """
-        Wait for the device; resolve.
-        """
-    def set_stream(self, stream: typing.SupportsInt | typing.SupportsIndex) -> None:
-        """
-        Record in this cudaStream_t from now on.
-        """
-    def take(self) -> list[tuple[int, int]]:
-        """
-        (key, nanoseconds on the device) of what was resolved since the last call.
+        How many records and buffers were lost.
         """
     @property
-    def dropped(self) -> int:
+    def recording(self) -> bool:
         """
-        Without a free pair, or refused by CUDA.
-        """
-    @property
-    def last_error(self) -> int:
-        """
-        CUDA's status of the last refusal, or 0.
+        Whether a window is open.
         """
     @property
-    def pending(self) -> int:
+    def window_ns(self) -> tuple[int, int]:
         """
-        Ended, and not yet over on the device.
+        Begin and end of the last window, on `now_ns`; zeros before there was one.
         """
-class Span:
-    """
-    A name whose spans are timed; made by `make_span`, and used again and again.
-    """
-    def __enter__(self) -> Span:
-        """
-        As begin.
-        """
-    def __exit__(self, *error: typing.Any) -> None:
-        """
-        As end.
-        """
-    def begin(self) -> None:
-        """
-        The span begins now, inside those of this thread that are open.
-        """
-    def end(self) -> None:
-        """
-        The span ends now. Raises Error unless it is this thread's innermost.
-        """
-class Spans:
-    """
-    Nested, named intervals of any thread, in memory set aside beforehand.
-    """
-    def __init__(self, capacity: typing.SupportsInt | typing.SupportsIndex) -> None:
-        """
-        Room for `capacity` spans. Raises InvalidArgument when negative.
-        """
-    def clear(self) -> None:
-        """
-        Forget all spans. Raises Error while one is open.
-        """
-    def columns(self) -> dict:
-        """
-        Arrays [n] of the spans that have ended: slot, name (a number), step, depth, thread, t0_ns, t1_ns.
-        """
-    def names(self) -> list[str]:
-        """
-        The names by their number.
-        """
-    @property
-    def capacity(self) -> int:
-        """
-        Spans there is room for.
-        """
-    @property
-    def count(self) -> int:
-        """
-        Spans kept, those still open included.
-        """
-    @property
-    def dropped(self) -> int:
-        """
-        Spans not kept, for want of room or their depth.
-        """
-    @property
-    def open(self) -> int:
-        """
-        Spans begun and not ended.
-        """
-    @property
-    def step(self) -> int:
-        """
-        The step that spans are of from now on.
-        """
-    @step.setter
-    def step(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
-        ...
 def add_library_folder(folder: str) -> None:
     """
     Look for vendors' libraries there too.
@@ -465,13 +301,15 @@ def batch_means(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
     
     Raises InvalidArgument unless batches >= 2 and 0 < confidence < 1.
     """
-def cuda_profiler_start() -> None:
+def cupti_function_name(domain: typing.SupportsInt | typing.SupportsIndex, callback: typing.SupportsInt | typing.SupportsIndex) -> str:
     """
-    cudaProfilerStart. Raises Unavailable without a driver, a device or libcudart.
+    Name of a recorded call: `domain` 1 is the runtime, 0 the driver.
     """
-def cuda_profiler_stop() -> None:
+def decode_activity(buffer: typing_extensions.Buffer) -> dict:
     """
-    cudaProfilerStop. Raises as cuda_profiler_start.
+    The records in a buffer that CUPTI filled in this process: its pointers are followed.
+    
+    Tables of columns [rows], strings and counts, as `ActivitySession.take` gives.
     """
 def format_cpu_list(numbers: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:
     """
@@ -502,14 +340,6 @@ def library_path(name: str, remedy: str = '') -> str:
     """
     The file of a vendor's library, which is opened for it. Raises Unavailable saying where it was looked for.
     """
-def make_nvtx_range(type: type, name: str) -> typing.Any:
-    """
-    An `NvtxRange`, or an object of a class derived from it. Raises Unavailable in a build without NVTX.
-    """
-def make_span(type: type, spans: typing.Any, name: str, events: typing.Any = None, nvtx: bool = False) -> typing.Any:
-    """
-    A `Span`, or an object of a class derived from it.
-    """
 def mser5(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> Warmup:
     """
     Find the end of warm-up in a series of times [n] by MSER-5 (White 1997).
@@ -521,25 +351,9 @@ def now_ns() -> int:
     """
     Nanoseconds of CLOCK_MONOTONIC, the same clock as `time.monotonic_ns()`.
     """
-def nvtx_mark(name: str, step: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
-    """
-    An instant.
-    """
-def nvtx_start(name: str, step: typing.SupportsInt | typing.SupportsIndex = 0) -> int:
-    """
-    A range of the process begins; returns what `nvtx_stop` takes.
-    """
-def nvtx_stop(range: typing.SupportsInt | typing.SupportsIndex) -> None:
-    """
-    It ends, in any thread.
-    """
 def parse_cpu_list(text: str) -> list[int]:
     """
     The numbers of the kernel's list format, `0-3,8`, sorted. Raises InvalidArgument for anything else.
-    """
-def perf_events() -> list[tuple]:
-    """
-    (name, unit, definition) of every event that a `PerfGroup` knows.
     """
 def rate(items: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], seconds: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batches: typing.SupportsInt | typing.SupportsIndex = 10, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95) -> Interval:
     """
@@ -559,16 +373,9 @@ def read_topology(root: str = '') -> dict:
     
     Raises Error when there are no CPUs to be read.
     """
-def spin(iterations: typing.SupportsInt | typing.SupportsIndex) -> tuple[int, int]:
+def require_driver() -> None:
     """
-    (wall ns, CPU ns of this thread) of a fixed piece of arithmetic that needs no memory.
-    """
-def stream_triad(cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], bytes_per_thread: typing.SupportsInt | typing.SupportsIndex, repeats: typing.SupportsInt | typing.SupportsIndex = 5, least_ns: typing.SupportsInt | typing.SupportsIndex = 20000000) -> Bandwidth:
-    """
-    Memory bandwidth by STREAM's triad, one bound thread for each entry of `cpus` (-1: not bound).
-    
-    `bytes_per_thread` is the size of the three arrays together, 24 bytes an element are counted, and each of
-    `repeats` lasts at least `least_ns`. Raises InvalidArgument, and Error when a CPU is refused.
+    Raises Unavailable unless NVIDIA's driver is there and shows a GPU.
     """
 def student_t(confidence: typing.SupportsFloat | typing.SupportsIndex, degrees: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: MIT
+"""What ran on the GPU, for how long, and why it waited: CUPTI's activity records, and functions of their tables.
+
+>>> instrument = ActivityInstrument()       # doctest: +SKIP
+>>> instrument.open(); instrument.start()   # doctest: +SKIP
+>>> train_step(); instrument.stop()         # doctest: +SKIP
+>>> tables = instrument.tables()            # doctest: +SKIP
+>>> utilization(tables["kernels"], instrument.windows, overhead=tables["overhead"])  # doctest: +SKIP
+
+The analyses take any tables of the same columns: recorded elsewhere, imported, or written by hand.
+"""
+
+from ._attribution import attribute, innermost, with_launches
+from ._classes import CLASSES, classify, classify_names
+from ._gaps import host_bound, idle_gaps
+from ._instrument import ActivityInstrument, nvtx_environment
+from ._kernels import by_class, by_kernel, by_span
+from ._tables import TABLES
+from ._utilization import corrected_utilization_pct, exposed_communication, utilization
+
+__all__ = [
+    "CLASSES", "TABLES", "ActivityInstrument", "attribute", "by_class", "by_kernel", "by_span", "classify",
+    "classify_names", "corrected_utilization_pct", "exposed_communication", "host_bound", "idle_gaps", "innermost",
+    "nvtx_environment", "utilization", "with_launches",
+]  # fmt: skip

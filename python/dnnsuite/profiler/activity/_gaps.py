@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: MIT
+"""When a GPU did nothing, and what the host did meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._instrument import define
+from ._attribution import innermost, with_launches
+from .intervals import Times, TimeSet, length_ns, of_windows, overlap_ns, overlapping, subtract, union
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["host_bound", "idle_gaps"]
+
+_GAPS = {
+    "device": "number of the GPU, as CUDA counts",
+    "t0_ns": "end of the work before, or the window's begin",
+    "t1_ns": "begin of the work after, or the window's end",
+    "gap_ns": "t1_ns - t0_ns: neither a kernel nor a copy nor a memset ran on this GPU",
+    "after": "the kernel, copy or memset that ended the gap; missing when the window ended first",
+    "host_ns": "of the gap, until the call that launched what ended it had returned: the GPU waited for the host. All "
+    "of it when the window ended first; missing when that call was not recorded",
+    "in_calls_ns": "of the gap, time in which a thread was in a CUDA call",
+    "call": "CUDA call that took most of the gap; missing when the host was in none: it ran Python, waited for "
+    "data, or the like",
+    "call_ns": "time of the gap in calls of that function, summed over threads",
+    "span": "innermost span of the process open at the middle of the gap; missing when none was",
+}
+_HOST_BOUND = {
+    "device": "number of the GPU, as CUDA counts",
+    "idle_ns": "time in the windows in which the GPU did nothing, in gaps of any length",
+    "host_ns": "of this, before the call that launched the next work had returned",
+    "host_bound_pct": "100 host_ns / length of the windows: the share of time in which a faster host would have given "
+    "the GPU work",
+}
+
+
+def idle_gaps(
+    kernels: pd.DataFrame,
+    api: pd.DataFrame,
+    windows: Iterable[tuple[int, int]],
+    *,
+    memops: pd.DataFrame | None = None,
+    graphs: pd.DataFrame | None = None,
+    spans: pd.DataFrame | None = None,
+    label: str = "name",
+    least_ns: int = 0,
+) -> pd.DataFrame:
+    """One row for each gap of at least `least_ns`, longest first; `definitions` says what the columns mean.
+
+    Args:
+        kernels, api, memops, graphs: tables of :class:`ActivityInstrument`.
+        windows: (begin, end) in ns.
+        spans, label: as :func:`attribute` takes them.
+
+    Raises:
+        InvalidArgument: no window has a length.
+    """
+    import pandas as pd
+
+    inside = of_windows(windows)
+    calls = _outermost_calls(api)
+    tables = []
+    for device, work in _work_of_devices(kernels, memops, graphs):
+        found = _gaps_of(with_launches(work, api), inside)
+        found = found[found["gap_ns"] >= least_ns].reset_index(drop=True)
+        found.insert(0, "device", device)
+        tables.append(_with_calls(found, calls))
+    empty = pd.DataFrame({column: [] for column in _GAPS if column != "span"})
+    gaps = pd.concat(tables) if tables else empty
+    gaps = gaps.sort_values("gap_ns", ascending=False, kind="stable", ignore_index=True)
+    gaps["span"] = _span_of(gaps, spans, label)
+    return define(gaps[list(_GAPS)], _GAPS)
+
+
+def host_bound(gaps: pd.DataFrame, windows: Iterable[tuple[int, int]]) -> pd.DataFrame:
+    """One row for each GPU: the share of time in which it waited for the host.
+
+    Args:
+        gaps: what :func:`idle_gaps` found with `least_ns=0` in the same `windows`.
+    """
+    import pandas as pd
+
+    window_ns = length_ns(of_windows(windows))
+    sums = gaps.groupby("device")[["gap_ns", "host_ns"]].sum()
+    rows = [
+        (int(device), int(idle_ns), int(host_ns), 100 * int(host_ns) / window_ns)
+        for device, idle_ns, host_ns in sums.itertuples()
+    ]
+    return define(pd.DataFrame(rows, columns=list(_HOST_BOUND)), _HOST_BOUND)
+
+
+def _work_of_devices(
+    kernels: pd.DataFrame, memops: pd.DataFrame | None, graphs: pd.DataFrame | None
+) -> list[tuple[int, pd.DataFrame]]:
+    """All work of each device in the order of its begin, with one column `what`."""
+    import pandas as pd
+
+    shared = ["device", "t0_ns", "t1_ns", "correlation"]
+    parts = [kernels[shared].assign(what=kernels["name"].astype(object))]
+    if memops is not None:
+        parts.append(memops[shared].assign(what=memops["operation"].astype(object)))
+    if graphs is not None:
+        parts.append(graphs[shared].assign(what="graph"))
+    work = pd.concat([part for part in parts if len(part)] or parts[:1]).sort_values("t0_ns", kind="stable")
+    return [(int(cast("int", device)), rows) for device, rows in work.groupby("device")]
+
+
+def _gaps_of(work: pd.DataFrame, inside: TimeSet) -> pd.DataFrame:
+    import pandas as pd
+
+    begins = work["t0_ns"].to_numpy()
+    idle = subtract(inside, union(begins, work["t1_ns"].to_numpy()))
+    follower = np.searchsorted(begins, idle.t1_ns)
+    row = np.minimum(follower, len(work) - 1)
+    followed = begins[row] == idle.t1_ns
+    launched = work["launch_t1_ns"].iloc[row].reset_index(drop=True)
+    host = (launched.clip(upper=pd.Series(idle.t1_ns)) - idle.t0_ns).clip(lower=0)
+    host = host.where(followed, idle.t1_ns - idle.t0_ns)
+    return pd.DataFrame(
+        {
+            "t0_ns": idle.t0_ns,
+            "t1_ns": idle.t1_ns,
+            "gap_ns": idle.t1_ns - idle.t0_ns,
+            "after": work["what"].iloc[row].reset_index(drop=True).where(followed, None),
+            "host_ns": host.astype("Int64"),
+        }
+    )
+
+
+def _outermost_calls(api: pd.DataFrame) -> list[pd.DataFrame]:
+    """For each thread, its calls that are in no other, ascending: the driver's within the runtime's are left out."""
+    outermost = []
+    for _, calls in api.sort_values(["t0_ns", "t1_ns"], ascending=[True, False]).groupby("thread"):
+        reach = np.r_[np.iinfo(np.int64).min, np.maximum.accumulate(calls["t1_ns"].to_numpy())[:-1]]
+        outermost.append(calls[calls["t0_ns"].to_numpy() >= reach])
+    return outermost
+
+
+def _with_calls(gaps: pd.DataFrame, calls: list[pd.DataFrame]) -> pd.DataFrame:
+    """`gaps` with `in_calls_ns`, `call` and `call_ns`."""
+    import pandas as pd
+
+    times = TimeSet(gaps["t0_ns"].to_numpy(np.int64), gaps["t1_ns"].to_numpy(np.int64))
+    shares = [_shares(times, each) for each in calls]
+    if calls:
+        every = pd.concat(calls)
+        in_calls = union(every["t0_ns"].to_numpy(), every["t1_ns"].to_numpy())
+        taken = pd.concat(shares).groupby(["gap", "function"], observed=True)["ns"].sum().reset_index()
+    else:
+        in_calls = union([], [])
+        taken = pd.DataFrame({"gap": [], "function": [], "ns": []})
+    most = taken.sort_values("ns", ascending=False, kind="stable").drop_duplicates("gap").set_index("gap")
+    return gaps.assign(
+        in_calls_ns=overlap_ns(in_calls, times.t0_ns, times.t1_ns),
+        call=most["function"].astype(object).reindex(gaps.index),
+        call_ns=most["ns"].reindex(gaps.index).fillna(0).astype(np.int64),
+    )
+
+
+def _shares(gaps: TimeSet, calls: pd.DataFrame) -> pd.DataFrame:
+    """gap, function, ns for each pair of a gap and a call of one thread that share time."""
+    import pandas as pd
+
+    begins, ends = calls["t0_ns"].to_numpy(), calls["t1_ns"].to_numpy()
+    of_gap, of_call = overlapping(gaps, TimeSet(begins, ends))
+    shared = np.minimum(gaps.t1_ns[of_gap], ends[of_call]) - np.maximum(gaps.t0_ns[of_gap], begins[of_call])
+    table = pd.DataFrame({"gap": of_gap, "function": calls["function"].to_numpy()[of_call], "ns": shared})
+    return table[shared > 0]
+
+
+def _span_of(gaps: pd.DataFrame, spans: pd.DataFrame | None, label: str) -> Any:
+    import pandas as pd
+
+    if spans is None or not len(gaps):
+        return pd.Series([None] * len(gaps), dtype=object)
+    middle: Times = ((gaps["t0_ns"] + gaps["t1_ns"]) // 2).to_numpy(np.int64)
+    row: NDArray[np.int64] = innermost(spans, middle)
+    names = np.r_[spans[label].astype(object).to_numpy(), None]
+    return names[row]

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+"""CUPTI's activity records as an instrument."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ... import _C, _vendor
+from ...errors import Error, InvalidArgument
+from ._tables import TABLES, join_columns, tables_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ActivityInstrument", "nvtx_environment"]
+
+_REMEDY = "pip install 'nvidia-cuda-cupti>=13,<14', or set CUDA_HOME to a toolkit of CUDA 13"
+_STRAY_NS = 1_000_000  # what CUPTI's mapping of clocks may be off by
+
+
+def nvtx_environment() -> dict[str, str]:
+    """Environment variables under which a new process's NVTX markers reach CUPTI, and so the table `markers`.
+
+    NVTX looks for its listener at the first marker of a process, so they must be set before.
+
+    Raises:
+        Unavailable: there is no CUPTI.
+    """
+    _vendor.look_in_wheels()
+    return {"NVTX_INJECTION64_PATH": _C.library_path("libcupti.so.13", _REMEDY)}
+
+
+class ActivityInstrument:
+    """What ran on the GPUs of this process, and what the host did for it, with a precision of ns.
+
+    Kernels stay concurrent. The window opens and closes after a wait for all devices. One at a time: opening is refused
+    while another profiler holds CUPTI. After a `fork` it is dead in the child. CUPTI stays attached to the process when
+    it is closed, which may slow later steps. Not run on a GPU yet.
+
+    Args:
+        tables: what to record, of :data:`TABLES`. `graphs` records CUDA graphs as a whole, instead of the kernels in
+            them, and costs less; it is the only one that is off unless named.
+
+    Raises:
+        InvalidArgument: a table that there is not.
+    """
+
+    name = "activity"
+
+    def __init__(self, tables: Sequence[str] = TABLES[:-1]) -> None:
+        unknown = [table for table in tables if table not in TABLES]
+        if unknown or not tables:
+            raise InvalidArgument(f"tables={list(tables)}: expected some of {', '.join(TABLES)}")
+        self._wanted = list(dict.fromkeys(tables))
+        self._session: Any = None
+        self._parts: list[dict[str, Any]] = []
+        self._losses: dict[str, int] = {}
+        self.windows: list[tuple[int, int]] = []
+        """(begin, end) of each window in ns, after and before which the devices were waited for."""
+
+    def open(self) -> None:
+        """Take CUPTI.
+
+        Raises:
+            Unavailable: no driver, no GPU, no CUPTI, no permission, or another profiler holds it.
+            Error: another one is open in this process.
+        """
+        if self._session is None:
+            _vendor.look_in_wheels()
+            self._session = _C.ActivitySession(self._wanted)
+
+    def start(self) -> None:
+        """Wait for the devices, then record."""
+        self._opened().start()
+
+    def step(self, index: int) -> None:
+        """Nothing: records carry their times."""
+
+    def stop(self) -> None:
+        """Wait for the devices, and keep what was recorded.
+
+        Raises:
+            Error: kernels were asked for and none was recorded. Either nothing ran on a GPU, or CUPTI has stopped
+                recording, as it does after some uses of CUDA graphs: a table of nothing would be a lie.
+        """
+        session = self._opened()
+        session.stop()
+        part = session.take()
+        window = session.window_ns
+        self._losses = session.losses
+        self._parts.append(part)
+        self.windows.append(window)
+        if "kernels" in self._wanted and not len(part["tables"]["kernels"]["t0_ns"]):
+            launched = len(part["tables"]["api"]["t0_ns"])
+            raise Error(
+                f"no kernel was recorded in a window of {(window[1] - window[0]) / 1e9:.3f} s with {launched} CUDA "
+                "calls: either nothing ran on a GPU, or CUPTI has stopped recording; profile in a new process"
+            )
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """All of :data:`TABLES`; those that were not recorded are empty. `attrs["windows"]`: :attr:`windows`."""
+        columns, strings = join_columns(self._parts or [_C.decode_activity(b"")])
+        found = tables_of(columns, strings, _C.cupti_function_name)
+        for table in found.values():
+            table.attrs["windows"] = [list(window) for window in self.windows]
+        return found
+
+    def notes(self) -> list[str]:
+        """What was lost, what was left out, and times that cannot be."""
+        lost = self._losses
+        counts = {
+            key: sum(part["counts"][key] for part in self._parts)
+            for key in ("incomplete", "unknown", "damaged")
+        }
+        said = [
+            (lost.get("dropped_records", 0), "records dropped by CUPTI, which had no room for them"),
+            (
+                lost.get("rejected_buffers", 0),
+                "buffers refused to CUPTI at the limit of memory: their records are lost",
+            ),
+            (lost.get("failed_buffers", 0), "buffers lost for want of memory"),
+            (counts["damaged"], "buffers of which a part could not be read"),
+            (counts["incomplete"], "records without times left out"),
+            (counts["unknown"], "records of kinds that were not asked for left out"),
+            (self._strays(), "kernels lie outside of their window: their times are not to be trusted"),
+        ]
+        return [f"{count} {what}" for count, what in said if count]
+
+    def close(self) -> None:
+        """Give CUPTI back. Tables stay."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _opened(self) -> Any:
+        if self._session is None:
+            raise Error("the activity instrument is not open: call open() first")
+        return self._session
+
+    def _strays(self) -> int:
+        strays = 0
+        for (t0_ns, t1_ns), part in zip(self.windows, self._parts, strict=True):
+            kernels = part["tables"]["kernels"]
+            strays += int((kernels["t0_ns"] < t0_ns - _STRAY_NS).sum())
+            strays += int((kernels["t1_ns"] > t1_ns + _STRAY_NS).sum())
+        return strays

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: MIT
+"""From the columns of the decoder to tables that can be read: names for numbers, definitions, markers as ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._instrument import define
+from ._classes import classify_names
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["TABLES", "join_columns", "tables_of"]
+
+TABLES = ("kernels", "memops", "api", "overhead", "markers", "syncs", "graphs")
+
+_OPERATIONS = {
+    0: "unknown", 1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH",
+    10: "PtoP", 255: "memset",
+}  # fmt: skip
+_MEMORIES = {
+    0: "unknown", 1: "pageable", 2: "pinned", 3: "device", 4: "array", 5: "managed", 6: "device static",
+    7: "managed static",
+}  # fmt: skip
+_SYNCS = {
+    0: "unknown", 1: "event synchronize", 2: "stream wait event", 3: "stream synchronize",
+    4: "context synchronize",
+}  # fmt: skip
+_OVERHEADS = {
+    0: "unknown", 1: "driver compiler", 1 << 16: "CUPTI buffer flush", 2 << 16: "CUPTI instrumentation",
+    3 << 16: "CUPTI resource", 4 << 16: "module loading", 5 << 16: "lazy function loading",
+    6 << 16: "command buffer full", 7 << 16: "activity buffer request", 8 << 16: "UVM activity init",
+}  # fmt: skip
+_DOMAINS = {0: "driver", 1: "runtime"}
+
+_MEANINGS = {
+    "t0_ns": "begin, ns of CLOCK_MONOTONIC; CUPTI maps the GPU's clock to it by interpolation",
+    "t1_ns": "end, ns of CLOCK_MONOTONIC",
+    "name": "demangled name of the kernel, or text of the marker",
+    "class": "what the kernel is for, told by its name",
+    "device": "number of the GPU, as CUDA counts",
+    "context": "CUPTI's number of the context",
+    "stream": "CUPTI's number of the stream",
+    "correlation": "number that it shares with the host call that launched it",
+    "grid_x": "blocks", "grid_y": "blocks", "grid_z": "blocks",
+    "block_x": "threads", "block_y": "threads", "block_z": "threads",
+    "cluster_x": "blocks of a cluster", "cluster_y": "blocks of a cluster", "cluster_z": "blocks of a cluster",
+    "registers_per_thread": "registers that a thread was given",
+    "static_shared_bytes": "shared memory of a block that the kernel declares",
+    "dynamic_shared_bytes": "shared memory of a block asked for at the launch",
+    "local_bytes_per_thread": "local memory set aside for a thread",
+    "graph_id": "CUDA graph that it was part of; 0 none",
+    "graph_node": "node of that graph",
+    "operation": "direction of the copy (H host, D device, A array, P peer), or memset",
+    "source_memory": "kind of memory read",
+    "target_memory": "kind of memory written",
+    "bytes": "bytes copied or set",
+    "source_device": "GPU that was read, where one was",
+    "target_device": "GPU that was written, where one was",
+    "domain": "runtime or driver; of a marker, its NVTX domain",
+    "function": "the CUDA function that the host called",
+    "thread": "native id of the thread; 0 where CUPTI names none",
+    "return_value": "what the call returned; 0 is success",
+    "kind": "which overhead, or which wait",
+    "event": "CUPTI's number of the CUDA event",
+    "category": "the marker's NVTX category",
+    "payload": "number attached to the marker; NaN without one",
+}  # fmt: skip
+
+Columns = Mapping[str, Mapping[str, NDArray[Any]]]
+
+
+def join_columns(parts: Sequence[Mapping[str, Any]]) -> tuple[dict[str, dict[str, NDArray[Any]]], list[str]]:
+    """What the decoder gave for several windows as one: (columns by table, strings). One part is not copied."""
+    if len(parts) == 1:
+        return parts[0]["tables"], parts[0]["strings"]
+    strings: list[str] = []
+    tables: dict[str, dict[str, list[NDArray[Any]]]] = {}
+    for part in parts:
+        for table, columns in part["tables"].items():
+            for column, values in columns.items():
+                moved = values
+                if _holds_strings(table, column):
+                    moved = np.where(values < 0, values, values + len(strings)).astype(np.int32)
+                tables.setdefault(table, {}).setdefault(column, []).append(moved)
+        strings += part["strings"]
+    return {
+        table: {column: np.concatenate(pieces) for column, pieces in columns.items()}
+        for table, columns in tables.items()
+    }, strings
+
+
+def _holds_strings(table: str, column: str) -> bool:
+    return table in ("kernels", "markers") and column in ("name", "domain")
+
+
+def tables_of(
+    columns: Columns, strings: Sequence[str], function_name: Callable[[int, int], str]
+) -> dict[str, pd.DataFrame]:
+    """The tables of :data:`TABLES`, each defined, in the order of their begin.
+
+    Args:
+        columns: columns [rows] by table, as the decoder gives them.
+        strings: the text for each index in a column of names.
+        function_name: the name of a host call from its domain (1 the runtime, 0 the driver) and number.
+    """
+    import pandas as pd
+
+    kernels = pd.DataFrame({**columns["kernels"]}, copy=False)
+    kernels["name"] = _texts(columns["kernels"]["name"], strings)
+    kernels.insert(3, "class", classify_names(kernels["name"]))
+    memops = pd.DataFrame({**columns["memops"]}, copy=False)
+    memops["operation"] = _words(columns["memops"]["operation"], _OPERATIONS)
+    for side in ("source_memory", "target_memory"):
+        memops[side] = _words(columns["memops"][side], _MEMORIES)
+    overhead = pd.DataFrame({**columns["overhead"]}, copy=False)
+    overhead["kind"] = _words(columns["overhead"]["kind"], _OVERHEADS)
+    syncs = pd.DataFrame({**columns["syncs"]}, copy=False)
+    syncs["kind"] = _words(columns["syncs"]["kind"], _SYNCS)
+    found = {
+        "kernels": kernels,
+        "memops": memops,
+        "api": _api(columns["api"], function_name),
+        "overhead": overhead,
+        "markers": _markers(columns["markers"], columns["marker_data"], strings),
+        "syncs": syncs,
+        "graphs": pd.DataFrame({**columns["graphs"]}, copy=False),
+    }
+    return {name: define(_ascending(table), _MEANINGS) for name, table in found.items()}
+
+
+def _ascending(table: pd.DataFrame) -> pd.DataFrame:
+    if table["t0_ns"].is_monotonic_increasing:
+        return table
+    return table.sort_values("t0_ns", kind="stable", ignore_index=True)
+
+
+def _texts(codes: NDArray[np.int32], strings: Sequence[str]) -> pd.Categorical[Any]:
+    """Texts for indices; -1 is missing. Several indices may mean one text."""
+    import pandas as pd
+
+    texts, code_of = np.unique(np.array(strings, dtype=object), return_inverse=True)
+    translated = np.r_[code_of, -1][codes]  # -1 is the last
+    return pd.Categorical.from_codes(translated, pd.Index(texts))
+
+
+def _words(values: NDArray[Any], words: Mapping[int, str]) -> pd.Categorical[Any]:
+    """Words for a library's numbers; one that is new keeps its number."""
+    import pandas as pd
+
+    numbers, codes = np.unique(values, return_inverse=True)
+    return pd.Categorical.from_codes(
+        codes.astype(np.int64), pd.Index([words.get(int(n), f"number {int(n)}") for n in numbers])
+    )
+
+
+def _api(columns: Mapping[str, NDArray[Any]], function_name: Callable[[int, int], str]) -> pd.DataFrame:
+    import pandas as pd
+
+    keys = columns["domain"].astype(np.int64) << 32 | columns["callback"].astype(np.int64)
+    numbers, codes = np.unique(keys, return_inverse=True)
+    domains, callbacks = (numbers >> 32).tolist(), (numbers & 0xFFFFFFFF).tolist()
+    names = [
+        function_name(domain, callback) or f"{_DOMAINS[domain]} call {callback}"
+        for domain, callback in zip(domains, callbacks, strict=True)
+    ]
+    texts, code_of = np.unique(np.array(names, dtype=object), return_inverse=True)
+    table = pd.DataFrame({key: values for key, values in columns.items() if key != "callback"}, copy=False)
+    table["domain"] = _words(columns["domain"], _DOMAINS)
+    table.insert(3, "function", pd.Series(pd.Categorical.from_codes(code_of[codes], pd.Index(texts))))
+    return table
+
+
+def _markers(
+    columns: Mapping[str, NDArray[Any]], data: Mapping[str, NDArray[Any]], strings: Sequence[str]
+) -> pd.DataFrame:
+    """NVTX's ranges and marks (t0_ns == t1_ns); a range that has no begin or no end in the windows is left out."""
+    import pandas as pd
+
+    table = pd.DataFrame({key: values for key, values in columns.items() if key != "event"})
+    table["name"] = _texts(columns["name"], strings)
+    table["domain"] = _texts(columns["domain"], strings)
+    event = columns["event"]
+    ends = table.loc[(event & 4) != 0, ["id", "t_ns"]].rename(columns={"t_ns": "t1_ns"})
+    ranges = table[(event & 2) != 0].merge(ends.drop_duplicates("id"), on="id")
+    marks = table[(event & 1) != 0]
+    found = pd.concat([ranges, marks.assign(t1_ns=marks["t_ns"])], ignore_index=True)
+    extra = pd.DataFrame({**data}).drop_duplicates("id")
+    found = found.merge(extra, on="id", how="left").rename(columns={"t_ns": "t0_ns"})
+    found["category"] = found["category"].astype("Int64")
+    return found[["t0_ns", "t1_ns", "name", "domain", "thread", "category", "payload"]]

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: MIT
+"""The directory of a workflow: a lock, `workflow.json`, and a directory for each finished run."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .._files import TEMPORARY, OutputError, read_json, write_json
+from ..errors import Error, InvalidArgument
+
+__all__ = ["WORKFLOW_FILE", "Record", "opened", "stamp"]
+
+_LOCK = ".lock"
+WORKFLOW_FILE = "workflow.json"
+
+
+class Record:
+    """What a workflow has asked, found and finished, in its directory."""
+
+    def __init__(self, root: Path, state: dict[str, Any]) -> None:
+        self.root, self.state = root, state
+
+    @property
+    def runs(self) -> Path:
+        return self.root / "runs"
+
+    def save(self) -> None:
+        """Write `workflow.json`."""
+        write_json(self.root / WORKFLOW_FILE, self.state)
+
+    def scratch(self, *parts: str) -> Path:
+        """An empty directory for the workers of a dry run or a check."""
+        path = self.root.joinpath(*parts)
+        try:
+            if path.exists():
+                shutil.rmtree(path)
+            path.mkdir(parents=True)
+        except OSError as error:
+            raise OutputError(f"cannot write {path}: {error.strerror}") from error
+        return path
+
+    def begin_run(self, name: str) -> Path:
+        """The directory a run is made in, invisible to readers until :meth:`finish_run`."""
+        return self.scratch("runs", f"{TEMPORARY}{name}")
+
+    def finish_run(self, temporary: Path, run: dict[str, Any]) -> Path:
+        """Write `run.json` and give the directory its name: from now on the run exists."""
+        write_json(temporary / "run.json", run)
+        final = temporary.with_name(temporary.name.removeprefix(TEMPORARY))
+        try:
+            temporary.rename(final)
+        except OSError as error:
+            raise OutputError(f"cannot rename {temporary}: {error.strerror}") from error
+        return final
+
+    def drop_unfinished(self) -> None:
+        """Remove what a dead workflow left half-made."""
+        for leftover in self.runs.glob(f"{TEMPORARY}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        for leftover in self.root.glob(f"{TEMPORARY}*"):
+            leftover.unlink(missing_ok=True)
+
+    def finished(self) -> list[dict[str, Any]]:
+        """`run.json` of every finished run, oldest first."""
+        if not self.runs.is_dir():
+            return []
+        return [read_json(path / "run.json") for path in sorted(self.runs.iterdir())
+                if path.is_dir() and not path.name.startswith(TEMPORARY)]  # fmt: skip
+
+
+def stamp(now_s: float | None = None) -> str:
+    """Local time for names, sortable, to the millisecond: 20261121-051612-250."""
+    now_s = time.time() if now_s is None else now_s
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now_s))}-{int(now_s * 1000) % 1000:03d}"
+
+
+@contextmanager
+def opened(root: Path, resume: bool) -> Iterator[Record]:
+    """The directory, made if need be and locked against a second workflow.
+
+    Args:
+        root: the output directory.
+        resume: True to continue what is in it; False wants it empty or absent.
+
+    Raises:
+        InvalidArgument: it holds something and `resume` is False, or nothing and `resume` is True.
+        Error: another workflow is at work in it.
+        OutputError: it cannot be made or written.
+    """
+    import filelock
+
+    existed = root.exists()
+    if resume and not (root / WORKFLOW_FILE).is_file():
+        raise InvalidArgument(
+            f"--resume: {root} holds no {WORKFLOW_FILE}; leave --resume away to start there"
+        )
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(root / _LOCK)
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise Error(f"another workflow is running in {root}; wait for it or choose another --out") from None
+    except OSError as error:
+        raise OutputError(f"cannot write to {root}: {error.strerror}") from error
+    try:
+        others = sorted(path.name for path in root.iterdir() if path.name != _LOCK)
+        if others and not resume:
+            raise InvalidArgument(
+                f"{root} is not empty ({others[0]}{', …' if others[1:] else ''}); "
+                "continue it with --resume or choose another --out"
+            )
+        record = Record(root, read_json(root / WORKFLOW_FILE) if resume else {})
+        record.drop_unfinished()
+        yield record
+    finally:
+        lock.release()
+        # The lock file stays: removing it would let a third process lock a new file beside a second one's old
+        # one.
+        if not existed and [path.name for path in root.iterdir()] == [_LOCK]:
+            shutil.rmtree(root, ignore_errors=True)

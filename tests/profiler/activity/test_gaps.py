@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: MIT
+"""When a GPU did nothing, and why."""
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dnnsuite.profiler import definitions
+from dnnsuite.profiler.activity import host_bound, idle_gaps, utilization
+from profiler.activity.tables import api, intervals, kernels
+
+WINDOW = [(0, 1000)]
+
+
+def test_gaps_say_what_the_host_did():
+    ran = kernels((100, 200, "a", "gemm", 1), (500, 600, "b", "gemm", 2), (650, 1000, "c", "gemm", 3))
+    calls = api(
+        (50, 60, "cudaLaunchKernel", 1, 1),
+        (210, 440, "cudaMemcpyAsync", 9, 1),  # most of the second gap
+        (220, 430, "cuMemcpyHtoDAsync", 9, 1),  # within it: the driver's part is not counted again
+        (450, 470, "cudaLaunchKernel", 2, 1),
+        (480, 490, "cudaLaunchKernel", 3, 1),
+    )
+    spans = intervals((0, 205), (205, 449), name=["forward", "data"])
+    gaps = idle_gaps(ran, calls, WINDOW, spans=spans)
+    assert gaps[["t0_ns", "t1_ns", "gap_ns"]].to_numpy().tolist() == [
+        [200, 500, 300], [0, 100, 100], [600, 650, 50],
+    ]  # fmt: skip
+    assert gaps["after"].tolist() == ["b", "a", "c"]
+    assert gaps["host_ns"].tolist() == [270, 60, 0]  # c had been launched before: the GPU's own latency
+    assert gaps["call"].tolist()[:2] == ["cudaMemcpyAsync", "cudaLaunchKernel"]
+    assert gaps["call"].isna().tolist() == [False, False, True]
+    assert gaps["call_ns"].tolist() == [230, 10, 0]
+    assert gaps["in_calls_ns"].tolist() == [230 + 20 + 10, 10, 0]
+    assert gaps["span"].fillna("-").tolist() == ["data", "forward", "-"]
+    assert definitions(gaps).keys() == {*gaps.columns}
+    share = host_bound(gaps, WINDOW).iloc[0]
+    assert (share["idle_ns"], share["host_ns"]) == (450, 330)
+    assert share["host_bound_pct"] == pytest.approx(33.0)
+    assert idle_gaps(ran, calls, WINDOW, least_ns=100)["gap_ns"].tolist() == [300, 100]
+
+
+def test_a_copy_ends_a_gap_and_the_window_does():
+    copies = intervals((100, 200), device=0, correlation=5, operation="HtoD")
+    gaps = idle_gaps(kernels(), api((20, 30, "cudaMemcpyAsync", 5, 1)), WINDOW, memops=copies)
+    assert gaps["after"].fillna("-").tolist() == ["-", "HtoD"]
+    assert gaps["host_ns"].tolist() == [800, 30]
+
+
+def test_a_launch_that_was_not_recorded_is_missing():
+    gaps = idle_gaps(kernels((100, 1000, "a", "gemm", 1)), api(), WINDOW)
+    assert gaps["host_ns"].isna().all()
+    assert gaps["in_calls_ns"].tolist() == [0]
+    assert host_bound(gaps, WINDOW)["host_ns"].tolist() == [0]
+
+
+def test_each_gpu_has_its_gaps():
+    both = pd.concat([kernels((0, 500, "a", "gemm", 1)), kernels((0, 900, "b", "gemm", 2), device=1)])
+    both.attrs["definitions"] = dict.fromkeys(both, "by hand")
+    gaps = idle_gaps(both, api(), WINDOW)
+    assert dict(zip(gaps["device"], gaps["gap_ns"], strict=True)) == {0: 500, 1: 100}
+
+
+def test_no_work_no_rows():
+    gaps = idle_gaps(kernels(), api(), WINDOW)
+    assert len(gaps) == 0
+    assert len(host_bound(gaps, WINDOW)) == 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(-50, 1000), st.integers(0, 200)), min_size=1, max_size=10),
+    st.lists(st.tuples(st.integers(0, 900), st.integers(0, 200), st.integers(0, 2)), max_size=10),
+)
+def test_gaps_and_work_fill_the_window(work, calls):
+    ran = kernels(*[(t0, t0 + length, "k", "gemm", i) for i, (t0, length) in enumerate(work)])
+    rows = [(t0, t0 + length, "f", i, thread) for i, (t0, length, thread) in enumerate(calls)]
+    gaps = idle_gaps(ran, api(*rows), WINDOW)
+    assert gaps["gap_ns"].sum() == utilization(ran, WINDOW)["idle_ns"][0]
+    for row in gaps.itertuples():
+        assert row.gap_ns > 0
+        assert 0 <= row.in_calls_ns <= row.gap_ns
+        assert pd.isna(row.host_ns) or 0 <= row.host_ns <= row.gap_ns
+        assert pd.isna(row.call) == (row.call_ns == 0)
