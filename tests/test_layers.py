@@ -20,9 +20,10 @@ PACKAGE, CPP, TESTS = ROOT / "python/dnnsuite", ROOT / "cpp", ROOT / "tests"
 
 # A module imports only from ranks below its own.
 RANK = {
-    "_C": 0, "errors": 0,
-    "_files": 1, "_logical": 1, "_rates": 1, "_vendor": 1, "host": 1, "ops": 1, "timing": 1,
-    "_tune": 2, "data": 2, "importers": 2, "nn": 2, "optim": 2, "pin": 2, "results": 2,
+    "_C": -1,
+    "_vendor": 0, "errors": 0,
+    "_files": 1, "_logical": 1, "_rates": 1, "host": 1, "ops": 1, "timing": 1,
+    "_execution": 2, "_tune": 2, "data": 2, "importers": 2, "nn": 2, "optim": 2, "pin": 2, "results": 2,
     "_fuse": 3, "_width": 3, "plots": 3, "profiler": 3, "report": 3,
     "_capture": 4, "_shard": 4, "models": 4,
     "_workers": 5,
@@ -51,6 +52,7 @@ TRAINING = {
 OBSERVING = {"_rates", "host", "timing", "results", "pin", "plots", "profiler", "importers", "report"}
 NEVER_TORCH = {
     "errors",
+    "_execution",
     "_files",
     "_rates",
     "_vendor",
@@ -82,6 +84,7 @@ LATE_TORCH = {
 TESTED_BY: dict[str, str] = {
     "cpp/fused/cpu/isa.cpp": "ops/test_library.py",
     "cpp/fused/schema.cpp": "ops/test_operators.py",
+    "cpp/gpu/nvtx.cpp": "profiler/test_nvtx.py",
     "_shard.py": "test_step.py",
     "nn/functional/bilinear.py": "nn/test_bilinear.py",
     "nn/functional/distance.py": "nn/test_distance.py",

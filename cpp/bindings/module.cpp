@@ -16,7 +16,10 @@ void init_activity(py::module_& m);
 void init_base(py::module_& m);
 void init_host(py::module_& m);
 void init_cgroup(py::module_& m);
+void init_counters(py::module_& m);
 void init_library(py::module_& m);
+void init_nvtx(py::module_& m);
+void init_spans(py::module_& m);
 void init_topology(py::module_& m);
 
 namespace {
@@ -52,6 +55,9 @@ PYBIND11_MODULE(_C, m) {
     dnnsuite::bindings::init_host(m);
     dnnsuite::bindings::init_topology(m);
     dnnsuite::bindings::init_cgroup(m);
+    dnnsuite::bindings::init_counters(m);
     dnnsuite::bindings::init_library(m);
     dnnsuite::bindings::init_activity(m);
+    dnnsuite::bindings::init_nvtx(m);
+    dnnsuite::bindings::init_spans(m);
 }

@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['ActivitySession', 'Cgroup', 'GroupTree', 'Interval', 'Process', 'RunningStatistics', 'StepTimer', 'Warmup', 'add_library_folder', 'batch_means', 'cupti_function_name', 'decode_activity', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'mser5', 'now_ns', 'parse_cpu_list', 'rate', 'read_hierarchies', 'read_topology', 'require_driver', 'student_t']
+__all__: list[str] = ['ActivitySession', 'Bandwidth', 'Cgroup', 'CudaEvents', 'GroupTree', 'Interval', 'NvtxRange', 'PerfGroup', 'PerfValue', 'Process', 'RunningStatistics', 'Span', 'Spans', 'StepTimer', 'Warmup', 'add_library_folder', 'batch_means', 'cuda_profiler_start', 'cuda_profiler_stop', 'cupti_function_name', 'decode_activity', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'make_nvtx_range', 'make_span', 'mser5', 'now_ns', 'nvtx_mark', 'nvtx_start', 'nvtx_stop', 'parse_cpu_list', 'perf_events', 'rate', 'read_hierarchies', 'read_topology', 'require_driver', 'spin', 'stream_triad', 'student_t']
 class RunningStatistics:
     """
     Count, mean, variance, minimum and maximum of values seen one at a time.
@@ -247,6 +247,336 @@ class Process:
         """
         How it got into its group.
         """
+class PerfValue:
+    """
+    What one counter of a `PerfGroup` has counted.
+    """
+    def __init__(self, raw: typing.SupportsInt | typing.SupportsIndex, enabled_ns: typing.SupportsInt | typing.SupportsIndex, running_ns: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def enabled_ns(self) -> int:
+        """
+        How long it was meant to count.
+        """
+    @property
+    def multiplexed(self) -> bool:
+        """
+        Whether it counted part of the time only, so that `scaled` is an estimate.
+        """
+    @property
+    def raw(self) -> int:
+        ...
+    @property
+    def running_ns(self) -> int:
+        """
+        How long it did.
+        """
+    @property
+    def scaled(self) -> float:
+        """
+        `raw` scaled to the whole of `enabled_ns`; NaN when it never ran.
+        """
+class PerfGroup:
+    """
+    Counters of one thread that count over the same instants (perf_event_open).
+    """
+    def __init__(self, tid: typing.SupportsInt | typing.SupportsIndex, names: collections.abc.Sequence[str]) -> None:
+        """
+        `tid` 0 is the caller. Raises Unavailable when the kernel refuses, with the reason and the way out.
+        """
+    def disable(self) -> None:
+        ...
+    def enable(self) -> None:
+        """
+        Counting goes on, from where it was.
+        """
+    def read(self) -> list[PerfValue]:
+        """
+        A `PerfValue` for each of `names`.
+        """
+    @property
+    def names(self) -> list[str]:
+        ...
+    @property
+    def user_only(self) -> bool:
+        """
+        Whether the kernel's own instructions are left out.
+        """
+class Bandwidth:
+    """
+    One measurement of `stream_triad`.
+    """
+    @property
+    def best_bytes_per_s(self) -> float:
+        ...
+    @property
+    def bytes_per_thread(self) -> int:
+        ...
+    @property
+    def instruction_set(self) -> str:
+        ...
+    @property
+    def median_bytes_per_s(self) -> float:
+        ...
+class NvtxRange:
+    """
+    A name for NVTX ranges in the domain `dnnsuite`.
+    """
+    def __enter__(self) -> NvtxRange:
+        """
+        Push, with the payload `self.step`.
+        """
+    def __exit__(self, *error: typing.Any) -> None:
+        """
+        Pop.
+        """
+    def pop(self) -> None:
+        """
+        The innermost range of this thread ends.
+        """
+    def push(self, step: int) -> None:
+        """
+        The range begins in this thread, with the payload `step`.
+        """
+class CudaEvents:
+    """
+    Pairs of CUDA events from a pool, resolved when they happen to be over.
+    """
+    def __init__(self, pairs: typing.SupportsInt | typing.SupportsIndex = 1024) -> None:
+        """
+        Raises Unavailable without a driver, a device or libcudart.
+        """
+    def begin(self, key: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        The piece of work `key` begins.
+        """
+    def collect(self) -> None:
+        """
+        Resolve without waiting.
+        """
+    def end(self, key: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        It ends.
+        """
+    def finish(self) -> None:
+        """
+        Wait for the device; resolve.
+        """
+    def set_stream(self, stream: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Record in this cudaStream_t from now on.
+        """
+    def take(self) -> list[tuple[int, int]]:
+        """
+        (key, nanoseconds on the device) of what was resolved since the last call.
+        """
+    @property
+    def dropped(self) -> int:
+        """
+        Without a free pair, or refused by CUDA.
+        """
+    @property
+    def last_error(self) -> int:
+        """
+        CUDA's status of the last refusal, or 0.
+        """
+    @property
+    def pending(self) -> int:
+        """
+        Ended, and not yet over on the device.
+        """
+class Span:
+    """
+    A name whose spans are timed; made by `make_span`, and used again and again.
+    """
+    def __enter__(self) -> Span:
+        """
+        As begin.
+        """
+    def __exit__(self, *error: typing.Any) -> None:
+        """
+        As end.
+        """
+    def begin(self) -> None:
+        """
+        The span begins now, inside those of this thread that are open.
+        """
+    def end(self) -> None:
+        """
+        The span ends now. Raises Error unless it is this thread's innermost.
+        """
+class Spans:
+    """
+    Nested, named intervals of any thread, in memory set aside beforehand.
+    """
+    def __init__(self, capacity: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Room for `capacity` spans. Raises InvalidArgument when negative.
+        """
+    def clear(self) -> None:
+        """
+        Forget all spans. Raises Error while one is open.
+        """
+    def columns(self) -> dict:
+        """
+        Arrays [n] of the spans that have ended: slot, name (a number), step, depth, thread, t0_ns, t1_ns.
+        """
+    def names(self) -> list[str]:
+        """
+        The names by their number.
+        """
+    @property
+    def capacity(self) -> int:
+        """
+        Spans there is room for.
+        """
+    @property
+    def count(self) -> int:
+        """
+        Spans kept, those still open included.
+        """
+    @property
+    def dropped(self) -> int:
+        """
+        Spans not kept, for want of room or their depth.
+        """
+    @property
+    def open(self) -> int:
+        """
+        Spans begun and not ended.
+        """
+    @property
+    def step(self) -> int:
+        """
+        The step that spans are of from now on.
+        """
+    @step.setter
+    def step(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+def add_library_folder(folder: str) -> None:
+    """
+    Look for vendors' libraries there too.
+    """
+def batch_means(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batches: typing.SupportsInt | typing.SupportsIndex = 10, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95) -> Interval:
+    """
+    The mean of a series [n] whose values may be correlated, with its interval.
+    
+    Non-overlapping batch means with Student's t: neighbouring values are averaged in `batches` pieces of
+    equal length, which are nearly independent. A short series gives fewer batches, an empty one NaN.
+    
+    Raises InvalidArgument unless batches >= 2 and 0 < confidence < 1.
+    """
+def cuda_profiler_start() -> None:
+    """
+    cudaProfilerStart. Raises Unavailable without a driver, a device or libcudart.
+    """
+def cuda_profiler_stop() -> None:
+    """
+    cudaProfilerStop. Raises as cuda_profiler_start.
+    """
+def format_cpu_list(numbers: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:
+    """
+    The shortest list format of the numbers, `0-3,8`. Raises InvalidArgument for a negative one.
+    """
+def heap_release() -> bool:
+    """
+    Give free memory back to the system and undo `heap_retain`.
+    
+    The threshold of glibc above which a block is mapped on its own stays at 128 KiB from then on.
+    Returns False where the C library is not glibc.
+    """
+def heap_retain() -> bool:
+    """
+    Keep freed memory in the process, so that buffers as large as a step's are not page-faulted anew.
+    
+    Process-wide, and may be repeated. Returns False where the C library is not glibc.
+    """
+def launch(arguments: collections.abc.Sequence[str], environment: collections.abc.Sequence[str], group: typing.Any = None, *, folder: str = '', files: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex] = (-1, -1, -1), cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], mems: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], data_limit_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, new_session: bool = True, close_files: bool = True) -> Process:
+    """
+    Start a program inside the group from its first instruction on. Raises LaunchError naming the step.
+    """
+def library_folders() -> list[str]:
+    """
+    Where vendors' libraries are looked for, in this order.
+    """
+def library_path(name: str, remedy: str = '') -> str:
+    """
+    The file of a vendor's library, which is opened for it. Raises Unavailable saying where it was looked for.
+    """
+def make_nvtx_range(type: type, name: str) -> typing.Any:
+    """
+    An `NvtxRange`, or an object of a class derived from it. Raises Unavailable in a build without NVTX.
+    """
+def make_span(type: type, spans: typing.Any, name: str, events: typing.Any = None, nvtx: bool = False) -> typing.Any:
+    """
+    A `Span`, or an object of a class derived from it.
+    """
+def mser5(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> Warmup:
+    """
+    Find the end of warm-up in a series of times [n] by MSER-5 (White 1997).
+    
+    Not steady when the truncation reaches the middle of the series, when what is left disagrees with the
+    last half by more than its noise and 0.5 %, below 20 values, or when a value is not finite.
+    """
+def now_ns() -> int:
+    """
+    Nanoseconds of CLOCK_MONOTONIC, the same clock as `time.monotonic_ns()`.
+    """
+def nvtx_mark(name: str, step: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+    """
+    An instant.
+    """
+def nvtx_start(name: str, step: typing.SupportsInt | typing.SupportsIndex = 0) -> int:
+    """
+    A range of the process begins; returns what `nvtx_stop` takes.
+    """
+def nvtx_stop(range: typing.SupportsInt | typing.SupportsIndex) -> None:
+    """
+    It ends, in any thread.
+    """
+def parse_cpu_list(text: str) -> list[int]:
+    """
+    The numbers of the kernel's list format, `0-3,8`, sorted. Raises InvalidArgument for anything else.
+    """
+def perf_events() -> list[tuple]:
+    """
+    (name, unit, definition) of every event that a `PerfGroup` knows.
+    """
+def rate(items: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], seconds: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batches: typing.SupportsInt | typing.SupportsIndex = 10, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95) -> Interval:
+    """
+    Items per second of a run: all items [n] / all seconds [n].
+    
+    The interval is that of the time per item by batch means, inverted, and so not symmetric.
+    
+    Raises InvalidArgument for lengths that differ, and as `batch_means`.
+    """
+def read_hierarchies(root: str = '') -> list:
+    """
+    The mounted trees of control groups, and this process's group in each.
+    """
+def read_topology(root: str = '') -> dict:
+    """
+    CPUs, NUMA nodes, PCI devices and memory of this machine, or of the /sys and /proc under `root`.
+    
+    Raises Error when there are no CPUs to be read.
+    """
+def spin(iterations: typing.SupportsInt | typing.SupportsIndex) -> tuple[int, int]:
+    """
+    (wall ns, CPU ns of this thread) of a fixed piece of arithmetic that needs no memory.
+    """
+def stream_triad(cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], bytes_per_thread: typing.SupportsInt | typing.SupportsIndex, repeats: typing.SupportsInt | typing.SupportsIndex = 5, least_ns: typing.SupportsInt | typing.SupportsIndex = 20000000) -> Bandwidth:
+    """
+    Memory bandwidth by STREAM's triad, one bound thread for each entry of `cpus` (-1: not bound).
+    
+    `bytes_per_thread` is the size of the three arrays together, 24 bytes an element are counted, and each of
+    `repeats` lasts at least `least_ns`. Raises InvalidArgument, and Error when a CPU is refused.
+    """
+def student_t(confidence: typing.SupportsFloat | typing.SupportsIndex, degrees: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    The t for which Student's t lies in [-t, t] with probability `confidence`.
+    
+    Raises InvalidArgument unless 0 < confidence < 1 and degrees > 0.
+    """
 class ActivitySession:
     """
     CUPTI's activity records of this process; one at a time.
@@ -288,19 +618,6 @@ class ActivitySession:
         """
         Begin and end of the last window, on `now_ns`; zeros before there was one.
         """
-def add_library_folder(folder: str) -> None:
-    """
-    Look for vendors' libraries there too.
-    """
-def batch_means(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batches: typing.SupportsInt | typing.SupportsIndex = 10, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95) -> Interval:
-    """
-    The mean of a series [n] whose values may be correlated, with its interval.
-    
-    Non-overlapping batch means with Student's t: neighbouring values are averaged in `batches` pieces of
-    equal length, which are nearly independent. A short series gives fewer batches, an empty one NaN.
-    
-    Raises InvalidArgument unless batches >= 2 and 0 < confidence < 1.
-    """
 def cupti_function_name(domain: typing.SupportsInt | typing.SupportsIndex, callback: typing.SupportsInt | typing.SupportsIndex) -> str:
     """
     Name of a recorded call: `domain` 1 is the runtime, 0 the driver.
@@ -311,75 +628,7 @@ def decode_activity(buffer: typing_extensions.Buffer) -> dict:
     
     Tables of columns [rows], strings and counts, as `ActivitySession.take` gives.
     """
-def format_cpu_list(numbers: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:
-    """
-    The shortest list format of the numbers, `0-3,8`. Raises InvalidArgument for a negative one.
-    """
-def heap_release() -> bool:
-    """
-    Give free memory back to the system and undo `heap_retain`.
-    
-    The threshold of glibc above which a block is mapped on its own stays at 128 KiB from then on.
-    Returns False where the C library is not glibc.
-    """
-def heap_retain() -> bool:
-    """
-    Keep freed memory in the process, so that buffers as large as a step's are not page-faulted anew.
-    
-    Process-wide, and may be repeated. Returns False where the C library is not glibc.
-    """
-def launch(arguments: collections.abc.Sequence[str], environment: collections.abc.Sequence[str], group: typing.Any = None, *, folder: str = '', files: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex] = (-1, -1, -1), cpus: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], mems: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [], data_limit_bytes: typing.SupportsInt | typing.SupportsIndex | None = None, new_session: bool = True, close_files: bool = True) -> Process:
-    """
-    Start a program inside the group from its first instruction on. Raises LaunchError naming the step.
-    """
-def library_folders() -> list[str]:
-    """
-    Where vendors' libraries are looked for, in this order.
-    """
-def library_path(name: str, remedy: str = '') -> str:
-    """
-    The file of a vendor's library, which is opened for it. Raises Unavailable saying where it was looked for.
-    """
-def mser5(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> Warmup:
-    """
-    Find the end of warm-up in a series of times [n] by MSER-5 (White 1997).
-    
-    Not steady when the truncation reaches the middle of the series, when what is left disagrees with the
-    last half by more than its noise and 0.5 %, below 20 values, or when a value is not finite.
-    """
-def now_ns() -> int:
-    """
-    Nanoseconds of CLOCK_MONOTONIC, the same clock as `time.monotonic_ns()`.
-    """
-def parse_cpu_list(text: str) -> list[int]:
-    """
-    The numbers of the kernel's list format, `0-3,8`, sorted. Raises InvalidArgument for anything else.
-    """
-def rate(items: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], seconds: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batches: typing.SupportsInt | typing.SupportsIndex = 10, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95) -> Interval:
-    """
-    Items per second of a run: all items [n] / all seconds [n].
-    
-    The interval is that of the time per item by batch means, inverted, and so not symmetric.
-    
-    Raises InvalidArgument for lengths that differ, and as `batch_means`.
-    """
-def read_hierarchies(root: str = '') -> list:
-    """
-    The mounted trees of control groups, and this process's group in each.
-    """
-def read_topology(root: str = '') -> dict:
-    """
-    CPUs, NUMA nodes, PCI devices and memory of this machine, or of the /sys and /proc under `root`.
-    
-    Raises Error when there are no CPUs to be read.
-    """
 def require_driver() -> None:
     """
     Raises Unavailable unless NVIDIA's driver is there and shows a GPU.
-    """
-def student_t(confidence: typing.SupportsFloat | typing.SupportsIndex, degrees: typing.SupportsFloat | typing.SupportsIndex) -> float:
-    """
-    The t for which Student's t lies in [-t, t] with probability `confidence`.
-    
-    Raises InvalidArgument unless 0 < confidence < 1 and degrees > 0.
     """

@@ -46,7 +46,7 @@ def _reporting(command: Callable[..., int]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def reporting(*args: Any, **kwargs: Any) -> None:
-        from .workflow.interrupts import Interrupted, interruptible
+        from ._execution.interrupts import Interrupted, interruptible
 
         try:
             with interruptible():
@@ -82,8 +82,8 @@ def list_jobs(
 ) -> int:
     """List the jobs, and the modes in which a workflow runs them."""
     from . import jobs
+    from ._execution.plugins import import_plugins
     from .workflow import MODES
-    from .workflow.plugins import import_plugins
 
     import_plugins(plugin or [], [os.getcwd()])
     known = {name: jobs.get(name).description for name in jobs.names()}
@@ -159,7 +159,8 @@ def workflow(
 
 
 def _default_out(name: str, resume: bool) -> Path:
-    from .workflow.record import WORKFLOW_FILE, stamp
+    from ._execution.record import stamp
+    from .workflow.protocol import WORKFLOW_FILE
 
     parent = Path("dnnsuite-runs")
     if not resume:
@@ -173,7 +174,7 @@ def _default_out(name: str, resume: bool) -> Path:
 
 
 def _run_workflow(name: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool) -> int:
-    from .workflow.interrupts import Interrupted
+    from ._execution.interrupts import Interrupted
     from .workflow.sweep import sweep
 
     try:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from dnnsuite._execution.plugins import import_plugins
 from dnnsuite.workflow import Report
-from dnnsuite.workflow.plugins import import_plugins
 from dnnsuite.workflow.sweep import run
 
 HERE = str(Path(__file__).parent)

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from dnnsuite._execution.record import opened
 from dnnsuite.errors import Unavailable
 from dnnsuite.workflow import plan
 from dnnsuite.workflow.launch import Point
 from dnnsuite.workflow.phases import Workflow
 from dnnsuite.workflow.processes import Outcome
 from dnnsuite.workflow.progress import Progress
-from dnnsuite.workflow.record import opened
+from dnnsuite.workflow.protocol import WORKFLOW_FILE
 from dnnsuite.workflow.settings import resolve
 from dnnsuite.workflow.sweep import _begin
 
@@ -38,7 +39,7 @@ def fine(directory: Path) -> Outcome:
 @pytest.fixture
 def begin(toys: None, tmp_path: Path) -> Iterator[Begin]:
     """A workflow of the toy in tmp_path/out whose launcher asks `fate` what becomes of a worker."""
-    with opened(tmp_path / "out", resume=False) as record:
+    with opened(tmp_path / "out", WORKFLOW_FILE, resume=False) as record:
 
         def make(fate: Fate | None = None, **asked: Any) -> tuple[Workflow, list[tuple[str, int, Point]]]:
             settings = resolve("toy", {"plugins": ["toy_jobs"], **asked})

@@ -119,6 +119,12 @@ _REGISTRY: dict[str, type[Workload]] = {}
 _JOBS = {"bert": ".bert"}  # with a fused form
 _TRAININGS = {  # of the benchmark suite, in its order
     "toy_reg": ".toy_reg",
+    "toy_lstm": ".toy_lstm",
+    "vae": ".vae",
+    "wlm": ".wlm",
+    "wlmfp16": ".wlm",
+    "cart": ".cart",
+    "recom": ".recom",
 }
 
 

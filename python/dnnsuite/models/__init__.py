@@ -11,17 +11,23 @@ from .pointnet import PointNetClassifier as PointNetClassifier
 from .pointnet import PointNetSegmenter as PointNetSegmenter
 from .pointnet import TransformNet as TransformNet
 from .pointnet import orthogonality_loss as orthogonality_loss
+from .sine_lstm import SineLSTM as SineLSTM
 from .transformer_lm import TransformerLanguageModel as TransformerLanguageModel
+from .vae import VAE as VAE
+from .vae import negative_elbo as negative_elbo
 
 __all__ = [
     "BERT",
     "MLP",
+    "VAE",
     "Discriminator",
     "Generator",
     "LSTMLanguageModel",
     "PointNetClassifier",
     "PointNetSegmenter",
+    "SineLSTM",
     "TransformNet",
     "TransformerLanguageModel",
+    "negative_elbo",
     "orthogonality_loss",
 ]

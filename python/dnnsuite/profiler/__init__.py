@@ -11,15 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._instrument import Instrument, define, definitions
+    from ._profile import Profile, profile
+    from ._schedule import Schedule, schedule
 
 _HOME_OF = {
     "Instrument": "._instrument",
     "define": "._instrument",
     "definitions": "._instrument",
+    "Profile": "._profile",
+    "profile": "._profile",
+    "Schedule": "._schedule",
+    "schedule": "._schedule",
 }
 _MODULES: tuple[str, ...] = ()
 
-__all__ = ["Instrument", "define", "definitions"]
+__all__ = ["Instrument", "Profile", "Schedule", "define", "definitions", "profile", "schedule"]
 
 
 def __getattr__(name: str) -> Any:

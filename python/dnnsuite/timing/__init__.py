@@ -16,8 +16,9 @@ from .._C import (
     student_t,
 )
 from ._repeat import RepeatNumber
+from ._spans import Span, Spans, decorated
 
 __all__ = [
-    "Interval", "RepeatNumber", "RunningStatistics", "StepTimer", "Warmup", "batch_means", "mser5", "now_ns", "rate",
-    "student_t",
+    "Interval", "RepeatNumber", "RunningStatistics", "Span", "Spans", "StepTimer", "Warmup", "batch_means", "decorated",
+    "mser5", "now_ns", "rate", "student_t",
 ]  # fmt: skip

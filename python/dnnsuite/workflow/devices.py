@@ -15,8 +15,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from .._execution.interrupts import deferred
 from ..errors import Unavailable
-from .interrupts import deferred
 
 __all__ = ["MIG_PROFILES", "Environment", "Tools", "mig_instances", "mig_unavailable", "mps_daemon",
            "mps_unavailable", "whole_gpu"]  # fmt: skip

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import host
+from .._execution.failures import CLASSES
+from .._execution.interrupts import deferred
+from .._execution.record import Record, stamp
 from ..errors import Error, Unavailable
 from . import modes, plan
-from .failures import CLASSES
-from .interrupts import deferred
 from .launch import MAX_PROCESSES, Launcher, Point, replica_directories
 from .metrics import measured, read_steps
 from .points import drawn_Bs, fixed_Bs
 from .processes import Outcome
 from .progress import Durations, Progress
-from .record import Record, stamp
 from .settings import Settings
 
 if TYPE_CHECKING:

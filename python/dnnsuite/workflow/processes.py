@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import host
+from .._execution.failures import DISK_EXIT, classify_exit
+from .._execution.interrupts import deferred
 from .._files import OutputError, read_json, write_json
 from ..errors import Error
-from .failures import classify_exit
-from .interrupts import deferred
-from .protocol import DISK_EXIT, GO_FD, READY_FD
+from .protocol import GO_FD, READY_FD
 
 __all__ = ["Outcome", "memory_share_bytes", "run_group"]
 

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from .. import host
+from .._execution.plugins import import_plugins
 from ..errors import InvalidArgument, Unavailable
 from . import modes
-from .plugins import import_plugins
 
 __all__ = ["PRESETS", "Settings", "resolve"]
 

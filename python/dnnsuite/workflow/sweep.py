@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import host
+from .._execution.interrupts import Interrupted, interruptible
+from .._execution.plugins import import_plugins
+from .._execution.record import Record, opened, stamp
 from .._files import OutputError
 from ..errors import InvalidArgument
-from .interrupts import Interrupted, interruptible
 from .phases import Report, Workflow
-from .plugins import import_plugins
 from .progress import Progress
-from .record import Record, opened, stamp
+from .protocol import WORKFLOW_FILE
 from .settings import Settings, differences, resolve
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def sweep(
     from rich.console import Console as RichConsole
 
     settings = None if resume else resolve(job, asked)
-    with interruptible(), opened(out, resume) as record:
+    with interruptible(), opened(out, WORKFLOW_FILE, resume) as record:
         if settings is None:
             settings = _continued(record, job, asked)
         else:

@@ -22,12 +22,12 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from .._execution.failures import DISK_EXIT, RESULT_EXIT, NotFinite, classify, disk_full
+from .._execution.limits import die_with_parent, limit_memory, offer_to_oom_killer, peak_rss_bytes
+from .._execution.plugins import import_plugins
 from .._files import OutputError, write_json, write_text
 from .._rates import Steps
-from .failures import NotFinite, classify, disk_full
-from .limits import die_with_parent, limit_memory, offer_to_oom_killer, peak_rss_bytes
-from .plugins import import_plugins
-from .protocol import DISK_EXIT, GO_FD, READY_FD, RESULT_EXIT
+from .protocol import GO_FD, READY_FD
 
 Spec = dict[str, Any]
 Result = dict[str, Any]

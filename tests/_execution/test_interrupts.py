@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from dnnsuite.workflow.interrupts import Interrupted, deferred, interruptible
+from dnnsuite._execution.interrupts import Interrupted, deferred, interruptible
 
 
 def interrupt(number: signal.Signals = signal.SIGTERM) -> None:

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from dnnsuite.workflow import limits
+from dnnsuite._execution import limits
 
 
 def python(code: str) -> str:
@@ -16,7 +16,7 @@ def python(code: str) -> str:
 
 def test_an_allocation_beyond_the_limit_fails_alone() -> None:
     said = python(
-        "from dnnsuite.workflow.limits import limit_memory\n"
+        "from dnnsuite._execution.limits import limit_memory\n"
         "limit_memory(256 << 20)\n"
         "small = bytearray(64 << 20)\n"
         "try: bytearray(512 << 20)\n"
@@ -27,7 +27,7 @@ def test_an_allocation_beyond_the_limit_fails_alone() -> None:
 
 def test_no_limit_leaves_memory_alone() -> None:
     said = python(
-        "import resource\nfrom dnnsuite.workflow.limits import limit_memory\n"
+        "import resource\nfrom dnnsuite._execution.limits import limit_memory\n"
         "before = resource.getrlimit(resource.RLIMIT_DATA)\n"
         "limit_memory(None)\nprint(resource.getrlimit(resource.RLIMIT_DATA) == before)\n"
     )
@@ -37,7 +37,7 @@ def test_no_limit_leaves_memory_alone() -> None:
 def test_a_worker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     child_file = tmp_path / "child"
     child = (
-        "import os, time\nfrom pathlib import Path\nfrom dnnsuite.workflow.limits import die_with_parent\n"
+        "import os, time\nfrom pathlib import Path\nfrom dnnsuite._execution.limits import die_with_parent\n"
         f"die_with_parent(os.getppid())\nPath({str(child_file)!r}).write_text(str(os.getpid()))\ntime.sleep(60)\n"
     )
     parent = subprocess.Popen(
@@ -58,7 +58,7 @@ def test_a_worker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
 
 
 def test_a_parent_that_is_gone_is_noticed() -> None:
-    said = python("from dnnsuite.workflow.limits import die_with_parent\ndie_with_parent(1 << 22)")
+    said = python("from dnnsuite._execution.limits import die_with_parent\ndie_with_parent(1 << 22)")
     assert "the parent process 4194304 is gone" in said
 
 

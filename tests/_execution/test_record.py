@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from dnnsuite._execution.record import opened, stamp
 from dnnsuite._files import OutputError
 from dnnsuite.errors import Error, InvalidArgument
-from dnnsuite.workflow.record import WORKFLOW_FILE, opened, stamp
+
+FILE = "state.json"
 
 
 def test_a_run_is_whole_or_absent(tmp_path: Path) -> None:
-    with opened(tmp_path / "out", resume=False) as record:
+    with opened(tmp_path / "out", FILE, resume=False) as record:
         record.state["x"] = 1
         record.save()
         whole, half = (record.begin_run(name) for name in ("a-B1-fp32-r0", "b-B1-fp32-r0"))
@@ -19,7 +21,7 @@ def test_a_run_is_whole_or_absent(tmp_path: Path) -> None:
         assert record.finish_run(whole, {"status": "ok"}) == record.runs / "a-B1-fp32-r0"
         assert record.finished() == [{"status": "ok"}]
     assert half.exists()
-    with opened(tmp_path / "out", resume=True) as record:
+    with opened(tmp_path / "out", FILE, resume=True) as record:
         assert record.state == {"x": 1}
         assert [path.name for path in record.runs.iterdir()] == ["a-B1-fp32-r0"]
 
@@ -28,41 +30,44 @@ def test_two_at_once(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
 from dnnsuite.errors import Error
-from dnnsuite.workflow.record import opened
+from dnnsuite._execution.record import opened
 try:
-    with opened(Path({str(tmp_path)!r}), resume=True):
+    with opened(Path({str(tmp_path)!r}), {FILE!r}, resume=True):
         print("in")
 except Error as error:
     print(error)
 """
-    with opened(tmp_path, resume=False) as record:
+    with opened(tmp_path, FILE, resume=False) as record:
         record.save()
         argv = [sys.executable, "-c", code]
         during = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     after = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    assert "another workflow is running in" in during
+    assert "another process is at work in" in during
     assert "choose another --out" in during
     assert after == "in\n"
 
 
 def test_refusals(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InvalidArgument, match=r"is not empty \(file\)"), opened(tmp_path, resume=False):
+    with pytest.raises(InvalidArgument, match=r"is not empty \(file\)"), opened(tmp_path, FILE, resume=False):
         pass
     with (
-        pytest.raises(InvalidArgument, match=rf"holds no {WORKFLOW_FILE}"),
-        opened(tmp_path / "new", resume=True),
+        pytest.raises(InvalidArgument, match=rf"holds no {FILE}"),
+        opened(tmp_path / "new", FILE, resume=True),
     ):
         pass
-    with pytest.raises(OutputError, match="Not a directory"), opened(tmp_path / "file" / "out", resume=False):
+    with (
+        pytest.raises(OutputError, match="Not a directory"),
+        opened(tmp_path / "file" / "out", FILE, resume=False),
+    ):
         pass
-    (tmp_path / WORKFLOW_FILE).write_text("{")
-    with pytest.raises(Error, match=WORKFLOW_FILE), opened(tmp_path, resume=True):
+    (tmp_path / FILE).write_text("{")
+    with pytest.raises(Error, match=FILE), opened(tmp_path, FILE, resume=True):
         pass
 
 
 def test_a_directory_that_got_nothing_is_not_left(tmp_path: Path) -> None:
-    with opened(tmp_path / "out", resume=False):
+    with opened(tmp_path / "out", FILE, resume=False):
         pass
     assert list(tmp_path.iterdir()) == []
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The directory of a workflow: a lock, `workflow.json`, and a directory for each finished run."""
+"""The directory of a plan of runs: a lock, the file of its state, and a directory for each finished run."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from typing import Any
 from .._files import TEMPORARY, OutputError, read_json, write_json
 from ..errors import Error, InvalidArgument
 
-__all__ = ["WORKFLOW_FILE", "Record", "opened", "stamp"]
+__all__ = ["Record", "opened", "stamp"]
 
 _LOCK = ".lock"
-WORKFLOW_FILE = "workflow.json"
 
 
 class Record:
-    """What a workflow has asked, found and finished, in its directory."""
+    """What was asked, found and finished, in its directory; `state` is what the file says."""
 
-    def __init__(self, root: Path, state: dict[str, Any]) -> None:
-        self.root, self.state = root, state
+    def __init__(self, root: Path, file: str, state: dict[str, Any]) -> None:
+        self.root, self.file, self.state = root, file, state
 
     @property
     def runs(self) -> Path:
         return self.root / "runs"
 
     def save(self) -> None:
-        """Write `workflow.json`."""
-        write_json(self.root / WORKFLOW_FILE, self.state)
+        """Write the state."""
+        write_json(self.root / self.file, self.state)
 
     def scratch(self, *parts: str) -> Path:
         """An empty directory for the workers of a dry run or a check."""
@@ -49,17 +48,19 @@ class Record:
         return self.scratch("runs", f"{TEMPORARY}{name}")
 
     def finish_run(self, temporary: Path, run: dict[str, Any]) -> Path:
-        """Write `run.json` and give the directory its name: from now on the run exists."""
+        """Write `run.json` and give the directory its name: from now on the run exists, and an older one does not."""
         write_json(temporary / "run.json", run)
         final = temporary.with_name(temporary.name.removeprefix(TEMPORARY))
         try:
+            if final.exists():
+                shutil.rmtree(final)
             temporary.rename(final)
         except OSError as error:
             raise OutputError(f"cannot rename {temporary}: {error.strerror}") from error
         return final
 
     def drop_unfinished(self) -> None:
-        """Remove what a dead workflow left half-made."""
+        """Remove what a dead process left half-made."""
         for leftover in self.runs.glob(f"{TEMPORARY}*"):
             shutil.rmtree(leftover, ignore_errors=True)
         for leftover in self.root.glob(f"{TEMPORARY}*"):
@@ -80,31 +81,30 @@ def stamp(now_s: float | None = None) -> str:
 
 
 @contextmanager
-def opened(root: Path, resume: bool) -> Iterator[Record]:
-    """The directory, made if need be and locked against a second workflow.
+def opened(root: Path, file: str, resume: bool) -> Iterator[Record]:
+    """The directory, made if need be and locked against a second process.
 
     Args:
         root: the output directory.
+        file: name of the file in it that holds the state.
         resume: True to continue what is in it; False wants it empty or absent.
 
     Raises:
         InvalidArgument: it holds something and `resume` is False, or nothing and `resume` is True.
-        Error: another workflow is at work in it.
+        Error: another process is at work in it.
         OutputError: it cannot be made or written.
     """
     import filelock
 
     existed = root.exists()
-    if resume and not (root / WORKFLOW_FILE).is_file():
-        raise InvalidArgument(
-            f"--resume: {root} holds no {WORKFLOW_FILE}; leave --resume away to start there"
-        )
+    if resume and not (root / file).is_file():
+        raise InvalidArgument(f"--resume: {root} holds no {file}; leave --resume away to start there")
     try:
         root.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(root / _LOCK)
         lock.acquire(timeout=0)
     except filelock.Timeout:
-        raise Error(f"another workflow is running in {root}; wait for it or choose another --out") from None
+        raise Error(f"another process is at work in {root}; wait for it or choose another --out") from None
     except OSError as error:
         raise OutputError(f"cannot write to {root}: {error.strerror}") from error
     try:
@@ -114,7 +114,7 @@ def opened(root: Path, resume: bool) -> Iterator[Record]:
                 f"{root} is not empty ({others[0]}{', …' if others[1:] else ''}); "
                 "continue it with --resume or choose another --out"
             )
-        record = Record(root, read_json(root / WORKFLOW_FILE) if resume else {})
+        record = Record(root, file, read_json(root / file) if resume else {})
         record.drop_unfinished()
         yield record
     finally:

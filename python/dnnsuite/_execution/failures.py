@@ -9,7 +9,10 @@ import signal
 
 from ..errors import Error
 
-__all__ = ["CLASSES", "NotFinite", "classify", "classify_exit", "disk_full"]
+__all__ = ["CLASSES", "DISK_EXIT", "RESULT_EXIT", "NotFinite", "classify", "classify_exit", "disk_full"]
+
+RESULT_EXIT = 1  # a worker that failed and wrote why
+DISK_EXIT = 74  # a worker that could not write its results (EX_IOERR of <sysexits.h>)
 
 CLASSES = {
     "oom": "memory ran out",

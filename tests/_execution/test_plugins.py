@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from dnnsuite import jobs
+from dnnsuite._execution.plugins import import_plugins
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.jobs import _workload
-from dnnsuite.workflow.plugins import import_plugins
 
 
 def test_a_plugin_in_a_folder_registers_its_workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

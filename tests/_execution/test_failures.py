@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from dnnsuite.workflow import failures
-from dnnsuite.workflow.failures import NotFinite, classify, classify_exit
+from dnnsuite._execution import failures
+from dnnsuite._execution.failures import NotFinite, classify, classify_exit
 
 
 class OutOfMemoryError(RuntimeError):
@@ -59,3 +59,8 @@ def test_a_full_disk_is_not_a_missing_permission() -> None:
     assert failures.disk_full(OSError(errno.EFBIG, ""))
     assert not failures.disk_full(OSError(errno.EACCES, ""))
     assert not failures.disk_full(ValueError())
+
+
+def test_statuses_are_not_those_of_signals_or_python() -> None:
+    assert len({0, failures.RESULT_EXIT, failures.DISK_EXIT}) == 3
+    assert failures.DISK_EXIT < 128

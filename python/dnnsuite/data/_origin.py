@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+"""What a record says of the data that were trained on, and which were asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidArgument
+
+KINDS = ("auto", "real", "synthetic")
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Where data came from.
+
+    Attributes:
+        source: what they are.
+        licence: under which licence they may be used.
+        count: how many (images, files, ...).
+        sha256: of the decoded bytes; None where reading everything to know it would take long.
+    """
+
+    source: str
+    licence: str
+    count: int
+    sha256: str | None = None
+
+    def record(self) -> dict[str, Any]:
+        """Plain values, without what is not known."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def root_of(kind: str, dataroot: str | Path | None) -> Path | None:
+    """The folder in which to look for the user's own files, None if there is none or they are not wanted.
+
+    Raises InvalidArgument for an unknown kind, or a dataroot that is not a folder.
+    """
+    if kind not in KINDS:
+        raise InvalidArgument(f"data {kind!r} is not one of {', '.join(KINDS)}")
+    if dataroot is None or kind == "synthetic":
+        return None
+    if not Path(dataroot).is_dir():
+        raise InvalidArgument(f"dataroot {str(dataroot)!r} is not a folder")
+    return Path(dataroot)

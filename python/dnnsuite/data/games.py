@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+"""Environments for reinforcement learning, of gymnasium and of ale-py, which come with the extra `rl`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import re
+from typing import Any
+
+from ..errors import InvalidArgument, Unavailable
+
+_CART_POLE_STEPS = 200  # at most in an episode: the limit of CartPole-v0; v1 has 500
+
+
+def cart_pole() -> tuple[Any, str]:
+    """The pole on a cart (Barto, Sutton and Anderson, 1983) with the limits of CartPole-v0, and what it is.
+
+    Raises Unavailable if gymnasium is not installed.
+    """
+    gymnasium = _extra("gymnasium")
+    # v1 differs in the length of an episode alone, and v0 warns that it is old. The checker looks at every step.
+    environment = gymnasium.make("CartPole-v1", max_episode_steps=_CART_POLE_STEPS, disable_env_checker=True)
+    version = importlib.metadata.version("gymnasium")
+    return environment, f"CartPole of gymnasium {version}, {_CART_POLE_STEPS} steps in an episode"
+
+
+def atari(name: str, copies: int, threads: int = 0) -> tuple[Any, str]:
+    """Copies of an Atari game side by side, prepared as in Mnih et al. (Nature 2015), and what they are.
+
+    84 x 84 grey images, the larger of two frames, 4 of which are stacked; an action holds for 4 frames; rewards are -1,
+    0 or 1; the loss of a life ends an episode; up to 30 frames of nothing at the beginning. The step that ends an
+    episode returns the first image of the next one.
+
+    Args:
+        name: `PongNoFrameskip-v4`, `ALE/Pong-v5` or `pong`: the game is what counts.
+        copies: how many play at once.
+        threads: of the emulators; 0 lets the library choose.
+
+    Raises:
+        Unavailable: ale-py is not installed.
+        InvalidArgument: it has no such game.
+    """
+    ale_py = _extra("ale_py")
+    vector_env = importlib.import_module("ale_py.vector_env")
+    game = _rom(name)
+    if game not in ale_py.roms.get_all_rom_ids():
+        raise InvalidArgument(f"ale-py has no game {name!r} (looked for {game!r})")
+    environment = vector_env.AtariVectorEnv(
+        game, copies, num_threads=threads, autoreset_mode=vector_env.AutoresetMode.SAME_STEP,
+        frameskip=4, stack_num=4, noop_max=30, episodic_life=True, reward_clipping=True, use_fire_reset=True,
+    )  # fmt: skip
+    return environment, f"{game} of ale-py {importlib.metadata.version('ale-py')}, one action for 4 frames"
+
+
+def _rom(name: str) -> str:
+    """`ms_pacman` from `MsPacmanNoFrameskip-v4` or `ALE/MsPacman-v5`."""
+    game = re.sub(r"-v\d+$", "", name.strip('"').split("/")[-1]).removesuffix("NoFrameskip")
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", game).lower()
+
+
+def _extra(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.replace("_", "-")
+        raise Unavailable(
+            f"the package {package} ({error})", "this Python", "pip install 'dnnsuite[rl]'"
+        ) from error

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: MIT
+"""Who liked what: pairs of a user and an item, from MovieLens files or drawn by the Zipf-Mandelbrot law.
+
+A pair is one number, user · items + item. The pairs are kept sorted, so whether one is among them is a binary search.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+    import torch
+
+SOURCES = ("auto", "real", "synthetic")
+ML_20M = (138_493, 26_744)  # users and items of MovieLens-20M
+ML_20M_INTERACTIONS = 19_861_770  # its 20 000 263 ratings, less the last of each user
+
+_FILES = ("ratings.csv", "ml-20m/ratings.csv", "ml-25m/ratings.csv")
+_COLUMNS = ["userId", "movieId", "rating", "timestamp"]
+_FEWEST_RATINGS = 20  # of a user who is kept: the preprocessing of MLPerf's recommendation benchmark (v0.5)
+_REDRAWS = 4  # of a negative that turns out to be liked; after that it stays
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """Pairs to learn from.
+
+    Attributes:
+        pairs: int64 `[P]`, ascending, without repetition: user · items + item.
+        users, items: how many there are of each; the sizes of the model's tables.
+        source: what the pairs are.
+        licence: of the data.
+        sha256: of the file; of the pairs when they are synthetic.
+    """
+
+    pairs: npt.NDArray[np.int64]
+    users: int
+    items: int
+    source: str
+    licence: str
+    sha256: str
+
+
+class Batch(NamedTuple):
+    """Samples `[N]` on the device: int64 users and items, and whether the one likes the other (float 1 or 0)."""
+
+    users: torch.Tensor
+    items: torch.Tensor
+    labels: torch.Tensor
+
+
+def load(
+    source: str = "auto",
+    dataroot: str | Path | None = None,
+    interactions: int = ML_20M_INTERACTIONS,
+    seed: int = 0,
+) -> Interactions:
+    """The pairs to train on.
+
+    Args:
+        source: `real` reads the `ratings.csv` of MovieLens-20M (Harper and Konstan, 2015) under `dataroot`; `synthetic`
+            draws about `interactions` pairs over the tables of MovieLens-20M; `auto` is `real` given a `dataroot`.
+        dataroot: the folder with the file, or with MovieLens' folder in it.
+        interactions: how many pairs to draw; those drawn twice count once.
+        seed: of the synthetic pairs.
+
+    Raises:
+        InvalidArgument: an unknown source, or a dataroot without the file, or a damaged file, by its line.
+    """
+    if source not in SOURCES:
+        raise InvalidArgument(f"data source {source!r} is not one of {', '.join(SOURCES)}")
+    if source == "real" and dataroot is None:
+        raise InvalidArgument("data source 'real' needs a dataroot, the folder with MovieLens' ratings.csv")
+    if dataroot is not None and source != "synthetic":
+        return movielens(dataroot)
+    if interactions < 1:
+        raise InvalidArgument(f"interactions must be 1 or more, got {interactions}")
+    return _synthetic(interactions, *ML_20M, seed)
+
+
+def movielens(dataroot: str | Path) -> Interactions:
+    """What `ratings.csv` says users liked: each rating is one, whatever the stars.
+
+    As MLPerf's recommendation benchmark prepares it: users with fewer than 20 ratings are left out, users and items are
+    numbered in the order in which they appear, and the latest rating of each user is kept out of training.
+    """
+    import numpy as np
+
+    path = _find(Path(dataroot))
+    table = _read(path)
+    ratings = table.groupby("userId")["movieId"].transform("size")
+    table = table[ratings >= _FEWEST_RATINGS]
+    if not len(table):
+        raise InvalidArgument(f"{path}: no user has {_FEWEST_RATINGS} ratings or more")
+    users, names = table["userId"].factorize()
+    items, titles = table["movieId"].factorize()
+    latest = table["timestamp"].groupby(users).idxmax()
+    train = ~table.index.isin(latest)
+    pairs = users[train].astype(np.int64) * len(titles) + items[train]
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return Interactions(
+        np.unique(pairs), len(names), len(titles), f"MovieLens, {path.name} of {path.parent.name}",
+        "GroupLens: for research, not to be redistributed", digest.hexdigest(),
+    )  # fmt: skip
+
+
+def _find(root: Path) -> Path:
+    for name in _FILES:
+        if (root / name).is_file():
+            return root / name
+    wrong = f"has none of {', '.join(_FILES)}" if root.is_dir() else "is not a folder"
+    raise InvalidArgument(f"dataroot {str(root)!r} {wrong}; they are in MovieLens-20M's archive (ml-20m.zip)")
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """The table in the file. Raises InvalidArgument naming the first line that is none of it."""
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(path, low_memory=False)
+    except (ValueError, OSError) as error:  # pandas' own errors are ValueErrors and name the line
+        raise InvalidArgument(f"{path}: {str(error).strip()}") from error
+    if list(table.columns) != _COLUMNS:
+        raise InvalidArgument(
+            f"{path}, line 1: the columns are {','.join(map(str, table.columns))}, not {','.join(_COLUMNS)}"
+        )
+    for column in _COLUMNS:
+        values = pd.to_numeric(table[column], errors="coerce")
+        wrong = values.isna()
+        if wrong.any():
+            row = int(wrong.to_numpy().argmax())
+            raise InvalidArgument(
+                f"{path}, line {row + 2}: {column} is {str(table[column].iloc[row])!r}, not a number"
+            )
+        table[column] = values
+    return table
+
+
+def _synthetic(interactions: int, users: int, items: int, seed: int) -> Interactions:
+    """Users and items drawn independently, the r-th most frequent with a share of about 1 / (r + 1 % of all)."""
+    import numpy as np
+
+    random = np.random.Generator(np.random.Philox(key=seed & (2**64 - 1)))
+
+    def draw(count: int) -> npt.NDArray[np.int64]:
+        share = np.cumsum(1.0 / (np.arange(count) + count / 100))
+        rank = np.searchsorted(share, random.random(interactions) * share[-1], side="right")
+        return random.permutation(count)[rank]
+
+    pairs = np.unique(draw(users) * items + draw(items))
+    source = f"synthetic: {len(pairs)} pairs by the Zipf-Mandelbrot law, seed {seed}"
+    return Interactions(
+        pairs, users, items, source, "none needed", hashlib.sha256(pairs.tobytes()).hexdigest()
+    )
+
+
+class Sampler:
+    """Batches of liked pairs and, `negatives` times as many, pairs of the same users with items they did not rate.
+
+    Samples are drawn with replacement, on `device`. A negative that the user did rate is drawn again up to 4 times,
+    without looking at the outcome, since waiting for it would stop a GPU.
+    """
+
+    def __init__(
+        self, data: Interactions, batch_size: int, negatives: int = 4, seed: int = 0, device: str = "cpu"
+    ) -> None:
+        import torch
+
+        if negatives < 0:
+            raise InvalidArgument(f"negatives must be 0 or more, got {negatives}")
+        self.batch_size, self.negatives, self.items = batch_size, negatives, data.items
+        self._pairs = torch.from_numpy(data.pairs).to(device)
+        self._random = torch.Generator(device).manual_seed(seed)
+
+    def batch(self) -> Batch:
+        import torch
+
+        samples = len(self._pairs) * (1 + self.negatives)
+        draw = self._integers(samples)
+        pairs = self._pairs[draw // (1 + self.negatives)]
+        users, liked = pairs // self.items, pairs % self.items
+        positive = draw % (1 + self.negatives) == 0
+        return Batch(users, torch.where(positive, liked, self._unrated(users)), positive.float())
+
+    def _unrated(self, users: torch.Tensor) -> torch.Tensor:
+        """For each user an item that is in no pair with it."""
+        import torch
+
+        items = self._integers(self.items)
+        for _ in range(_REDRAWS):
+            pairs = users * self.items + items
+            place = torch.searchsorted(self._pairs, pairs).clamp_(max=len(self._pairs) - 1)
+            items = torch.where(self._pairs[place] == pairs, self._integers(self.items), items)
+        return items
+
+    def _integers(self, below: int) -> torch.Tensor:
+        import torch
+
+        size = (self.batch_size,)
+        return torch.randint(below, size, generator=self._random, device=self._random.device)

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: MIT
+"""What to do next, derived from the numbers by rules that say why they fired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["Advice", "Facts", "advise"]
+
+_MEMORY_BOUND = ("elementwise", "norm", "copy", "loss", "reduction", "pool")
+_PRODUCTS = ("gemm", "conv", "attention", "recurrent")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the rules look at; None or empty where it was not measured."""
+
+    shares: Mapping[str, float]  # class → percent of the step
+    on_gpu: bool = False
+    loader_workers: int | None = None
+    ops_per_step: float | None = None
+    mean_op_us: float | None = None
+    overhead_pct: float | None = None
+    precision: str | None = None
+    cpu_busy_pct: float | None = None  # of the CPUs that the process may use
+    cpus: int | None = None
+    displaced_pct: float | None = None  # of the wall time, the loop's thread waited for a CPU
+    models: int = 0  # B of a fused array; 0 for a plain model
+    memory_shares: Mapping[str, float] = field(default_factory=dict)
+
+    def share(self, *classes: str) -> float:
+        """Percent of the step in all of `classes` together."""
+        return sum(self.shares.get(name, 0.0) for name in classes)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One thing to do: what, and the rule and figures that it comes from."""
+
+    rule: str
+    because: str
+    action: str
+    weight: float  # percent of the step that it is about
+
+
+Rule = Callable[[Facts], "tuple[float, str, str] | None"]
+_RULES: dict[str, Rule] = {}
+
+
+def _rule(function: Rule) -> Rule:
+    _RULES[function.__name__.strip("_").replace("_", "-")] = function
+    return function
+
+
+def advise(facts: Facts, most: int = 4) -> list[Advice]:
+    """What the rules say of `facts`, the largest share of the step first; never empty."""
+    found = [
+        Advice(name, said[1], said[2], said[0])
+        for name, rule in _RULES.items()
+        if (said := rule(facts)) is not None
+    ]
+    found.sort(key=lambda advice: -advice.weight)
+    if found:
+        return found[:most]
+    why = "no class of work is above the threshold of a rule"
+    return [
+        Advice(
+            "balanced", why, "compare with other batch sizes (--batch-sizes 1,2,4,...) and precisions", 0.0
+        )
+    ]
+
+
+@_rule
+def _data_wait(facts: Facts) -> tuple[float, str, str] | None:
+    share = facts.share("data wait")
+    if share < 10:
+        return None
+    if facts.loader_workers == 0:
+        action = "load data in other processes: DataLoader(num_workers=2 or more, persistent_workers=True)"
+    elif facts.loader_workers:
+        action = (
+            f"the loader has {facts.loader_workers} workers: give it more, or make a sample cheaper (decode and "
+            "resize once, ahead of time); raise prefetch_factor if the waits come in bursts"
+        )
+    else:
+        action = "prepare batches ahead of time, in another thread or process"
+    return share, f"{share:.0f} % of a step waits for data (rule: 10 % or more)", action
+
+
+@_rule
+def _host_bound(facts: Facts) -> tuple[float, str, str] | None:
+    share = facts.share("host")
+    if share < 20:
+        return None
+    where = "no kernel runs" if facts.on_gpu else "no operator runs"
+    because = f"in {share:.0f} % of a step {where}: Python and dispatch take the time (rule: 20 % or more)"
+    return share, because, _fewer_launches(facts)
+
+
+@_rule
+def _small_operators(facts: Facts) -> tuple[float, str, str] | None:
+    count, mean_us = facts.ops_per_step, facts.mean_op_us
+    if facts.on_gpu or count is None or mean_us is None or count < 200 or mean_us >= 50:
+        return None
+    share = 100 - facts.share("data wait", "idle", "host")
+    because = f"{count:.0f} operators per step take {mean_us:.0f} us each (rule: 200 or more, below 50 us)"
+    return share * (50 - mean_us) / 50, because, _fewer_launches(facts)
+
+
+def _fewer_launches(facts: Facts) -> str:
+    if facts.models:
+        return "raise B: each operator then serves more models for the same dispatch; keep StepRunner(capture=True)"
+    capture = "a CUDA graph" if facts.on_gpu else "torch.compile"
+    return (
+        f"do more per operator: a larger batch, {capture}, or train several models as one array (dnnsuite.fuse with "
+        "dnnsuite.StepRunner, which replays a step without Python)"
+    )
+
+
+@_rule
+def _memory_bound(facts: Facts) -> tuple[float, str, str] | None:
+    share = facts.share(*_MEMORY_BOUND)
+    if share < 25:
+        return None
+    parts = sorted(((facts.shares.get(name, 0.0), name) for name in _MEMORY_BOUND), reverse=True)[:3]
+    named = ", ".join(f"{name} {value:.0f} %" for value, name in parts if value >= 1)
+    action = "fuse them: torch.compile" + (
+        ", channels_last for convolutions, mixed precision to halve the bytes"
+        if facts.on_gpu
+        else ", in-place activations, channels_last for convolutions, fewer casts and copies"
+    )
+    because = f"{share:.0f} % of a step moves memory rather than computes ({named}; rule: 25 % or more)"
+    return share, because, action
+
+
+@_rule
+def _copies(facts: Facts) -> tuple[float, str, str] | None:
+    share = facts.share("copy")
+    if share < 10:
+        return None
+    because = f"{share:.0f} % of a step copies (rule: 10 % or more)"
+    action = "find .contiguous(), .to(), cat and transposes in table `ops_by_name`; keep one memory layout"
+    if facts.on_gpu:
+        action += "; copy from pinned memory with non_blocking=True"
+    return share, because, action
+
+
+@_rule
+def _optimizer(facts: Facts) -> tuple[float, str, str] | None:
+    share = facts.share("optimizer")
+    if share < 10:
+        return None
+    because = f"{share:.0f} % of a step updates parameters (rule: 10 % or more)"
+    if facts.models:
+        return share, because, "accumulate gradients over several batches: StepRunner(accumulate=k)"
+    action = "use a fused optimizer: torch's fused=True where it has one, or dnnsuite.optim, which updates in one pass"
+    return share, because, action
+
+
+@_rule
+def _compute_bound(facts: Facts) -> tuple[float, str, str] | None:
+    share = facts.share(*_PRODUCTS)
+    if share < 50:
+        return None
+    because = f"{share:.0f} % of a step is matrix products and convolutions (rule: 50 % or more)"
+    if facts.on_gpu and facts.precision in (None, "fp32"):
+        return share, because, "use the tensor cores: --precision amp (bfloat16), or TF32"
+    action = "the work itself: compare its rate with the machine's peak (dnnsuite roofline)"
+    if not facts.on_gpu:
+        action += "; bfloat16 where the CPU has it, or a GPU"
+    return share, because, action
+
+
+@_rule
+def _communication(facts: Facts) -> tuple[float, str, str] | None:
+    share = facts.share("communication")
+    if share < 10:
+        return None
+    because = f"{share:.0f} % of a step only communicates (rule: 10 % or more)"
+    action = (
+        "overlap it: larger gradient buckets, gradients in 16 bits, accumulate over several batches (no_sync)"
+    )
+    return share, because, action
+
+
+@_rule
+def _idle(facts: Facts) -> tuple[float, str, str] | None:
+    share = facts.share("idle")
+    if share < 10:
+        return None
+    because = (
+        f"in {share:.0f} % of a step nothing runs and the loop's thread is off the CPU (rule: 10 % or more)"
+    )
+    action = (
+        "look for sleeps, printing, checkpoints, locks, input and output between the steps, and for .item()"
+    )
+    return share, because, action
+
+
+@_rule
+def _contended(facts: Facts) -> tuple[float, str, str] | None:
+    share = facts.displaced_pct
+    if share is None or share < 10:
+        return None
+    because = f"for {share:.0f} % of a step the loop's thread was ready and had no CPU (rule: 10 % or more)"
+    action = "others want the same CPUs: stop them, give it its own (dnnsuite pin), or use fewer threads"
+    return share, because, action
+
+
+@_rule
+def _idle_cpus(facts: Facts) -> tuple[float, str, str] | None:
+    busy, cpus = facts.cpu_busy_pct, facts.cpus
+    if facts.on_gpu or busy is None or not cpus or cpus < 2 or busy >= 60 or (facts.displaced_pct or 0) >= 10:
+        return None
+    because = f"the process keeps {busy:.0f} % of its {cpus} CPUs busy (rule: below 60 %)"
+    action = "give threads more to do: a larger batch, or several models at once (dnnsuite.fuse, a thread per model)"
+    return (100 - busy) / 2, because, action
+
+
+@_rule
+def _perturbed(facts: Facts) -> tuple[float, str, str] | None:
+    cost = facts.overhead_pct
+    if cost is None or cost < 25:
+        return None
+    because = f"the instruments make a step {cost:.0f} % longer (rule: 25 % or more)"
+    action = "read shares, not times: short operators look longer than they are"
+    return min(cost, 100.0), because, action
+
+
+@_rule
+def _feature_maps(facts: Facts) -> tuple[float, str, str] | None:
+    share = facts.memory_shares.get("feature maps", 0.0)
+    if share < 60:
+        return None
+    because = f"{share:.0f} % of the memory of the model holds feature maps (rule: 60 % or more)"
+    action = "for larger batches recompute them (torch.utils.checkpoint), or accumulate over smaller ones"
+    return share / 10, because, action

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: MIT
+"""Where the time of the observed steps went, as shares that sum to 100 %: pure arithmetic on tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ._instrument import define
+from ._op_classes import CLASSES, op_class
+from ._windows import Step
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["COLUMNS", "DEFINITIONS", "REMARK", "Segment", "breakdown", "op_segments"]
+
+Int64s = npt.NDArray[np.int64]
+
+REMARK = (
+    "An operator counts for the innermost class at work; an instant with several classes at work, in several threads "
+    "or streams, is split between them."
+)
+DEFINITIONS = {
+    "data wait": "the loop is in its data loader, and nothing is computed elsewhere",
+    **{name: text for name, text in CLASSES.items() if name != "communication"},
+    "communication": "messages between processes while nothing is computed (exposed)",
+    "host": "no operator (on a GPU: no kernel) runs and the loop's thread is on a CPU: Python, dispatch, launches",
+    "idle": "no operator runs and the loop's thread is off the CPU: it sleeps, waits, or others have the CPU",
+}
+
+COLUMNS = {
+    "class": "what the time went to; each row's `definition` says how it is told",
+    "ms_per_step": "mean over the observed steps",
+    "share_pct": "of the wall time of the observed steps; the rows sum to 100",
+    "definition": "how the class is told",
+}
+
+
+class Segment(NamedTuple):
+    """A stretch of one thread's or stream's time that belongs to one class."""
+
+    t0_ns: int
+    t1_ns: int
+    kind: str
+
+
+def op_segments(ops: pd.DataFrame, optimizer: Sequence[tuple[int, int]] = ()) -> list[Segment]:
+    """The innermost class at work at each instant, per thread, from nested intervals (columns name, thread, t0_ns,
+    t1_ns). What runs in the `optimizer` intervals of the loop is of class optimizer.
+    """
+    segments: list[Segment] = []
+    for _, table in ops.groupby("thread", sort=False):
+        ordered = table.sort_values(["t0_ns", "t1_ns"], ascending=[True, False], kind="stable")
+        rows = zip(ordered["name"], ordered["t0_ns"], ordered["t1_ns"], strict=True)
+        segments += _innermost((str(name), int(t0), int(t1)) for name, t0, t1 in rows)
+    return _relabelled(segments, optimizer, "optimizer")
+
+
+def _innermost(rows: Iterable[tuple[str, int, int]]) -> Iterator[Segment]:
+    """Segments of one thread's nested intervals, ordered by begin and outermost first."""
+    stack: list[tuple[int, str | None]] = []  # (end, class) of what is open; a class of None is nobody's
+    at = 0
+    for name, t0_ns, t1_ns in rows:
+        while stack and stack[-1][0] <= t0_ns:
+            yield from _piece(at, stack[-1])
+            at = max(at, stack.pop()[0])
+        if stack:
+            yield from _piece(at, (t0_ns, stack[-1][1]))
+        inherited = stack[-1][1] if stack else None
+        own = inherited if inherited == "optimizer" else op_class(name) or inherited
+        end = min(t1_ns, stack[-1][0]) if stack else t1_ns
+        stack.append((end, own if own or not name.startswith("aten::") else "other"))
+        at = t0_ns
+    while stack:
+        yield from _piece(at, stack[-1])
+        at = max(at, stack.pop()[0])
+
+
+def _piece(t0_ns: int, end: tuple[int, str | None]) -> Iterator[Segment]:
+    t1_ns, kind = end
+    if kind is not None and t1_ns > t0_ns:
+        yield Segment(t0_ns, t1_ns, kind)
+
+
+def _relabelled(segments: list[Segment], spans: Sequence[tuple[int, int]], kind: str) -> list[Segment]:
+    """Segments that begin inside one of the sorted, disjoint `spans` become of `kind`."""
+    if not spans or not segments:
+        return segments
+    begins, ends = np.array(spans, dtype=np.int64).T
+    at = np.array([segment.t0_ns for segment in segments], dtype=np.int64)
+    which = np.searchsorted(begins, at, side="right") - 1
+    inside = (which >= 0) & (at < ends[which])
+    return [s._replace(kind=kind) if hit and s.kind != "communication" else s
+            for s, hit in zip(segments, inside, strict=True)]  # fmt: skip
+
+
+def breakdown(
+    steps: Sequence[Step], phases: pd.DataFrame | None, work: Sequence[Segment], local: Sequence[Segment] = ()
+) -> pd.DataFrame:
+    """Shares of the wall time of `steps`: columns :data:`COLUMNS`, largest first.
+
+    Args:
+        steps: the observed ones; time between them (opening and closing windows) counts nowhere.
+        phases: table `phases` of the thread that runs the loop.
+        work: what is computed: segments of all threads, or of the device.
+        local: of `work`, what the loop's own thread does; inside a data wait it is part of that wait.
+    """
+    import pandas as pd
+
+    shares = _times(steps, phases, work, local)
+    total = sum(step.t1_ns - step.t0_ns for step in steps)
+    table = pd.DataFrame(
+        [
+            (name, ns / 1e6 / len(steps), 100 * ns / total, DEFINITIONS[name])
+            for name, ns in sorted(shares.items(), key=lambda item: -item[1])
+            if ns > 0
+        ],
+        columns=list(COLUMNS),
+    )
+    return define(table, COLUMNS)
+
+
+def _times(
+    steps: Sequence[Step], phases: pd.DataFrame | None, work: Sequence[Segment], local: Sequence[Segment]
+) -> Mapping[str, float]:
+    own = phases if phases is not None else _no_phases()
+    data = [(int(a), int(b)) for a, b in own.loc[own["phase"] == "data", ["t0_ns", "t1_ns"]].to_numpy()]
+    kinds = sorted({segment.kind for segment in work})
+    pieces = [piece for step in steps for piece in _pieces(step, own)]
+    covers = [[(s.t0_ns, s.t1_ns) for s in work if s.kind == kind] for kind in kinds]
+    edges = _edges([*covers, data, [(s.t0_ns, s.t1_ns) for s in steps], [(p[0], p[1]) for p in pieces]])
+    lengths = np.diff(edges)
+    inside = _count(edges, [(s.t0_ns, s.t1_ns) for s in steps]) > 0
+    at_work = np.array([_count(edges, cover) for cover in covers]).reshape(len(kinds), len(lengths))
+    elsewhere = at_work.sum(axis=0) - _count(edges, [(s.t0_ns, s.t1_ns) for s in local])
+    waiting = inside & (_count(edges, data) > 0) & (elsewhere <= 0)
+    weight = (at_work > 0).astype(np.float64)
+    if "communication" in kinds:
+        index = kinds.index("communication")
+        weight[index] *= np.delete(weight, index, axis=0).sum(axis=0) == 0  # hidden behind computation
+    busy = weight.sum(axis=0)
+    gap = inside & ~waiting & (busy == 0)
+    weight *= np.where(inside & ~waiting & (busy > 0), lengths / np.maximum(busy, 1), 0.0)
+    times = dict(zip(kinds, weight.sum(axis=1), strict=True))
+    times["data wait"] = float(lengths[waiting].sum())
+    times["idle"], times["host"] = _idle_and_host(pieces, edges, np.where(gap, lengths, 0))
+    return times
+
+
+def _no_phases() -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame({"phase": [], "t0_ns": [], "t1_ns": [], "cpu_ns": []}).astype({"t0_ns": "int64"})
+
+
+def _pieces(step: Step, phases: pd.DataFrame) -> Iterator[tuple[int, int, int]]:
+    """(t0_ns, t1_ns, ns off the CPU) of each phase of a step, and of what lies between phases."""
+    rows = phases[(phases["t0_ns"] >= step.t0_ns) & (phases["t1_ns"] <= step.t1_ns)]
+    at, cpu_left, gaps = step.t0_ns, step.thread_cpu_ns, []
+    for t0, t1, cpu in rows[["t0_ns", "t1_ns", "cpu_ns"]].to_numpy(np.int64):
+        yield int(t0), int(t1), max(0, int(t1 - t0 - cpu))
+        gaps.append((at, int(t0)))
+        at, cpu_left = int(t1), cpu_left - int(cpu)
+    gaps.append((at, step.t1_ns))
+    between = sum(t1 - t0 for t0, t1 in gaps)
+    off = max(0, between - max(0, cpu_left))
+    for t0, t1 in gaps:  # between phases there is one reading of the CPU time: shared out by length
+        yield t0, t1, round(off * (t1 - t0) / between) if between else 0
+
+
+def _idle_and_host(
+    pieces: Sequence[tuple[int, int, int]], edges: Int64s, gaps: npt.NDArray[np.int64]
+) -> tuple[float, float]:
+    before = np.concatenate([[0], np.cumsum(gaps)])
+    idle = 0.0
+    for t0, t1, off in pieces:
+        first, last = np.searchsorted(edges, [t0, t1])
+        idle += min(float(before[last] - before[first]), float(off))
+    return idle, float(gaps.sum()) - idle
+
+
+def _edges(covers: Iterable[Sequence[tuple[int, int]]]) -> Int64s:
+    found = [np.array(cover, dtype=np.int64).ravel() for cover in covers if cover]
+    return np.unique(np.concatenate(found))
+
+
+def _count(edges: Int64s, cover: Sequence[tuple[int, int]]) -> Int64s:
+    """How many intervals of `cover` lie over each stretch between two edges."""
+    change = np.zeros(len(edges), dtype=np.int64)
+    if cover:
+        begins, ends = np.array(cover, dtype=np.int64).T
+        np.add.at(change, np.searchsorted(edges, begins), 1)
+        np.add.at(change, np.searchsorted(edges, ends), -1)
+    return np.cumsum(change)[:-1]

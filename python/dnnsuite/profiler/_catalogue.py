@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT
+"""From metrics as a person asks for them to instruments that are open, and reasons for those that cannot be."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ..errors import InvalidArgument, Unavailable
+from ._instrument import Instrument
+
+__all__ = ["METRICS", "NAMES", "Absent", "choose", "open_all"]
+
+# name → module of this package, class, arguments
+_HOMES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "phases": ("._phases", "PhasesInstrument", {}),
+}
+
+# What each word brings; "timeline" is always there, since what a number costs is read against it.
+METRICS: dict[str, tuple[str, ...]] = {
+    "timeline": ("phases",),
+}
+NAMES = tuple(_HOMES)
+
+
+@dataclass(frozen=True)
+class Absent:
+    """An instrument that cannot be had here, and why."""
+
+    name: str
+    why: str
+    remedy: str = ""
+
+
+def _make(name: str) -> Instrument:
+    module, kind, arguments = _HOMES[name]
+    made: Instrument = getattr(importlib.import_module(module, __package__), kind)(**arguments)
+    return made
+
+
+def _given(instrument: Instrument) -> Instrument:
+    return instrument
+
+
+def choose(
+    metrics: str | Sequence[str], instruments: Iterable[str | Instrument] = ()
+) -> tuple[list[tuple[str, Callable[[], Instrument]]], set[str]]:
+    """(name and maker of each instrument, names of those that were asked for by name).
+
+    Args:
+        metrics: words of :data:`METRICS`, several as a list or joined by `|` or `,`; `all` is all of them.
+        instruments: more instruments, by a name of :data:`NAMES` or made already.
+
+    Raises:
+        InvalidArgument: an unknown word; the message lists the known ones and what may have been meant.
+    """
+    words = [
+        word.strip()
+        for part in ([metrics] if isinstance(metrics, str) else metrics)
+        for word in part.replace("|", ",").split(",")
+    ]
+    if "all" in words:
+        words = [word for word in words if word not in METRICS and word != "all"] + list(METRICS)
+    names = dict.fromkeys(METRICS["timeline"])
+    for word in words:
+        _check("metrics", word, METRICS, also=["all"])
+        names |= dict.fromkeys(METRICS[word])
+    makers: list[tuple[str, Callable[[], Instrument]]] = []
+    asked = set()
+    for each in instruments:
+        if not isinstance(each, str):
+            makers.append((each.name, partial(_given, each)))
+            asked.add(each.name)
+            continue
+        _check("instrument", each, NAMES)
+        names[each] = None
+        asked.add(each)
+    makers += [(name, partial(_make, name)) for name in names if name not in {n for n, _ in makers}]
+    return makers, asked
+
+
+def _check(what: str, word: str, known: Iterable[str], also: Sequence[str] = ()) -> None:
+    known = [*known, *also]
+    if word not in known:
+        near = difflib.get_close_matches(word, known, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise InvalidArgument(f"{what}: no {word!r}{hint} There is {', '.join(known)}")
+
+
+def open_all(
+    makers: Iterable[tuple[str, Callable[[], Instrument]]], asked: set[str]
+) -> tuple[list[Instrument], list[Absent]]:
+    """Instruments, open, and those that are not to be had.
+
+    Raises:
+        Unavailable: one of `asked` is not to be had; the others are closed again.
+    """
+    opened: list[Instrument] = []
+    absent: list[Absent] = []
+    with ExitStack() as undo:
+        for name, make in makers:
+            try:
+                instrument = make()
+                instrument.open()
+            except Unavailable as error:
+                if name in asked:
+                    raise
+                where = f" (looked in {error.looked_in})" if error.looked_in else ""
+                absent.append(Absent(name, error.what + where, error.remedy))
+            else:
+                undo.callback(instrument.close)
+                opened.append(instrument)
+        undo.pop_all()
+    return opened, absent

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""What the rules of advice look at, taken from a profile's tables."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ._advice import Facts
+from ._gather import self_times
+
+if TYPE_CHECKING:
+    from ._profile import Profile
+
+__all__ = ["cpu_busy_pct", "displaced_pct", "facts"]
+
+
+def facts(profile: Profile) -> Facts:
+    """The facts of a profile that has observed at least one step."""
+    tables, steps = profile.tables, len(profile.active)
+    table = tables.get("breakdown")
+    shares = dict(zip(table["class"], table["share_pct"], strict=True)) if table is not None else {}
+    ops = tables.get("ops")
+    count = mean_us = None
+    if ops is not None and len(ops) and steps:
+        own = self_times(ops)
+        working = own[ops["name"].astype(str).str.startswith(("aten::", "dnnsuite::")).to_numpy()]
+        count = len(working) / steps
+        mean_us = float(working.mean()) / 1e3 if len(working) else None
+    cost = profile.overhead
+    kernels = tables.get("kernels")
+    return Facts(
+        shares=shares,
+        on_gpu=kernels is not None and len(kernels) > 0,
+        loader_workers=profile.loader_workers,
+        ops_per_step=count,
+        mean_op_us=mean_us,
+        overhead_pct=cost.pct if cost else None,
+        precision=profile.about.get("precision"),
+        cpu_busy_pct=cpu_busy_pct(profile),
+        cpus=len(os.sched_getaffinity(0)),
+        displaced_pct=displaced_pct(profile),
+        models=profile.about.get("B", 0),
+        memory_shares=_memory_shares(profile),
+    )
+
+
+def cpu_busy_pct(profile: Profile) -> float | None:
+    """CPU time of the process over wall time times the CPUs it may use, in percent, of the observed steps."""
+    steps = profile.active
+    wall_ns = sum(step.t1_ns - step.t0_ns for step in steps)
+    if not wall_ns:
+        return None
+    return 100 * sum(step.process_cpu_ns for step in steps) / wall_ns / len(os.sched_getaffinity(0))
+
+
+def displaced_pct(profile: Profile) -> float | None:
+    """How long the loop's thread was ready to run and had no CPU, in percent of the observed steps' wall time."""
+    steps = profile.active
+    wall_ns = sum(step.t1_ns - step.t0_ns for step in steps)
+    return 100 * sum(step.displaced_ns for step in steps) / wall_ns if wall_ns else None
+
+
+def _memory_shares(profile: Profile) -> dict[str, float]:
+    table = profile.tables.get("memory")
+    if table is None or table.empty:
+        return {}
+    whole = table["bytes"].sum()
+    return {
+        str(name): 100 * value / whole for name, value in zip(table["class"], table["bytes"], strict=True)
+    }

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+"""Figures of one profile: what ran when, and where the time went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._op_classes import CLASSES, op_class
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["bars", "colour", "timeline"]
+
+_COLOURS = {
+    "data": "#e69f00", "data wait": "#e69f00", "forward": "#56b4e9", "backward": "#0072b2", "optimizer": "#cc79a7",
+    "host": "#999999", "idle": "#dddddd", "communication": "#d55e00", "gemm": "#009e73", "conv": "#117733",
+    "attention": "#44aa99", "recurrent": "#332288", "norm": "#aa4499", "elementwise": "#f0e442", "copy": "#882255",
+    "reduction": "#ddcc77", "loss": "#cc6677", "embedding": "#88ccee", "pool": "#999933", "other": "#bbbbbb",
+}  # fmt: skip
+_STEPS = 3  # of a window that are drawn: more cannot be read
+
+
+def colour(name: str) -> str:
+    """The colour of a class or phase, the same in every figure."""
+    return _COLOURS.get(name, "#666666")
+
+
+def bars(breakdown: pd.DataFrame, ax: Axes) -> Axes:
+    """Shares of a step as horizontal bars, largest on top."""
+    table = breakdown.iloc[::-1]
+    drawn = ax.barh(table["class"], table["share_pct"], color=[colour(name) for name in table["class"]])
+    labels = [
+        f"{share:.1f} %  ({ms:.3g} ms)"
+        for share, ms in zip(table["share_pct"], table["ms_per_step"], strict=True)
+    ]
+    ax.bar_label(drawn, labels, padding=3, fontsize=8)
+    ax.set_xlim(0, min(100, table["share_pct"].max()) * 1.35)
+    ax.set_xlabel("share of a step's wall time (%)")
+    ax.set_title("Where a step's time goes", loc="left")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def timeline(tables: dict[str, pd.DataFrame], ax: Axes) -> Axes:
+    """The first observed steps over time: phases and operators of each thread, kernels of each stream."""
+    steps = tables["steps"]
+    shown = steps[steps["phase"] == "active"].head(_STEPS)
+    begin, end = int(shown["t0_ns"].min()), int(shown["t1_ns"].max())
+    rows = [row for row in _rows(tables) if _draw_count(row[1], begin, end)]
+    seen: dict[str, Any] = {}
+    for at, (_, intervals) in enumerate(rows):
+        for kind, part in intervals.groupby("kind", sort=False):
+            part = part[(part["t0_ns"] < end) & (part["t1_ns"] > begin)]
+            spans = np.column_stack([(part["t0_ns"] - begin) / 1e6, (part["t1_ns"] - part["t0_ns"]) / 1e6])
+            drawn = ax.broken_barh(spans.tolist(), (at - 0.4, 0.8), facecolors=colour(str(kind)))
+            seen.setdefault(str(kind), drawn)
+    for edge in [*shown["t0_ns"], end]:
+        ax.axvline((edge - begin) / 1e6, color="black", linewidth=0.6, linestyle=":")
+    ax.set_yticks(range(len(rows)), [name for name, _ in rows])
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_xlim(0, (end - begin) / 1e6)
+    ax.set_xlabel("ms; dotted lines: steps")
+    ax.set_title(f"The first {len(shown)} observed steps", loc="left")
+    ax.legend(
+        seen.values(), seen.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8
+    )
+    return ax
+
+
+def _draw_count(intervals: pd.DataFrame, begin: int, end: int) -> int:
+    return int(((intervals["t0_ns"] < end) & (intervals["t1_ns"] > begin)).sum())
+
+
+def _rows(tables: dict[str, pd.DataFrame]) -> list[tuple[str, pd.DataFrame]]:
+    """(label, intervals with columns kind, t0_ns, t1_ns), the loop's own first."""
+    rows = []
+    if (phases := tables.get("phases")) is not None:
+        for number, (_, table) in enumerate(phases.groupby("thread", sort=False)):
+            rows.append((_numbered("phases", number), table.assign(kind=table["phase"])))
+    if (ops := tables.get("ops")) is not None:
+        kinds = {name: op_class(str(name)) for name in ops["name"].unique()}
+        known = ops.assign(kind=ops["name"].map(kinds)).dropna(subset=["kind"])
+        known = known[known["kind"].isin(list(CLASSES)) & (known["kind"] != "optimizer")]
+        for number, (_, table) in enumerate(known.groupby("thread", sort=False)):
+            rows.append((_numbered("operators", number), table))
+    if (kernels := tables.get("kernels")) is not None:
+        for stream, table in kernels.groupby("stream", sort=True):
+            rows.append((f"stream {stream}", table.assign(kind=table["class"])))
+    return rows
+
+
+def _numbered(name: str, number: int) -> str:
+    return name if number == 0 else f"{name}, thread {number + 1}"

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: MIT
+"""From instruments' tables to a profile's: what belongs to the observed steps, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ._breakdown import Segment, breakdown, op_segments
+from ._instrument import Instrument, define, definitions
+from ._op_classes import op_class
+from ._windows import Step
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["derived", "read", "self_times", "within"]
+
+_BY_NAME = {
+    "name": "the operator, as torch's dispatcher names it",
+    "class": "kind of work, by the name",
+    "calls_per_step": "mean over the observed steps",
+    "self_ms_per_step": "time in it and not in operators that it called, mean over the observed steps",
+    "self_pct": "of the self time of all operators",
+}
+
+
+def read(instruments: Iterable[Instrument]) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """(tables, notes) of all instruments; tables of one name are joined. One that fails becomes a note."""
+    import pandas as pd
+
+    parts: dict[str, list[pd.DataFrame]] = {}
+    notes: list[str] = []
+    for instrument in instruments:
+        try:
+            for name, table in instrument.tables().items():
+                parts.setdefault(name, []).append(table)
+            notes += [f"{instrument.name}: {note}" for note in instrument.notes()]
+        except Exception as error:  # the other instruments' results must not be lost with it
+            notes.append(f"{instrument.name}: its results cannot be read: {error!r}")
+    tables = {}
+    for name, each in parts.items():
+        lines = {column: line for table in each for column, line in definitions(table).items()}
+        filled = [table for table in each if len(table)] or each[:1]
+        tables[name] = pd.concat(filled, ignore_index=True) if len(filled) > 1 else filled[0].copy()
+        tables[name].attrs["definitions"] = {c: lines[c] for c in tables[name].columns if c in lines}
+    return tables, notes
+
+
+def within(table: pd.DataFrame, spans: Sequence[tuple[int, int]]) -> pd.DataFrame:
+    """The rows that began, or were taken, inside one of the sorted `spans`; a table without times is left whole."""
+    column = next((name for name in ("t0_ns", "t_ns") if name in table.columns), None)
+    if column is None or table.empty:
+        return table
+    begins, ends = np.array(spans, dtype=np.int64).reshape(-1, 2).T
+    at = table[column].to_numpy(np.int64)
+    which = np.searchsorted(begins, at, side="right") - 1
+    kept = table[(which >= 0) & (at < ends[which])] if len(begins) else table.iloc[:0]
+    return kept.reset_index(drop=True)
+
+
+def derived(
+    active: Sequence[Step], tables: dict[str, pd.DataFrame], loop_thread: int
+) -> dict[str, pd.DataFrame]:
+    """Tables that follow from others: `breakdown`, and `ops_by_name` where operators were recorded."""
+    phases = tables.get("phases")
+    own = phases[phases["thread"] == loop_thread] if phases is not None else None
+    kernels = tables.get("kernels")
+    if kernels is not None and len(kernels):
+        return {"breakdown": breakdown(active, own, _device_segments(kernels, tables.get("memops")))}
+    ops = tables.get("ops")
+    if ops is None or ops.empty:
+        return {"breakdown": breakdown(active, own, ())}
+    spans = _spans(own, "optimizer")
+    work = op_segments(ops, spans)
+    local = op_segments(ops[ops["thread"] == loop_thread], spans)
+    return {"breakdown": breakdown(active, own, work, local), "ops_by_name": _by_name(ops, len(active))}
+
+
+def _spans(phases: pd.DataFrame | None, name: str) -> list[tuple[int, int]]:
+    if phases is None:
+        return []
+    rows = phases.loc[phases["phase"] == name, ["t0_ns", "t1_ns"]].to_numpy(np.int64)
+    return [(int(t0), int(t1)) for t0, t1 in rows]
+
+
+def _device_segments(kernels: pd.DataFrame, copies: pd.DataFrame | None) -> list[Segment]:
+    rows = zip(kernels["t0_ns"], kernels["t1_ns"], kernels["class"], strict=True)
+    segments = [
+        Segment(int(t0), int(t1), _CLASS_OF_KERNELS.get(str(kind), str(kind))) for t0, t1, kind in rows
+    ]
+    if copies is not None and len(copies):
+        moves = zip(copies["t0_ns"], copies["t1_ns"], strict=True)
+        segments += [Segment(int(t0), int(t1), "copy") for t0, t1 in moves]
+    return segments
+
+
+_CLASS_OF_KERNELS = {"comm": "communication"}
+
+
+def _by_name(ops: pd.DataFrame, steps: int) -> pd.DataFrame:
+    import pandas as pd
+
+    own = self_times(ops)
+    grouped = (
+        pd.DataFrame({"name": ops["name"].astype(str), "own": own})
+        .groupby("name")["own"]
+        .agg(["size", "sum"])
+    )
+    grouped = grouped.sort_values("sum", ascending=False).reset_index()
+    table = pd.DataFrame(
+        {
+            "name": grouped["name"],
+            "class": [op_class(name) or "other" for name in grouped["name"]],
+            "calls_per_step": grouped["size"] / steps,
+            "self_ms_per_step": grouped["sum"] / 1e6 / steps,
+            "self_pct": 100 * grouped["sum"] / max(1, grouped["sum"].sum()),
+        }
+    )
+    return define(table, _BY_NAME)
+
+
+def self_times(ops: pd.DataFrame) -> np.ndarray:
+    """Per row of nested intervals (columns thread, t0_ns, t1_ns): its length less that of those right inside it."""
+    own = (ops["t1_ns"] - ops["t0_ns"]).to_numpy(np.int64).copy()
+    order = np.lexsort((-ops["t1_ns"].to_numpy(), ops["t0_ns"].to_numpy(), ops["thread"].to_numpy()))
+    threads, begins, ends = (ops[name].to_numpy()[order] for name in ("thread", "t0_ns", "t1_ns"))
+    stack: list[int] = []
+    for at in range(len(order)):
+        while stack and (threads[stack[-1]] != threads[at] or ends[stack[-1]] <= begins[at]):
+            stack.pop()
+        if stack:
+            own[order[stack[-1]]] -= min(ends[at], ends[stack[-1]]) - begins[at]
+        stack.append(at)
+    return own

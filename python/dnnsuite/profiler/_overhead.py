@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""What the instruments cost: steps of the same loop with them against neighbouring steps without."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..timing import batch_means, student_t
+from ._schedule import Phase
+from ._windows import Step
+
+__all__ = ["Overhead", "overhead"]
+
+DEFINITION = (
+    "wall time of steps with instruments over that of the neighbouring steps without, less one; "
+    "95 % interval by Student's t over the windows, of one window over its steps"
+)
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """How much longer a step takes under the instruments, in percent, with a 95 % interval."""
+
+    pct: float
+    low_pct: float
+    high_pct: float
+    windows: int
+    steps_on: int
+    steps_off: int
+
+    def __str__(self) -> str:
+        interval = f" [{self.low_pct:+.1f}, {self.high_pct:+.1f}]" if math.isfinite(self.low_pct) else ""
+        n = f"{self.steps_on} steps with and {self.steps_off} without, {self.windows} windows"
+        return f"{self.pct:+.1f} %{interval} per step ({n})"
+
+
+def overhead(steps: Sequence[Step], skip: int = 0) -> Overhead | None:
+    """The cost of the instruments, from steps in order; None where nothing can be compared.
+
+    Each window is compared with the runs of steps without instruments right before and after it, so that a machine
+    that grows slower or faster cancels. Warm-up steps and the first `skip` steps of the loop (its own warm-up) are
+    left out.
+    """
+    blocks = [
+        (phase, [math.log(step.t1_ns - step.t0_ns) for step in group])
+        for phase, group in itertools.groupby((s for s in steps if s.step >= skip), key=_kind)
+    ]
+    pairs = []
+    for index, (phase, on) in enumerate(blocks):
+        if phase != Phase.ACTIVE.value:
+            continue
+        around = [_nearest(blocks[:index][::-1]), _nearest(blocks[index + 1 :])]
+        off = [logs for logs in around if logs]
+        if off:
+            pairs.append((on, off))
+    if not pairs:
+        return None
+    differences = [_mean(on) - _mean([_mean(logs) for logs in off]) for on, off in pairs]
+    centre = _mean(differences)
+    half = _half_of_windows(differences) if len(pairs) > 1 else _half_of_steps(*pairs[0])
+    low, high = centre - half, centre + half
+    offs = sum(phase == Phase.OFF.value for phase, logs in blocks for _ in logs)
+    pct, low_pct, high_pct = (100 * math.expm1(value) for value in (centre, low, high))
+    return Overhead(pct, low_pct, high_pct, len(pairs), sum(len(on) for on, _ in pairs), offs)
+
+
+def _kind(step: Step) -> str:
+    return step.phase
+
+
+def _nearest(blocks: Sequence[tuple[str, list[float]]]) -> list[float] | None:
+    """The first block without instruments, unless another window comes first."""
+    for phase, logs in blocks:
+        if phase == Phase.OFF.value:
+            return logs
+        if phase == Phase.ACTIVE.value:
+            return None
+    return None
+
+
+def _half_of_windows(differences: list[float]) -> float:
+    interval = batch_means(differences, batches=len(differences))
+    return (interval.high - interval.low) / 2
+
+
+def _half_of_steps(on: list[float], off: list[list[float]]) -> float:
+    """Welch's interval of the difference of two means; NaN where a side has one step."""
+    sides = [on, [log for logs in off for log in logs]]
+    if min(map(len, sides)) < 2:
+        return math.nan
+    squares = [_variance(side) / len(side) for side in sides]
+    total = sum(squares)
+    if total == 0.0:
+        return 0.0
+    freedom = total**2 / sum(square**2 / (len(side) - 1) for square, side in zip(squares, sides, strict=True))
+    return student_t(0.95, max(1.0, freedom)) * math.sqrt(total)
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = _mean(values)
+    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

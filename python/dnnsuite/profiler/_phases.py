@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: MIT
+"""What the training loop itself is doing: waiting for data, forward, backward, optimizer; seen by torch's own hooks."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import Unavailable
+from ..timing import now_ns
+from ._instrument import define
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["PHASE_COLUMNS", "PhasesInstrument"]
+
+PHASE_COLUMNS = {
+    "phase": "data: in a DataLoader's __next__; forward: in the outermost module's call; backward: in "
+    "torch.autograd.backward or grad; optimizer: in an optimizer's step",
+    "thread": "native id of the thread that ran it",
+    "t0_ns": "begin, ns of CLOCK_MONOTONIC",
+    "t1_ns": "end, ns of CLOCK_MONOTONIC; on a GPU the work that it launched may end later",
+    "cpu_ns": "CPU time of the thread in it (CLOCK_THREAD_CPUTIME_ID)",
+}
+
+
+class _Phase(NamedTuple):
+    phase: str
+    thread: int
+    t0_ns: int
+    t1_ns: int
+    cpu_ns: int
+
+
+class _Stack(threading.local):
+    """Per thread: what is open. Only the outermost counts, so that the phases of a thread never overlap."""
+
+    def __init__(self) -> None:
+        self.open: list[tuple[str, int, int]] = []
+
+
+class PhasesInstrument:
+    """The phases of steps, outermost first, without a change to the loop.
+
+    Hooks exist only while a window is open: other steps run as if this were not there. Inside `torch.compile` they
+    vanish; a compiled model is seen from outside.
+    """
+
+    name = "phases"
+
+    def __init__(self) -> None:
+        self.loader_workers: int | None = None  # of the last DataLoader that was waited for
+        self._rows: list[_Phase] = []
+        self._undo: contextlib.ExitStack | None = None
+        self._stack = _Stack()
+
+    def open(self) -> None:
+        if "torch" not in sys.modules:
+            raise Unavailable("the process has not imported torch", remedy="import torch before profiling")
+
+    def start(self) -> None:
+        with contextlib.ExitStack() as undo:
+            undo.enter_context(self._data_loader())
+            undo.enter_context(self._modules())
+            undo.enter_context(self._optimizers())
+            for name in ("backward", "grad"):
+                undo.enter_context(self._wrapped("torch.autograd", name))
+            self._undo = undo.pop_all()
+
+    def step(self, index: int) -> None:
+        self._stack.open.clear()  # an optimizer that raised had no end
+
+    def stop(self) -> None:
+        undo, self._undo = self._undo, None
+        self._stack = _Stack()
+        if undo is not None:
+            undo.close()
+
+    def close(self) -> None:
+        self.stop()
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        import pandas as pd
+
+        table = pd.DataFrame(self._rows, columns=list(_Phase._fields))
+        return {"phases": define(table.sort_values("t0_ns", ignore_index=True), PHASE_COLUMNS)}
+
+    def notes(self) -> list[str]:
+        return []
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """What runs inside is phase `name`, unless another is open."""
+        self._begin(name)
+        try:
+            yield
+        finally:
+            self._end()
+
+    def _begin(self, name: str) -> None:
+        self._stack.open.append((name, now_ns(), time.thread_time_ns()))
+
+    def _end(self) -> None:
+        opened = self._stack.open
+        if not opened:  # the window opened inside of it
+            return
+        name, t0_ns, cpu0_ns = opened.pop()
+        if not opened:
+            cpu_ns = time.thread_time_ns() - cpu0_ns
+            self._rows.append(_Phase(name, threading.get_native_id(), t0_ns, now_ns(), cpu_ns))
+
+    @contextlib.contextmanager
+    def _modules(self) -> Iterator[None]:
+        from torch.compiler import is_compiling
+        from torch.nn.modules import module
+
+        def before(*_: Any) -> None:
+            if not is_compiling():
+                self._begin("forward")
+
+        def after(*_: Any) -> None:
+            if not is_compiling():
+                self._end()
+
+        first = module.register_module_forward_pre_hook(before)
+        second = module.register_module_forward_hook(after, always_call=True)
+        try:
+            yield
+        finally:
+            first.remove()
+            second.remove()
+
+    @contextlib.contextmanager
+    def _optimizers(self) -> Iterator[None]:
+        from torch.optim import optimizer
+
+        first = optimizer.register_optimizer_step_pre_hook(lambda *_: self._begin("optimizer"))
+        second = optimizer.register_optimizer_step_post_hook(lambda *_: self._end())
+        try:
+            yield
+        finally:
+            first.remove()
+            second.remove()
+
+    @contextlib.contextmanager
+    def _data_loader(self) -> Iterator[None]:
+        from torch.utils.data import dataloader
+
+        def watched(following: Callable[[Any], Any]) -> Callable[[Any], Any]:
+            @functools.wraps(following)
+            def next_batch(iterator: Any) -> Any:
+                self.loader_workers = getattr(iterator, "_num_workers", None)
+                with self.phase("data"):
+                    return following(iterator)
+
+            return next_batch
+
+        with _replaced(dataloader._BaseDataLoaderIter, "__next__", watched):
+            yield
+
+    @contextlib.contextmanager
+    def _wrapped(self, module: str, name: str) -> Iterator[None]:
+        def watched(function: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(function)
+            def backward(*args: Any, **kwargs: Any) -> Any:
+                with self.phase("backward"):
+                    return function(*args, **kwargs)
+
+            return backward
+
+        with _replaced(sys.modules[module], name, watched):
+            yield
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    """`owner.name` replaced by what `make` returns for it; put back unless someone else has replaced it since."""
+    before = getattr(owner, name)
+    ours = make(before)
+    setattr(owner, name, ours)
+    try:
+        yield
+    finally:
+        if getattr(owner, name) is ours:
+            setattr(owner, name, before)

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: MIT
+"""`profiler.profile`: instruments over the windows of a loop, and what they saw as tables."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidArgument
+from . import _catalogue, _slot
+from ._gather import derived, read, within
+from ._instrument import Instrument
+from ._overhead import Overhead, overhead
+from ._schedule import Phase, Schedule
+from ._windows import Step, Windows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ._advice import Advice
+
+__all__ = ["Profile", "profile"]
+
+
+def _always(step: int) -> Phase:
+    return Phase.ACTIVE
+
+
+def profile(
+    metrics: str | Sequence[str] = "timeline", *, schedule: Schedule | None = None,
+    instruments: Iterable[str | Instrument] = (), on_ready: Callable[[Profile], object] | None = None,
+    synchronize: Callable[[], object] | None = None, about: dict[str, Any] | None = None,
+) -> Profile:  # fmt: skip
+    """Observe a training loop: `with profile(...) as p:` around it, `p.step()` after each of its steps.
+
+    Args:
+        metrics: what to see: `timeline`, `cores`, `fp32`, `memory`, `power`, `all`, several as a list or joined by
+            `|`. What this machine lacks becomes a row of `instruments` that says why.
+        schedule: which steps are observed; see :func:`schedule`. By default all, from begin to end.
+        instruments: more instruments, by name or made already; one that is not to be had is an error then.
+        on_ready: called with the profile each time a window closes; `lambda p: p.save("out")`, say.
+        synchronize: waits until the steps asked for are done, where `step` returns before; on a GPU it is known.
+        about: what the record should say of the job: batch size, precision, items per step.
+
+    Raises:
+        Unavailable: another profiler is at work, torch's included, or an instrument that was asked for by name is
+            not to be had.
+        InvalidArgument: an unknown metric or instrument.
+    """
+    return Profile(metrics, schedule, instruments, on_ready, synchronize, about or {})
+
+
+class Profile:
+    """What was observed. Complete after the `with` block; after each window as far as it goes.
+
+    Tables are attributes, too: `p.steps`, `p.phases`, `p.ops`. Times are ns of CLOCK_MONOTONIC; each column's
+    definition is in `table.attrs["definitions"]`.
+    """
+
+    def __init__(
+        self, metrics: str | Sequence[str], schedule: Schedule | None, instruments: Iterable[str | Instrument],
+        on_ready: Callable[[Profile], object] | None, synchronize: Callable[[], object] | None, about: dict[str, Any],
+    ) -> None:  # fmt: skip
+        self.schedule, self.about = schedule, about
+        self.metrics = metrics
+        self.tables: dict[str, pd.DataFrame] = {}
+        self.notes: list[str] = []
+        self.absent: list[_catalogue.Absent] = []
+        self._makers, self._asked = _catalogue.choose(metrics, instruments)
+        self._on_ready, self._synchronize = on_ready, synchronize
+        self._windows: Windows | None = None
+        self._owner = self._thread = 0
+        self._open = False
+
+    def __enter__(self) -> Profile:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.stop()
+            return
+        with suppress(Exception):  # what the loop raised is what matters
+            self.stop(f"{kind.__name__ if kind else 'an exception'} ended the loop")
+
+    def start(self) -> None:
+        """Open the instruments; the first step begins. What `with` does."""
+        if self._windows is not None:
+            raise InvalidArgument("a profile observes one loop; make another one for the next")
+        _slot.acquire(f"{_caller()} (process {os.getpid()})", self._close_at_exit)
+        try:
+            opened, self.absent = _catalogue.open_all(self._makers, self._asked)
+            self._windows = Windows(opened, self.schedule or _always, self._window_closed, self._synchronize)
+            self._owner, self._thread, self._open = os.getpid(), threading.get_native_id(), True
+            self._windows.begin()
+        except BaseException:
+            self._release()
+            raise
+
+    def step(self) -> None:
+        """A step of the loop has ended. In a forked child of the process that started it this does nothing."""
+        if self._open and self._owner == os.getpid():
+            self._driver.step()
+
+    def stop(self, why: str | None = None) -> None:
+        """The loop has ended: close what is open. Again does nothing. What leaving `with` does."""
+        if not self._open or self._owner != os.getpid():
+            return
+        windows = self._driver
+        try:
+            if self.schedule is None and windows.index == 0:
+                windows.note_rest()
+            windows.cut_short(why or ("" if self.schedule is None else "the loop ended inside it"))
+            self._gather()
+        finally:
+            self._release()
+        if self.schedule is None and why is None and self._on_ready is not None:
+            self._on_ready(self)
+
+    @property
+    def _driver(self) -> Windows:
+        if self._windows is None:
+            raise InvalidArgument("the profile was not started: use it as `with profile(...) as p:`")
+        return self._windows
+
+    @property
+    def done(self) -> bool:
+        """Whether the last window of the schedule has closed."""
+        end = self.schedule.steps if self.schedule else None
+        return end is not None and self._windows is not None and self._windows.index >= end
+
+    @property
+    def instruments(self) -> pd.DataFrame:
+        """Which instruments there were; of those that were not to be had, why, and what would help."""
+        import pandas as pd
+
+        rows = [(each.name, "ok", "") for each in (self._windows.instruments if self._windows else [])]
+        rows += [(each.name, f"unavailable: {each.why}", each.remedy) for each in self.absent]
+        return pd.DataFrame(rows, columns=["instrument", "state", "remedy"])
+
+    @property
+    def overhead(self) -> Overhead | None:
+        """What the instruments cost per step; None where no step ran without them."""
+        return overhead(self._driver.steps, self._loops_own_warmup())
+
+    @property
+    def ran(self) -> int:
+        """How many steps the loop has made, observed or not."""
+        return self._driver.index
+
+    @property
+    def active(self) -> list[Step]:
+        """The observed steps."""
+        return self._driver.active
+
+    @property
+    def quiet(self) -> list[Step]:
+        """Steps without instruments, after the loop's own warm-up: what a rate should be taken from."""
+        skip = self._loops_own_warmup()
+        return [step for step in self._driver.steps if step.phase == Phase.OFF.value and step.step >= skip]
+
+    def _loops_own_warmup(self) -> int:
+        return self.schedule.skip_first // 2 if self.schedule else 0
+
+    @property
+    def loader_workers(self) -> int | None:
+        """`num_workers` of the DataLoader that the loop waited for; None where there was none."""
+        found = (getattr(each, "loader_workers", None) for each in self._driver.instruments)
+        return next((workers for workers in found if workers is not None), None)
+
+    @property
+    def breakdown(self) -> pd.DataFrame:
+        """Where the time of the observed steps went: data wait, host, work by class, communication, idle."""
+        return self.__getattr__("breakdown")
+
+    @property
+    def advice(self) -> list[Advice]:
+        """What to do next, and the rule that says so."""
+        from ._advice import advise
+        from ._facts import facts
+
+        return advise(facts(self))
+
+    def __getattr__(self, name: str) -> pd.DataFrame:
+        if name.startswith("_") or name not in self.__dict__.get("tables", {}):
+            known = ", ".join(self.__dict__.get("tables", {}))
+            raise AttributeError(f"no attribute or table {name!r}; the tables are {known}")
+        return self.tables[name]
+
+    def _repr_html_(self) -> str:
+        return self.breakdown._repr_html_() if "breakdown" in self.tables else ""  # type: ignore[operator]
+
+    def summary(self) -> str:
+        """The profile as a page of text: rate, breakdown, operators, overhead, what to do next."""
+        from ._summary import summary
+
+        return summary(self)
+
+    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
+        """Write a CSV per table, their definitions, the trace, figures, the summary; returns the files."""
+        from ._save import save
+
+        return save(self, Path(directory))
+
+    def _window_closed(self) -> None:
+        self._gather()
+        if self._on_ready is not None:
+            self._on_ready(self)
+
+    def _gather(self) -> None:
+        """Read the instruments' tables, keep what belongs to observed steps, derive the breakdown."""
+        windows = self._driver
+        found, self.notes = read(windows.instruments)
+        if windows.cut:
+            self.notes.append(f"the last window was cut short: {windows.cut}")
+        spans = [(step.t0_ns, step.t1_ns) for step in windows.active]
+        self.tables = {
+            "steps": windows.table(),
+            **{name: within(table, spans) for name, table in found.items()},
+        }
+        if spans:
+            self.tables |= derived(windows.active, self.tables, self._thread)
+
+    def _release(self) -> None:
+        self._open = False
+        _slot.release()
+        if self._windows is not None:
+            self._windows.close()
+
+    def _close_at_exit(self) -> None:
+        with suppress(Exception):
+            self.stop("the process ended")
+
+
+def _caller() -> str:
+    """file:line of the user's code that asked."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
+        __package__ or "dnnsuite"
+    ):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+"""A profile as a page of text and as a record."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..timing import batch_means
+from . import _overhead
+from ._breakdown import REMARK
+from ._facts import cpu_busy_pct, displaced_pct
+from ._windows import Step
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ._profile import Profile
+
+__all__ = ["Rate", "rate", "record", "summary"]
+
+_BAR = 24
+_OPERATORS = 8
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Steps per second with a 95 % interval by batch means over the steps' times; NaN bounds for a single step."""
+
+    steps_per_s: float
+    low: float
+    high: float
+    steps: int
+    quiet: bool  # from steps without instruments
+
+
+def rate(profile: Profile) -> Rate | None:
+    """From the steps without instruments where there are at least two, else from the observed ones."""
+    quiet = profile.quiet
+    steps: Sequence[Step] = quiet if len(quiet) > 1 else profile.active
+    if not steps:
+        return None
+    seconds = [(step.t1_ns - step.t0_ns) * 1e-9 for step in steps]
+    of = batch_means(seconds)
+    return Rate(1 / of.mean, 1 / of.high if of.high > 0 else 0.0, 1 / of.low if of.low > 0 else float("nan"),
+                len(steps), steps is quiet)  # fmt: skip
+
+
+def record(profile: Profile) -> dict[str, Any]:
+    """Everything but the tables, for JSON."""
+    table = profile.tables.get("breakdown")
+    found, cost = rate(profile), profile.overhead
+    return {
+        "about": profile.about, "metrics": profile.metrics,
+        "schedule": asdict(profile.schedule) if profile.schedule else None,
+        "steps": len(profile.active), "rate": asdict(found) if found else None,
+        "instruments": profile.instruments.to_dict("records"),
+        "cpu_busy_pct": cpu_busy_pct(profile), "displaced_pct": displaced_pct(profile),
+        "overhead": {**asdict(cost), "definition": _overhead.DEFINITION} if cost else None,
+        "breakdown": table.to_dict("records") if table is not None else [],
+        "advice": [asdict(each) for each in profile.advice] if profile.active else [],
+        "notes": profile.notes,
+    }  # fmt: skip
+
+
+def summary(profile: Profile) -> str:
+    """The profile as a stranger reads it, top to bottom."""
+    return "\n".join(_lines(profile)) + "\n"
+
+
+def _lines(profile: Profile) -> Iterator[str]:
+    yield _title(profile)
+    yield ""
+    if not profile.active:
+        yield "no step was observed: " + _why_nothing(profile)
+        return
+    yield from _facts_lines(profile)
+    yield ""
+    yield from _breakdown_lines(profile.breakdown)
+    yield from _operator_lines(profile.tables.get("ops_by_name"))
+    yield ""
+    yield "what to do next"
+    for number, advice in enumerate(profile.advice, 1):
+        yield from _wrapped(advice.action, f"  {number}. ")
+        yield from _wrapped(f"{advice.because} [{advice.rule}]", "     because ")
+    if profile.notes:
+        yield ""
+        yield "notes"
+        for note in profile.notes:
+            yield from _wrapped(note, "  - ")
+
+
+def _title(profile: Profile) -> str:
+    about = profile.about
+    name = about.get("job") or about.get("command") or "this loop"
+    extra = [
+        f"batch size {about['batch_size']}" if "batch_size" in about else "",
+        f"B={about['B']}" if about.get("B") else "",
+        str(about.get("precision", "")),
+        str(about.get("device", "")),
+    ]
+    known = ", ".join(part for part in extra if part)
+    return f"profile of {name}" + (f" ({known})" if known else "")
+
+
+def _why_nothing(profile: Profile) -> str:
+    ran = profile.ran
+    first = profile.schedule.first_active if profile.schedule else 0
+    return f"the loop made {ran} steps and the first window opens after {first}; ask for an earlier start"
+
+
+def _facts_lines(profile: Profile) -> Iterator[str]:
+    found = rate(profile)
+    if found is not None:
+        how = "without instruments" if found.quiet else "under the instruments"
+        yield f"  {'rate':<12} {_rate_text(found, profile.about)}, over {found.steps} steps {how}"
+    observed = profile.active
+    windows = len({step.window for step in observed})
+    plural = "s" if windows > 1 else ""
+    yield f"  {'observed':<12} {len(observed)} steps in {windows} window{plural}, from step {observed[0].step}"
+    busy, displaced = cpu_busy_pct(profile), displaced_pct(profile)
+    if busy is not None and displaced is not None:
+        yield f"  {'CPUs':<12} {busy:.0f} % busy with this process; its loop waited {displaced:.0f} % of the time"
+    cost = profile.overhead
+    unknown = (
+        "not measured: no step ran without instruments beside a window; give the schedule some, as wait=5"
+    )
+    yield f"  {'overhead':<12} {cost if cost else unknown}"
+    for row in profile.absent:
+        yield from _wrapped(
+            f"unavailable: {row.why}" + (f"; {row.remedy}" if row.remedy else ""), f"  {row.name:<12} "
+        )
+
+
+def _rate_text(found: Rate, about: dict[str, Any]) -> str:
+    items, unit = about.get("items_per_step"), about.get("unit", "items")
+    scale, name = (float(items), f"{unit}/s") if items else (1.0, "steps/s")
+    values = [f"{scale * value:.4g}" for value in (found.steps_per_s, found.low, found.high)]
+    return f"{values[0]} {name} [{values[1]}, {values[2]}]"
+
+
+def _breakdown_lines(table: pd.DataFrame) -> Iterator[str]:
+    whole_ms = table["ms_per_step"].sum()
+    yield f"where the {whole_ms:.4g} ms of a step go"
+    for row in table.itertuples(index=False):
+        name, ms, share, meaning = row
+        bar = "#" * round(_BAR * share / 100)
+        yield f"  {name:<14}{share:6.1f} %  {ms:9.3f} ms  {bar:<{_BAR}}  {meaning}"
+    yield f"  {'':<14}{table['share_pct'].sum():6.1f} %  {whole_ms:9.3f} ms"
+    yield from _wrapped(REMARK, "  ")
+
+
+def _operator_lines(table: pd.DataFrame | None) -> Iterator[str]:
+    if table is None or table.empty:
+        return
+    yield ""
+    yield f"operators with most time of their own (of {len(table)})"
+    for row in table.head(_OPERATORS).itertuples(index=False):
+        name, kind, calls, ms, share = row
+        yield f"  {share:5.1f} %  {ms:9.3f} ms  {calls:8.1f} calls  {kind:<12} {name}"
+
+
+def _wrapped(text: str, prefix: str) -> list[str]:
+    return textwrap.wrap(
+        text, 118, initial_indent=prefix, subsequent_indent=" " * len(prefix), break_long_words=False
+    )

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: MIT
+"""Drives instruments over the windows of a schedule, and closes them whatever happens."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..timing import now_ns
+from ._instrument import Instrument, define
+from ._schedule import Phase
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["STEP_COLUMNS", "Step", "Windows"]
+
+_KEPT_OFF = 4096  # steps without instruments that are remembered, of a loop that may be endless
+
+STEP_COLUMNS = {
+    "step": "number of the step in the loop, counted from 0",
+    "phase": "off: no instruments; warmup: instruments run, results are dropped; active: kept",
+    "window": "number of the window, counted from 0; -1 where instruments are off",
+    "t0_ns": "begin, ns of CLOCK_MONOTONIC",
+    "t1_ns": "end, ns of CLOCK_MONOTONIC; where a window opens or closes after waiting for the device",
+    "wall_ns": "t1_ns - t0_ns, the work of opening and closing windows left out",
+    "thread_cpu_ns": "CPU time of the thread that runs the loop (CLOCK_THREAD_CPUTIME_ID)",
+    "displaced_ns": "time that thread was ready and had no CPU (/proc/thread-self/schedstat); 0 where it is not told",
+    "process_cpu_ns": "CPU time of all threads of the process (CLOCK_PROCESS_CPUTIME_ID)",
+}
+
+
+class Step(NamedTuple):
+    """One step of the loop."""
+
+    step: int
+    phase: str
+    window: int
+    t0_ns: int
+    t1_ns: int
+    thread_cpu_ns: int
+    process_cpu_ns: int
+    displaced_ns: int
+
+
+class Windows:
+    """The state machine: `begin` once, `step` after each step, `close` once; all instruments are open in between."""
+
+    def __init__(
+        self,
+        instruments: Sequence[Instrument],
+        schedule: Callable[[int], Phase],
+        on_window: Callable[[], None] = lambda: None,
+        synchronize: Callable[[], object] | None = None,
+    ) -> None:
+        self.instruments, self._schedule, self._on_window = list(instruments), schedule, on_window
+        self._wait = synchronize or _wait_for_device
+        self.index = 0  # the step that is under way
+        self.window = -1  # the last window that was opened
+        self.cut: str | None = None  # why the last window ended early
+        self._kept = 0
+        self._running: list[Instrument] = []
+        self._off: deque[Step] = deque(maxlen=_KEPT_OFF)
+        self._on: list[Step] = []
+        self._mark = (0, 0, 0, 0)
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps that have ended, in order."""
+        return sorted([*self._off, *self._on])
+
+    @property
+    def active(self) -> list[Step]:
+        """The steps that are kept."""
+        return [step for step in self._on if step.phase == Phase.ACTIVE.value]
+
+    def begin(self) -> None:
+        """The first step begins."""
+        self._enter(self._schedule(0))
+        self._mark = _clocks()
+
+    def step(self) -> None:
+        """A step has ended and the next begins."""
+        phase, following = self._schedule(self.index), self._schedule(self.index + 1)
+        changes = phase is Phase.LAST or phase.on != following.on
+        if changes:
+            self._wait()
+        self._note(phase)
+        if phase.kept:
+            for instrument in self._running:
+                instrument.step(self._kept)
+            self._kept += 1
+        self.index += 1
+        if phase is Phase.LAST:
+            self._leave()
+            self._on_window()
+        if changes:
+            self._enter(following)
+        self._mark = _clocks()
+
+    def cut_short(self, why: str) -> None:
+        """Close a window that is still open; `why` is what :attr:`cut` says."""
+        if self._running:
+            self.cut = why
+            self._leave()
+
+    def note_rest(self) -> None:
+        """What ran since the last step was a step, too: a loop that never said where its steps end."""
+        self._wait()
+        self._note(self._schedule(self.index))
+        self.index += 1
+
+    def close(self) -> None:
+        """All instruments are closed; the first error is raised after that."""
+        with ExitStack() as closing:
+            for instrument in self.instruments:
+                closing.callback(instrument.close)
+
+    def _note(self, phase: Phase) -> None:
+        before, after = self._mark, _clocks()
+        kept = Phase.ACTIVE if phase.kept else phase
+        step = Step(
+            self.index, kept.value, self.window if phase.on else -1, before[0], after[0],
+            *(now - then for then, now in zip(before[1:], after[1:], strict=True)),
+        )  # fmt: skip
+        (self._on if phase.on else self._off).append(step)
+
+    def _enter(self, phase: Phase) -> None:
+        if not phase.on or self._running:
+            return
+        self.window += 1
+        self._kept = 0
+        for instrument in self.instruments:
+            self._running.append(instrument)  # first: one that fails half-way is stopped, too
+            instrument.start()
+
+    def _leave(self) -> None:
+        running, self._running = self._running, []
+        with ExitStack() as stopping:
+            for instrument in running:
+                stopping.callback(instrument.stop)
+
+    def table(self) -> pd.DataFrame:
+        """The steps as table `steps`."""
+        import pandas as pd
+
+        table = pd.DataFrame(self.steps, columns=list(Step._fields))
+        table.insert(5, "wall_ns", table["t1_ns"] - table["t0_ns"])
+        return define(table, STEP_COLUMNS)
+
+
+def _clocks() -> tuple[int, int, int, int]:
+    return now_ns(), time.thread_time_ns(), time.process_time_ns(), _displaced_ns()
+
+
+def _displaced_ns() -> int:
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as file:
+            return int(file.read().split()[1])
+    except (OSError, IndexError):
+        return 0
+
+
+def _wait_for_device() -> None:
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""What kind of work an operator is, by its name."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+__all__ = ["class_of", "phase_of"]
+
+# The first that matches counts. Names without namespace; `_` of an in-place operator is left on.
+_CLASSES = (
+    ("optimizer", r"optimizer|_foreach_|_fused_(adam|sgd|adagrad)"),
+    ("attention", r"attention"),
+    ("recurrence", r"lstm|gru_|gru$|rnn|recurrence"),
+    ("conv", r"conv|depthwise|slow_conv"),
+    (
+        "gemm",
+        r"^(mm|bmm|addmm|baddbmm|addbmm|mv|addmv|dot|vdot|ger|addr|linear|matmul|einsum|_addmm)(_|$)|gemm",
+    ),
+    ("norm", r"norm"),
+    ("loss", r"cross_entropy|nll_loss|mse_loss|l1_loss|bce|kl_div|ctc_loss"),
+    ("softmax", r"softmax|logsumexp"),
+    ("embedding", r"embedding"),
+    ("pooling", r"pool|max_over"),
+    ("random", r"dropout|bernoulli|random|normal_|uniform|randperm|multinomial"),
+    ("alloc", r"^(empty|new_empty|zeros|ones|full|resize|zero_|fill_|arange|scalar_tensor)"),
+    (
+        "view",
+        r"^(view|reshape|_reshape|_unsafe_view|as_strided|t$|transpose|permute|expand|select$|slice$|narrow|squeeze"
+        r"|unsqueeze|detach|alias|flatten|unflatten|split|chunk|unbind|resolve_|lift_fresh|movedim|numpy_T|item"
+        r"|_local_scalar)",
+    ),
+    (
+        "copy",
+        r"copy|clone|contiguous|^to$|^cat$|^stack$|index|gather|scatter|take|pad|roll|flip|repeat|select_backward"
+        r"|slice_backward|tril|triu|where|masked",
+    ),
+    (
+        "reduction",
+        r"^(sum|mean|max|min|amax|amin|argmax|argmin|prod|var|std|any|all|topk|sort|cumsum|count)(_|$)",
+    ),
+)
+_COMPILED = tuple((name, re.compile(pattern)) for name, pattern in _CLASSES)
+_NAMED = re.compile(r"^(aten|dnnsuite|torchvision|quantized|mkldnn|prims|onednn|inductor)::(.+)$")
+
+_OPTIMIZER = re.compile(r"^Optimizer\.|::optimizer_|::_foreach_|::_fused_(adam|sgd|adagrad)")
+_BACKWARD = re.compile(r"^autograd::engine|Backward\d*$|_backward")
+_DATA = re.compile(r"^enumerate\(DataLoader")
+
+
+@functools.cache
+def class_of(name: str) -> str:
+    """gemm, conv, attention, norm, ...; `elementwise` for what else computes, `other` for what is no operator."""
+    found = _NAMED.match(name)
+    if found is None:
+        return "other"
+    for kind, pattern in _COMPILED:
+        if pattern.search(found[2]):
+            return kind
+    return "elementwise"
+
+
+@functools.cache
+def phase_of(name: str) -> str | None:
+    """The phase that an event opens for itself and what is inside it; None when it says nothing of it."""
+    if _OPTIMIZER.search(name):
+        return "optimizer"
+    if _BACKWARD.search(name):
+        return "backward"
+    return "data" if _DATA.search(name) else None

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: MIT
+"""The instrument of the CPU: counters of every thread, samples of the machine, and CPU time beside each step's wall."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import Unavailable
+from ...timing import now_ns
+from .._instrument import define
+from .._sampler import Reading, Sampler, samples_table
+from ._machine import DEFINITIONS, Machine
+from ._procfs import cpu_times_s, read_text
+from ._threads import Count, ThreadCounters
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["CpuInstrument"]
+
+_COUNTERS = {
+    "thread": "number of the thread, as the kernel counts",
+    "thread_name": "its name when it was first seen",
+    "counter": "what was counted; see dnnsuite._C.perf_events()",
+    "value": "count over all windows, in `unit`; scaled to the whole time where the counter ran part of it",
+    "unit": "of the value",
+    "running_pct": "share of the time in which the counter counted; below 100 the value is an estimate",
+    "multiplexed": "whether the value is such an estimate",
+    "user_only": "whether the kernel's own work is left out (perf_event_paranoid)",
+}
+_STEPS = {
+    "step": "number of the step within its window",
+    "t0_ns": "end of the step before, or the window's start; CLOCK_MONOTONIC",
+    "t1_ns": "end of the step",
+    "wall_ns": "t1_ns - t0_ns",
+    "cpu_ns": "CPU time of all threads of this process in it",
+    "cpus_used": "cpu_ns / wall_ns: falls below the threads in use when something else had the CPUs",
+    "steal_ns": "time that the hypervisor gave to others, all CPUs together, in the kernel's ticks of 10 ms",
+}
+_STOLEN_PCT = 1.0
+
+
+class CpuInstrument:
+    """Counts and samples while a window is open.
+
+    Args:
+        interval_s: between samples of the machine, s.
+
+    Tables: `samples` (source `cpu`), `counters_cpu` (per thread) and `steps_cpu` (CPU time beside wall time, so that
+    time that others took is visible). Hardware counters where there is a PMU; notes say where there is none.
+    """
+
+    name = "cpu"
+
+    def __init__(self, interval_s: float = 0.1) -> None:
+        self._machine = Machine()
+        self._sampler = Sampler("cpu", self._read, interval_s)
+        self._threads: ThreadCounters | None = None
+        self._refused: dict[str, str] = {}
+        self._counts: list[Count] = []
+        self._steps: list[tuple[int, int, int, int, float]] = []
+        self._last = (0, 0, 0.0)
+        self._cpu_ns = 0
+        self._unseen = 0
+
+    def open(self) -> None:
+        """Open the counters. A kernel that forbids them leaves the samples, and a note."""
+        threads = ThreadCounters()
+        try:
+            threads.open()
+            self._threads = threads
+        except Unavailable:
+            self._threads = None
+        self._refused = threads.refused
+
+    def start(self) -> None:
+        self._machine.forget()
+        if self._threads is not None:
+            self._threads.start()
+        self._sampler.start()
+        self._began_cpu_ns = time.process_time_ns()
+        self._last = _now()
+
+    def step(self, index: int) -> None:
+        now = _now()
+        (t0, cpu0, steal0), (t1, cpu1, steal1) = self._last, now
+        self._steps.append((index, t0, t1, cpu1 - cpu0, steal1 - steal0))
+        self._last = now
+
+    def stop(self) -> None:
+        self._sampler.stop()
+        self._cpu_ns += time.process_time_ns() - self._began_cpu_ns
+        if self._threads is not None:
+            self._threads.stop()
+            self._counts = self._threads.read()
+            self._unseen = self._threads.unseen
+
+    def _read(self) -> Iterator[Reading]:
+        if self._threads is not None:
+            self._threads.follow()
+        yield from self._machine.read()
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        import pandas as pd
+
+        counters = pd.DataFrame(
+            [
+                (
+                    c.thread,
+                    c.thread_name,
+                    c.counter,
+                    c.value,
+                    c.unit,
+                    c.running_pct,
+                    c.running_pct < 100,
+                    c.user_only,
+                )
+                for c in self._counts
+            ],
+            columns=list(_COUNTERS),
+        )
+        steps = pd.DataFrame(
+            [
+                (i, t0, t1, t1 - t0, cpu, cpu / max(t1 - t0, 1), round(steal * 1e9))
+                for i, t0, t1, cpu, steal in self._steps
+            ],
+            columns=list(_STEPS),
+        )
+        return {
+            "samples": samples_table("cpu", self._sampler.rows, DEFINITIONS),
+            "counters_cpu": define(counters, _COUNTERS),
+            "steps_cpu": define(steps, _STEPS),
+        }
+
+    def notes(self) -> list[str]:
+        found = self._sampler.notes()
+        found += [
+            f"cpu: {what}" + (f"; {remedy}" if remedy else "") for what, remedy in self._refused.items()
+        ]
+        if any("no PMU" in what for what in self._refused):
+            found.append("cpu: no PMU: FLOPs are analytic, not counted")
+        multiplexed = sorted({c.counter for c in self._counts if c.running_pct < 100})
+        if multiplexed:
+            found.append(f"cpu: counted part of the time, scaled: {', '.join(multiplexed)}")
+        if self._unseen:
+            found.append(f"cpu: {self._unseen} threads could not be counted")
+        found += self._missing()
+        wall_ns = sum(t1 - t0 for _, t0, t1, _, _ in self._steps)
+        stolen_ns = 1e9 * sum(steal for *_, steal in self._steps)
+        if wall_ns and 100 * stolen_ns / wall_ns > _STOLEN_PCT:
+            found.append(
+                f"cpu: contention: in the steps the hypervisor took {stolen_ns / wall_ns:.2f} CPUs away"
+            )
+        return found
+
+    def _missing(self) -> list[str]:
+        """Threads that began and ended between two samples are in the process's time and in no counter."""
+        seen = sum(c.value for c in self._counts if c.counter == "task_clock")
+        if not self._counts or self._cpu_ns <= 0 or seen >= 0.95 * self._cpu_ns:
+            return []
+        return [f"cpu: the counted threads took {100 * seen / self._cpu_ns:.0f} % of the process's CPU time"]
+
+    def close(self) -> None:
+        self._sampler.stop()
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.close()
+
+
+def _now() -> tuple[int, int, float]:
+    """(clock ns, CPU ns of this process, s stolen from the machine)."""
+    stolen = cpu_times_s(read_text(Path("/proc/stat"))).get("steal", 0.0)
+    return now_ns(), time.process_time_ns(), stolen

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""Which event of a thread is inside which, from their times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["Nested", "innermost", "nest"]
+
+
+class Nested(NamedTuple):
+    """Where an event stands: index of the event around it (-1: none), depth, and time that no inner event took."""
+
+    parent: int
+    depth: int
+    self_ns: int
+
+
+def nest(threads: Sequence[int], t0_ns: Sequence[int], t1_ns: Sequence[int]) -> list[Nested]:
+    """How the events of each thread nest, in the order given.
+
+    An event is inside another of its thread that began no later and has not ended when it begins. Of events that
+    begin together the longer is outside, then the earlier in order.
+    """
+    order = sorted(range(len(threads)), key=lambda i: (threads[i], t0_ns[i], -t1_ns[i], i))
+    parents, depths = [-1] * len(order), [0] * len(order)
+    inner_ns = [0] * len(order)
+    open_events: list[int] = []
+    for i in order:
+        while open_events and (threads[open_events[-1]] != threads[i] or t1_ns[open_events[-1]] <= t0_ns[i]):
+            open_events.pop()
+        if open_events:
+            parent = open_events[-1]
+            parents[i], depths[i] = parent, len(open_events)
+            inner_ns[parent] += min(t1_ns[i], t1_ns[parent]) - t0_ns[i]
+        open_events.append(i)
+    return [
+        Nested(parents[i], depths[i], max(0, t1_ns[i] - t0_ns[i] - inner_ns[i])) for i in range(len(order))
+    ]
+
+
+def innermost(times_ns: Sequence[int], spans: Sequence[tuple[int, int, str]]) -> list[str | None]:
+    """Name of the innermost span (t0, t1, name) of the whole process that holds each of `times_ns`.
+
+    By time, not by thread: autograd and step runners work in threads of their own.
+    """
+    starts = sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1]))
+    found: list[str | None] = [None] * len(times_ns)
+    open_spans: list[int] = []
+    upcoming = 0
+    for i in sorted(range(len(times_ns)), key=times_ns.__getitem__):
+        t = times_ns[i]
+        while upcoming < len(starts) and spans[starts[upcoming]][0] <= t:
+            open_spans.append(starts[upcoming])
+            upcoming += 1
+        open_spans = [j for j in open_spans if spans[j][1] > t]
+        if open_spans:
+            found[i] = spans[max(open_spans, key=lambda j: (spans[j][0], -spans[j][1]))][2]
+    return found

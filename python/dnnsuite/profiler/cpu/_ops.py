@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: MIT
+"""The timeline of torch's operators on CPUs, with what each of them computed and moved."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ...errors import Unavailable
+from ...timing import now_ns
+from .. import flops
+from .._instrument import define
+from ._classes import class_of, phase_of
+from ._nesting import innermost, nest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["OpsInstrument"]
+
+_COLUMNS = {
+    "name": "operator, with its namespace, or what torch calls a step of its own",
+    "class": "kind of work, by name: gemm, conv, attention, norm, elementwise, copy, view, ...",
+    "phase": "innermost span around it; without spans backward, optimizer or data by what called it, else forward",
+    "step": "number of the step within its window; -1 after the last",
+    "thread": "torch's number of the thread",
+    "depth": "how many events of its thread are around it",
+    "t0_ns": "begin, CLOCK_MONOTONIC",
+    "t1_ns": "end",
+    "self_ns": "t1_ns - t0_ns without the events inside it",
+    "shapes": "of its tensors",
+    "dtype": "of its first tensor",
+    "flops": "analytic, from its shapes; 0 for what has no formula and inside of what has one",
+    "bytes": "of its inputs and outputs, each once; NaN where the outputs are not known",
+    "counted": "whether it is the outermost operator with known bytes: these add up without overlap",
+}
+_BYTES = {
+    "float": 4, "double": 8, "c10::BFloat16": 2, "c10::Half": 2, "long int": 8, "long": 8, "int": 4, "short": 2,
+    "bool": 1, "unsigned char": 1, "signed char": 1, "c10::complex<float>": 8, "c10::complex<double>": 16,
+}  # fmt: skip
+_SAME_SHAPE = ("elementwise", "norm", "softmax", "random")  # the output is like the largest input
+_IN_PLACE = ("optimizer",)
+
+Row = tuple[Any, ...]
+
+
+class OpsInstrument:
+    """Records operators by torch.profiler's CPU activity, in all threads, also those of a captured step's replay.
+
+    Args:
+        spans: gives (t0_ns, t1_ns, name) of the program's spans, for the column `phase`; none by default.
+
+    Table `ops`, one row for each call. It takes 1 to 2 µs a call from the program: see the overhead that a profile
+    prints. FLOPs and bytes are computed, not counted.
+    """
+
+    name = "ops"
+
+    def __init__(self, spans: Callable[[], Iterable[tuple[int, int, str]]] | None = None) -> None:
+        self._spans = spans
+        self._profiler: Any = None
+        self._ends: list[tuple[int, int]] = []
+        self._rows: list[Row] = []
+        self._notes: dict[str, int] = {}
+        self._offset_ns = 0
+
+    def open(self) -> None:
+        """Raises Unavailable while another torch.profiler records."""
+        import torch
+
+        if torch.autograd._profiler_enabled():
+            raise Unavailable(
+                "torch.profiler already records in this process",
+                "torch.autograd",
+                "end it first: there is one",
+            )
+
+    def start(self) -> None:
+        import torch
+        from torch._C._profiler import _ExperimentalConfig
+
+        self.open()
+        self._profiler = torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True,
+            experimental_config=_ExperimentalConfig(profile_all_threads=True),
+        )  # fmt: skip
+        self._ends = []
+        self._offset_ns = _wall_minus_monotonic_ns()
+        self._profiler.start()
+
+    def step(self, index: int) -> None:
+        self._ends.append((index, now_ns()))
+
+    def stop(self) -> None:
+        profiler, self._profiler = self._profiler, None
+        if profiler is None:
+            return
+        profiler.stop()
+        drift_ns = abs(_wall_minus_monotonic_ns() - self._offset_ns)
+        if drift_ns > 1_000_000:
+            self._note(
+                f"ops: the date was set or drifted by {drift_ns / 1e6:.1f} ms, times are off by as much"
+            )
+        events = profiler.profiler.kineto_results.events()
+        self._rows += self._rows_of([event for event in events if event.activity_type() in _KINDS])
+
+    def _note(self, text: str) -> None:
+        self._notes[text] = self._notes.get(text, 0) + 1
+
+    def _rows_of(self, events: Sequence[Any]) -> list[Row]:
+        threads = [event.start_thread_id() for event in events]
+        t0 = [event.start_ns() - self._offset_ns for event in events]
+        t1 = [begin + event.duration_ns() for begin, event in zip(t0, events, strict=True)]
+        nested = nest(threads, t0, t1)
+        phases = self._phases(events, t0, [each.parent for each in nested])
+        steps = _steps_of(t0, self._ends)
+        works = [_work_of(event) for event in events]
+        covered = _covered([each.parent for each in nested], [bytes_ is not None for _, bytes_ in works], t0)
+        rows = []
+        for i, event in enumerate(events):
+            name = event.name()
+            done, moved = works[i]
+            counted = moved is not None and not covered[i]
+            rows.append(
+                (
+                    name, class_of(name), phases[i], steps[i], threads[i], nested[i].depth, t0[i], t1[i],
+                    nested[i].self_ns, _shapes_text(event), _dtype_of(event), done if counted else 0,
+                    float("nan") if moved is None else float(moved), counted,
+                )
+            )  # fmt: skip
+        return rows
+
+    def _phases(self, events: Sequence[Any], t0: list[int], parents: list[int]) -> list[str]:
+        own = [phase_of(event.name()) for event in events]
+        for i in sorted(range(len(events)), key=lambda i: (t0[i], -events[i].duration_ns())):
+            if parents[i] >= 0 and own[parents[i]] is not None:  # the outer one knows better
+                own[i] = own[parents[i]]
+        named = innermost(t0, list(self._spans())) if self._spans is not None else [None] * len(t0)
+        return [span or phase or "forward" for span, phase in zip(named, own, strict=True)]
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        import pandas as pd
+
+        table = pd.DataFrame(self._rows, columns=list(_COLUMNS))
+        for column in ("name", "class", "phase", "shapes", "dtype"):
+            table[column] = table[column].astype("category")
+        return {"ops": define(table, _COLUMNS)}
+
+    def notes(self) -> list[str]:
+        found = list(self._notes)
+        if self._rows:
+            found.append("ops: no PMU is asked: FLOPs are analytic, from the operators' shapes, not counted")
+        return found
+
+    def close(self) -> None:
+        profiler, self._profiler = self._profiler, None
+        if profiler is not None:
+            profiler.stop()
+
+
+_KINDS = ("cpu_op", "user_annotation")
+
+
+def _wall_minus_monotonic_ns() -> int:
+    """What torch's times (CLOCK_REALTIME) are ahead of ours: of several readings the one least disturbed."""
+    best, offset = 1 << 62, 0
+    for _ in range(5):
+        before, wall, after = now_ns(), time.time_ns(), now_ns()
+        if after - before < best:
+            best, offset = after - before, wall - (before + after) // 2
+    return offset
+
+
+def _steps_of(t0: list[int], ends: list[tuple[int, int]]) -> list[int]:
+    """The step that runs at each time: the first that ends after it."""
+    import bisect
+
+    times = [end for _, end in ends]
+    places = [bisect.bisect_right(times, t) for t in t0]
+    return [ends[place][0] if place < len(ends) else -1 for place in places]
+
+
+def _covered(parents: list[int], known: list[bool], t0: list[int]) -> list[bool]:
+    """Whether an event whose bytes are known is around each event."""
+    covered = [False] * len(parents)
+    for i in sorted(range(len(parents)), key=t0.__getitem__):
+        parent = parents[i]
+        while parent >= 0 and not covered[i]:
+            covered[i] = known[parent]
+            parent = parents[parent]
+    return covered
+
+
+def _work_of(event: Any) -> tuple[int, int | None]:
+    """(FLOPs, bytes or None) of one event."""
+    name = event.name()
+    kind = class_of(name)
+    if kind in ("other", "view", "alloc"):
+        return 0, None
+    inputs = _input_bytes(event)
+    done = flops.work(name, event.shapes(), event.concrete_inputs()) if flops.knows(name) else None
+    size = _BYTES.get(_dtype_of(event), 4)
+    if done is not None:
+        return done.flops, sum(inputs) + size * sum(prod(shape) for shape in done.outputs)
+    if not inputs:
+        return 0, None
+    if kind in _SAME_SHAPE and not _composite(name):
+        return 0, sum(inputs) + max(inputs)
+    if kind in _IN_PLACE:
+        return 0, 2 * sum(inputs)
+    if kind in ("copy", "reduction") and name in _MOVES:
+        return 0, sum(inputs) if name == "aten::copy_" or kind == "reduction" else 2 * sum(inputs)
+    return 0, None
+
+
+_MOVES = {"aten::copy_", "aten::cat", "aten::sum", "aten::mean", "aten::amax", "aten::argmax"}
+
+
+def _composite(name: str) -> bool:
+    """Operators that only call others: their work is inside."""
+    return name in _COMPOSITES
+
+
+_COMPOSITES = {"aten::layer_norm", "aten::batch_norm", "aten::group_norm", "aten::dropout", "aten::softmax",
+               "aten::log_softmax", "aten::instance_norm", "aten::rms_norm", "aten::_batch_norm_impl_index",
+               "aten::relu", "aten::norm", "aten::rand", "aten::randn", "aten::randint"}  # fmt: skip
+
+
+def _input_bytes(event: Any) -> list[int]:
+    """Bytes of each tensor among the arguments; a dimension of stride 0 is there once."""
+    found = []
+    strides = event.structured_input_strides()
+    for i, (shape, kind) in enumerate(zip(event.structured_input_shapes(), event.dtypes(), strict=False)):
+        stride = strides[i] if i < len(strides) else []
+        if kind in _BYTES:
+            found.append(_BYTES[kind] * _elements(shape, stride))
+        elif shape and isinstance(shape[0], (list, tuple)):  # a list of tensors, whose type is not told
+            inner = stride if len(stride) == len(shape) else [[]] * len(shape)
+            found.append(4 * sum(_elements(s, t) for s, t in zip(shape, inner, strict=True)))
+    return found
+
+
+def _elements(shape: Sequence[int], stride: Sequence[int]) -> int:
+    if len(stride) != len(shape):
+        return prod(shape)
+    return prod(size for size, step in zip(shape, stride, strict=True) if step)
+
+
+def _dtype_of(event: Any) -> str:
+    return next((kind for kind in event.dtypes() if kind in _BYTES), "")
+
+
+def _shapes_text(event: Any) -> str:
+    shapes = [shape for shape in event.shapes() if shape]
+    return " ".join("x".join(map(str, shape)) for shape in shapes)

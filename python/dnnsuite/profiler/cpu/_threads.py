@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+"""Counters of every thread of this process, torch's OpenMP threads among them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..._C import PerfGroup, perf_events
+from ...errors import Unavailable
+from ._procfs import read_text
+
+__all__ = ["HARDWARE", "SOFTWARE", "Count", "ThreadCounters"]
+
+# Counted together: few enough for every PMU's counters, so that no group is multiplexed by its own size.
+HARDWARE = ("cycles", "instructions", "cache_references", "cache_misses")
+SOFTWARE = ("task_clock", "page_faults", "major_faults", "context_switches", "migrations")
+_TASKS = Path("/proc/self/task")
+UNITS = {name: unit for name, unit, _ in perf_events()}
+
+
+class Count(NamedTuple):
+    """What one thread's counter has counted."""
+
+    thread: int
+    thread_name: str
+    counter: str
+    value: float  # scaled where the counter ran part of the time
+    unit: str
+    running_pct: float  # of the time it was meant to count
+    user_only: bool
+
+
+class ThreadCounters:
+    """Groups of counters for each thread; `follow` adds threads that began since.
+
+    Inheritance (`inherit=1`) would see threads that begin and end between two calls, and cannot be read as a group.
+    """
+
+    def __init__(self) -> None:
+        self.refused: dict[str, str] = {}  # reason: remedy
+        self._sets: list[Sequence[str]] = []
+        self._groups: dict[int, list[PerfGroup]] = {}
+        self._names: dict[int, str] = {}
+        self._counting = False
+        self.unseen = 0  # threads that could not be opened
+
+    def open(self) -> None:
+        """Find out which sets can be counted here, and open them for every thread.
+
+        Raises:
+            Unavailable: not even software events may be counted.
+        """
+        self.refused.clear()
+        self._sets = [names for names in (HARDWARE, SOFTWARE) if self._countable(names)]
+        if not self._sets:
+            reason, remedy = next(iter(self.refused.items()))
+            raise Unavailable(reason, "perf_event_open", remedy)
+        self.follow()
+
+    def _countable(self, names: Sequence[str]) -> bool:
+        try:
+            PerfGroup(0, list(names))
+        except Unavailable as error:
+            self.refused[error.what] = error.remedy
+            return False
+        return True
+
+    def follow(self) -> None:
+        """Open groups for threads that have none yet; they count from here on."""
+        for entry in os.listdir(_TASKS):
+            tid = int(entry)
+            if tid in self._groups:
+                continue
+            try:
+                groups = [PerfGroup(tid, list(names)) for names in self._sets]
+            except Unavailable:  # it has ended meanwhile, or there is no descriptor left
+                self.unseen += (_TASKS / entry).exists()
+                self._groups[tid] = []
+                continue
+            self._groups[tid] = groups
+            self._names[tid] = read_text(_TASKS / entry / "comm").strip()
+            if self._counting:
+                for group in groups:
+                    group.enable()
+
+    def start(self) -> None:
+        """Count."""
+        self.follow()
+        self._counting = True
+        for groups in self._groups.values():
+            for group in groups:
+                group.enable()
+
+    def stop(self) -> None:
+        """Count no more."""
+        self.follow()
+        self._counting = False
+        for groups in self._groups.values():
+            for group in groups:
+                group.disable()
+
+    def read(self) -> list[Count]:
+        """Counts since `open`, of every thread, also of those that have ended."""
+        counts = []
+        for tid, groups in self._groups.items():
+            for group in groups:
+                for name, value in zip(group.names, group.read(), strict=True):
+                    waited = value.enabled_ns == 0  # the thread did not run at all: it counted nothing, truly
+                    scaled = 0.0 if waited else value.scaled
+                    ran = 100.0 if waited else 100 * value.running_ns / value.enabled_ns
+                    counts.append(
+                        Count(tid, self._names[tid], name, scaled, UNITS[name], ran, group.user_only)
+                    )
+        return counts
+
+    def close(self) -> None:
+        """Close every descriptor."""
+        self._groups.clear()

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: MIT
+"""Floating-point operations and bytes of an operator, from the shapes of its arguments.
+
+No PMU is asked: the numbers are analytic. Counted are multiplications and additions of matrix products, convolutions,
+attention and recurrences, 2 for each multiply-add, as `torch.utils.flop_counter` does; everything else (element-wise
+work, norms, softmax, optimizers) counts 0 and has its bytes alone. Two things differ from torch's formulas: operators
+of this package are known, and the gradient of a grouped convolution's weight counts its own group, not all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from torch.utils.flop_counter import FlopCounterMode
+
+__all__ = ["Work", "flop_counter", "knows", "work"]
+
+Shape = Sequence[int]
+Shapes = Sequence[Shape]
+Values = Sequence[Any]
+
+
+class Work(NamedTuple):
+    """What an operator does: FLOPs, and the shapes of what it writes."""
+
+    flops: int
+    outputs: tuple[tuple[int, ...], ...]
+
+
+def _mm(a: Shape, b: Shape) -> Work:
+    """[..., M, K] times [..., K, N]: 2 M N K for each matrix."""
+    return Work(2 * prod(a) * b[-1], ((*a[:-1], b[-1]),))
+
+
+def _first(position: int) -> Callable[[Shapes, Values], Work]:
+    return lambda shapes, values: _mm(shapes[position], shapes[position + 1])
+
+
+def _vector(position: int) -> Callable[[Shapes, Values], Work]:
+    return lambda shapes, values: Work(2 * prod(shapes[position]), (tuple(shapes[position][:-1]),))
+
+
+def _pair(value: Any, dims: int) -> list[int]:
+    given = list(value) if isinstance(value, (list, tuple)) else [value]
+    return given * dims if len(given) == 1 else given
+
+
+def _convolution(shapes: Shapes, values: Values) -> Work:
+    """x [N, C, ...], weight [O, C/groups, ...] (transposed: [C, O/groups, ...])."""
+    x, weight = shapes[0], shapes[1]
+    dims = len(weight) - 2
+    stride, padding, dilation = (_pair(values[i], dims) for i in (3, 4, 5))
+    transposed, extra, groups = values[6], _pair(values[7], dims), values[8]
+    kernel = [d * (k - 1) + 1 for d, k in zip(dilation, weight[2:], strict=True)]
+    if transposed:
+        size = [(x[2 + i] - 1) * stride[i] - 2 * padding[i] + kernel[i] + extra[i] for i in range(dims)]
+        out = (x[0], weight[1] * groups, *size)
+        return Work(2 * prod(x) * prod(weight[1:]), (out,))
+    size = [(x[2 + i] + 2 * padding[i] - kernel[i]) // stride[i] + 1 for i in range(dims)]
+    out = (x[0], weight[0], *size)
+    return Work(2 * prod(out) * prod(weight[1:]), (out,))
+
+
+def _convolution_backward(shapes: Shapes, values: Values) -> Work:
+    """Each of the two gradients multiplies the pairs that the forward pass does."""
+    grad, x, weight = shapes[0], shapes[1], shapes[2]
+    transposed, mask = values[7], values[10]
+    one = 2 * prod(x if transposed else grad) * prod(weight[1:])
+    outputs = ((x, mask[0]), (weight, mask[1]), ((grad[1],), mask[2]))
+    return Work(one * (bool(mask[0]) + bool(mask[1])), tuple(tuple(s) for s, wanted in outputs if wanted))
+
+
+def _sdpa(shapes: Shapes, values: Values) -> Work:
+    """Query [N, H, L, D], key [N, h, S, D], value [N, h, S, V]: two products; a causal mask is not discounted."""
+    (n, h, length, d), (s, v) = shapes[0], shapes[2][-2:]
+    return Work(2 * n * h * length * s * (d + v), ((n, h, length, v),))
+
+
+def _sdpa_backward(shapes: Shapes, values: Values) -> Work:
+    """Five products: the scores again, and the gradients of value, weights, query and key."""
+    (n, h, length, d), (s, v) = shapes[1], shapes[3][-2:]
+    outputs = tuple(tuple(shape) for shape in shapes[1:4])
+    return Work(2 * n * h * length * s * (3 * d + 2 * v), outputs)
+
+
+def _mkldnn_rnn(shapes: Shapes, values: Values) -> Work:
+    """Input [T, N, I], weights [G H, I] and [G H, H]."""
+    x, weight_ih, weight_hh = shapes[0], shapes[1], shapes[2]
+    gates = weight_ih[0]
+    return Work(2 * x[0] * x[1] * gates * (x[2] + weight_hh[1]), ((x[0], x[1], weight_hh[1]),))
+
+
+def _linear(shapes: Shapes, values: Values) -> Work:
+    """x [B, R, I], weight [B, O, I]."""
+    x, weight = shapes[0], shapes[1]
+    return Work(2 * prod(x) * weight[1], ((x[0], x[1], weight[1]),))
+
+
+def _linear_backward(shapes: Shapes, values: Values) -> Work:
+    grad, x, weight = shapes[0], shapes[1], shapes[2]
+    needs = values[4:7]
+    outputs = zip((x, weight, weight[:2]), needs, strict=True)
+    one = 2 * prod(grad) * x[-1]
+    return Work(one * (bool(needs[0]) + bool(needs[1])), tuple(tuple(s) for s, wanted in outputs if wanted))
+
+
+def _matmul_into(shapes: Shapes, values: Values) -> Work:
+    return _mm(shapes[1], shapes[2])
+
+
+def _attention(shapes: Shapes, values: Values) -> Work:
+    """qkv [B, N, L, 3 E]: two products of L x L scores."""
+    qkv = shapes[0]
+    width = qkv[-1] // 3
+    return Work(4 * prod(qkv[:-1]) * qkv[-2] * width, ((*qkv[:-1], width),))
+
+
+def _attention_backward(shapes: Shapes, values: Values) -> Work:
+    """Five products: the scores again, and four gradients."""
+    qkv = shapes[1]
+    return Work(10 * prod(qkv[:-1]) * qkv[-2] * (qkv[-1] // 3), (tuple(qkv),))
+
+
+def _recurrence(shapes: Shapes, values: Values) -> Work:
+    """gates [B, T, N, G H], weight_hh [B, G H, P]: the state's products; the inputs' are made before."""
+    gates, weight = shapes[0], shapes[1]
+    return Work(2 * prod(gates) * weight[2], ((*gates[:-1], weight[2]),))
+
+
+def _recurrence_backward(shapes: Shapes, values: Values) -> Work:
+    """The gradient of the state; that of the weight is a product of its own."""
+    weight, y = shapes[3], shapes[7]
+    return Work(2 * prod(y[:3]) * weight[1] * weight[2], ((*y[:3], weight[1]),))
+
+
+def _depthwise(shapes: Shapes, values: Values) -> Work:
+    """x [B, N, H, W, C], weight [B, h, w, C]."""
+    x, weight = shapes[0], shapes[1]
+    stride, padding, dilation = (values[i : i + 2] for i in (3, 5, 7))
+    size = [
+        (x[2 + i] + 2 * padding[i] - dilation[i] * (weight[1 + i] - 1) - 1) // stride[i] + 1 for i in range(2)
+    ]
+    out = (x[0], x[1], *size, x[4])
+    return Work(2 * prod(out) * weight[1] * weight[2], (out,))
+
+
+def _depthwise_backward_input(shapes: Shapes, values: Values) -> Work:
+    grad, weight = shapes[0], shapes[1]
+    out = (grad[0], grad[1], values[2], values[3], grad[4])
+    return Work(2 * prod(grad) * weight[1] * weight[2], (out,))
+
+
+def _depthwise_backward_weight(shapes: Shapes, values: Values) -> Work:
+    grad, x, (kernel_h, kernel_w) = shapes[0], shapes[1], values[2:4]
+    return Work(2 * prod(grad) * kernel_h * kernel_w, ((x[0], kernel_h * kernel_w + 1, x[4]),))
+
+
+_FORMULAS: dict[str, Callable[[Shapes, Values], Work]] = {
+    "aten::mm": _first(0),
+    "aten::bmm": _first(0),
+    "aten::addmm": _first(1),
+    "aten::baddbmm": _first(1),
+    "aten::mv": _vector(0),
+    "aten::addmv": _vector(1),
+    "aten::dot": _vector(0),
+    "aten::convolution": _convolution,
+    "aten::convolution_backward": _convolution_backward,
+    "aten::_scaled_dot_product_flash_attention_for_cpu": _sdpa,
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _sdpa_backward,
+    "aten::mkldnn_rnn_layer": _mkldnn_rnn,
+    "dnnsuite::linear": _linear,
+    "dnnsuite::linear_backward": _linear_backward,
+    "dnnsuite::matmul": _first(0),
+    "dnnsuite::matmul_": _matmul_into,
+    "dnnsuite::attention": _attention,
+    "dnnsuite::attention_backward": _attention_backward,
+    "dnnsuite::recurrence": _recurrence,
+    "dnnsuite::recurrence_backward": _recurrence_backward,
+    "dnnsuite::depthwise": _depthwise,
+    "dnnsuite::depthwise_backward_input": _depthwise_backward_input,
+    "dnnsuite::depthwise_backward_weight": _depthwise_backward_weight,
+}
+
+
+def knows(name: str) -> bool:
+    """Whether `name`, as `aten::mm`, has a formula; the names of in-place variants are their own."""
+    return name in _FORMULAS
+
+
+def work(name: str, shapes: Shapes, values: Values) -> Work | None:
+    """What operator `name` does.
+
+    Args:
+        name: with its namespace, `aten::mm`.
+        shapes: of each argument in the order of its schema; empty for what is no tensor.
+        values: of each argument that is no tensor, in the same places.
+
+    Returns:
+        None for an operator without a formula, and for arguments that do not fit it (a profiler that recorded none).
+    """
+    formula = _FORMULAS.get(name)
+    if formula is None:
+        return None
+    try:
+        return formula(shapes, values)
+    except (IndexError, TypeError, ValueError):
+        return None
+
+
+def flop_counter() -> FlopCounterMode:
+    """torch's counter, with the formulas of this package's operators and the corrected ones of torch's.
+
+    `with flop_counter() as counter: ...; counter.get_total_flops()`. It sees what runs through Python's dispatch in
+    the thread that entered it: not the replay of a captured step.
+    """
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    mapping = {}
+    for name in _FORMULAS:
+        namespace, _, operator = name.partition("::")
+        packet = getattr(getattr(torch.ops, namespace), operator, None)
+        if packet is not None:  # not all versions of torch, nor an unloaded library of ours, have all
+            mapping[packet] = _for_torch(name)
+    return FlopCounterMode(display=False, custom_mapping=mapping)
+
+
+def _for_torch(name: str) -> Any:
+    """The formula as torch calls it: with the operator's own arguments."""
+    import torch
+
+    def count(*args: Any, out_val: Any = None, **kwargs: Any) -> int:
+        every = [*args, *kwargs.values()]
+        shapes = [tuple(a.shape) if isinstance(a, torch.Tensor) else () for a in every]
+        values = [None if isinstance(a, torch.Tensor) else a for a in every]
+        return _FORMULAS[name](shapes, values).flops
+
+    count._get_raw = True  # type: ignore[attr-defined]  # torch: hand over tensors, not their shapes
+    return count

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: MIT
+"""What NVIDIA's driver knows of its GPUs at any time: utilisation, memory, power, clocks, temperature, processes.
+
+Needs no rights and, from Hopper on, shows the pipes of the SMs too (GPM). Not run on a GPU yet.
+"""
+
+from ._instrument import NvmlInstrument
+from ._reasons import decode_reasons
+
+__all__ = ["NvmlInstrument", "decode_reasons"]

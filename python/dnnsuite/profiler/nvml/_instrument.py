@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: MIT
+"""The instrument that asks NVIDIA's driver at a fixed interval."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...errors import Unavailable
+from .._sampler import Reading, Row, Sampler, samples_table
+from ._device import Device, find_devices
+from ._gpm import GPM_DEFINITIONS
+from ._quantities import DEFINITIONS, energy_j
+from ._reasons import SLOWED, decode_reasons
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["NvmlInstrument"]
+
+_ROOT_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
+
+
+class NvmlInstrument:
+    """Samples GPUs in a thread: utilisation, memory, power, energy, clocks, temperature, processes, GPM.
+
+    Args:
+        interval_s: between samples, s. GPM wants at least 0.1.
+        devices: numbers of GPUs as `nvidia-smi` counts them; those that this process can see by default.
+
+    Table `samples` (long): t_ns, source, device, name, value, unit. Not run on a GPU yet.
+    """
+
+    name = "nvml"
+
+    def __init__(self, interval_s: float = 0.1, devices: Sequence[int] | None = None) -> None:
+        self._sampler = Sampler("nvml", self._read, interval_s)
+        self._numbers = devices
+        self._devices: list[Device] = []
+        self._nvml: Any = None
+
+    def open(self) -> None:
+        """Raises Unavailable without a driver, and InvalidArgument for a GPU that is not there."""
+        if self._nvml is not None:
+            return
+        nvml = _load()
+        try:
+            nvml.nvmlInit()
+        except nvml.NVMLError as error:
+            raise Unavailable(
+                f"NVML does not answer: {error}", "libnvidia-ml.so.1, by the loader's path",
+                "install NVIDIA's driver; in a container, start it with the GPU (--gpus all)",
+            ) from None  # fmt: skip
+        try:
+            self._devices = find_devices(nvml, self._numbers)
+            if not self._devices:
+                raise Unavailable("no GPU is visible", "NVML", "check nvidia-smi and CUDA_VISIBLE_DEVICES")
+        except nvml.NVMLError as error:
+            nvml.nvmlShutdown()
+            raise Unavailable(f"a GPU does not answer: {error}", "NVML", "nvidia-smi may say more") from None
+        except Exception:
+            nvml.nvmlShutdown()
+            raise
+        self._nvml = nvml
+
+    def start(self) -> None:
+        self._sampler.start()
+
+    def step(self, index: int) -> None:
+        """Nothing: samples go by the clock."""
+
+    def stop(self) -> None:
+        self._sampler.stop()
+
+    def _read(self) -> Iterator[Reading]:
+        for device in self._devices:
+            yield from device.read()
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        rows = self._sampler.rows
+        integrated = list(_integrated(rows))
+        return {"samples": samples_table("nvml", rows + integrated, {**DEFINITIONS, **GPM_DEFINITIONS})}
+
+    def notes(self) -> list[str]:
+        found = self._sampler.notes()
+        for device in self._devices:
+            found += device.notes()
+        rows = self._sampler.rows
+        found += _slowed(rows)
+        found += _contended(rows)
+        if integrated := sorted({row[1] for row in _integrated(rows)}):
+            found.append(f"{', '.join(integrated)}: energy is integrated from power: no counter")
+        return found
+
+    def close(self) -> None:
+        self._sampler.stop()
+        nvml, self._nvml = self._nvml, None
+        if nvml is None:
+            return
+        for device in self._devices:
+            device.close()
+        try:
+            nvml.nvmlShutdown()
+        except nvml.NVMLError:  # the driver is gone: nothing to give back
+            return
+
+
+def _load() -> Any:
+    try:
+        import pynvml  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise Unavailable(str(error), "this Python's packages", "pip install nvidia-ml-py") from error
+    return pynvml
+
+
+def _integrated(rows: list[Row]) -> Iterator[Row]:
+    """Rows of energy for devices that sent power and no energy."""
+    counted = {row[1] for row in rows if row[2] == "energy"}
+    power: dict[str, list[Row]] = {}
+    for row in rows:
+        if row[2] in ("power", "power_average") and row[1] not in counted:
+            power.setdefault(row[1], []).append(row)
+    for device, found in power.items():
+        times = [row[0] for row in found]
+        for t_ns, energy in zip(times, energy_j(times, [row[3] for row in found]), strict=True):
+            yield (t_ns, device, "energy_integrated", energy, "J")
+
+
+def _slowed(rows: list[Row]) -> Iterator[str]:
+    seen: dict[str, list[int]] = {}
+    for row in rows:
+        if row[2] == "clock_reasons":
+            seen.setdefault(row[1], []).append(int(row[3]))
+    for device, reasons in seen.items():
+        slowed = [bits & SLOWED for bits in reasons if bits & SLOWED]
+        if slowed:
+            every = 0
+            for bits in slowed:
+                every |= bits
+            share = 100 * len(slowed) / len(reasons)
+            yield f"{device}: clocks were held down in {share:.0f} % of samples: {', '.join(decode_reasons(every))}"
+
+
+def _contended(rows: list[Row]) -> Iterator[str]:
+    most: dict[str, float] = {}
+    for row in rows:
+        if row[2] == "other_processes":
+            most[row[1]] = max(most.get(row[1], 0.0), row[3])
+    shared = {device: count for device, count in most.items() if count}
+    if shared and _in_a_pid_namespace():
+        yield (
+            "the driver counts processes outside this container, so this one may be among the others: "
+            + ", ".join(f"{device}: up to {count:g}" for device, count in shared.items())
+        )
+        return
+    for device, count in shared.items():
+        yield f"{device}: contention: up to {count:g} other processes compute on it"
+
+
+def _in_a_pid_namespace() -> bool:
+    try:
+        return os.readlink("/proc/self/ns/pid") != _ROOT_PID_NAMESPACE
+    except OSError:
+        return True

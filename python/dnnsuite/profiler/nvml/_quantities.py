@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+"""What is read of a GPU: name, unit, definition, and the call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+__all__ = ["DEFINITIONS", "QUANTITIES", "Value", "energy_j"]
+
+_MHZ = 1_000_000
+_POWER_INSTANT = 186  # NVML_FI_DEV_POWER_INSTANT
+
+
+class Value(NamedTuple):
+    """One value of a quantity that may give several."""
+
+    name: str
+    value: float
+    unit: str
+
+
+class Quantity(NamedTuple):
+    """A group of values that come from one call."""
+
+    call: str  # the function of NVML, for notes
+    read: Callable[[Any, Any], Iterator[Value]]  # of (pynvml, handle)
+
+
+def _utilization(nvml: Any, handle: Any) -> Iterator[Value]:
+    rates = nvml.nvmlDeviceGetUtilizationRates(handle)
+    yield Value("gpu_util", rates.gpu, "%")
+    yield Value("memory_util", rates.memory, "%")
+
+
+def _memory(nvml: Any, handle: Any) -> Iterator[Value]:
+    try:
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
+        yield Value("memory_reserved", memory.reserved, "bytes")
+    except (nvml.NVMLError_FunctionNotFound, AttributeError):  # a driver before 510, a pynvml before 11.510
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    yield Value("memory_used", memory.used, "bytes")
+    yield Value("memory_total", memory.total, "bytes")
+
+
+def _power(nvml: Any, handle: Any) -> Iterator[Value]:
+    """At this instant; nvmlDeviceGetPowerUsage is the mean of a second from Ampere on."""
+    (field,) = nvml.nvmlDeviceGetFieldValues(handle, [_POWER_INSTANT])
+    if field.nvmlReturn == nvml.NVML_SUCCESS:
+        yield Value("power", field.value.uiVal / 1e3, "W")
+    else:
+        yield Value("power_average", nvml.nvmlDeviceGetPowerUsage(handle) / 1e3, "W")
+
+
+def _power_fallback(nvml: Any, handle: Any) -> Iterator[Value]:
+    try:
+        yield from _power(nvml, handle)
+    except nvml.NVMLError_FunctionNotFound:
+        yield Value("power_average", nvml.nvmlDeviceGetPowerUsage(handle) / 1e3, "W")
+
+
+def _power_limit(nvml: Any, handle: Any) -> Iterator[Value]:
+    yield Value("power_limit", nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3, "W")
+
+
+def _energy(nvml: Any, handle: Any) -> Iterator[Value]:
+    yield Value("energy", nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3, "J")
+
+
+def _clock(name: str, domain: str) -> Callable[[Any, Any], Iterator[Value]]:
+    def read(nvml: Any, handle: Any) -> Iterator[Value]:
+        kind = getattr(nvml, domain)
+        yield Value(f"{name}_clock", nvml.nvmlDeviceGetClockInfo(handle, kind) * _MHZ, "Hz")
+        yield Value(f"{name}_clock_max", nvml.nvmlDeviceGetMaxClockInfo(handle, kind) * _MHZ, "Hz")
+
+    return read
+
+
+def _reasons(nvml: Any, handle: Any) -> Iterator[Value]:
+    try:
+        bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+    except nvml.NVMLError_FunctionNotFound:  # its name before driver 535
+        bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+    yield Value("clock_reasons", bits, "bits")
+
+
+def _temperature(nvml: Any, handle: Any) -> Iterator[Value]:
+    yield Value("temperature", nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU), "°C")
+
+
+def _processes(nvml: Any, handle: Any) -> Iterator[Value]:
+    running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    others = [each for each in running if each.pid != os.getpid()]
+    yield Value("processes", len(running), "1")
+    yield Value("other_processes", len(others), "1")
+    yield Value("other_memory", sum(each.usedGpuMemory or 0 for each in others), "bytes")
+
+
+QUANTITIES = (
+    Quantity("nvmlDeviceGetUtilizationRates", _utilization),
+    Quantity("nvmlDeviceGetMemoryInfo", _memory),
+    Quantity("nvmlDeviceGetPowerUsage", _power_fallback),
+    Quantity("nvmlDeviceGetEnforcedPowerLimit", _power_limit),
+    Quantity("nvmlDeviceGetTotalEnergyConsumption", _energy),
+    Quantity("nvmlDeviceGetClockInfo(SM)", _clock("sm", "NVML_CLOCK_SM")),
+    Quantity("nvmlDeviceGetClockInfo(MEM)", _clock("memory", "NVML_CLOCK_MEM")),
+    Quantity("nvmlDeviceGetCurrentClocksEventReasons", _reasons),
+    Quantity("nvmlDeviceGetTemperature", _temperature),
+    Quantity("nvmlDeviceGetComputeRunningProcesses", _processes),
+)
+
+DEFINITIONS = {
+    "gpu_util": "share of the driver's last sample period in which some kernel was running, on however few SMs: "
+    "not how much of the GPU was used",
+    "memory_util": "share of that period in which device memory was being read or written: not its bandwidth",
+    "memory_reserved": "device memory that the driver keeps for itself",
+    "memory_used": "device memory allocated, by all processes",
+    "memory_total": "device memory there is",
+    "power": "board power at this instant",
+    "power_average": "board power, mean of the last second (Ampere and newer; older GPUs: at this instant)",
+    "power_limit": "board power above which the clocks are lowered",
+    "energy": "energy since the driver was loaded, counted by the GPU; take differences",
+    "energy_integrated": "energy since the window began, integrated from power samples: this GPU has no counter",
+    "sm_clock": "clock of the SMs",
+    "sm_clock_max": "the highest it may become",
+    "memory_clock": "clock of the device memory",
+    "memory_clock_max": "the highest it may become",
+    "clock_reasons": "why the clocks are where they are, as bits; see decode_reasons",
+    "temperature": "of the GPU's die",
+    "processes": "processes that compute on the device",
+    "other_processes": "processes that compute on the device, without this one",
+    "other_memory": "device memory of the other processes",
+}
+
+
+def energy_j(t_ns: list[int], power_w: list[float]) -> list[float]:
+    """Energy since the first sample, J, by the trapezoidal rule: for a GPU that has no energy counter."""
+    total, energies = 0.0, []
+    for i in range(len(t_ns)):
+        if i:
+            total += (t_ns[i] - t_ns[i - 1]) / 1e9 * (power_w[i] + power_w[i - 1]) / 2
+        energies.append(total)
+    return energies

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""Ranges for NVIDIA's tools (nsys, ncu, CUPTI), in the domain `dnnsuite`.
+
+Names are registered strings and the payload is the step, so that `nsys profile --capture-range=nvtx
+--nvtx-capture='window@dnnsuite'` needs no setting in the environment, and `ncu --nvtx --nvtx-include 'dnnsuite@step/'`
+picks the steps. Without a tool a range costs what an empty `with` block does.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .. import _C
+from ..errors import Unavailable
+from ..timing import decorated
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+__all__ = ["Range", "available", "mark", "range"]
+
+
+class Range(_C.NvtxRange):
+    """A name for ranges, to be made once by :func:`range`: `with step:`, `@step`, or `step.push(i)` and `step.pop()`.
+
+    `with` and `@` give `self.step` as payload. Ranges nest within their thread.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, function: Function) -> Function:
+        """`function`, each call of which is a range. Raises InvalidArgument for a coroutine or a generator."""
+        return decorated(self, function)
+
+
+@functools.cache
+def range(name: str) -> Range:
+    """The range of this name; the same object each time.
+
+    Raises Unavailable in a build that was made without NVTX's headers.
+    """
+    made: Range = _C.make_nvtx_range(Range, name)
+    return made
+
+
+def mark(name: str, step: int = 0) -> None:
+    """An instant on this thread's line. Raises Unavailable as :func:`range`."""
+    _C.nvtx_mark(name, step)
+
+
+@functools.cache
+def available() -> bool:
+    """Whether this build has NVTX."""
+    try:
+        range("window")
+    except Unavailable:
+        return False
+    return True

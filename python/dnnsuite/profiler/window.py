@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""The steps that external tools look at: nsys and ncu honour the window that this package opens."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shlex
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _C
+from .._vendor import look_in_wheels
+from ..errors import Error, Unavailable
+from . import nvtx
+
+__all__ = ["Window", "commands"]
+
+_lock = threading.Lock()
+_opened: Window | None = None
+
+
+class Window:
+    """Opens and closes what external tools wait for: the NVTX range `window` of the domain `dnnsuite`, with the number
+    of the window as payload, and cudaProfilerStart and cudaProfilerStop.
+
+    `open` and `close`, or `with`; it may be opened again. Synchronise the device before both, or work of steps outside
+    runs inside. One window is open in a process at a time. One that is left open is closed at exit, also after Ctrl-C,
+    so that the tool's file is complete; a forked child has none open, and leaves its parent's alone. May be closed by
+    another thread.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0  # windows opened so far
+        self.notes: list[str] = []  # what could not be driven, and why
+        self._range: int | None = None
+        self._cuda = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this window is the one that is open."""
+        return _opened is self
+
+    def open(self) -> None:
+        """Raises Error while a window is open, this or another."""
+        global _opened
+        with _lock:
+            if _opened is not None:
+                whose = "this window" if _opened is self else "another window"
+                raise Error(f"{whose} is open already: close it first, there is one at a time in a process")
+            look_in_wheels()
+            self.notes.clear()
+            _opened = self  # before anything is driven: an interrupt from here on leaves it to `close`
+            self._cuda = self._drive(_C.cuda_profiler_start)
+            self._range = _C.nvtx_start("window", self.count) if nvtx.available() else None
+            if self._range is None:
+                self.notes.append("no NVTX range: this build was made without NVTX's headers")
+            self.count += 1
+
+    def close(self) -> None:
+        """Does nothing where this window is not open."""
+        global _opened
+        with _lock:
+            if _opened is not self:
+                return
+            _opened = None
+            running, self._range = self._range, None
+            if running is not None:
+                _C.nvtx_stop(running)
+            if self._cuda:
+                self._cuda = False
+                self._drive(_C.cuda_profiler_stop)
+
+    def _drive(self, call: Any) -> bool:
+        """Whether CUDA did it; on a machine without it that is a note, because NVTX serves CPU tools as well."""
+        try:
+            call()
+        except (Unavailable, Error) as error:
+            self.notes.append(f"no {call.__name__}: {error}")
+            return False
+        return True
+
+    def __enter__(self) -> Window:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _close_at_exit() -> None:
+    if _opened is not None:
+        _opened.close()
+
+
+def _forget_in_child() -> None:
+    """The range and the tool are the parent's; ending them here would end its window."""
+    global _opened, _lock
+    _lock = threading.Lock()
+    if _opened is not None:
+        _opened._range, _opened._cuda = None, False
+    _opened = None
+
+
+atexit.register(_close_at_exit)
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def commands(command: Sequence[str], output: str = "profile") -> dict[str, str]:
+    """The command lines that have NVIDIA's tools collect just the window of `command`, a line each by its purpose."""
+    run, out = shlex.join(command), shlex.quote(output)
+    nsys = "nsys profile --capture-range-end=repeat -t cuda,nvtx"
+    ncu = "ncu --profile-from-start off"
+    return {
+        "timeline, by cudaProfilerApi": f"{nsys} -c cudaProfilerApi -o {out} {run}",
+        "timeline, by NVTX": f"{nsys} --capture-range=nvtx --nvtx-capture=window@dnnsuite -o {out} {run}",
+        "kernels of the window": f"{ncu} -o {out} {run}",
+        "kernels of its steps": f"{ncu} --nvtx --nvtx-include dnnsuite@step/ -o {out} {run}",
+    }

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MIT
+"""Nested, named spans: which part of a step took how long, in every thread, on the host's clock and on the GPU's."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _C
+from .._vendor import look_in_wheels
+from ..errors import InvalidArgument
+
+__all__ = ["Span", "Spans", "decorated"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def decorated(scope: Any, function: Function) -> Function:
+    """`function` inside `with scope:`.
+
+    Raises InvalidArgument for a coroutine or a generator, whose call returns before anything has run.
+    """
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise InvalidArgument(f"{function.__qualname__} is a coroutine or a generator: use `with` inside it")
+
+    @functools.wraps(function)
+    def timed(*arguments: Any, **options: Any) -> Any:
+        with scope:
+            return function(*arguments, **options)
+
+    return timed  # type: ignore[return-value]
+
+
+class Span(_C.Span):
+    """One name of a :class:`Spans`, to be made once and used again and again, also inside itself.
+
+    `with span:`, `@span`, or `span.begin()` and `span.end()`, which Error refuses unless they nest.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, function: Function) -> Function:
+        """`function`, each call of which is a span. Raises InvalidArgument for a coroutine or a generator."""
+        return decorated(self, function)
+
+
+class Spans:
+    """Times nested, named parts of steps::
+
+        spans = Spans(capacity=100_000)
+        forward, backward = spans.span("forward"), spans.span("backward")
+        for spans.step in range(steps):
+            with forward: ...
+            with backward: ...
+        spans.columns()
+
+    Memory for `capacity` spans is set aside beforehand, 40 bytes each; those that follow when it is used up are counted
+    in `dropped`, and `notes` says so. Threads may begin and end spans at the same time; a span ends in the thread in
+    which it began. A forked child starts with no spans, and those that were open are its parent's alone.
+
+    Args:
+        nvtx: each span is an NVTX range of the domain `dnnsuite` too, with the step as its payload.
+        cuda_pairs: also time each span on the GPU, with a pool of so many pairs of CUDA events, which are resolved when
+            they happen to be over: nothing waits for the device before `columns`. Not run on a GPU yet.
+
+    Raises:
+        InvalidArgument: a negative capacity.
+        Unavailable: `nvtx` in a build without NVTX's headers; `cuda_pairs` without a driver, a device or libcudart.
+    """
+
+    def __init__(self, capacity: int = 65_536, *, nvtx: bool = False, cuda_pairs: int = 0) -> None:
+        look_in_wheels()
+        self._spans = _C.Spans(capacity)
+        self._events = _C.CudaEvents(cuda_pairs) if cuda_pairs else None
+        self._gpu_ns: dict[int, int] = {}
+        self._nvtx = nvtx
+        self._known: dict[str, Span] = {}
+
+    def span(self, name: str) -> Span:
+        """The span of this name; the same object each time. Not for the hot path."""
+        if name not in self._known:
+            made: Span = _C.make_span(Span, self._spans, name, self._events, self._nvtx)
+            self._known[name] = made
+        return self._known[name]
+
+    @property
+    def step(self) -> int:
+        """The step that spans are of from now on, whichever thread begins them."""
+        return self._spans.step
+
+    @step.setter
+    def step(self, step: int) -> None:
+        self._spans.step = step
+        if self._events is not None:
+            self._events.collect()
+
+    def set_stream(self, stream: int) -> None:
+        """Record CUDA events in this stream (`torch.cuda.current_stream().cuda_stream`) from now on."""
+        if self._events is not None:
+            self._events.set_stream(stream)
+
+    @property
+    def capacity(self) -> int:
+        """Spans there is room for."""
+        return self._spans.capacity
+
+    @property
+    def dropped(self) -> int:
+        """Spans that were not kept, for want of room or nested deeper than 64."""
+        return self._spans.dropped
+
+    @property
+    def open(self) -> int:
+        """Spans begun and not ended."""
+        return self._spans.open
+
+    def __len__(self) -> int:
+        return self._spans.count
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """The spans that have ended, in the order in which they began, as arrays [n].
+
+        `name` (of str), `step`, `depth` (0: no span of the thread around it), `thread` (the kernel's id), `t0_ns` and
+        `t1_ns` on :func:`now_ns`; with CUDA events also `gpu_ns`, from the begin to the end on the device, NaN where
+        there was none. Waits for the device then.
+        """
+        columns: dict[str, npt.NDArray[Any]] = self._spans.columns()
+        slots = columns.pop("slot")
+        columns["name"] = np.array(self._spans.names(), dtype=object)[columns["name"]]
+        if self._events is not None:
+            self._events.finish()
+            self._gpu_ns.update(self._events.take())
+            columns["gpu_ns"] = np.array([self._gpu_ns.get(slot, np.nan) for slot in slots.tolist()])
+        return columns
+
+    def clear(self) -> None:
+        """Forget all spans; names and memory stay. Raises Error while one is open."""
+        self._spans.clear()
+        if self._events is not None:  # or a late event would be taken for one of the spans that follow
+            self._events.finish()
+            self._events.take()
+        self._gpu_ns.clear()
+
+    def notes(self) -> list[str]:
+        """What a reader of the spans must know: what was dropped, and what is open."""
+        notes = []
+        if self.dropped:
+            notes.append(f"{self.dropped} spans were dropped: there was room for {self.capacity}")
+        if self.open:
+            notes.append(f"{self.open} spans are open and not among the results")
+        if self._events is not None and self._events.dropped:
+            error = f", CUDA's last refusal was {self._events.last_error}" if self._events.last_error else ""
+            notes.append(
+                f"{self._events.dropped} spans have no GPU time: the pool of events was empty{error}"
+            )
+        return notes

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+"""The environments are the ones that the original suite played; where they are missing, it says what to install."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from dnnsuite.data import games
+from dnnsuite.errors import InvalidArgument, Unavailable
+
+
+def test_cart_pole_ends_after_200_steps():
+    environment, source = games.cart_pole()
+    observation, _ = environment.reset(seed=0)
+    assert observation.shape == (4,)
+    assert observation.dtype == np.float32
+    assert environment.action_space.n == 2
+    # Leaning towards where the pole falls keeps it up long enough to see the limit.
+    for step in range(1, 201):
+        angle, speed = observation[2], observation[3]
+        observation, _, terminated, truncated, _ = environment.step(int(angle + speed > 0))
+        assert not terminated
+        assert truncated == (step == 200)
+    assert source.startswith("CartPole of gymnasium ")
+    environment.close()
+
+
+def test_atari_is_prepared_as_for_nature():
+    environment, source = games.atari("PongNoFrameskip-v4", 2)
+    images, _ = environment.reset(seed=0)
+    assert (images.shape, images.dtype) == ((2, 4, 84, 84), np.uint8)
+    assert environment.single_action_space.n == 6
+    assert source.startswith("pong of ale-py ")
+    rewards, ended = [], 0
+    for _ in range(1100):
+        _, reward, terminated, truncated, _ = environment.step(np.zeros(2, dtype=np.int64))
+        rewards.append(reward)
+        ended += int((terminated | truncated).sum())
+    assert set(np.unique(rewards)) <= {-1.0, 0.0, 1.0}
+    assert np.sum(rewards) < -20  # one who does nothing loses
+    assert ended >= 2
+    environment.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "rom"),
+    [
+        ("PongNoFrameskip-v4", "pong"), ('"PongNoFrameskip-v4"', "pong"), ("ALE/MsPacman-v5", "ms_pacman"),
+        ("pong", "pong"), ("BreakoutNoFrameskip-v4", "breakout"), ("Pong-v0", "pong"),
+    ],
+)  # fmt: skip
+def test_names_of_games(name, rom):
+    assert games._rom(name) == rom
+
+
+def test_no_such_game():
+    with pytest.raises(InvalidArgument, match=r"no game 'ALE/Chess-v5' .*'chess'"):
+        games.atari("ALE/Chess-v5", 1)
+
+
+@pytest.mark.parametrize(
+    ("module", "make"), [("gymnasium", games.cart_pole), ("ale_py", lambda: games.atari("pong", 1))]
+)
+def test_says_how_to_install_them(monkeypatch, module, make):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(Unavailable, match=r"pip install 'dnnsuite\[rl\]'"):
+        make()

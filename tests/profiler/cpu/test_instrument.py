@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""The CPU instrument over a window: counters, samples, and CPU time beside wall time."""
+
+import time
+
+import pytest
+
+from dnnsuite import _C
+from dnnsuite.errors import Unavailable
+from dnnsuite.profiler import Instrument
+from dnnsuite.profiler.cpu import CpuInstrument, _instrument
+
+
+@pytest.fixture
+def instrument():
+    found = CpuInstrument(interval_s=0.005)
+    found.open()
+    yield found
+    found.close()
+
+
+def test_it_is_an_instrument(instrument):
+    assert isinstance(instrument, Instrument)
+
+
+def test_a_step_that_sleeps_has_wall_time_and_no_cpu_time(instrument):
+    instrument.start()
+    _C.spin(10_000_000)
+    instrument.step(0)
+    time.sleep(0.05)
+    instrument.step(1)
+    instrument.stop()
+    steps = instrument.tables()["steps_cpu"]
+    assert steps["step"].tolist() == [0, 1]
+    assert steps["t1_ns"][0] == steps["t0_ns"][1]
+    assert steps["wall_ns"][1] >= 50_000_000
+    assert steps["cpus_used"][1] < steps["cpus_used"][0] <= 1.5
+    assert (steps["wall_ns"] == steps["t1_ns"] - steps["t0_ns"]).all()
+
+
+def test_every_column_and_every_name_is_defined(instrument):
+    instrument.start()
+    time.sleep(0.03)
+    instrument.stop()
+    tables = instrument.tables()
+    assert set(tables) == {"samples", "counters_cpu", "steps_cpu"}
+    for table in tables.values():
+        assert set(table.columns) <= set(table.attrs["definitions"])
+    samples = tables["samples"]
+    assert set(samples["name"]) <= set(samples.attrs["definitions"])
+    assert (samples["source"] == "cpu").all()
+
+
+def test_two_windows_add_up_and_two_instruments_do_not_disturb(instrument):
+    other = CpuInstrument(interval_s=0.005)
+    other.open()
+    for _ in range(2):
+        instrument.start()
+        other.start()
+        _C.spin(1_000_000)
+        instrument.step(0)
+        instrument.stop()
+        other.stop()
+    assert len(instrument.tables()["steps_cpu"]) == 2
+    assert other.tables()["steps_cpu"].empty
+    assert not other.tables()["samples"].empty
+    other.close()
+
+
+def test_a_kernel_that_forbids_counters_leaves_samples_and_a_note(monkeypatch):
+    class Refused:
+        refused = {"no hardware counter for cycles: this machine shows no PMU": "use software events"}  # noqa: RUF012
+
+        def open(self):
+            raise Unavailable("refused")
+
+    monkeypatch.setattr(_instrument, "ThreadCounters", Refused)
+    instrument = CpuInstrument(interval_s=0.005)
+    instrument.open()
+    instrument.start()
+    instrument.stop()
+    assert not instrument.tables()["samples"].empty
+    assert instrument.tables()["counters_cpu"].empty
+    assert "cpu: no PMU: FLOPs are analytic, not counted" in instrument.notes()
+    instrument.close()
+
+
+def test_stolen_time_is_told(monkeypatch, instrument):
+    stolen = iter([0.0, 1e6])
+    monkeypatch.setattr(_instrument, "cpu_times_s", lambda text: {"steal": next(stolen)})
+    instrument.start()
+    instrument.step(0)
+    instrument.stop()
+    assert any("the hypervisor took" in note for note in instrument.notes())

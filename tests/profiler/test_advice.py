@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Rules of advice: each fires on the figures it is for, says them, and not on others."""
+
+import dataclasses
+
+import pytest
+
+from dnnsuite.profiler._advice import Facts, advise
+
+CASES = [
+    ("data-wait", Facts({"data wait": 40.0}, loader_workers=0), "40 %", "num_workers=2"),
+    ("data-wait", Facts({"data wait": 40.0}, loader_workers=3), "40 %", "has 3 workers"),
+    ("data-wait", Facts({"data wait": 40.0}), "40 %", "ahead of time"),
+    ("host-bound", Facts({"host": 35.0}), "35 %", "StepRunner"),
+    ("host-bound", Facts({"host": 35.0}, models=8), "35 %", "raise B"),
+    ("host-bound", Facts({"host": 35.0}, on_gpu=True), "no kernel", "CUDA graph"),
+    ("small-operators", Facts({"gemm": 40.0}, ops_per_step=900, mean_op_us=5.0), "900 operators", "fuse"),
+    (
+        "memory-bound",
+        Facts({"elementwise": 20.0, "norm": 9.0}),
+        "elementwise 20 %, norm 9 %",
+        "torch.compile",
+    ),
+    ("copies", Facts({"copy": 12.0}), "12 %", "contiguous"),
+    ("optimizer", Facts({"optimizer": 15.0}), "15 %", "fused=True"),
+    ("compute-bound", Facts({"gemm": 40.0, "conv": 30.0}), "70 %", "roofline"),
+    ("compute-bound", Facts({"gemm": 70.0}, on_gpu=True, precision="fp32"), "70 %", "--precision amp"),
+    ("communication", Facts({"communication": 11.0}), "11 %", "buckets"),
+    ("idle", Facts({"idle": 22.0}), "22 %", ".item()"),
+    ("contended", Facts({}, displaced_pct=55.0), "55 %", "dnnsuite pin"),
+    ("idle-cpus", Facts({"gemm": 9.0}, cpu_busy_pct=30.0, cpus=8), "30 % of its 8 CPUs", "larger batch"),
+    ("perturbed", Facts({}, overhead_pct=80.0), "80 %", "shares"),
+    ("feature-maps", Facts({}, memory_shares={"feature maps": 80.0}), "80 %", "checkpoint"),
+]
+
+
+@pytest.mark.parametrize(("rule", "facts", "figures", "words"), CASES)
+def test_a_rule_fires_and_says_why(rule, facts, figures, words):
+    found = {advice.rule: advice for advice in advise(facts, most=99)}
+    assert figures in found[rule].because
+    assert "rule: " in found[rule].because
+    assert words in found[rule].action
+
+
+@pytest.mark.parametrize(("rule", "facts", "figures", "words"), CASES)
+def test_it_does_not_fire_on_a_tenth_of_that(rule, facts, figures, words):
+    less = dataclasses.replace(
+        facts, shares={name: value / 10 for name, value in facts.shares.items()},
+        memory_shares={name: value / 10 for name, value in facts.memory_shares.items()},
+        ops_per_step=(facts.ops_per_step or 0) / 10, overhead_pct=(facts.overhead_pct or 0) / 10,
+        displaced_pct=(facts.displaced_pct or 0) / 10, cpu_busy_pct=90.0,
+    )  # fmt: skip
+    assert rule not in {advice.rule for advice in advise(less, most=99)}
+
+
+def test_the_largest_share_comes_first_and_there_is_always_something():
+    found = advise(Facts({"data wait": 12.0, "host": 50.0, "idle": 30.0}))
+    assert [advice.rule for advice in found] == ["host-bound", "idle", "data-wait"]
+    assert [advice.rule for advice in advise(Facts({"gemm": 9.0}))] == ["balanced"]
+
+
+def test_of_a_busy_machine_idle_cpus_are_not_advice():
+    facts = Facts({}, cpu_busy_pct=20.0, cpus=2, displaced_pct=70.0)
+    assert [advice.rule for advice in advise(facts)] == ["contended"]

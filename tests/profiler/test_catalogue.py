@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""From words to open instruments; what is not to be had is a row, or an error when it was asked for by name."""
+
+import pytest
+
+from dnnsuite.errors import InvalidArgument, Unavailable
+from dnnsuite.profiler import _catalogue
+from dnnsuite.profiler._instrument import Instrument
+
+
+class Double:
+    """Stands for an instrument; `missing` makes its open() fail."""
+
+    def __init__(self, name, missing=False):
+        self.name, self.missing, self.is_open = name, missing, False
+
+    def open(self):
+        if self.missing:
+            raise Unavailable("no device", "/dev", "plug one in")
+        self.is_open = True
+
+    def start(self): ...
+    def step(self, index): ...
+    def stop(self): ...
+    def tables(self):
+        return {}
+
+    def notes(self):
+        return []
+
+    def close(self):
+        self.is_open = False
+
+
+def makers(*doubles):
+    return [(double.name, lambda double=double: double) for double in doubles]
+
+
+def test_every_word_names_instruments_that_can_be_made():
+    for words in _catalogue.METRICS.values():
+        assert set(words) <= set(_catalogue.NAMES)
+    for name in _catalogue.NAMES:
+        made = _catalogue._make(name)
+        assert isinstance(made, Instrument)
+        assert made.name == name
+
+
+@pytest.mark.parametrize("metrics", ["timeline", ["timeline"], "timeline|timeline", "timeline,timeline"])
+def test_words_are_joined_in_any_way(metrics):
+    found, asked = _catalogue.choose(metrics)
+    assert [name for name, _ in found] == list(_catalogue.METRICS["timeline"])
+    assert asked == set()
+
+
+def test_all_is_everything_once():
+    names = [name for name, _ in _catalogue.choose("all")[0]]
+    assert set(names) == {name for each in _catalogue.METRICS.values() for name in each}
+    assert len(names) == len(set(names))
+
+
+def test_an_instrument_that_was_made_already_stands_for_its_name():
+    mine = Double("phases")
+    found, asked = _catalogue.choose("timeline", [mine])
+    assert [make() for name, make in found if name == "phases"] == [mine]
+    assert asked == {"phases"}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "instruments", "words"),
+    [("timelime", (), "did you mean 'timeline'"), ("", (), "metrics: no ''"), ("timeline", ["phase"], "'phases'")],
+)  # fmt: skip
+def test_an_unknown_word_is_refused_with_the_known(metrics, instruments, words):
+    with pytest.raises(InvalidArgument, match=words):
+        _catalogue.choose(metrics, instruments)
+
+
+def test_what_is_not_to_be_had_is_told():
+    good, bad = Double("good"), Double("bad", missing=True)
+    opened, absent = _catalogue.open_all(makers(good, bad), set())
+    assert opened == [good]
+    assert good.is_open
+    assert absent == [_catalogue.Absent("bad", "no device (looked in /dev)", "plug one in")]
+
+
+def test_one_that_was_asked_for_by_name_is_an_error_and_the_others_are_closed():
+    good, bad = Double("good"), Double("bad", missing=True)
+    with pytest.raises(Unavailable, match="plug one in"):
+        _catalogue.open_all(makers(good, bad), {"bad"})
+    assert not good.is_open
