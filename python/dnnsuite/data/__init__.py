@@ -2,9 +2,12 @@
 """What the jobs train on: real data where there is some, the same shapes from a seed where not."""
 
 from . import games as games
+from . import imagenet as imagenet
 from . import mlm as mlm
 from . import mnist as mnist
+from . import photographs as photographs
 from . import ratings as ratings
+from . import super_resolution as super_resolution
 from . import text as text
 from . import words as words
 from ._torchvision import import_torchvision as import_torchvision

@@ -121,6 +121,8 @@ _TRAININGS = {  # of the benchmark suite, in its order
     "toy_reg": ".toy_reg",
     "toy_lstm": ".toy_lstm",
     "vae": ".vae",
+    "loader": ".loader",
+    "reso": ".reso",
     "wlm": ".wlm",
     "wlmfp16": ".wlm",
     "cart": ".cart",

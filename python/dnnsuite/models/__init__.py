@@ -5,6 +5,7 @@
 from .bert import BERT as BERT
 from .dcgan import Discriminator as Discriminator
 from .dcgan import Generator as Generator
+from .espcn import ESPCN as ESPCN
 from .lstm_lm import LSTMLanguageModel as LSTMLanguageModel
 from .mlp import MLP as MLP
 from .pointnet import PointNetClassifier as PointNetClassifier
@@ -18,6 +19,7 @@ from .vae import negative_elbo as negative_elbo
 
 __all__ = [
     "BERT",
+    "ESPCN",
     "MLP",
     "VAE",
     "Discriminator",

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""Images in a folder per class, as ImageNet's training set is kept, and batches of them made beforehand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import InvalidArgument, Unavailable
+from . import photographs
+from ._endless import EndlessLoader
+from ._origin import Origin, root_of
+from ._torchvision import import_torchvision
+
+if TYPE_CHECKING:
+    import torch
+
+FOLDERS = ("ImageNet/train", "train", ".")  # the first with pictures in its folders is taken
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's red, green and blue in [0, 1]
+
+_CLASSES = 1000
+
+
+class Pool(NamedTuple):
+    """Attributes: batches: of images `[N, 3, H, W]` in [0, 1] and classes int64 `[N]`; origin: where they came from."""
+
+    batches: list[tuple[torch.Tensor, torch.Tensor]]
+    origin: Origin
+
+
+def find(kind: str = "auto", dataroot: str | Path | None = None) -> Path | None:
+    """The user's folder of classes, None if there is none or it is not wanted.
+
+    Raises InvalidArgument for an unknown kind or a dataroot that is not a folder, Unavailable if `real` was asked for
+    and there is none.
+    """
+    root = root_of(kind, dataroot)
+    for folder in [root / name for name in FOLDERS] if root else []:
+        if folder.is_dir() and any(photographs.files(path) for path in folder.iterdir()):
+            return folder
+    if kind == "real":
+        raise Unavailable(
+            "images in a folder per class",
+            ", ".join(str(root / name) for name in FOLDERS) if root else "no dataroot",
+            "give a dataroot that holds ImageNet/train, train or the folders of the classes",
+        )
+    return None
+
+
+def folder(root: Path, transform: Any) -> Any:
+    """torchvision's ImageFolder; what cannot be decoded raises InvalidArgument naming the file."""
+    datasets = import_torchvision().datasets
+    try:
+        return datasets.ImageFolder(str(root), transform, loader=photographs.decode, allow_empty=True)
+    except FileNotFoundError as error:
+        raise InvalidArgument(f"{root} is no folder of classes with images: {error}") from error
+
+
+def origin_of(root: Path, dataset: Any) -> Origin:
+    """What the record says of a user's folder."""
+    return Origin(
+        f"{root}: JPEG files in {len(dataset.classes)} classes", "that of the user's files", len(dataset)
+    )
+
+
+def augmented(size: int, normalized: bool = False) -> Any:
+    """The usual transform for training: a random part of the picture, `size` x `size`, mirrored or not."""
+    transforms = import_torchvision().transforms
+    steps = [transforms.RandomResizedCrop(size), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
+    return transforms.Compose([*steps, transforms.Normalize(MEAN, DEVIATION)] if normalized else steps)
+
+
+def centred(size: int) -> Any:
+    """The middle of the picture, `size` x `size`, after its shorter side was made that long."""
+    transforms = import_torchvision().transforms
+    return transforms.Compose([transforms.Resize(size), transforms.CenterCrop(size), transforms.ToTensor()])
+
+
+def pool(
+    kind: str, dataroot: str | Path | None, batch_size: int, batches: int, size: int, *,
+    augment: bool = False, seed: int = 0, workers: int = 0, rank: int = 0, world_size: int = 1,
+) -> Pool:  # fmt: skip
+    """Batches of the user's images, decoded now by `workers` processes, or else of uniform noise.
+
+    What takes its batches from here in turn measures no loader. Of `world_size` processes each gets other images.
+    Raises as `find` does, and InvalidArgument for a file that cannot be decoded.
+    """
+    import torch
+
+    root = find(kind, dataroot)
+    if root is None:
+        generator = torch.Generator().manual_seed(seed * world_size + rank)
+        shape = batch_size, 3, size, size
+        made = [
+            (torch.rand(shape, generator=generator), torch.randint(_CLASSES, shape[:1], generator=generator))
+            for _ in range(batches)
+        ]
+        return Pool(
+            made, Origin(f"synthetic: uniform noise, seed {seed}", "none needed", batches * batch_size)
+        )
+    dataset = folder(root, augmented(size) if augment else centred(size))
+    torch.manual_seed(seed)  # of the augmentation, where this process does it
+    loader = EndlessLoader(dataset, batch_size, workers, seed, rank=rank, world_size=world_size)
+    try:
+        read = [(images, classes) for images, classes in (next(loader) for _ in range(batches))]
+    finally:
+        loader.close()
+    return Pool(read, origin_of(root, dataset))

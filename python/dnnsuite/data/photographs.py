@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT
+"""Photographs: files of any size, those that installed packages carry, and noise that has their statistics."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .._files import cache_folder
+from ..errors import InvalidArgument, Unavailable
+from ._cache import cached
+from ._origin import Origin
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from PIL import Image
+
+EXTENSIONS = (".jpg", ".jpeg", ".png")
+
+_GENERATED_SIZE = (500, 375)  # width and height of many of ImageNet's; with this quality, also their 110 kB
+_QUALITY = 90
+_CLASSES = 8
+_FORMAT = 1  # of the generated files: raise it when they change
+# In packages, what is a photograph and large enough: package → folder, names, licence.
+_SHIPPED = {
+    "skimage": (
+        "data",
+        "astronaut.png brick.png camera.png chelsea.png coffee.png grass.png gravel.png hubble_deep_field.jpg "
+        "ihc.png moon.png retina.jpg rocket.jpg",
+        "CC0 or public domain, per file in the README of its data",
+    ),
+    "sklearn": ("datasets/images", "china.jpg flower.jpg", "CC BY"),
+}
+
+
+def files(folder: Path) -> list[Path]:
+    """The image files directly in `folder`, by name."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in EXTENSIONS)
+
+
+def decode(path: str | Path, mode: str = "RGB") -> Image.Image:
+    """The picture in a file. Raises InvalidArgument naming it if it is damaged or no picture."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            return image.convert(mode)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise InvalidArgument(f"{path} cannot be decoded: {error}") from error
+
+
+def shipped() -> tuple[list[Path], Origin] | None:
+    """Photographs of the package scikit-image, else of scikit-learn; neither is imported."""
+    for package, (folder, names, licence) in _SHIPPED.items():
+        spec = importlib.util.find_spec(package)
+        if spec is None or spec.origin is None:
+            continue
+        paths = [Path(spec.origin).parent / folder / name for name in names.split()]
+        if found := [path for path in paths if path.is_file()]:
+            return found, Origin(f"photographs of the package {package}", licence, len(found))
+    return None
+
+
+class Noise:
+    """Pictures whose amplitude falls as 1/f, as that of natural scenes does (Field, JOSA A 4(12), 1987).
+
+    They compress and look to a convolution like photographs. The same seed gives the same row of pictures.
+    """
+
+    _SIDE = 512
+
+    def __init__(self, seed: int = 0) -> None:
+        import numpy as np
+
+        self._rng = np.random.Generator(np.random.Philox(key=seed & (2**64 - 1)))
+        frequency = np.hypot(np.fft.fftfreq(self._SIDE)[:, None], np.fft.rfftfreq(self._SIDE))
+        frequency[0, 0] = np.inf
+        white = np.fft.rfft2(self._rng.normal(size=(4, self._SIDE, self._SIDE)))
+        fields = np.fft.irfft2(white / frequency).astype(np.float32)  # they go on periodically
+        self._fields = fields / fields.std(axis=(1, 2), keepdims=True)
+
+    def picture(self, height: int, width: int) -> npt.NDArray[np.uint8]:
+        """`[height, width, 3]`: a window of one field is the light, of others a little colour."""
+        import numpy as np
+
+        window = np.empty((4, height, width), np.float32)
+        for field, place in zip(self._fields, window, strict=True):
+            top, left = self._rng.integers(self._SIDE, size=2)
+            rows, columns = (top + np.arange(height)) % self._SIDE, (left + np.arange(width)) % self._SIDE
+            place[:] = field[rows[:, None], columns]
+        light = window[:1] + 0.25 * window[1:]
+        return np.clip(128 + 55 * light, 0, 255).astype(np.uint8).transpose(1, 2, 0)
+
+
+def jpeg_folder(count: int, seed: int = 0) -> tuple[Path, Origin]:
+    """A folder `class-*/*.jpg` of `count` files like ImageNet's, made once and shared by all processes.
+
+    Raises InvalidArgument below one file per class, Unavailable where the cache cannot be written.
+    """
+    import PIL
+
+    if count < _CLASSES:
+        raise InvalidArgument(f"{count} images are not enough for {_CLASSES} classes")
+    recipe = json.dumps([_FORMAT, count, seed, _GENERATED_SIZE, _QUALITY, PIL.__version__])
+    name = f"jpeg-{hashlib.sha256(recipe.encode()).hexdigest()[:24]}"
+    cached(
+        name, lambda: True, lambda _, place: _write(place, count, seed), lambda place: _check(place, count)
+    )
+    folder = cache_folder() / name
+    if not folder.is_dir():
+        raise Unavailable(
+            f"room for {count} generated JPEG files",
+            str(folder.parent),
+            "make DNNSUITE_CACHE a folder that can be written, or give a dataroot with images",
+        )
+    width, height = _GENERATED_SIZE
+    source = f"synthetic: JPEG files {width} x {height}, quality {_QUALITY}, of 1/f noise, seed {seed}"
+    return folder, Origin(source, "none needed", count)
+
+
+def _write(place: Path, count: int, seed: int) -> None:
+    from PIL import Image
+
+    noise, (width, height) = Noise(seed), _GENERATED_SIZE
+    for i in range(count):
+        path = place / f"class-{i % _CLASSES}" / f"{i:06d}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(noise.picture(height, width)).save(path, quality=_QUALITY)
+
+
+def _check(place: Path, count: int) -> bool:
+    found = sum(path.stat().st_size > 0 for path in place.glob("class-*/*.jpg"))
+    if found != count:
+        raise ValueError(f"{found} files, not {count}")
+    return True
