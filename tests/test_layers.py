@@ -104,6 +104,7 @@ TESTED_BY: dict[str, str] = {
     "optim/_sgd.py": "optim/test_optimizers.py",
     "pin/_guard.py": "pin/test_partition.py",
     "pin/_report.py": "test_pin_command.py",
+    "report/_entries.py": "report/test_summary.py",
     "pin/_running.py": "pin/test_partition.py",
 }
 

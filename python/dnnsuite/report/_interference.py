@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: MIT
+"""What sharing costs: the suite with one copy of a job against the suite with several at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidArgument
+from ._entries import Entry, by_job, by_run, finished, mean
+from ._summary import _half_width
+from ._unlike import refuse_unlike
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["DEFINITIONS", "interference_table"]
+
+DEFINITIONS = {
+    "copies": "how many trained at the same time",
+    "alone_per_s": "items per second of one copy that has a share of the machine, and no neighbour",
+    "shared_per_s": "items per second of one copy of several, each in its share",
+    "slowdown": "alone / shared: 1 is no interference",
+    "low": "lower end of the 95 % interval of slowdown (t over runs on logarithms, unpaired)",
+    "high": "upper end of it",
+    "machine_gain": "copies x shared / alone: what the machine yields more than one copy alone",
+    "verdict": "slower: the interval lies above 1; same: it lies within 5 % of 1; else inconclusive",
+}
+_SAME = 0.05
+
+
+def interference_table(alone: Sequence[Entry], shared: Sequence[Entry]) -> pandas.DataFrame:
+    """One row per job that was measured with one copy (`alone`) and with several (`shared`).
+
+    Raises:
+        InvalidArgument: no job was measured both ways.
+        UnlikeRuns: they differ in more than the number of copies.
+    """
+    import pandas
+
+    single = [entry for entry in finished(alone) if entry.scope == "student" and entry.copies == 1]
+    several = [entry for entry in finished(shared) if entry.scope == "student" and entry.copies > 1]
+    common = by_job(single).keys() & by_job(several).keys()
+    if not common:
+        raise InvalidArgument("no job was measured both with one copy and with several")
+    refuse_unlike([entry for entry in [*single, *several] if entry.job in common], ignoring=("copies",))
+    rows = {job: _row(by_job(single)[job], by_job(several)[job]) for job in sorted(common)}
+    table = pandas.DataFrame.from_dict(rows, orient="index")
+    table.index.name = "job"
+    table.attrs["definitions"] = DEFINITIONS
+    return table
+
+
+def _row(alone: Sequence[Entry], shared: Sequence[Entry]) -> dict[str, object]:
+    one, many = _runs(alone), _runs(shared)
+    copies = max(entry.copies for entry in shared)
+    slowdown = mean(one) / mean(many)
+    widths = [_half_width([math.log(rate) for rate in rates]) for rates in (one, many)]
+    half = math.hypot(*widths)
+    low, high = slowdown * math.exp(-half), slowdown * math.exp(half)
+    return {
+        "unit": alone[0].unit, "copies": copies, "alone_per_s": mean(one), "shared_per_s": mean(many),
+        "slowdown": slowdown, "low": low, "high": high,
+        "machine_gain": copies / slowdown, "verdict": _verdict(low, high),
+    }  # fmt: skip
+
+
+def _runs(entries: Sequence[Entry]) -> list[float]:
+    return [mean(entry.rate for entry in of_run) for of_run in by_run(entries).values()]
+
+
+def _verdict(low: float, high: float) -> str:
+    if low > 1:
+        return "slower"
+    return "same" if low > 1 - _SAME and high < 1 + _SAME else "inconclusive"

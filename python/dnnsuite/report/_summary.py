@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+"""What a purchase is decided on: each job's rate with an interval, how devices differ, what failed and why."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ._entries import FAILURES, Entry, by_job, by_run, finished, mean
+from ._read import known_failure
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["DEFINITIONS", "device_table", "failures", "isolation", "summary_table"]
+
+DEFINITIONS = {
+    "runs": "runs of the suite in which the job was measured",
+    "copies": "how many trained at the same time, each in its own share of the machine",
+    "rate_per_s": "items per second of one copy: mean over runs of the mean over its devices, waits for data included",
+    "low_per_s": "lower end of the 95 % interval of rate_per_s: t over runs",
+    "high_per_s": "upper end of it",
+    "between_runs_pct": "sample standard deviation over runs / rate, in percent",
+    "between_devices_pct": "(fastest - slowest device) / rate, of the devices' means over runs, in percent",
+    "failed": "executions that gave no rate",
+    "flags": "executions in which something else used the machine, or clocks were lowered; they are kept",
+}
+
+
+def summary_table(entries: Sequence[Entry]) -> pandas.DataFrame:
+    """One row per job, with the columns of `DEFINITIONS` and unit, isolation; rates in the job's own unit."""
+    import pandas
+
+    rows = {job: _row(of_job) for job, of_job in by_job(entries).items()}
+    table = pandas.DataFrame.from_dict(rows, orient="index")
+    table.index.name = "job"
+    table.attrs["definitions"] = DEFINITIONS
+    return table
+
+
+def _row(of_job: Sequence[Entry]) -> dict[str, object]:
+    measured = finished(of_job)
+    values = [mean(entry.rate for entry in of_run) for of_run in by_run(measured).values()]
+    average, half, sd = mean(values), _half_width(values), _sd(values)
+    devices = list(_devices(measured).values())
+    spread = max(devices) - min(devices) if len(devices) > 1 else math.nan
+    return {
+        "runs": len(values),
+        "copies": max((entry.copies for entry in of_job), default=0),
+        "unit": of_job[0].unit,
+        "rate_per_s": average,
+        "low_per_s": average - half,
+        "high_per_s": average + half,
+        "between_runs_pct": 100 * sd / average if values else math.nan,
+        "between_devices_pct": 100 * spread / average if values else math.nan,
+        "failed": len(of_job) - len(measured),
+        "flags": sum(bool(entry.flags) for entry in of_job),
+        "isolation": "/".join(sorted({entry.isolation for entry in of_job})),
+    }
+
+
+def _sd(values: Sequence[float]) -> float:
+    if len(values) < 2:
+        return math.nan
+    average = mean(values)
+    return math.sqrt(math.fsum((value - average) ** 2 for value in values) / (len(values) - 1))
+
+
+def _half_width(values: Sequence[float]) -> float:
+    """Of the 95 % interval of the mean of independent runs, by Student's t."""
+    from ..timing import student_t
+
+    if len(values) < 2:
+        return math.nan
+    return student_t(0.95, len(values) - 1) * _sd(values) / math.sqrt(len(values))
+
+
+def _devices(measured: Sequence[Entry]) -> dict[str, float]:
+    """Each device's mean over runs."""
+    found: dict[str, list[float]] = {}
+    for entry in measured:
+        found.setdefault(entry.device, []).append(entry.rate)
+    return {device: mean(rates) for device, rates in sorted(found.items())}
+
+
+def device_table(entries: Sequence[Entry]) -> pandas.DataFrame:
+    """Jobs x devices: each device's mean rate over that of the job's fastest device; jobs with one device left out."""
+    import pandas
+
+    rows = {}
+    for job, of_job in by_job(finished(entries)).items():
+        devices = _devices([entry for entry in of_job if entry.scope == "student"])
+        if len(devices) > 1:
+            rows[job] = {device: rate / max(devices.values()) for device, rate in devices.items()}
+    table = pandas.DataFrame.from_dict(rows, orient="index")
+    table.index.name = "job"
+    return table.reindex(sorted(table.columns, key=lambda device: (len(device), device)), axis=1)
+
+
+def failures(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
+    """What failed, by class, in the order of `FAILURES`."""
+    failed = [entry for entry in entries if not entry.ok]
+    return {
+        kind: [entry for entry in failed if known_failure(entry) == kind]
+        for kind in FAILURES
+        if any(known_failure(entry) == kind for entry in failed)
+    }
+
+
+def isolation(entries: Sequence[Entry]) -> dict[str, int]:
+    """How many executions were isolated how: `cgroup`, `affinity`, `none` or `unknown`."""
+    return dict(sorted(Counter(entry.isolation for entry in entries).items()))

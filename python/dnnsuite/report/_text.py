@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""A report in plain text, as the original suite prints it, and in Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ._report import Report
+from ._score import Score
+from ._seed import Statistic
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["FORMATS", "markdown", "render_statistics", "shown", "style_score", "style_seed", "text"]
+
+
+def _number(value: float) -> str:
+    """Four significant digits, and all digits before the point."""
+    if not math.isfinite(value):
+        return "-"
+    digits = max(0, 3 - math.floor(math.log10(abs(value)))) if value else 0
+    return f"{value:,.{min(digits, 6)}f}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.2f} %" if math.isfinite(value) else "-"
+
+
+def _fraction(value: float) -> str:
+    return f"{value:.1%}" if math.isfinite(value) else "-"
+
+
+FORMATS: dict[str, Callable[[Any], str]] = {
+    "rate_per_s": _number, "low_per_s": _number, "high_per_s": _number, "alone_per_s": _number,
+    "shared_per_s": _number, "between_runs_pct": _percent, "between_devices_pct": _percent,
+    "target": _number, "mean": _number, "sd": _number, "perf": "{:.2f}".format, "perf_tgt": "{:.2f}".format,
+    "sd%": _fraction, "sd%_tgt": _fraction, "slowdown": "{:.3f}".format, "low": "{:.3f}".format,
+    "high": "{:.3f}".format, "machine_gain": "{:.2f}".format,
+    "perf_pass": lambda ok: "PASS" if ok else "FAIL", "sd%_pass": lambda ok: "PASS" if ok else "FAIL",
+}  # fmt: skip
+
+
+def shown(table: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of a table as text, its index first."""
+    head = [str(table.index.name or ""), *map(str, table.columns)]
+    rows = [
+        [str(index), *(FORMATS.get(str(name), str)(value) for name, value in row.items())]
+        for index, row in table.iterrows()
+    ]
+    return head, rows
+
+
+def _plain_table(table: pandas.DataFrame) -> str:
+    head, rows = shown(table)
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = [
+        "  ".join(
+            cell.ljust(w) if i == 0 else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in [head, *rows]
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _markdown_table(table: pandas.DataFrame) -> str:
+    head, rows = shown(table)
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in [head, rule, *rows]
+    )
+
+
+def render_statistics(lines: Sequence[Statistic]) -> str:
+    """The original's three lines, with Performance shown as the fraction that it is."""
+    out = ["Statistics               |     Value | Pass |", "-------------------------|-----------|------|"]
+    for line in lines:
+        value = "" if line.value is None else f"{line.value:+.4f} {line.unit or ' '}"
+        out.append(f"{line.name:<24} : {value:<9} | {line.passed!s:<5}|")
+    return "\n".join(out)
+
+
+def style_seed(report: Report) -> str:
+    """The table and the statistics of the original's README."""
+    import pandas
+
+    kept = report.seed[report.seed["sd"].notna()]
+    if report.target is None:
+        kept = kept.drop(columns=["target", "diff"])
+    with pandas.option_context("display.max_rows", None, "display.max_columns", None, "display.width", 1000):
+        table = str(kept) if len(kept) else "no job was measured in enough runs"
+    return "\n".join([table, "--", "", render_statistics(report.statistics), "--"])
+
+
+def style_score(report: Report) -> str:
+    """The table and the score of the original's last version."""
+    if report.score is None or report.scored is None:
+        return "no score without a target: name one with --gpu-model"
+    return "\n".join([_plain_table(report.scored), "", *_score_lines(report.score)])
+
+
+def _score_lines(score: Score) -> list[str]:
+    lines = [
+        f"Well functioning score (BF):     {score.well_functioning:.2f}"
+        f"   ({score.failures} failures / {score.results} results)",
+        f"Minimal performance score (PM):  {score.minimal_performance:.2f}",
+        f"Standard deviation score (ST):   {score.stability:.2f}",
+        f"Mean performance (geomean) (PG): {score.mean_performance:.2f}",
+        f"Score (BF(2PM + ST + 5PG)):      {score.value:.2f}",
+    ]
+    if score.price:
+        points = score.price_per_point
+        lines += [f"Price:                           {score.price:.2f}",
+                  f"RPP (Price/Score):               {'n/a' if points is None else f'{points:.2f}'}"]  # fmt: skip
+    return lines
+
+
+def _sections(report: Report, table: Callable[[pandas.DataFrame], str]) -> list[tuple[str, str]]:
+    """Title and body of each part after the original's."""
+    found = [("Rates", table(report.summary))]
+    if len(report.devices):
+        found.append(("Devices, as shares of the fastest", table(report.devices.map("{:.1%}".format))))
+    if report.score is not None:
+        found.append(("Score", style_score(report)))
+    if report.interference is not None:
+        found.append(("What sharing costs", table(report.interference)))
+    failed = [
+        f"{kind}: {entry.job}, run {entry.run}, device {entry.device}: {entry.message} ({entry.path})"
+        for kind, entries in report.failures.items()
+        for entry in entries
+    ]
+    found.append(("Failures", "\n".join(failed) or "none"))
+    obtained = ", ".join(f"{level} {count}" for level, count in report.isolation.items())
+    found.append(("Isolation obtained", obtained))
+    found.append(("Machine", "\n".join(f"{name}: {value}" for name, value in report.machine.items())))
+    if report.notes:
+        found.append(("Notes", "\n".join(report.notes)))
+    defined = {**report.summary.attrs["definitions"]}
+    if report.interference is not None:
+        defined |= report.interference.attrs["definitions"]
+    defined |= {line.name: line.definition for line in report.statistics}
+    found.append(("Definitions", "\n".join(f"{name}: {meaning}" for name, meaning in defined.items())))
+    return found
+
+
+def text(report: Report) -> str:
+    """Everything, for a terminal."""
+    parts = [report.title, "=" * len(report.title), "", style_seed(report)]
+    for title, body in _sections(report, _plain_table):
+        parts += ["", title, "-" * len(title), body]
+    return "\n".join(parts) + "\n"
+
+
+def markdown(report: Report) -> str:
+    """Everything, as Markdown."""
+    parts = [f"# {report.title}", "", "```", style_seed(report), "```"]
+    for title, body in _sections(report, _markdown_table):
+        prose = body if body.startswith("|") else "```\n" + body + "\n```"
+        parts += ["", f"## {title}", "", prose]
+    return "\n".join(parts) + "\n"

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+import re
+from html.parser import HTMLParser
+
+from dnnsuite import report
+from dnnsuite.report._html import chart
+from report_runs import record
+
+
+class Checker(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.links = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.links += [value for name, value in attributes if name in ("src", "href")]
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.links += [value for name, value in attributes if name == "src"]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_one_file_that_needs_nothing_else(mila_tree):
+    page = report.html(report.make([mila_tree], "baselines", "RTX", title="A machine"))
+    checker = Checker()
+    checker.feed(page)
+    assert checker.open == []
+    assert all(link.startswith("#") for link in checker.links)
+    assert "<script" not in page
+    assert page.count("<svg") == 1
+    assert "+1.1458 %" in page
+
+
+def test_what_came_from_a_file_is_escaped(suite):
+    page = report.html(report.make([suite(record(failure="crash", message="<script>alert(1)</script>"))]))
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_without_a_target_the_chart_shows_intervals(suite):
+    made = report.make([suite(*(record(repeat=run, rate=100 + run) for run in range(3)))])
+    assert re.search(r"<svg[^>]*>", chart(made))
+    assert chart(report.make([suite(record("reso"), directory="b")])) == ""

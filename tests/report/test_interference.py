@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+import math
+
+import pytest
+
+from dnnsuite import report
+from dnnsuite.errors import InvalidArgument
+from report_runs import record
+
+
+def runs(rates, copies, cpu="EPYC"):
+    return [
+        record(repeat=run, slot=slot, rate=rate, copies=copies, cpu=cpu)
+        for run, rate in enumerate(rates)
+        for slot in range(copies)
+    ]
+
+
+def table(suite, alone, shared, **more):
+    one = suite(*runs(alone, 1), directory="one")
+    many = suite(*runs(shared, 2, **more), directory="many")
+    return report.make([many], alone=[one]).interference
+
+
+def test_sharing_that_halves_the_rate(suite):
+    row = table(suite, [100, 101, 99, 100], [50, 50.5, 49.5, 50]).loc["vae"]
+    assert row["slowdown"] == pytest.approx(2)
+    assert row["machine_gain"] == pytest.approx(1)
+    assert row["low"] < 2 < row["high"]
+    assert row["low"] * row["high"] == pytest.approx(4)  # the interval is that of a ratio
+    assert row["verdict"] == "slower"
+
+
+def test_no_interference_is_the_same_and_noise_is_inconclusive(suite):
+    assert table(suite, [100, 100.2, 99.8, 100], [100, 100.1, 99.9, 100]).loc["vae", "verdict"] == "same"
+
+
+def test_noise_is_inconclusive(suite):
+    row = table(suite, [100, 60, 140, 90], [95, 55, 130, 80]).loc["vae"]
+    assert row["verdict"] == "inconclusive"
+    assert math.isfinite(row["low"])
+
+
+def test_unlike_machines_and_missing_jobs_are_refused(suite):
+    with pytest.raises(report.UnlikeRuns, match="processor differs"):
+        table(suite, [100, 100], [50, 50], cpu="Xeon")
+
+
+def test_one_must_be_alone(suite):
+    many = suite(*runs([1, 1], 2))
+    with pytest.raises(InvalidArgument, match="no job was measured both"):
+        report.make([many], alone=[many])
