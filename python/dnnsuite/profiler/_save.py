@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._files import OutputError, write_json, write_text
-from ..plots import save as save_figure
 from ..results import save_csv
-from ._figures import bars, timeline
+from ._figures import bars, save_figure, timeline
 from ._instrument import definitions
 from ._summary import record, summary
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Rate", "rate", "record", "summary"]
 
-_BAR = 24
+_BAR = 16
 _OPERATORS = 8
 
 
