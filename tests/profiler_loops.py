@@ -7,7 +7,10 @@ import torch
 from dnnsuite.profiler import define
 from dnnsuite.timing import now_ns
 
-OPS = {"name": "its name", "thread": "its thread", "t0_ns": "begin", "t1_ns": "end"}
+OPS = {
+    "name": "its name", "class": "its class", "thread": "its thread", "t0_ns": "begin", "t1_ns": "end",
+    "self_ns": "its own time",
+}  # fmt: skip
 
 
 class Operators:
@@ -25,11 +28,10 @@ class Operators:
         self.calls.append("start")
 
     def step(self, index):
-        import threading
-
-        thread, at = threading.get_native_id(), now_ns() - 3_000_000
-        self.rows += [("aten::addmm", thread, at, at + 1_000_000), ("aten::copy_", thread, at, at + 250_000),
-                      ("aten::layer_norm", thread, at + 1_000_000, at + 1_500_000)]  # fmt: skip
+        at = now_ns() - 3_000_000
+        self.rows += [("aten::addmm", "gemm", 1, at, at + 1_000_000, 750_000),
+                      ("aten::copy_", "copy", 1, at, at + 250_000, 250_000),
+                      ("aten::layer_norm", "norm", 1, at + 1_000_000, at + 1_500_000, 500_000)]  # fmt: skip
 
     def stop(self):
         self.calls.append("stop")

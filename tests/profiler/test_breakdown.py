@@ -21,7 +21,7 @@ def phases(*rows):
 
 
 def ops(*rows, thread=1):
-    return pd.DataFrame(rows, columns=["name", "t0_ns", "t1_ns"]).assign(thread=thread)
+    return pd.DataFrame(rows, columns=["class", "t0_ns", "t1_ns"]).assign(thread=thread)
 
 
 def shares(*arguments):
@@ -68,8 +68,8 @@ def test_time_between_steps_counts_nowhere():
 
 def test_the_innermost_class_counts_and_wrappers_are_transparent():
     nested = ops(
-        ("aten::linear", 0, 100), ("aten::addmm", 10, 90), ("aten::copy_", 20, 30), ("aten::view", 40, 50),
-        ("aten::view", 110, 120), ("autograd::engine::evaluate_function: X", 130, 170), ("aten::sum", 140, 150),
+        ("gemm", 0, 100), ("gemm", 10, 90), ("copy", 20, 30), ("view", 40, 50),
+        ("view", 110, 120), ("other", 130, 170), ("reduction", 140, 150),
     )  # fmt: skip
     assert op_segments(nested) == [
         Segment(0, 10, "gemm"), Segment(10, 20, "gemm"), Segment(20, 30, "copy"), Segment(30, 40, "gemm"),
@@ -79,10 +79,10 @@ def test_the_innermost_class_counts_and_wrappers_are_transparent():
 
 
 def test_what_the_optimizer_runs_is_the_optimizers():
-    table = ops(("aten::mul_", 0, 10), ("aten::mul_", 20, 30), ("aten::mul_", 40, 50))
+    table = ops(("elementwise", 0, 10), ("elementwise", 20, 30), ("elementwise", 40, 50))
     found = op_segments(table, [(15, 35)])
     assert [segment.kind for segment in found] == ["elementwise", "optimizer", "elementwise"]
-    recorded = ops(("Optimizer.step#SGD.step", 0, 100), ("aten::mul_", 10, 20))
+    recorded = ops(("optimizer", 0, 100), ("elementwise", 10, 20))
     assert {segment.kind for segment in op_segments(recorded)} == {"optimizer"}
 
 

@@ -30,6 +30,7 @@ def test_a_timeline_has_a_row_per_thread_and_stream(ax):
     ops = pd.DataFrame(
         {
             "name": ["aten::mm", "aten::view"],
+            "class": ["gemm", "view"],
             "thread": [5, 6],
             "t0_ns": [ms, 99 * ms],
             "t1_ns": [2 * ms, 99 * ms],

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What of the instruments' tables is kept, and self times of nested operators."""
+"""What of the instruments' tables is kept."""
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dnnsuite.profiler import define, definitions
-from dnnsuite.profiler._gather import derived, read, self_times, within
+from dnnsuite.profiler._gather import derived, read, within
 from dnnsuite.profiler._windows import Step
 from profiler_loops import Operators
 
@@ -37,34 +35,38 @@ def test_tables_of_one_name_are_joined_with_their_definitions():
     assert len(notes) == 2
 
 
-def test_self_times_by_hand():
-    table = pd.DataFrame(
-        {"thread": [1, 1, 1, 2, 1], "t0_ns": [0, 10, 20, 5, 60], "t1_ns": [50, 40, 30, 45, 70]}
-    )
-    assert list(self_times(table)) == [20, 20, 10, 40, 10]
-
-
-@given(cuts=st.lists(st.integers(1, 999), min_size=2, max_size=20, unique=True), threads=st.integers(1, 3))
-def test_self_times_sum_to_the_outermost(cuts, threads):
-    ordered = sorted(cuts)
-    rows = [(0, 1000)]
-    for begin, end in zip(ordered[::2], ordered[1::2], strict=False):
-        rows += [(begin, end), (begin, (begin + end + 1) // 2)]
-    table = pd.concat(
-        [pd.DataFrame(rows, columns=["t0_ns", "t1_ns"]).assign(thread=t) for t in range(threads)],
-        ignore_index=True,
-    ).sample(frac=1, random_state=1)
-    own = self_times(table)
-    assert own.sum() == 1000 * threads
-    assert (own >= 0).all()
-
-
 def test_kernels_are_the_work_where_there_are_any():
     steps = [Step(0, "active", 0, 0, 1000, 1000, 0, 0)]
     kernels = pd.DataFrame({"t0_ns": [0, 300], "t1_ns": [200, 500], "class": ["gemm", "comm"], "stream": 7})
     copies = pd.DataFrame({"t0_ns": [600], "t1_ns": [700]})
-    ops = pd.DataFrame({"name": ["aten::mm"], "thread": [1], "t0_ns": [0], "t1_ns": [900]})
+    ops = pd.DataFrame({"class": ["gemm"], "thread": [1], "t0_ns": [0], "t1_ns": [900]})
     table = derived(steps, {"kernels": kernels, "memops": copies, "ops": ops}, 1)["breakdown"]
     assert dict(zip(table["class"], np.round(table["share_pct"]), strict=True)) == pytest.approx(
         {"host": 50, "gemm": 20, "communication": 20, "copy": 10}
     )
+
+
+def test_operators_by_name_and_the_loops_own_thread():
+    steps = [Step(i, "active", 0, 1000 * i, 1000 * (i + 1), 1000, 0, 0) for i in range(2)]
+    phases = pd.DataFrame(
+        {
+            "phase": ["data", "forward"],
+            "thread": 77,
+            "t0_ns": [0, 500],
+            "t1_ns": [400, 900],
+            "cpu_ns": [400, 400],
+        }
+    )
+    rows = [
+        ("aten::stack", "copy", 3, 0, 400, 400),
+        ("aten::mm", "gemm", 3, 500, 800, 300),
+        ("aten::mm", "gemm", 4, 0, 100, 100),
+    ]
+    ops = pd.DataFrame(rows, columns=["name", "class", "thread", "t0_ns", "t1_ns", "self_ns"])
+    found = derived(steps, {"phases": phases, "ops": ops}, 77)
+    table = found["breakdown"]
+    assert dict(zip(table["class"], table["share_pct"], strict=True)) == pytest.approx(
+        {"host": 65, "gemm": 15 + 2.5, "data wait": 15, "copy": 2.5}
+    )
+    by_name = found["ops_by_name"].set_index("name")
+    assert by_name.loc["aten::mm", ["calls_per_step", "self_pct"]].tolist() == pytest.approx([1, 50])

@@ -43,7 +43,7 @@ def test_a_loop_by_schedule():
     assert {"gemm", "copy", "norm", "host"} <= set(p.breakdown["class"])
     assert p.overhead.windows == 2
     assert p.notes == ["ops: 2 records were dropped"]
-    assert list(p.instruments["state"]) == ["ok", "ok"]
+    assert set(p.instruments["state"]) == {"ok"}
     assert p.advice
     for table in p.tables.values():
         assert set(profiler.definitions(table)) == set(table.columns)
@@ -56,7 +56,7 @@ def test_without_a_schedule_the_whole_body_is_observed():
     assert ready == [p]
     assert len(p.active) == 3
     assert p.overhead is None
-    assert p.notes == []
+    assert not any("cut short" in note for note in p.notes)
 
 
 def test_a_body_that_names_no_steps_is_one():
@@ -92,7 +92,7 @@ def test_a_loop_that_ends_inside_a_window_is_noted():
     with profiler.profile(schedule=profiler.schedule(active=9, repeat=1)) as p:
         loop(p, 2)
     assert not p.done
-    assert p.notes == ["the last window was cut short: the loop ended inside it"]
+    assert "the last window was cut short: the loop ended inside it" in p.notes
 
 
 def test_a_loop_that_never_reaches_its_window_says_so():

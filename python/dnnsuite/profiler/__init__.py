@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ._instrument import Instrument, define, definitions
     from ._profile import Profile, profile
     from ._schedule import Schedule, schedule
+    from ._spans import SpansInstrument
 
 _HOME_OF = {
     "Instrument": "._instrument",
@@ -21,11 +22,21 @@ _HOME_OF = {
     "Profile": "._profile",
     "profile": "._profile",
     "Schedule": "._schedule",
+    "SpansInstrument": "._spans",
     "schedule": "._schedule",
 }
 _MODULES: tuple[str, ...] = ()
 
-__all__ = ["Instrument", "Profile", "Schedule", "define", "definitions", "profile", "schedule"]
+__all__ = [
+    "Instrument",
+    "Profile",
+    "Schedule",
+    "SpansInstrument",
+    "define",
+    "definitions",
+    "profile",
+    "schedule",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 __all__ = ["Advice", "Facts", "advise"]
 
-_MEMORY_BOUND = ("elementwise", "norm", "copy", "loss", "reduction", "pool")
-_PRODUCTS = ("gemm", "conv", "attention", "recurrent")
+_MEMORY_BOUND = ("elementwise", "norm", "copy", "softmax", "random", "reduction", "pooling")
+_PRODUCTS = ("gemm", "conv", "attention", "recurrence")
 
 
 @dataclass(frozen=True)

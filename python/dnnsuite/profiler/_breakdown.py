@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._instrument import define
-from ._op_classes import CLASSES, op_class
+from ._op_classes import CLASSES, TRANSPARENT, meaning
 from ._windows import Step
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ REMARK = (
 )
 DEFINITIONS = {
     "data wait": "the loop is in its data loader, and nothing is computed elsewhere",
-    **{name: text for name, text in CLASSES.items() if name != "communication"},
-    "communication": "messages between processes while nothing is computed (exposed)",
+    **CLASSES,
     "host": "no operator (on a GPU: no kernel) runs and the loop's thread is on a CPU: Python, dispatch, launches",
     "idle": "no operator runs and the loop's thread is off the CPU: it sleeps, waits, or others have the CPU",
 }
@@ -49,14 +48,14 @@ class Segment(NamedTuple):
 
 
 def op_segments(ops: pd.DataFrame, optimizer: Sequence[tuple[int, int]] = ()) -> list[Segment]:
-    """The innermost class at work at each instant, per thread, from nested intervals (columns name, thread, t0_ns,
+    """The innermost class at work at each instant, per thread, from nested intervals (columns class, thread, t0_ns,
     t1_ns). What runs in the `optimizer` intervals of the loop is of class optimizer.
     """
     segments: list[Segment] = []
     for _, table in ops.groupby("thread", sort=False):
         ordered = table.sort_values(["t0_ns", "t1_ns"], ascending=[True, False], kind="stable")
-        rows = zip(ordered["name"], ordered["t0_ns"], ordered["t1_ns"], strict=True)
-        segments += _innermost((str(name), int(t0), int(t1)) for name, t0, t1 in rows)
+        rows = zip(ordered["class"], ordered["t0_ns"], ordered["t1_ns"], strict=True)
+        segments += _innermost((str(kind), int(t0), int(t1)) for kind, t0, t1 in rows)
     return _relabelled(segments, optimizer, "optimizer")
 
 
@@ -64,16 +63,16 @@ def _innermost(rows: Iterable[tuple[str, int, int]]) -> Iterator[Segment]:
     """Segments of one thread's nested intervals, ordered by begin and outermost first."""
     stack: list[tuple[int, str | None]] = []  # (end, class) of what is open; a class of None is nobody's
     at = 0
-    for name, t0_ns, t1_ns in rows:
+    for kind, t0_ns, t1_ns in rows:
         while stack and stack[-1][0] <= t0_ns:
             yield from _piece(at, stack[-1])
             at = max(at, stack.pop()[0])
         if stack:
             yield from _piece(at, (t0_ns, stack[-1][1]))
         inherited = stack[-1][1] if stack else None
-        own = inherited if inherited == "optimizer" else op_class(name) or inherited
+        own = inherited if kind in TRANSPARENT or inherited == "optimizer" else meaning(kind)[0]
         end = min(t1_ns, stack[-1][0]) if stack else t1_ns
-        stack.append((end, own if own or not name.startswith("aten::") else "other"))
+        stack.append((end, own or ("other" if kind != "other" else None)))
         at = t0_ns
     while stack:
         yield from _piece(at, stack[-1])
@@ -115,7 +114,7 @@ def breakdown(
     total = sum(step.t1_ns - step.t0_ns for step in steps)
     table = pd.DataFrame(
         [
-            (name, ns / 1e6 / len(steps), 100 * ns / total, DEFINITIONS[name])
+            (name, ns / 1e6 / len(steps), 100 * ns / total, DEFINITIONS.get(name) or meaning(name)[1])
             for name, ns in sorted(shares.items(), key=lambda item: -item[1])
             if ns > 0
         ],

@@ -18,13 +18,20 @@ __all__ = ["METRICS", "NAMES", "Absent", "choose", "open_all"]
 
 # name → module of this package, class, arguments
 _HOMES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "activity": (".activity", "ActivityInstrument", {}),
+    "cpu": (".cpu", "CpuInstrument", {}),
+    "nvml": (".nvml", "NvmlInstrument", {}),
+    "ops": (".cpu", "OpsInstrument", {}),
     "phases": ("._phases", "PhasesInstrument", {}),
+    "window": ("._spans", "WindowInstrument", {}),
 }
 
 # What each word brings; "timeline" is always there, since what a number costs is read against it.
 METRICS: dict[str, tuple[str, ...]] = {
-    "timeline": ("phases",),
+    "timeline": ("phases", "window", "ops", "activity"),
+    "power": ("nvml", "cpu"),
 }
+_ONLY = {"ops": "cpu", "activity": "cuda"}  # where the work is; the other would see only half of it
 NAMES = tuple(_HOMES)
 
 
@@ -48,13 +55,14 @@ def _given(instrument: Instrument) -> Instrument:
 
 
 def choose(
-    metrics: str | Sequence[str], instruments: Iterable[str | Instrument] = ()
+    metrics: str | Sequence[str], instruments: Iterable[str | Instrument] = (), device: str = "cpu"
 ) -> tuple[list[tuple[str, Callable[[], Instrument]]], set[str]]:
     """(name and maker of each instrument, names of those that were asked for by name).
 
     Args:
         metrics: words of :data:`METRICS`, several as a list or joined by `|` or `,`; `all` is all of them.
         instruments: more instruments, by a name of :data:`NAMES` or made already.
+        device: where the loop computes, `cpu` or `cuda`.
 
     Raises:
         InvalidArgument: an unknown word; the message lists the known ones and what may have been meant.
@@ -71,6 +79,7 @@ def choose(
         _check("metrics", word, METRICS, also=["all"])
         names |= dict.fromkeys(METRICS[word])
     makers: list[tuple[str, Callable[[], Instrument]]] = []
+    names = {name: None for name in names if _ONLY.get(name, device) == device}
     asked = set()
     for each in instruments:
         if not isinstance(each, str):

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ._advice import Facts
-from ._gather import self_times
+from ._op_classes import TRANSPARENT
 
 if TYPE_CHECKING:
     from ._profile import Profile
@@ -23,8 +23,7 @@ def facts(profile: Profile) -> Facts:
     ops = tables.get("ops")
     count = mean_us = None
     if ops is not None and len(ops) and steps:
-        own = self_times(ops)
-        working = own[ops["name"].astype(str).str.startswith(("aten::", "dnnsuite::")).to_numpy()]
+        working = ops.loc[~ops["class"].isin(TRANSPARENT), "self_ns"]
         count = len(working) / steps
         mean_us = float(working.mean()) / 1e3 if len(working) else None
     cost = profile.overhead

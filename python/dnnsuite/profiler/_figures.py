@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._files import replacing
-from ._op_classes import CLASSES, op_class
+from ._op_classes import TRANSPARENT, meaning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,8 +20,9 @@ __all__ = ["bars", "colour", "save_figure", "timeline"]
 _COLOURS = {
     "data": "#e69f00", "data wait": "#e69f00", "forward": "#56b4e9", "backward": "#0072b2", "optimizer": "#cc79a7",
     "host": "#999999", "idle": "#dddddd", "communication": "#d55e00", "gemm": "#009e73", "conv": "#117733",
-    "attention": "#44aa99", "recurrent": "#332288", "norm": "#aa4499", "elementwise": "#f0e442", "copy": "#882255",
-    "reduction": "#ddcc77", "loss": "#cc6677", "embedding": "#88ccee", "pool": "#999933", "other": "#bbbbbb",
+    "attention": "#44aa99", "recurrence": "#332288", "norm": "#aa4499", "elementwise": "#f0e442", "copy": "#882255",
+    "reduction": "#ddcc77", "loss": "#cc6677", "embedding": "#88ccee", "pooling": "#999933",
+    "softmax": "#661100", "random": "#6699cc", "other": "#bbbbbb",
 }  # fmt: skip
 _STEPS = 3  # of a window that are drawn: more cannot be read
 
@@ -90,14 +91,17 @@ def _rows(tables: dict[str, pd.DataFrame]) -> list[tuple[str, pd.DataFrame]]:
         for number, (_, table) in enumerate(phases.groupby("thread", sort=False)):
             rows.append((_numbered("phases", number), table.assign(kind=table["phase"])))
     if (ops := tables.get("ops")) is not None:
-        kinds = {name: op_class(str(name)) for name in ops["name"].unique()}
-        known = ops.assign(kind=ops["name"].map(kinds)).dropna(subset=["kind"])
-        known = known[known["kind"].isin(list(CLASSES)) & (known["kind"] != "optimizer")]
+        known = ops.assign(kind=[meaning(str(kind))[0] for kind in ops["class"]])
+        known = known[
+            ~known["class"].isin(TRANSPARENT) & ~known["name"].astype(str).str.startswith("Optimizer")
+        ]
         for number, (_, table) in enumerate(known.groupby("thread", sort=False)):
             rows.append((_numbered("operators", number), table))
     if (kernels := tables.get("kernels")) is not None:
         for stream, table in kernels.groupby("stream", sort=True):
-            rows.append((f"stream {stream}", table.assign(kind=table["class"])))
+            rows.append(
+                (f"stream {stream}", table.assign(kind=[meaning(str(kind))[0] for kind in table["class"]]))
+            )
     return rows
 
 

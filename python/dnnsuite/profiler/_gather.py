@@ -10,13 +10,13 @@ import numpy as np
 
 from ._breakdown import Segment, breakdown, op_segments
 from ._instrument import Instrument, define, definitions
-from ._op_classes import op_class
+from ._op_classes import meaning
 from ._windows import Step
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["derived", "read", "self_times", "within"]
+__all__ = ["derived", "read", "within"]
 
 _BY_NAME = {
     "name": "the operator, as torch's dispatcher names it",
@@ -37,7 +37,10 @@ def read(instruments: Iterable[Instrument]) -> tuple[dict[str, pd.DataFrame], li
         try:
             for name, table in instrument.tables().items():
                 parts.setdefault(name, []).append(table)
-            notes += [f"{instrument.name}: {note}" for note in instrument.notes()]
+            notes += [
+                f"{instrument.name}: " + note.removeprefix(f"{instrument.name}: ")
+                for note in instrument.notes()
+            ]
         except Exception as error:  # the other instruments' results must not be lost with it
             notes.append(f"{instrument.name}: its results cannot be read: {error!r}")
     tables = {}
@@ -75,63 +78,46 @@ def derived(
         return {"breakdown": breakdown(active, own, ())}
     spans = _spans(own, "optimizer")
     work = op_segments(ops, spans)
-    local = op_segments(ops[ops["thread"] == loop_thread], spans)
+    local = op_segments(ops[ops["thread"] == _loops_number(ops, own)], spans)
     return {"breakdown": breakdown(active, own, work, local), "ops_by_name": _by_name(ops, len(active))}
+
+
+def _loops_number(ops: pd.DataFrame, own: pd.DataFrame | None) -> int:
+    """torch's number of the thread that runs the loop: the one with most operators in the loop's own phases."""
+    inside = ops if own is None else within(ops, sorted(_spans(own, "forward") + _spans(own, "optimizer")))
+    counts = (inside if len(inside) else ops)["thread"].value_counts()
+    return int(counts.index[0])
 
 
 def _spans(phases: pd.DataFrame | None, name: str) -> list[tuple[int, int]]:
     if phases is None:
         return []
     rows = phases.loc[phases["phase"] == name, ["t0_ns", "t1_ns"]].to_numpy(np.int64)
-    return [(int(t0), int(t1)) for t0, t1 in rows]
+    return sorted((int(t0), int(t1)) for t0, t1 in rows)
 
 
 def _device_segments(kernels: pd.DataFrame, copies: pd.DataFrame | None) -> list[Segment]:
     rows = zip(kernels["t0_ns"], kernels["t1_ns"], kernels["class"], strict=True)
-    segments = [
-        Segment(int(t0), int(t1), _CLASS_OF_KERNELS.get(str(kind), str(kind))) for t0, t1, kind in rows
-    ]
+    segments = [Segment(int(t0), int(t1), meaning(str(kind))[0]) for t0, t1, kind in rows]
     if copies is not None and len(copies):
         moves = zip(copies["t0_ns"], copies["t1_ns"], strict=True)
         segments += [Segment(int(t0), int(t1), "copy") for t0, t1 in moves]
     return segments
 
 
-_CLASS_OF_KERNELS = {"comm": "communication"}
-
-
 def _by_name(ops: pd.DataFrame, steps: int) -> pd.DataFrame:
     import pandas as pd
 
-    own = self_times(ops)
-    grouped = (
-        pd.DataFrame({"name": ops["name"].astype(str), "own": own})
-        .groupby("name")["own"]
-        .agg(["size", "sum"])
-    )
+    plain = ops[["name", "class"]].astype(str).assign(own=ops["self_ns"])
+    grouped = plain.groupby(["name", "class"])["own"].agg(["size", "sum"])
     grouped = grouped.sort_values("sum", ascending=False).reset_index()
     table = pd.DataFrame(
         {
             "name": grouped["name"],
-            "class": [op_class(name) or "other" for name in grouped["name"]],
+            "class": grouped["class"],
             "calls_per_step": grouped["size"] / steps,
             "self_ms_per_step": grouped["sum"] / 1e6 / steps,
             "self_pct": 100 * grouped["sum"] / max(1, grouped["sum"].sum()),
         }
     )
     return define(table, _BY_NAME)
-
-
-def self_times(ops: pd.DataFrame) -> np.ndarray:
-    """Per row of nested intervals (columns thread, t0_ns, t1_ns): its length less that of those right inside it."""
-    own = (ops["t1_ns"] - ops["t0_ns"]).to_numpy(np.int64).copy()
-    order = np.lexsort((-ops["t1_ns"].to_numpy(), ops["t0_ns"].to_numpy(), ops["thread"].to_numpy()))
-    threads, begins, ends = (ops[name].to_numpy()[order] for name in ("thread", "t0_ns", "t1_ns"))
-    stack: list[int] = []
-    for at in range(len(order)):
-        while stack and (threads[stack[-1]] != threads[at] or ends[stack[-1]] <= begins[at]):
-            stack.pop()
-        if stack:
-            own[order[stack[-1]]] -= min(ends[at], ends[stack[-1]]) - begins[at]
-        stack.append(at)
-    return own

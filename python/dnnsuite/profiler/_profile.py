@@ -35,7 +35,7 @@ def _always(step: int) -> Phase:
 def profile(
     metrics: str | Sequence[str] = "timeline", *, schedule: Schedule | None = None,
     instruments: Iterable[str | Instrument] = (), on_ready: Callable[[Profile], object] | None = None,
-    synchronize: Callable[[], object] | None = None, about: dict[str, Any] | None = None,
+    synchronize: Callable[[], object] | None = None, device: str | None = None, about: dict[str, Any] | None = None,
 ) -> Profile:  # fmt: skip
     """Observe a training loop: `with profile(...) as p:` around it, `p.step()` after each of its steps.
 
@@ -46,6 +46,7 @@ def profile(
         instruments: more instruments, by name or made already; one that is not to be had is an error then.
         on_ready: called with the profile each time a window closes; `lambda p: p.save("out")`, say.
         synchronize: waits until the steps asked for are done, where `step` returns before; on a GPU it is known.
+        device: where the loop computes, `cpu` or `cuda`; by default cuda once the process has used CUDA.
         about: what the record should say of the job: batch size, precision, items per step.
 
     Raises:
@@ -53,7 +54,9 @@ def profile(
             not to be had.
         InvalidArgument: an unknown metric or instrument.
     """
-    return Profile(metrics, schedule, instruments, on_ready, synchronize, about or {})
+    return Profile(
+        metrics, schedule, instruments, on_ready, synchronize, device or _device_in_use(), about or {}
+    )
 
 
 class Profile:
@@ -65,14 +68,15 @@ class Profile:
 
     def __init__(
         self, metrics: str | Sequence[str], schedule: Schedule | None, instruments: Iterable[str | Instrument],
-        on_ready: Callable[[Profile], object] | None, synchronize: Callable[[], object] | None, about: dict[str, Any],
+        on_ready: Callable[[Profile], object] | None, synchronize: Callable[[], object] | None, device: str,
+        about: dict[str, Any],
     ) -> None:  # fmt: skip
         self.schedule, self.about = schedule, about
         self.metrics = metrics
         self.tables: dict[str, pd.DataFrame] = {}
         self.notes: list[str] = []
         self.absent: list[_catalogue.Absent] = []
-        self._makers, self._asked = _catalogue.choose(metrics, instruments)
+        self._makers, self._asked = _catalogue.choose(metrics, instruments, device.split(":")[0])
         self._on_ready, self._synchronize = on_ready, synchronize
         self._windows: Windows | None = None
         self._owner = self._thread = 0
@@ -210,6 +214,13 @@ class Profile:
 
         return save(self, Path(directory))
 
+    def to_chrome_trace(self, path: str | os.PathLike[str]) -> Path:
+        """Write phases, operators, kernels, spans and samples as a trace for Perfetto or chrome://tracing."""
+        from .trace import export_trace
+
+        shown = {name: table for name, table in self.tables.items() if name not in ("steps", "steps_cpu")}
+        return export_trace({"steps": _named_steps(self.tables["steps"]), **shown}, Path(path))
+
     def _window_closed(self) -> None:
         self._gather()
         if self._on_ready is not None:
@@ -238,6 +249,16 @@ class Profile:
     def _close_at_exit(self) -> None:
         with suppress(Exception):
             self.stop("the process ended")
+
+
+def _device_in_use() -> str:
+    torch = sys.modules.get("torch")
+    return "cuda" if torch is not None and torch.cuda.is_initialized() else "cpu"
+
+
+def _named_steps(steps: pd.DataFrame) -> pd.DataFrame:
+    observed = steps[steps["phase"] == Phase.ACTIVE.value]
+    return observed.assign(name=[f"step {number}" for number in observed["step"]], thread=0)
 
 
 def _caller() -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A profile as files: CSV per table with the definitions beside, the trace, figures, the record and the summary."""
+"""A profile as files: CSV per table with the definitions beside, a trace, figures, the record and the summary."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def save(profile: Profile, directory: Path) -> list[Path]:
     write_json(files[-2], record(profile))
     write_text(files[-1], summary(profile))
     if profile.active:
+        files.append(profile.to_chrome_trace(directory / "trace.json.gz"))
         files += _draw(profile, directory)
     return files
 
