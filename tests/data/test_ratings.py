@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dnnsuite.data import ratings
-from dnnsuite.errors import InvalidArgument
+from dnnsuite.errors import InvalidArgument, Unavailable
 
 HEADER = "userId,movieId,rating,timestamp\n"
 
@@ -25,13 +25,14 @@ def test_movielens(tmp_path):
     table = rows(7, movies) + rows(5, movies[:19]) + rows(3, movies[::-1])
     data = ratings.load("auto", write(tmp_path, table))
     assert (data.users, data.items) == (2, 21)  # user 5 has too few
-    assert data.source.startswith("MovieLens, ratings.csv")
+    assert data.origin.source == f"MovieLens, {tmp_path.name}/ratings.csv"
+    assert data.origin.count == len(data.pairs) == 40
     # Users 7 and 3 are numbers 0 and 1; each loses the last: movie 120, number 20, and movie 100, number 0.
     expected = {(0, item) for item in range(20)} | {(1, item) for item in range(1, 21)}
     assert {divmod(int(pair), 21) for pair in data.pairs} == expected
     (tmp_path / "ml-20m").mkdir()
     (tmp_path / "ratings.csv").rename(tmp_path / "ml-20m" / "ratings.csv")
-    assert np.array_equal(ratings.movielens(tmp_path).pairs, data.pairs)
+    assert np.array_equal(ratings.load("real", tmp_path).pairs, data.pairs)
 
 
 @pytest.mark.parametrize(
@@ -51,18 +52,19 @@ def test_movielens(tmp_path):
 def test_damaged(tmp_path, text, message):
     (tmp_path / "ratings.csv").write_text(text)
     with pytest.raises(InvalidArgument, match=message):
-        ratings.movielens(tmp_path)
+        ratings.load("auto", tmp_path)
 
 
-def test_refused(tmp_path):
-    with pytest.raises(InvalidArgument, match=r"has none of ratings\.csv"):
+def test_without_movielens(tmp_path):
+    assert ratings.load("auto", tmp_path, interactions=100).origin.source.startswith("synthetic")
+    with pytest.raises(
+        Unavailable, match=r"MovieLens-20M \(looked in ratings\.csv, ml-20m/ratings\.csv, .*ml-20m\.zip"
+    ):
         ratings.load("real", tmp_path)
+    with pytest.raises(Unavailable, match="of no dataroot"):
+        ratings.load("real")
     with pytest.raises(InvalidArgument, match="is not a folder"):
         ratings.load("auto", tmp_path / "absent")
-    with pytest.raises(InvalidArgument, match="needs a dataroot"):
-        ratings.load("real")
-    with pytest.raises(InvalidArgument, match="'web' is not one of auto, real, synthetic"):
-        ratings.load("web")
     with pytest.raises(InvalidArgument, match="interactions must be 1 or more, got 0"):
         ratings.load(interactions=0)
 
@@ -77,8 +79,14 @@ def test_synthetic_pairs_follow_the_law_and_the_seed():
         share = 1 / (np.arange(count) + count / 100)
         head = slice(0, count // 10)
         assert found[head].sum() / found.sum() == pytest.approx(share[head].sum() / share.sum(), abs=0.05)
-    assert ratings._synthetic(1000, 1000, 2000, 1).sha256 == ratings._synthetic(1000, 1000, 2000, 1).sha256
-    assert ratings._synthetic(1000, 1000, 2000, 1).sha256 != ratings._synthetic(1000, 1000, 2000, 2).sha256
+    assert (
+        ratings._synthetic(1000, 1000, 2000, 1).origin.sha256
+        == ratings._synthetic(1000, 1000, 2000, 1).origin.sha256
+    )
+    assert (
+        ratings._synthetic(1000, 1000, 2000, 1).origin.sha256
+        != ratings._synthetic(1000, 1000, 2000, 2).origin.sha256
+    )
 
 
 def test_default_tables_are_those_of_movielens_20m():

@@ -32,35 +32,35 @@ def test_wikitext_by_word(wiki):
     assert data.train.tolist() == [0, 1, 0, 2, 2, 3, 4, 5, 3, 6, 2]
     assert data.valid.tolist() == [3, 7, 2]
     assert data.vocab_size == 9  # and "a" of the test file
-    assert data.source == "WikiText, wiki.train.tokens of wikitext-2, by word"
-    assert data.licence == "CC BY-SA 3.0"
+    assert data.origin.source == "WikiText, wikitext-2/wiki.train.tokens, by word"
+    assert data.origin.licence == "CC BY-SA 3.0"
+    assert data.origin.count == 11
 
 
 def test_other_names_and_no_test_file(tmp_path):
     (tmp_path / "train.txt").write_text(TRAIN)
     (tmp_path / "valid.txt").write_text(VALID)
-    assert words.wikitext(tmp_path).vocab_size == 8
+    assert words.load("real", tmp_path).vocab_size == 8
 
 
 def test_the_second_time_it_comes_from_the_cache(wiki, cache):
-    fresh, cached = words.load("wikitext", wiki), words.load("wikitext", wiki)
+    fresh, cached = words.load("real", wiki), words.load("auto", wiki)
     assert isinstance(cached.train, np.memmap)
-    assert vars(fresh).keys() == vars(cached).keys()
-    for name in ("vocab_size", "source", "licence", "sha256"):
-        assert getattr(fresh, name) == getattr(cached, name)
+    assert (fresh.vocab_size, fresh.origin) == (cached.vocab_size, cached.origin)
     assert np.array_equal(fresh.train, cached.train)
     (file,) = cache.glob("words-*/train.npy")
     file.write_bytes(file.read_bytes()[:-4])
-    assert np.array_equal(words.load("wikitext", wiki).train, fresh.train)
+    assert np.array_equal(words.load("real", wiki).train, fresh.train)
 
 
-def test_documentation_stands_in_and_the_vocabulary_stays():
+def test_documentation_stands_in_and_the_vocabulary_stays(tmp_path):
     data = words.load(vocab_size=1000)
     corpus = text.load(vocab_size=1000)
     assert np.array_equal(np.concatenate([data.train, data.valid]), corpus.tokens)
     assert len(data.valid) == len(corpus.tokens) // 10
-    assert data.source == corpus.source
-    assert words.load("real", vocab_size=1000).source == corpus.source
+    assert data.origin.source == corpus.source
+    assert words.load("real", vocab_size=1000).origin == data.origin
+    assert words.load("auto", tmp_path, vocab_size=1000).origin == data.origin
     assert words.load("synthetic", vocab_size=500).train.max() < 500
 
 
@@ -82,9 +82,5 @@ def test_refused(wiki):
         words.load("real", wiki)
     with pytest.raises(InvalidArgument, match="is not a folder"):
         words.load("auto", wiki / "absent")
-    with pytest.raises(InvalidArgument, match="has no WikiText files"):
-        words.wikitext(wiki / "..")
-    with pytest.raises(InvalidArgument, match="needs a dataroot"):
-        words.load("wikitext")
-    with pytest.raises(InvalidArgument, match="'novel' is not one of auto, real, pydoc"):
+    with pytest.raises(InvalidArgument, match="'novel' is not one of auto, real, synthetic"):
         words.load("novel")

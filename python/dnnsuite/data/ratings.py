@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, Unavailable
+from ._origin import Origin, root_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import torch
 
-SOURCES = ("auto", "real", "synthetic")
 ML_20M = (138_493, 26_744)  # users and items of MovieLens-20M
 ML_20M_INTERACTIONS = 19_861_770  # its 20 000 263 ratings, less the last of each user
 
@@ -36,17 +36,13 @@ class Interactions:
     Attributes:
         pairs: int64 `[P]`, ascending, without repetition: user · items + item.
         users, items: how many there are of each; the sizes of the model's tables.
-        source: what the pairs are.
-        licence: of the data.
-        sha256: of the file; of the pairs when they are synthetic.
+        origin: what they are.
     """
 
     pairs: npt.NDArray[np.int64]
     users: int
     items: int
-    source: str
-    licence: str
-    sha256: str
+    origin: Origin
 
 
 class Batch(NamedTuple):
@@ -58,44 +54,49 @@ class Batch(NamedTuple):
 
 
 def load(
-    source: str = "auto",
+    kind: str = "auto",
     dataroot: str | Path | None = None,
     interactions: int = ML_20M_INTERACTIONS,
     seed: int = 0,
 ) -> Interactions:
-    """The pairs to train on.
+    """The user's MovieLens-20M (Harper and Konstan, 2015) under `dataroot`, else pairs over tables of its size.
 
     Args:
-        source: `real` reads the `ratings.csv` of MovieLens-20M (Harper and Konstan, 2015) under `dataroot`; `synthetic`
-            draws about `interactions` pairs over the tables of MovieLens-20M; `auto` is `real` given a `dataroot`.
-        dataroot: the folder with the file, or with MovieLens' folder in it.
+        kind: `auto` takes the file if it is there; `real` refuses to draw any; `synthetic` draws them.
+        dataroot: the folder with `ratings.csv`, or with MovieLens' folder in it.
         interactions: how many pairs to draw; those drawn twice count once.
         seed: of the synthetic pairs.
 
     Raises:
-        InvalidArgument: an unknown source, or a dataroot without the file, or a damaged file, by its line.
+        InvalidArgument: an unknown kind, a dataroot that is not a folder, a damaged file, by its line.
+        Unavailable: `real` was asked for and there is none.
     """
-    if source not in SOURCES:
-        raise InvalidArgument(f"data source {source!r} is not one of {', '.join(SOURCES)}")
-    if source == "real" and dataroot is None:
-        raise InvalidArgument("data source 'real' needs a dataroot, the folder with MovieLens' ratings.csv")
-    if dataroot is not None and source != "synthetic":
-        return movielens(dataroot)
+    root = root_of(kind, dataroot)
+    for path in [root / name for name in _FILES] if root else []:
+        if path.is_file():
+            return read(path)
+    if kind == "real":
+        raise Unavailable(
+            "MovieLens-20M",
+            f"{', '.join(_FILES)} of {dataroot or 'no dataroot'}",
+            "unpack ml-20m.zip of grouplens.org",
+        )
     if interactions < 1:
         raise InvalidArgument(f"interactions must be 1 or more, got {interactions}")
     return _synthetic(interactions, *ML_20M, seed)
 
 
-def movielens(dataroot: str | Path) -> Interactions:
-    """What `ratings.csv` says users liked: each rating is one, whatever the stars.
+def read(path: Path) -> Interactions:
+    """What a `ratings.csv` says users liked: each rating is one, whatever the stars.
 
     As MLPerf's recommendation benchmark prepares it: users with fewer than 20 ratings are left out, users and items are
     numbered in the order in which they appear, and the latest rating of each user is kept out of training.
+
+    Raises InvalidArgument naming the line if it is not such a file.
     """
     import numpy as np
 
-    path = _find(Path(dataroot))
-    table = _read(path)
+    table = _table(path)
     ratings = table.groupby("userId")["movieId"].transform("size")
     table = table[ratings >= _FEWEST_RATINGS]
     if not len(table):
@@ -104,26 +105,17 @@ def movielens(dataroot: str | Path) -> Interactions:
     items, titles = table["movieId"].factorize()
     latest = table["timestamp"].groupby(users).idxmax()
     train = ~table.index.isin(latest)
-    pairs = users[train].astype(np.int64) * len(titles) + items[train]
+    pairs = np.unique(users[train].astype(np.int64) * len(titles) + items[train])
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
-    return Interactions(
-        np.unique(pairs), len(names), len(titles), f"MovieLens, {path.name} of {path.parent.name}",
-        "GroupLens: for research, not to be redistributed", digest.hexdigest(),
-    )  # fmt: skip
+    licence = "GroupLens: for research, not to be redistributed"
+    origin = Origin(f"MovieLens, {path.parent.name}/{path.name}", licence, len(pairs), digest.hexdigest())
+    return Interactions(pairs, len(names), len(titles), origin)
 
 
-def _find(root: Path) -> Path:
-    for name in _FILES:
-        if (root / name).is_file():
-            return root / name
-    wrong = f"has none of {', '.join(_FILES)}" if root.is_dir() else "is not a folder"
-    raise InvalidArgument(f"dataroot {str(root)!r} {wrong}; they are in MovieLens-20M's archive (ml-20m.zip)")
-
-
-def _read(path: Path) -> pd.DataFrame:
+def _table(path: Path) -> pd.DataFrame:
     """The table in the file. Raises InvalidArgument naming the first line that is none of it."""
     import pandas as pd
 
@@ -159,10 +151,9 @@ def _synthetic(interactions: int, users: int, items: int, seed: int) -> Interact
         return random.permutation(count)[rank]
 
     pairs = np.unique(draw(users) * items + draw(items))
-    source = f"synthetic: {len(pairs)} pairs by the Zipf-Mandelbrot law, seed {seed}"
-    return Interactions(
-        pairs, users, items, source, "none needed", hashlib.sha256(pairs.tobytes()).hexdigest()
-    )
+    digest = hashlib.sha256(pairs.tobytes()).hexdigest()
+    source = f"synthetic: the Zipf-Mandelbrot law, seed {seed}"
+    return Interactions(pairs, users, items, Origin(source, "none needed", len(pairs), digest))
 
 
 class Sampler:

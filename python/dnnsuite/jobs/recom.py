@@ -60,14 +60,7 @@ class Recommendation(Training):
 
     def provenance(self) -> dict[str, Any]:
         return {
-            "data": {
-                "source": self.data.source,
-                "licence": self.data.licence,
-                "sha256": self.data.sha256,
-                "pairs": len(self.data.pairs),
-                "users": self.data.users,
-                "items": self.data.items,
-            },
+            "data": {**self.data.origin.record(), "users": self.data.users, "items": self.data.items},
             "model": {"factors": self.options["factors"], "layers": _widths(self.options["layers"])},
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "optimizer": f"Adam, lr {self.options['learning_rate']}",

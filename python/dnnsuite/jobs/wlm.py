@@ -115,13 +115,7 @@ class WordLanguageModel(Training):
     def provenance(self) -> dict[str, Any]:
         sizes = ("emsize", "nhid", "nlayers", "dropout", "bptt")
         return {
-            "data": {
-                "source": self.words.source,
-                "licence": self.words.licence,
-                "sha256": self.words.sha256,
-                "tokens": len(self.words.train),
-                "vocab_size": self.words.vocab_size,
-            },
+            "data": {**self.words.origin.record(), "vocab_size": self.words.vocab_size},
             "model": {"type": "GRU", **{name: self.options[name] for name in sizes}},
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "optimizer": f"SGD, lr {self.options['lr']}, gradients clipped at {self.options['clip']}",
