@@ -9,5 +9,6 @@ from . import photographs as photographs
 from . import ratings as ratings
 from . import super_resolution as super_resolution
 from . import text as text
+from . import translation as translation
 from . import words as words
 from ._torchvision import import_torchvision as import_torchvision

@@ -123,6 +123,7 @@ _TRAININGS = {  # of the benchmark suite, in its order
     "vae": ".vae",
     "loader": ".loader",
     "reso": ".reso",
+    "translator": ".translator",
     "wlm": ".wlm",
     "wlmfp16": ".wlm",
     "cart": ".cart",
