@@ -96,7 +96,7 @@ class ModelTensor(torch.Tensor):
         return self._value
 
     def become(self, value: torch.Tensor | None, deferred: Deferred | None = None) -> None:
-        """Makes this tensor another one of the same shape, as an in-place function does."""
+        """Makes this tensor another one, as an in-place function does."""
         self._value, self.deferred = value, deferred
 
     @property
@@ -203,14 +203,16 @@ def _any_model_tensor(args: Any) -> bool:
     return any(type(a) is ModelTensor or (type(a) in (tuple, list) and _any_model_tensor(a)) for a in args)
 
 
-def _wrapped(output: Any) -> Any:
+def wrap_all(output: Any) -> Any:
+    """Tensors `[B, ...]` in a (named) tuple, list or dictionary of results, as one model's code sees them."""
     if isinstance(output, torch.Tensor):
         return wrap(output)
     if isinstance(output, (tuple, list)):
-        items = [_wrapped(o) for o in output]
+        items = [wrap_all(o) for o in output]
+        # Named tuples take their fields one by one, torch.return_types.max and its like as a sequence.
         return type(output)(*items) if hasattr(output, "_fields") else type(output)(items)
     if isinstance(output, dict):
-        return {name: _wrapped(value) for name, value in output.items()}
+        return {name: wrap_all(value) for name, value in output.items()}
     return output
 
 
@@ -240,6 +242,6 @@ def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
         args = tuple(expanded(a, B) for a in args)
         kwargs = {name: expanded(a, B) for name, a in kwargs.items()}
         with outside():
-            return _wrapped(forward(self, *args, **kwargs))
+            return wrap_all(forward(self, *args, **kwargs))
 
     return call

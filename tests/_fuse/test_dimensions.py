@@ -53,6 +53,17 @@ def test_a_dimension_out_of_range_is_torchs_error():
         run(lambda x: x.sum(2), torch.randn(2, 3, 4))
 
 
+def test_in_place_twins_change_their_tensor():
+    def change(x):
+        a, b, c = x.clone(), x[:1].clone(), x[0].clone()
+        a.unsqueeze_(0)
+        b.squeeze_(0)
+        c.t_()
+        return a, b, c
+
+    check(change, torch.randn(3, 4, 5, 2))
+
+
 def test_a_scalar_of_each_model():
     check(lambda x: x.sum().unsqueeze(0) + x.sum().sum() + x.mean().max(), torch.randn(2, 3))
 

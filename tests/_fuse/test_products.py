@@ -20,6 +20,7 @@ MATRIX, BATCHED = torch.randn(4, 3), torch.randn(5, 4, 3)
         lambda x, y: torch.bmm(x.unsqueeze(0), y.t().unsqueeze(0)),
         lambda x, y: torch.mm(x, y.t()),
         lambda x, y: torch.addmm(y[:, 0], x, y.t(), beta=0.5, alpha=2.0),
+        lambda x, y: x[:, :1].repeat(1, 6).addmm_(x, y.t()),
         lambda x, y: torch.einsum("ij,kj->ik", x, y),
         lambda x, y: torch.einsum("ij, kj", x, y),
         lambda x, y: torch.einsum("...i,ij->...j", x, MATRIX),

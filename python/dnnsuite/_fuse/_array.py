@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -234,6 +233,3 @@ def width(array: torch.nn.Module) -> int:
     raise InvalidArgument(
         f"{type(array).__name__} is no array of models: make one with dnnsuite.fuse or dnnsuite.nn.array"
     )
-
-
-__all__ = ["Array", "fuse", "time", "unfuse", "width"]

@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
-from .._logical import ModelTensor, NotFusable
+from .._logical import ModelTensor, NotFusable, expanded, wrap_all
 from ..nn import functional as ours
-from ._interpret import in_place, raw, rule, settle, wrap_all
+from ._interpret import in_place, map_over_models, raw, rule, settle
+from ._shapes import sizes_of
 
 
 def moved(dim: Any, rank: int) -> Any:
@@ -37,10 +38,10 @@ def _call(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 def _named(name: str, places: dict[int, str], defaults: dict[str, Any]) -> None:
     """A rule for `name`, whose arguments at `places` are dimensions."""
 
-    @rule(name)
+    @rule(name, writes=True)
     def apply(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if type(args[0]) is not ModelTensor:
-            return along_first(func, args, kwargs)
+            return map_over_models(func, args, kwargs)
         first, rank = args[0], args[0].dim()
         values = list(args)
         kwargs = dict(kwargs)
@@ -56,19 +57,7 @@ def _named(name: str, places: dict[int, str], defaults: dict[str, Any]) -> None:
             settle()
             _call(func, values, kwargs)
             return first
-        return wrap_all(_call(func, [_line_up(v, rank) if v is not first else v for v in values], kwargs))
-
-
-def _line_up(value: Any, rank: int) -> Any:
-    """A shared index or source beside a ModelTensor in gather and scatter: its dimensions move up by one."""
-    return value
-
-
-def along_first(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The tensor is shared and something else is per model: `torch.vmap` knows."""
-    from ._interpret import map_over_models
-
-    return map_over_models(func, args, kwargs)
+        return wrap_all(_call(func, values, kwargs))
 
 
 _TABLE: list[tuple[str, dict[int, str], dict[str, Any]]] = [
@@ -83,7 +72,6 @@ _TABLE: list[tuple[str, dict[int, str], dict[str, Any]]] = [
             "logcumsumexp",
             "cummax",
             "cummin",
-            "unsqueeze",
         ]
     ],
     *[(n, {1: "dim"}, {"dim": -1}) for n in ["sort", "argsort", "glu", "diff"]],
@@ -101,10 +89,6 @@ _TABLE: list[tuple[str, dict[int, str], dict[str, Any]]] = [
 for _name, _places, _defaults in _TABLE:
     _named(_name, _places, _defaults)
 
-_REDUCTIONS = (
-    "sum nansum mean nanmean prod amax amin all any std var logsumexp count_nonzero argmax argmin max min median "
-    "nanmedian mode norm std_mean var_mean aminmax cosine_similarity normalize"
-)
 _OVER_ALL = {  # the function that reduces one dimension as `name()` reduces all
     "max": lambda x: x.amax(1), "min": lambda x: x.amin(1),
     "median": lambda x: x.median(1).values, "nanmedian": lambda x: x.nanmedian(1).values,
@@ -185,18 +169,13 @@ def _transposed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 @rule("permute")
 def permute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    dims = kwargs["dims"] if "dims" in kwargs else args[1:]
-    if len(dims) == 1 and isinstance(dims[0], Sequence):
-        dims = dims[0]
-    return wrap_all(args[0].value.permute(0, *moved(tuple(dims), args[0].dim())))
+    dims = sizes_of(args[1:], kwargs, "dims")
+    return wrap_all(args[0].value.permute(0, *moved(dims, args[0].dim())))
 
 
 @rule("flip")
 def flip(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    dims = kwargs["dims"] if "dims" in kwargs else args[1:]
-    if len(dims) == 1 and isinstance(dims[0], Sequence):
-        dims = dims[0]
-    return wrap_all(args[0].value.flip(moved(tuple(dims), args[0].dim())))
+    return wrap_all(args[0].value.flip(moved(sizes_of(args[1:], kwargs, "dims"), args[0].dim())))
 
 
 @rule("cat concat concatenate stack")
@@ -207,19 +186,13 @@ def cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     stacking = func.__name__ == "stack"
     if not stacking:
         tensors = [t for t in tensors if tuple(t.shape) != (0,)]  # as torch does, for the sake of old code
-    values = [t.value if type(t) is ModelTensor else t.unsqueeze(0).expand(B, *t.shape) for t in tensors]
+    values = [expanded(t, B) for t in tensors]
     rank = max(v.dim() - 1 for v in values)
     return wrap_all((torch.stack if stacking else torch.cat)(values, moved(dim, rank + stacking)))
 
 
-@rule("hstack vstack dstack column_stack row_stack")
-def _stacks(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    from ._interpret import map_over_models
-
-    return map_over_models(func, args, kwargs)
-
-
-@rule("gather scatter scatter_add scatter_reduce index_select index_add index_copy index_fill take_along_dim")
+@rule("gather scatter scatter_add scatter_reduce index_select index_add index_copy index_fill take_along_dim",
+      writes=True)  # fmt: skip
 def indexed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     name = func.__name__.rstrip("_")
     if name in ("index_select", "take_along_dim", "index_add", "index_copy", "index_fill") and (
@@ -239,8 +212,8 @@ def indexed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         "scatter_add",
         "scatter_reduce",
     ):  # index and source have the tensor's dimensions
-        values = [_expand(v, B) for v in values]
-        kwargs = {k: _expand(v, B) for k, v in kwargs.items()}
+        values = [expanded(v, B) for v in values]
+        kwargs = {k: expanded(v, B) for k, v in kwargs.items()}
     if in_place(func):
         settle()
         _call(func, values, kwargs)
@@ -248,15 +221,7 @@ def indexed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return wrap_all(_call(func, values, kwargs))
 
 
-def _expand(value: Any, B: int) -> Any:
-    if type(value) is ModelTensor or not isinstance(value, torch.Tensor):
-        return value
-    return value.unsqueeze(0).expand(B, *value.shape)
-
-
 def _by_models(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    from ._interpret import map_over_models
-
     if in_place(func) and type(args[0]) is not ModelTensor:
         raise NotFusable(f"{func.__name__} writes a value of each model into a tensor that all models share")
     result = map_over_models(func, args, kwargs)

@@ -13,7 +13,7 @@ from ..nn._base import ArrayModule
 from ..nn._dropout import FUNCTION_STREAM as STREAM
 from ._parts import Parts
 from ._shell import Shell
-from ._tree import Fusion, parts_of
+from ._tree import Fusion
 
 
 class Edit:
@@ -173,6 +173,3 @@ def _accepted(companion: Any, fresh: dict[str, Any]) -> dict[str, Any]:
     """Those of the new models' values that are the companion's."""
     names = {*getattr(companion, "per_model", fresh), *getattr(companion, "pairs", ()), "max_grad_norm"}
     return {name: value for name, value in fresh.items() if name in names}
-
-
-__all__ = ["Edit", "parts_of"]

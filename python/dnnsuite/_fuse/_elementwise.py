@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from .._logical import ModelTensor, NotFusable, state
+from .._logical import ModelTensor, NotFusable, check_stray, state, wrap_all
 from ._deferred import continued
-from ._interpret import check_stray, in_place, rule, settle, wrap_all
+from ._interpret import in_place, rule, settle
 
 NAMES = (
     # of one tensor
@@ -19,18 +19,18 @@ NAMES = (
     "log2 logical_not logit logsigmoid mish nan_to_num neg negative pos positive rad2deg real reciprocal relu relu6 "
     "round rsqrt selu sgn sigmoid sign signbit silu sin sinc sinh softplus softshrink softsign sqrt square tan tanh "
     "tanhshrink threshold trunc zeros_like ones_like full_like empty_like "
-    "contiguous detach to type type_as float double half bfloat16 int long bool_ short cpu cuda byte requires_grad "
+    "contiguous detach to type type_as float double half bfloat16 int long short cpu cuda byte requires_grad "
     "zero fill invert "
     # of several
     "add radd sub rsub subtract mul rmul multiply div divide truediv rtruediv floordiv rfloordiv floor_divide mod rmod "
     "remainder fmod pow rpow float_power atan2 arctan2 maximum minimum fmax fmin hypot lerp addcmul addcdiv clamp clip "
-    "clamp_min clamp_max where masked_fill copysign eq ne lt le gt ge equal_ greater less greater_equal less_equal "
+    "clamp_min clamp_max where masked_fill copysign eq ne lt le gt ge greater less greater_equal less_equal "
     "not_equal isclose logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor and rand or ror xor rxor "
-    "true_divide xlogy logaddexp logaddexp2 heaviside nextafter rsqrt_ copy xlogy_ dequantize"
+    "true_divide xlogy logaddexp logaddexp2 heaviside nextafter copy dequantize"
 )
 
 
-def _as_scalar(value: torch.Tensor, rank: int, others: list[torch.Tensor]) -> torch.Tensor:
+def _as_scalar(value: torch.Tensor, others: list[torch.Tensor]) -> torch.Tensor:
     """One number per model beside tensors with dimensions: it decides the dtype only where torch's 0-d tensors do."""
     wide = [other.dtype for other in others if other.dim() > 0]
     for dtype in wide:
@@ -62,14 +62,14 @@ def aligned(values: list[Any]) -> list[Any]:
                 others = [
                     v.value[0] if type(v) is ModelTensor else v for v in values if isinstance(v, torch.Tensor)
                 ]
-                own = _as_scalar(own, rank, others)
+                own = _as_scalar(own, others)
             result.append(own.reshape(own.size(0), *(1,) * (rank - own.dim() + 1), *own.shape[1:]))
         else:
             result.append(value.value if type(value) is ModelTensor else value)
     return result
 
 
-@rule(NAMES)
+@rule(NAMES, writes=True)
 def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if state.pending:
         result = continued(func, args, kwargs)
@@ -98,7 +98,7 @@ def _in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return target
 
 
-@rule("set_ data")
+@rule("data")
 def _data(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return ModelTensor(args[0].value.detach())
 

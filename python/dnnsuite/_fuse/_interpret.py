@@ -15,21 +15,25 @@ from typing import Any
 import torch
 
 from .. import _logical
-from .._logical import ModelTensor, NotFusable, check_stray, physical, state, wrap
+from .._logical import ModelTensor, NotFusable, state, wrap_all
 
 Rule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 #: Rules by the function's name, whether it is in torch, torch.nn.functional, or a method; in-place twins included.
 BY_NAME: dict[str, Rule] = {}
+#: Rules that write into their first argument themselves when the function is an in-place twin.
+WRITING: set[Rule] = set()
 _resolved: dict[Any, Rule] = {}
 
 
-def rule(names: str) -> Callable[[Rule], Rule]:
-    """Makes a function the rule for each of `names`."""
+def rule(names: str, writes: bool = False) -> Callable[[Rule], Rule]:
+    """Makes a function the rule for each of `names`. With `writes` it sees to in-place twins itself."""
 
     def add(function: Rule) -> Rule:
         for name in names.split():
             BY_NAME[name] = function
+        if writes:
+            WRITING.add(function)
         return function
 
     return add
@@ -89,7 +93,30 @@ def _resolve(func: Any) -> Rule:
 
     if getattr(func, "__name__", None) is None:
         return map_over_models
-    return layer_rule(func) or BY_NAME.get(plain_name(func)) or map_over_models
+    found = layer_rule(func) or BY_NAME.get(plain_name(func))
+    if found is None:
+        return map_over_models
+    return _put_back(found) if in_place(func) and found not in WRITING else found
+
+
+def _put_back(found: Rule) -> Rule:
+    """The rule of an in-place twin, from that of the function: its result becomes the first argument's value."""
+
+    def write(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        first = args[0]
+        if type(first) is not ModelTensor:
+            raise NotFusable(
+                f"{func.__name__} writes a value of each model into a tensor that all models share"
+            )
+        settle()
+        result = found(func, args, kwargs).value
+        if result.shape == first.value.shape:
+            first.value.copy_(result)
+        else:  # t_, squeeze_ and the like
+            first.become(result)
+        return first
+
+    return write
 
 
 def arguments(args: Any, B: int) -> Any:
@@ -103,18 +130,6 @@ def width_of(args: Any, kwargs: dict[str, Any]) -> int:
         if type(value) is ModelTensor:
             return value.B
     return state.B
-
-
-def wrap_all(output: Any) -> Any:
-    """Tensors in a tuple, named tuple or list of results, wrapped."""
-    if isinstance(output, torch.Tensor):
-        return ModelTensor(output)
-    if isinstance(output, (tuple, list)):
-        items = [wrap_all(o) for o in output]
-        if hasattr(type(output), "n_sequence_fields"):  # torch.return_types.max and the like
-            return type(output)(items)
-        return type(output)(*items) if hasattr(output, "_fields") else type(output)(items)
-    return output
 
 
 def settle_since(mark: int) -> None:
@@ -167,6 +182,3 @@ def raw(value: Any) -> Any:
     if type(value) in (tuple, list):
         return type(value)(raw(v) for v in value)
     return value
-
-
-__all__ = ["BY_NAME", "check_stray", "interpret", "physical", "rule", "settle", "wrap", "wrap_all"]

@@ -6,23 +6,11 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import torch
 from torch.nn import functional
 
+from .._logical import wrap_all
 from ..nn import functional as ours
-from ._interpret import Rule, arguments, settle, width_of, wrap_all
-
-_HAVE_STREAMS = frozenset(
-    [
-        "dropout",
-        "alpha_dropout",
-        "feature_alpha_dropout",
-        "dropout1d",
-        "dropout2d",
-        "dropout3d",
-        "scaled_dot_product_attention",
-    ]
-)
+from ._interpret import Rule, arguments, settle, width_of
 
 
 def layer_rule(func: Any) -> Rule | None:
@@ -47,6 +35,3 @@ def layer_rule(func: Any) -> Rule | None:
         return wrap_all(mine(*args, **kwargs))
 
     return call
-
-
-__all__ = ["layer_rule", "torch"]

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from .. import ops
-from .._logical import ModelTensor
-from ._interpret import map_over_models, rule, wrap_all
+from .._logical import ModelTensor, wrap_all
+from ._interpret import map_over_models, rule
 
 
-@rule("matmul rmatmul mm bmm mv dot inner_ vdot_")
+@rule("matmul rmatmul mm bmm mv dot")
 def matmul(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     a, b = args[:2]
     if func.__name__ == "__rmatmul__":
@@ -48,7 +48,7 @@ def _operand(tensor: Any, rank: int, vector_place: int) -> torch.Tensor:
     return value.reshape(value.size(0), *(1,) * (rank + 1 - value.dim()), *value.shape[1:])
 
 
-@rule("addmm baddbmm addbmm_")
+@rule("addmm baddbmm")
 def addmm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     base, a, b = args[:3]
     beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from .._logical import ModelTensor, NotFusable, state
+from .._logical import ModelTensor, NotFusable, state, wrap_all
 from ..nn._checkpoint import advance
 from ..nn._dropout import FUNCTION_STREAM as STREAM
-from ._interpret import rule, settle, wrap_all
+from ._interpret import rule, settle
 
 
 def new_stream(B: int, device: Any = None) -> torch.Tensor:
@@ -51,7 +51,8 @@ def like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @rule(
-    "normal uniform exponential bernoulli geometric log_normal cauchy random randint_like multinomial poisson"
+    "normal uniform exponential bernoulli geometric log_normal cauchy random randint_like multinomial poisson",
+    writes=True,
 )
 def drawn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Functions with a generator argument, once for each model."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from .._logical import ModelTensor, NotFusable
-from ._interpret import map_over_models, rule, settle, wrap_all
+from .._logical import ModelTensor, NotFusable, wrap_all
+from ._interpret import map_over_models, rule, settle
 
 
-def _sizes(args: Sequence[Any], kwargs: dict[str, Any], *names: str) -> tuple[Any, ...]:
+def sizes_of(args: Sequence[Any], kwargs: dict[str, Any], *names: str) -> tuple[Any, ...]:
     """The sizes given one by one, as one sequence, or by name."""
     for name in names:
         if name in kwargs:
@@ -27,7 +27,7 @@ def reshape(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x = args[0].value
     if (len(args) == 2 and isinstance(args[1], torch.dtype)) or "dtype" in kwargs:
         return wrap_all(x.view(args[1] if len(args) == 2 else kwargs["dtype"]))
-    sizes = _sizes(args[1:], kwargs, "size", "shape")
+    sizes = sizes_of(args[1:], kwargs, "size", "shape")
     # A view of one model's tensor may be none of all models' when the memory has another order: a copy then.
     return wrap_all(x.reshape(x.size(0), *_solved(sizes, args[0].shape)))
 
@@ -51,7 +51,7 @@ def _view_as(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @rule("expand")
 def expand(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, sizes = args[0].value, _sizes(args[1:], kwargs, "size")
+    x, sizes = args[0].value, sizes_of(args[1:], kwargs, "size")
     x = x.reshape(x.size(0), *(1,) * (len(sizes) - args[0].dim()), *x.shape[1:])
     return wrap_all(x.expand(x.size(0), *sizes))
 
@@ -65,7 +65,7 @@ def _expand_as(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @rule("repeat tile")
 def repeat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, counts = args[0].value, _sizes(args[1:], kwargs, "repeats", "dims")
+    x, counts = args[0].value, sizes_of(args[1:], kwargs, "repeats", "dims")
     counts = (1,) * (args[0].dim() - len(counts)) + counts
     x = x.reshape(x.size(0), *(1,) * (len(counts) - args[0].dim()), *x.shape[1:])
     return wrap_all(x.repeat(1, *counts))
@@ -144,7 +144,7 @@ def factory(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name == "new_full":
         size, rest = tuple(args[1]), args[2:]
     else:
-        size, rest = _sizes(args[1:], kwargs, "size"), ()
+        size, rest = sizes_of(args[1:], kwargs, "size"), ()
         kwargs = {k: v for k, v in kwargs.items() if k != "size"}
     return wrap_all(func(x, (x.size(0), *size), *rest, **kwargs))
 
@@ -185,7 +185,7 @@ def _lookup(tensor: ModelTensor, index: Any) -> Any:
     return map_over_models(torch.Tensor.__getitem__, (tensor, index), {})
 
 
-@rule("setitem")
+@rule("setitem", writes=True)
 def setitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tensor, index, value = args
     if type(tensor) is not ModelTensor:

@@ -78,7 +78,7 @@ class Fusion:
     def __init__(self, models: Sequence[torch.nn.Module]) -> None:
         self.models, self.B = models, len(models)
         self._memo: dict[int, Any] = {}
-        self._shells: list[tuple[torch.nn.Module, str, list[torch.nn.Module]]] = []
+        self._shells: list[tuple[torch.nn.Module, list[torch.nn.Module]]] = []
 
     def tree(self) -> torch.nn.Module:
         """The root of the array."""
@@ -87,7 +87,7 @@ class Fusion:
         for part in root.modules():
             if type(part) is torch.nn.Sequential:
                 part.__class__ = Sequential
-        for first, path, models in self._shells:
+        for first, models in self._shells:
             module = self._memo.get(id(first))
             if module is None:
                 continue
@@ -98,7 +98,6 @@ class Fusion:
 
                 module.report.reason = f"models differ in {unlike}"
                 module._parts = Parts(module, [Fusion([m]).tree() for m in models])
-            del path
         _tie(root, self.models)
         return root
 
@@ -138,7 +137,7 @@ class Fusion:
             torch.nn.ParameterList,
             torch.nn.ParameterDict,
         ):
-            self._shells.append((first, path, list(models)))
+            self._shells.append((first, list(models)))
 
     def _leaf(self, models: Sequence[torch.nn.Module], path: str) -> torch.nn.Module:
         try:
