@@ -159,6 +159,27 @@ def test_a_hook_on_the_model_itself():
     right_or_named(make, torch.randn(3, 2, 4), "Sequential")
 
 
+def encoder():
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    return torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+
+def test_a_hook_within_layers_that_are_fused_whole():
+    def make():
+        model = encoder()
+        model.layers[1].linear1.register_forward_hook(lambda module, args, output: output.sin())
+        return model
+
+    assert right_or_named(make, torch.randn(3, 2, 5, 8), "layers.1.linear1") is not None
+
+
+def test_a_backward_hook_within_layers_that_are_fused_whole():
+    made = make_models(encoder, 2)
+    made[1].layers[0].norm2.register_full_backward_hook(lambda module, gradients, outputs: None)
+    with pytest.raises(Error, match=r"model 1 has a backward hook at layers\.0\.norm2"):
+        dnnsuite.fuse(made)
+
+
 def normed():
     return torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 2))
 

@@ -114,11 +114,13 @@ class Fusion:
                 raise InvalidArgument(
                     f"models 0 and {index} differ at {where}: training is {first.training} and {model.training}"
                 )
-        _refuse_backward_hooks(models, where)
         kind = type(first)
+        for inner, parts in _together(models) if kind in RULES else [("", models)]:
+            _refuse_backward_hooks(parts, ".".join(filter(None, (path, inner))) or "the top")
         # A stack of layers can refuse: what it is made of may have no rule; then it is fused part by part.
         can_fuse = getattr(RULES.get(kind), "can_fuse", None)
-        if kind in RULES and "forward" not in first.__dict__ and (can_fuse is None or can_fuse(models)):
+        whole = kind in RULES and "forward" not in first.__dict__ and not _hooked_inside(first)
+        if whole and (can_fuse is None or can_fuse(models)):
             self._memo[id(first)] = self._leaf(models, path)
             return
         self._memo[id(first)] = None  # on the way
@@ -163,6 +165,20 @@ class Fusion:
                 values = [getattr(m, kind)[name] for m in models]
                 if value is not None and id(value) not in self._memo:
                     self._memo[id(value)] = stacked(f"{where}.{name}", values)
+
+
+def _together(models: Sequence[torch.nn.Module]) -> Iterator[tuple[str, list[torch.nn.Module]]]:
+    """Each part's name and the part in every model; the models themselves first."""
+    for found in zip(*(model.named_modules() for model in models), strict=False):
+        yield found[0][0], [part for _, part in found]
+
+
+def _hooked_inside(module: torch.nn.Module) -> bool:
+    """Whether a part has a forward hook, which a stack of layers fused whole would not call."""
+    if isinstance(module, torch.nn.MultiheadAttention):  # it does not call its one part either
+        return False
+    parts = (part for part in module.modules() if part is not module)
+    return any(getattr(part, name) for part in parts for name in _FORWARD_HOOKS)
 
 
 def _kind(module: torch.nn.Module) -> Any:
