@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Named spans in a profile, and the external tools' window around its windows."""
 
-from profiler_loops import loop
-
 from dnnsuite import profiler, timing
 from dnnsuite.profiler import window
+from profiler_loops import loop
 
 
 def test_spans_of_observed_steps_are_a_table():
