@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -211,6 +212,13 @@ void ActivitySession::enable() {
         const CUpti_ActivityKind kind = kinds_[enabled_];
         cupti_check(machine_.cupti, machine_.cupti.enable(kind),
                     ("cuptiActivityEnable(" + std::to_string(static_cast<int>(kind)) + ")").c_str());
+    }
+    leave_out_noise();
+}
+
+void ActivitySession::leave_out_noise() {
+    if (std::find(kinds_.begin(), kinds_.end(), CUPTI_ACTIVITY_KIND_RUNTIME) == kinds_.end()) {
+        return;
     }
     // Calls that frameworks make by the thousand and that do nothing. If they cannot be left out they are recorded.
     for (const CUpti_CallbackId id :

@@ -61,6 +61,7 @@ class ActivitySession {
     void take_clock();
     void configure();
     void enable();
+    void leave_out_noise();
     void disable() noexcept;
     void count_dropped();
 

@@ -73,7 +73,8 @@ void cupti_check(const CuptiActivityApi& api, CUptiResult result, const char* ca
     switch (result) {
         case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
             throw Unavailable("another profiler holds CUPTI in this process; " + said, "",
-                              "one at a time: leave torch.profiler, or run without nsys, ncu and cuda-gdb");
+                              "one at a time: torch.profiler keeps it once it was used, so take a new process; run "
+                              "without nsys, ncu, cuda-gdb");
         case CUPTI_ERROR_HARDWARE_BUSY:
             throw Unavailable("another profiler holds the GPU; " + said, "",
                               "stop ncu, nsys --gpu-metrics-devices or DCGM's profiling (dcgmi profile --pause)");

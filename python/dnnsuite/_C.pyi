@@ -318,6 +318,47 @@ class Bandwidth:
     @property
     def median_bytes_per_s(self) -> float:
         ...
+class ActivitySession:
+    """
+    CUPTI's activity records of this process; one at a time.
+    """
+    def __init__(self, tables: collections.abc.Sequence[str]) -> None:
+        """
+        Take CUPTI, to record these tables.
+        
+        Raises Unavailable without a GPU, or when another profiler holds CUPTI.
+        """
+    def close(self) -> None:
+        """
+        Give CUPTI back. May be repeated.
+        """
+    def start(self) -> None:
+        """
+        Wait for the devices, then record.
+        """
+    def stop(self) -> None:
+        """
+        Wait for the devices, fetch the records, record no more.
+        """
+    def take(self) -> dict:
+        """
+        Tables of columns [rows], without a copy, their strings, and counts; they are then gone.
+        """
+    @property
+    def losses(self) -> dict:
+        """
+        How many records and buffers were lost.
+        """
+    @property
+    def recording(self) -> bool:
+        """
+        Whether a window is open.
+        """
+    @property
+    def window_ns(self) -> tuple[int, int]:
+        """
+        Begin and end of the last window, on `now_ns`; zeros before there was one.
+        """
 class NvtxRange:
     """
     A name for NVTX ranges in the domain `dnnsuite`.
@@ -474,6 +515,16 @@ def cuda_profiler_stop() -> None:
     """
     cudaProfilerStop. Raises as cuda_profiler_start.
     """
+def cupti_function_name(domain: typing.SupportsInt | typing.SupportsIndex, callback: typing.SupportsInt | typing.SupportsIndex) -> str:
+    """
+    Name of a recorded call: `domain` 1 is the runtime, 0 the driver.
+    """
+def decode_activity(buffer: typing_extensions.Buffer) -> dict:
+    """
+    The records in a buffer that CUPTI filled in this process: its pointers are followed.
+    
+    Tables of columns [rows], strings and counts, as `ActivitySession.take` gives.
+    """
 def format_cpu_list(numbers: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> str:
     """
     The shortest list format of the numbers, `0-3,8`. Raises InvalidArgument for a negative one.
@@ -560,6 +611,10 @@ def read_topology(root: str = '') -> dict:
     
     Raises Error when there are no CPUs to be read.
     """
+def require_driver() -> None:
+    """
+    Raises Unavailable unless NVIDIA's driver is there and shows a GPU.
+    """
 def spin(iterations: typing.SupportsInt | typing.SupportsIndex) -> tuple[int, int]:
     """
     (wall ns, CPU ns of this thread) of a fixed piece of arithmetic that needs no memory.
@@ -576,59 +631,4 @@ def student_t(confidence: typing.SupportsFloat | typing.SupportsIndex, degrees: 
     The t for which Student's t lies in [-t, t] with probability `confidence`.
     
     Raises InvalidArgument unless 0 < confidence < 1 and degrees > 0.
-    """
-class ActivitySession:
-    """
-    CUPTI's activity records of this process; one at a time.
-    """
-    def __init__(self, tables: collections.abc.Sequence[str]) -> None:
-        """
-        Take CUPTI, to record these tables.
-        
-        Raises Unavailable without a GPU, or when another profiler holds CUPTI.
-        """
-    def close(self) -> None:
-        """
-        Give CUPTI back. May be repeated.
-        """
-    def start(self) -> None:
-        """
-        Wait for the devices, then record.
-        """
-    def stop(self) -> None:
-        """
-        Wait for the devices, fetch the records, record no more.
-        """
-    def take(self) -> dict:
-        """
-        Tables of columns [rows], without a copy, their strings, and counts; they are then gone.
-        """
-    @property
-    def losses(self) -> dict:
-        """
-        How many records and buffers were lost.
-        """
-    @property
-    def recording(self) -> bool:
-        """
-        Whether a window is open.
-        """
-    @property
-    def window_ns(self) -> tuple[int, int]:
-        """
-        Begin and end of the last window, on `now_ns`; zeros before there was one.
-        """
-def cupti_function_name(domain: typing.SupportsInt | typing.SupportsIndex, callback: typing.SupportsInt | typing.SupportsIndex) -> str:
-    """
-    Name of a recorded call: `domain` 1 is the runtime, 0 the driver.
-    """
-def decode_activity(buffer: typing_extensions.Buffer) -> dict:
-    """
-    The records in a buffer that CUPTI filled in this process: its pointers are followed.
-    
-    Tables of columns [rows], strings and counts, as `ActivitySession.take` gives.
-    """
-def require_driver() -> None:
-    """
-    Raises Unavailable unless NVIDIA's driver is there and shows a GPU.
     """

@@ -7,7 +7,7 @@ import pytest
 from dnnsuite.profiler.activity import CLASSES, classify, classify_names
 
 NAMES = {
-    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)": "comm",
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)": "communication",
     "void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>(Flash_fwd_params)": "attention",
     "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel)": "attention",
     "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::TensorListMetadata<4>>": (
@@ -23,7 +23,7 @@ NAMES = {
     "ampere_sgemm_128x64_tn": "gemm",
     "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>": "norm",
     "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>": "norm",
-    "void (anonymous namespace)::softmax_warp_forward<float, float, float, 7, false, false>": "softmax",
+    "void (anonymous namespace)::softmax_warp_forward<float, float, float, 7, false, false>": "loss",
     "void at::native::(anonymous namespace)::nll_loss_forward_reduce_cuda_kernel_2d<float, float>": "loss",
     "void at::native::(anonymous namespace)::max_pool_forward_nchw<float>": "pool",
     "void at::native::(anonymous namespace)::indexSelectLargeIndex<float, long, unsigned int, 2>": "embedding",
@@ -37,9 +37,9 @@ NAMES = {
         "copy"
     ),
     "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>": "copy",
-    "void at::native::(anonymous namespace)::fused_dropout_kernel_vec<float, float>": "random",
-    "void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<long>": "sort",
-    "void at::native::(anonymous namespace)::_thnn_fused_lstm_cell<float>": "rnn",
+    "void at::native::(anonymous namespace)::fused_dropout_kernel_vec<float, float>": "elementwise",
+    "void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<long>": "reduction",
+    "void at::native::(anonymous namespace)::_thnn_fused_lstm_cell<float>": "recurrent",
     "saxpy(int, float*)": "other",
 }
 
@@ -49,7 +49,7 @@ def test_class_of(name):
     assert classify(name) == NAMES[name]
 
 
-def test_every_class_has_a_name_here():
+def test_every_class_of_operators_has_a_kernel_here():
     assert {*NAMES.values()} == {*CLASSES}
 
 

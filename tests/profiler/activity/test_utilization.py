@@ -81,14 +81,17 @@ def test_nothing_ran():
 
 
 def test_communication_behind_computation_is_not_exposed():
-    ran = kernels((0, 50, "nccl", "comm", 1), (20, 40, "gemm", "gemm", 2), (60, 70, "nccl", "comm", 3))
+    ran = kernels(
+        (0, 50, "nccl", "communication", 1), (20, 40, "gemm", "gemm", 2), (60, 70, "nccl", "communication", 3)
+    )
     row = exposed_communication(ran, [(0, 65)]).iloc[0]
     assert (row["comm_ns"], row["exposed_comm_ns"]) == (55, 35)
     assert row["exposed_pct"] == pytest.approx(100 * 35 / 65)
 
 
 ROWS = st.lists(
-    st.tuples(st.integers(0, 100), st.integers(0, 30), st.sampled_from(["comm", "gemm"])), max_size=12
+    st.tuples(st.integers(0, 100), st.integers(0, 30), st.sampled_from(["communication", "gemm"])),
+    max_size=12,
 )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a kernel is for, told by its name."""
+"""What a kernel is for, told by its name, in the classes that operators have as well."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from .._op_classes import CLASSES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +21,7 @@ _RULES = [
     (kind, re.compile(pattern, re.IGNORECASE))
     for kind, pattern in (
         (
-            "comm",
+            "communication",
             r"nccl|rccl|nvshmem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|multimem_|symm_mem",
         ),
         ("attention", r"flash|fmha|attention|sdpa|mha_(fwd|bwd)|_attn"),
@@ -32,13 +34,12 @@ _RULES = [
             r"conv(?!ert)|fprop|dgrad|wgrad|winograd|implicit_?gemm|im2col|col2im|depthwise|nhwcTo|nchwTo|"
             r"cudnn.*(fft|tensor_?transform)",
         ),
-        ("rnn", r"lstm|gru_|_gru|rnn|elemwise_?bidir|persist(?!ent)"),
+        ("recurrent", r"lstm|gru_|_gru|rnn|elemwise_?bidir|persist(?!ent)"),
         (
             "norm",
             r"(batch|layer|group|instance|rms)_?norm|\bbn_|_bn_|rowwise_?moments|gamma_?beta|norm_kernel",
         ),
-        ("softmax", r"softmax"),
-        ("loss", r"nll_loss|cross_?entropy|ctc_loss|mse_|bce_|smooth_l1"),
+        ("loss", r"softmax|nll_loss|cross_?entropy|ctc_loss|mse_|bce_|smooth_l1"),
         ("pool", r"pool"),
         ("embedding", r"embedding|index_?(select|put|add|fill|kernel|elementwise)|gather|scatter|take_put"),
         (
@@ -46,9 +47,11 @@ _RULES = [
             r"gemm|gemv|cutlass|nvjet|xmma|wgmma|cublas|split_?k|matmul|triton_(tem|mm)|dot_kernel|"
             r"^(volta|turing|ampere|hopper|sm\d+)_",
         ),
-        ("random", r"dropout|distribution|philox|curand|bernoulli|randperm"),
-        ("sort", r"sort|topk|top_k|bitonic|unique_"),
-        ("reduction", r"reduce|reduction|triton_(red|per)_|scan|cumsum|argmax|argmin"),
+        ("elementwise", r"dropout|distribution|philox|curand|bernoulli"),
+        (
+            "reduction",
+            r"sort|topk|top_k|bitonic|unique_|randperm|reduce|reduction|triton_(red|per)_|scan|cumsum|argmax|argmin",
+        ),
         ("copy", r"copy|fill|memset|catarray|transpose|permute|_to_copy|roll_cuda|flip"),
         (
             "elementwise",
@@ -56,11 +59,14 @@ _RULES = [
         ),
     )
 ]
-CLASSES = (*(kind for kind, _ in _RULES), "other")
 
 
 def classify(name: str) -> str:
-    """The class of the kernel with this demangled name: one of :data:`CLASSES`, `other` when no rule knows it."""
+    """The class of the kernel with this demangled name: one of :data:`CLASSES`, `other` when no rule knows it.
+
+    >>> classify("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n"), classify("ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+    ('gemm', 'communication')
+    """
     return next((kind for kind, pattern in _RULES if pattern.search(name)), "other")
 
 
@@ -69,8 +75,9 @@ def classify_names(names: pd.Series) -> pd.Series:
     import pandas as pd
 
     column = names.astype("category").cat
-    of_name = [CLASSES.index(classify(str(name))) for name in column.categories]
-    codes = column.codes.to_numpy()
-    other = len(CLASSES) - 1  # also for a kernel without a name: code -1
-    found = np.array([*of_name, other])[codes]
-    return pd.Series(pd.Categorical.from_codes(found, pd.Index(CLASSES)), index=names.index)
+    classes = [*CLASSES]
+    of_name = [classes.index(classify(str(name))) for name in column.categories]
+    found = np.array([*of_name, classes.index("other")])[
+        column.codes.to_numpy()
+    ]  # code -1, no name: the last
+    return pd.Series(pd.Categorical.from_codes(found, pd.Index(classes)), index=names.index)

@@ -35,7 +35,7 @@ _UTILIZATION = {
 }
 _EXPOSED = {
     "device": "number of the GPU, as CUDA counts",
-    "comm_ns": "time in which at least one kernel of class comm ran: union, in the windows",
+    "comm_ns": "time in which at least one kernel of class communication ran: union, in the windows",
     "exposed_comm_ns": "of this, the time in which no other kernel ran: the GPU did nothing but communicate",
     "exposed_pct": "100 exposed_comm_ns / length of the windows",
 }
@@ -112,7 +112,7 @@ def exposed_communication(kernels: pd.DataFrame, windows: Iterable[tuple[int, in
     inside = of_windows(windows)
     rows = []
     for device, mine in _by_device(kernels, columns=("class",)).items():
-        talks = mine["class"] == "comm"
+        talks = mine["class"] == "communication"
         talked = time_of(mine[talks], inside)
         exposed_ns = length_ns(subtract(talked, time_of(mine[~talks], inside)))
         rows.append((device, length_ns(talked), exposed_ns, 100 * exposed_ns / length_ns(inside)))
