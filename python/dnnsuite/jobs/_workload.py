@@ -127,6 +127,7 @@ _TRAININGS = {  # of the benchmark suite, in its order
     "wlm": ".wlm",
     "wlmfp16": ".wlm",
     "cart": ".cart",
+    "atari": ".atari",
     "recom": ".recom",
 }
 

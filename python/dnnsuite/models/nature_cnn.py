@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+"""The policy of Atari players (Mnih et al., Nature 2015), as in Kostrikov's PPO (2018), which the suite used."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+
+class NatureCNN(nn.Module):
+    """Images `[N, 4, 84, 84]` of bytes to the logits of actions `[N, A]` and the values of states `[N]`.
+
+    Three convolutions and a layer of 512, shared by both heads. The third convolution has 32 filters, not the paper's
+    64. Weights are orthogonal, with gain sqrt(2), 0.01 for the policy and 1 for the value; biases are 0.
+    """
+
+    def __init__(self, actions: int, images: int = 4) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(images, 32, 8, stride=4), nn.ReLU(),
+            nn.Conv2d(32, 64, 4, stride=2), nn.ReLU(),
+            nn.Conv2d(64, 32, 3, stride=1), nn.ReLU(), nn.Flatten(),
+            nn.Linear(32 * 7 * 7, 512), nn.ReLU(),
+        )  # fmt: skip
+        self.value = nn.Linear(512, 1)
+        self.policy = nn.Linear(512, actions)
+        for layer in self.body:
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                _orthogonal(layer, math.sqrt(2))
+        _orthogonal(self.value, 1.0)
+        _orthogonal(self.policy, 0.01)
+
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        features = self.body(images.float() / 255)
+        return self.policy(features), self.value(features).squeeze(1)
+
+
+def _orthogonal(layer: nn.Conv2d | nn.Linear, gain: float) -> None:
+    assert layer.bias is not None
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
