@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
@@ -40,8 +41,22 @@ _BYTES = {
     "float": 4, "double": 8, "c10::BFloat16": 2, "c10::Half": 2, "long int": 8, "long": 8, "int": 4, "short": 2,
     "bool": 1, "unsigned char": 1, "signed char": 1, "c10::complex<float>": 8, "c10::complex<double>": 16,
 }  # fmt: skip
-_SAME_SHAPE = ("elementwise", "norm", "softmax", "random")  # the output is like the largest input
-_IN_PLACE = ("optimizer",)
+# What is computed element by element: the output is like the largest input.
+_SAME_SHAPE = ("elementwise", "norm", "softmax", "random")
+# Of the classes that have others in them, what reads all its inputs: and writes as much, or next to nothing.
+_WRITES_AS_MUCH = {"aten::cat", "aten::stack"}
+_WRITES_LITTLE = {
+    "aten::copy_",
+    "aten::sum",
+    "aten::mean",
+    "aten::amax",
+    "aten::argmax",
+    "dnnsuite::gradient_norms",
+}
+# Operators that only call others: their work is inside.
+_COMPOSITES = {"aten::layer_norm", "aten::batch_norm", "aten::group_norm", "aten::dropout", "aten::instance_norm",
+               "aten::rms_norm", "aten::_batch_norm_impl_index", "aten::relu", "aten::norm", "aten::softmax",
+               "aten::log_softmax", "aten::rand", "aten::randn", "aten::randint"}  # fmt: skip
 
 Row = tuple[Any, ...]
 
@@ -82,6 +97,7 @@ class OpsInstrument:
         from torch._C._profiler import _ExperimentalConfig
 
         self.open()
+        os.environ.setdefault("KINETO_LOG_LEVEL", _QUIET)
         self._profiler = torch.profiler.profile(
             activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True,
             experimental_config=_ExperimentalConfig(profile_all_threads=True),
@@ -161,6 +177,7 @@ class OpsInstrument:
 
 
 _KINDS = ("cpu_op", "user_annotation")
+_QUIET = "6"  # torch's tracer would write two lines to stderr for each window
 
 
 def _wall_minus_monotonic_ns() -> int:
@@ -196,36 +213,22 @@ def _covered(parents: list[int], known: list[bool], t0: list[int]) -> list[bool]
 def _work_of(event: Any) -> tuple[int, int | None]:
     """(FLOPs, bytes or None) of one event."""
     name = event.name()
-    kind = class_of(name)
-    if kind in ("other", "view", "alloc"):
+    if "::" not in name or name in _COMPOSITES:
         return 0, None
     inputs = _input_bytes(event)
     done = flops.work(name, event.shapes(), event.concrete_inputs()) if flops.knows(name) else None
-    size = _BYTES.get(_dtype_of(event), 4)
     if done is not None:
+        size = _BYTES.get(_dtype_of(event), 4)
         return done.flops, sum(inputs) + size * sum(prod(shape) for shape in done.outputs)
     if not inputs:
         return 0, None
-    if kind in _SAME_SHAPE and not _composite(name):
+    if name == "dnnsuite::optimizer_step_" or name.startswith(("aten::_foreach_", "aten::_fused_")):
+        return 0, 2 * sum(inputs)  # in place
+    if class_of(name) in _SAME_SHAPE:
         return 0, sum(inputs) + max(inputs)
-    if kind in _IN_PLACE:
+    if name in _WRITES_AS_MUCH:
         return 0, 2 * sum(inputs)
-    if kind in ("copy", "reduction") and name in _MOVES:
-        return 0, sum(inputs) if name == "aten::copy_" or kind == "reduction" else 2 * sum(inputs)
-    return 0, None
-
-
-_MOVES = {"aten::copy_", "aten::cat", "aten::sum", "aten::mean", "aten::amax", "aten::argmax"}
-
-
-def _composite(name: str) -> bool:
-    """Operators that only call others: their work is inside."""
-    return name in _COMPOSITES
-
-
-_COMPOSITES = {"aten::layer_norm", "aten::batch_norm", "aten::group_norm", "aten::dropout", "aten::softmax",
-               "aten::log_softmax", "aten::instance_norm", "aten::rms_norm", "aten::_batch_norm_impl_index",
-               "aten::relu", "aten::norm", "aten::rand", "aten::randn", "aten::randint"}  # fmt: skip
+    return 0, sum(inputs) if name in _WRITES_LITTLE else None
 
 
 def _input_bytes(event: Any) -> list[int]:

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+"""Where operators stand under the roofs, and what holds each down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InvalidArgument
+from ._peaks import Peaks
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Roofline", "Summary", "attainable_flops_per_s", "bound_s"]
+
+_SHORT_NS = 10_000  # calls of this length are mostly their own dispatch
+_FAR_PCT = 30.0
+_MINOR = 0.05  # a thread with less than this share of the busiest one's time is no lane
+_PRECISION = {"c10::BFloat16": "bf16"}
+
+COLUMNS = {
+    "name": "operator", "class": "kind of work, by name", "phase": "where it was called from",
+    "dtype": "of its first tensor",
+    "calls": "how often in the window", "time_s": "time in it, summed over calls and threads",
+    "share_pct": "of the time in all operators that are counted", "flops": "analytic, all calls",
+    "bytes": "inputs and outputs, each once, all calls", "intensity": "flops / bytes",
+    "flops_per_s": "flops / time_s", "bytes_per_s": "bytes / time_s",
+    "level": "the smallest level of memory that holds the bytes of one call: where its operands are at best",
+    "attainable_pct": "time that the roofs allow / time it took; more than 100: its operands were in a nearer cache",
+    "bound": "what holds it down",
+}  # fmt: skip
+
+
+def attainable_flops_per_s(intensity: float, peak_flops_per_s: float, peak_bytes_per_s: float) -> float:
+    """min(peak, intensity x bandwidth): the roofline."""
+    return min(peak_flops_per_s, intensity * peak_bytes_per_s)
+
+
+def bound_s(flops: float, bytes_: float, peak_flops_per_s: float, peak_bytes_per_s: float) -> float:
+    """The least time in which the work can be done when arithmetic and traffic overlap: the longer of the two."""
+    return max(flops / peak_flops_per_s, bytes_ / peak_bytes_per_s)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The steps as a whole. `pct_of_peak` is against wall time, `pct_of_peak_cpu` against the CPU time used."""
+
+    steps: int
+    step_s: float
+    cpu_s: float
+    flops_per_step: float
+    flops_per_s: float
+    pct_of_peak: float
+    pct_of_peak_cpu: float
+    attainable_pct: float
+
+
+class Roofline:
+    """Operators of a window under the peaks of the machine.
+
+    Args:
+        peaks: the roofs.
+        ops: table `ops` of `OpsInstrument`.
+        steps: table `steps_cpu` of `CpuInstrument` over the same window.
+
+    Where several threads run operators at the same time, as a StepRunner's do, each has its part of the roofs
+    (`lanes`). `table` has a row for each operator, phase and type, the longest first; see `attrs["definitions"]`.
+
+    Raises:
+        InvalidArgument: nothing in `ops` is counted.
+    """
+
+    def __init__(self, peaks: Peaks, ops: pd.DataFrame, steps: pd.DataFrame) -> None:
+        counted = ops[ops["counted"] & (ops["step"] >= 0)]
+        if counted.empty or steps.empty:
+            raise InvalidArgument("no operator was recorded within a step: there is nothing to draw")
+        self.peaks = peaks
+        self.lanes = _lanes(counted)
+        self.table = self._table(counted)
+        self.summary = self._summary(counted, ops, steps)
+
+    def _table(self, counted: pd.DataFrame) -> pd.DataFrame:
+        import pandas as pd
+
+        calls = counted.assign(ns=counted["t1_ns"] - counted["t0_ns"])
+        rows = []
+        for (name, kind, phase, dtype), group in calls.groupby(
+            ["name", "class", "phase", "dtype"], observed=True
+        ):
+            rows.append(self._row((name, kind, phase, dtype), group))
+        table = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values(
+            "time_s", ascending=False, ignore_index=True
+        )
+        table["share_pct"] = 100 * table["time_s"] / table["time_s"].sum()
+        table.attrs["definitions"] = dict(COLUMNS)
+        return table
+
+    def _row(self, names: tuple[Any, ...], calls: pd.DataFrame) -> tuple[Any, ...]:
+        dtype = names[3]
+        time_s, flops, moved = (
+            calls["ns"].sum() / 1e9,
+            float(calls["flops"].sum()),
+            float(calls["bytes"].sum()),
+        )
+        level = self.peaks.level_of(self.lanes * moved / len(calls))
+        peak, bandwidth = self._roofs(dtype, level)
+        least_s = bound_s(flops, moved, peak, bandwidth)
+        attained = 100 * least_s / max(time_s, 1e-9)
+        mean_ns = calls["ns"].sum() / len(calls)
+        by_compute = flops / peak >= moved / bandwidth
+        return (
+            *names, len(calls), time_s, 0.0, flops, moved, flops / max(moved, 1.0), flops / max(time_s, 1e-9),
+            moved / max(time_s, 1e-9), level, attained, _bound(attained, mean_ns, by_compute, level),
+        )  # fmt: skip
+
+    def _roofs(self, dtype: str, level: str) -> tuple[float, float]:
+        """(FLOP/s, bytes/s) that one lane can have."""
+        precision = _PRECISION.get(dtype, "fp32")
+        return self.peaks.flops_per_s[precision] / self.lanes, self.peaks.bytes_per_s[level] / self.lanes
+
+    def _summary(self, counted: pd.DataFrame, ops: pd.DataFrame, steps: pd.DataFrame) -> Summary:
+        wall_s, cpu_s = steps["wall_ns"].sum() / 1e9, steps["cpu_ns"].sum() / 1e9
+        flops, number = float(counted["flops"].sum()), len(steps)
+        heavy = counted.groupby("dtype", observed=True)["flops"].sum()
+        precision = _PRECISION.get(str(heavy.idxmax()), "fp32") if flops else "fp32"
+        peak = self.peaks.flops_per_s[precision]
+        least_s = float((self.table["attainable_pct"] / 100 * self.table["time_s"]).sum())
+        outermost = ops[ops["depth"] == 0]
+        inside_s = (outermost["t1_ns"] - outermost["t0_ns"]).sum() / 1e9
+        return Summary(
+            number, wall_s / number, cpu_s / number, flops / number, flops / wall_s, 100 * flops / wall_s / peak,
+            100 * flops / max(cpu_s, 1e-9) / (peak / self.peaks.threads), 100 * least_s / max(inside_s, 1e-9),
+        )  # fmt: skip
+
+
+def _lanes(counted: pd.DataFrame) -> int:
+    """Threads that run operators beside each other."""
+    busy = (counted["t1_ns"] - counted["t0_ns"]).groupby(counted["thread"]).sum()
+    return int((busy >= _MINOR * busy.max()).sum())
+
+
+def _bound(attained_pct: float, mean_ns: float, by_compute: bool, level: str) -> str:
+    if attained_pct < _FAR_PCT and mean_ns < _SHORT_NS:
+        return "calls too short: dispatch"
+    roof = "arithmetic" if by_compute else f"bandwidth of {level}"
+    return roof if attained_pct >= _FAR_PCT else f"far below its roof ({roof})"

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: MIT
+"""The roofs of this machine, measured once: matrix products in fp32 and bf16, and STREAM's triad in every cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ... import host
+from ..._C import stream_triad
+from ..._files import cache_folder, read_json, write_json
+from ...errors import Error, InvalidArgument
+from ...timing import now_ns
+from ._caches import Level, levels
+from ._contention import Contention, probe_contention
+
+__all__ = ["Peaks", "digest", "measure_peaks"]
+
+_VERSION = 1  # of the file: older ones are measured again
+_SIZES = (512, 1024, 2048)
+_GEMM_S, _TRIAD_NS, _REPEATS = 0.3, 10_000_000, 7
+_SLOW_S = 1.0  # a product that takes longer says that larger ones need not be tried
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The most that this process has seen `threads` threads do here.
+
+    `flops_per_s` by precision (`fp32`, `bf16`), `bytes_per_s` by level (`L1`, `L2`, `L3`, `memory`), and
+    `capacity_bytes` of each level. `contention` is from while they were measured: where it was not 1, the true roofs
+    are higher.
+    """
+
+    machine: dict[str, Any]
+    threads: int
+    flops_per_s: dict[str, float]
+    bytes_per_s: dict[str, float]
+    capacity_bytes: dict[str, int]
+    contention: Contention
+    measured_at: str
+    from_cache: bool = field(default=False, compare=False)
+
+    def level_of(self, size: float) -> str:
+        """The smallest level that holds `size` bytes: where operands of that size can be at best."""
+        return next((name for name, room in self.capacity_bytes.items() if size <= room), "memory")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "contention": self.contention.to_dict()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Peaks:
+        """Raises KeyError, TypeError or ValueError for what `to_dict` did not write."""
+        seen = values["contention"]
+        contention = Contention(float(seen["slowdown"]), float(seen["waiting_pct"]), int(seen["threads"]))
+        roofs = {
+            name: {key: float(value) for key, value in values[name].items()}
+            for name in ("flops_per_s", "bytes_per_s")
+        }
+        if not all(value > 0 for roof in roofs.values() for value in roof.values()):
+            raise ValueError("a roof is not positive")
+        capacities = {key: int(value) for key, value in values["capacity_bytes"].items()}
+        return cls(
+            dict(values["machine"]), int(values["threads"]), roofs["flops_per_s"], roofs["bytes_per_s"], capacities,
+            contention, str(values["measured_at"]), True,
+        )  # fmt: skip
+
+
+def machine_key(threads: int) -> dict[str, Any]:
+    """What peaks depend on: they are measured again when any of it changes."""
+    described = host.describe()
+    return {
+        "cpu_model": described["cpu_model"], "cpus_allowed": described["cpus_allowed"], "threads": threads,
+        "torch": host.versions().get("torch", ""), "version": _VERSION,
+    }  # fmt: skip
+
+
+def measure_peaks(
+    threads: int | None = None, refresh: bool = False, report: Callable[[str], None] = lambda text: None
+) -> Peaks:
+    """The peaks of this machine: from the cache, or measured (some seconds) and kept there.
+
+    What was measured beside busy neighbours is measured again as soon as they are gone.
+
+    Args:
+        threads: how many work at once; one on each CPU that this process may use by default.
+        refresh: measure again. Of two measurements the better counts, since a neighbour can only lower one.
+        report: is told what is being measured.
+
+    Raises:
+        InvalidArgument: there are not that many CPUs.
+    """
+    cpus = sorted(os.sched_getaffinity(0))
+    threads = len(cpus) if threads is None else threads
+    if not 1 <= threads <= len(cpus):
+        raise InvalidArgument(f"threads must be between 1 and {len(cpus)}, the CPUs allowed; got {threads}")
+    machine = machine_key(threads)
+    path = _path(machine)
+    known = _load(path, machine)
+    if known is not None and not refresh and not _can_be_better(known, threads):
+        return known
+    found = _measure(machine, cpus[:threads], report)
+    if known is not None:
+        found = _better(found, known)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, found.to_dict())
+    except (Error, OSError) as error:
+        report(f"the peaks are not kept: {error}")
+    return found
+
+
+def _can_be_better(known: Peaks, threads: int) -> bool:
+    """Whether the CPUs were busy with others when the peaks were measured, and are not now."""
+    return known.contention.busy and not probe_contention(threads, digest(known.machine)).busy
+
+
+def digest(machine: dict[str, Any]) -> str:
+    """A short name of what peaks depend on."""
+    return hashlib.sha256(json.dumps(machine, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _path(machine: dict[str, Any]) -> Path:
+    return cache_folder() / "peaks" / f"{digest(machine)}.json"
+
+
+def _load(path: Path, machine: dict[str, Any]) -> Peaks | None:
+    """What is known of exactly this machine; None where there is nothing, or nothing whole."""
+    try:
+        found = Peaks.from_dict(read_json(path))
+    except (Error, AttributeError, KeyError, TypeError, ValueError):
+        return None
+    return found if found.machine == machine else None
+
+
+def _better(one: Peaks, other: Peaks) -> Peaks:
+    def most(a: dict[str, float], b: dict[str, float]) -> dict[str, float]:
+        return {key: max(value, b.get(key, 0.0)) for key, value in a.items()}
+
+    return replace(
+        one, flops_per_s=most(one.flops_per_s, other.flops_per_s),
+        bytes_per_s=most(one.bytes_per_s, other.bytes_per_s),
+        contention=min(one.contention, other.contention, key=lambda seen: seen.slowdown),
+    )  # fmt: skip
+
+
+def _measure(machine: dict[str, Any], cpus: list[int], report: Callable[[str], None]) -> Peaks:
+    key = digest(machine)
+    before = probe_contention(len(cpus), key)
+    flops = {}
+    for precision in ("fp32", "bf16"):
+        report(f"measuring matrix products in {precision} on {len(cpus)} threads")
+        flops[precision] = gemm_peak(precision, len(cpus))
+    every = levels(cpus)
+    bandwidth = {}
+    for level in every:
+        report(f"measuring the bandwidth of {level.name} on {len(cpus)} threads")
+        bandwidth[level.name] = triad_peak(level, cpus)
+    after = probe_contention(len(cpus), key)
+    worse = max(before, after, key=lambda seen: seen.slowdown)
+    when = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    capacities = {level.name: level.capacity_bytes for level in every}
+    return Peaks(machine, len(cpus), flops, bandwidth, capacities, worse, when)
+
+
+def triad_peak(level: Level, cpus: list[int]) -> float:
+    """Bytes/s of the best repeat of STREAM's triad in one level."""
+    return stream_triad(cpus, level.test_bytes_per_thread, _REPEATS, _TRIAD_NS).best_bytes_per_s
+
+
+def gemm_peak(precision: str, threads: int) -> float:
+    """FLOP/s of the best of many products of square matrices by torch, on `threads` threads."""
+    import torch
+
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        best = 0.0
+        for size in _SIZES:
+            one_s = _product_s(size, dtype)
+            best = max(best, 2.0 * size**3 / one_s)
+            if one_s > _SLOW_S:
+                break
+        return best
+    finally:
+        torch.set_num_threads(before)
+
+
+def _product_s(size: int, dtype: Any) -> float:
+    """Seconds of the fastest of the products that fit in a while."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(size, size, generator=generator).to(dtype) for _ in range(2))
+    out = torch.empty(size, size, dtype=dtype)
+    torch.matmul(a, b, out=out)
+    best, end = float("inf"), time.monotonic() + _GEMM_S
+    while True:
+        begin = now_ns()
+        torch.matmul(a, b, out=out)
+        best = min(best, (now_ns() - begin) / 1e9)
+        if time.monotonic() >= end:
+            return best
