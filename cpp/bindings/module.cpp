@@ -14,6 +14,7 @@ namespace dnnsuite::bindings {
 
 void init_activity(py::module_& m);
 void init_base(py::module_& m);
+void init_decisions(py::module_& m);
 void init_host(py::module_& m);
 void init_cgroup(py::module_& m);
 void init_counters(py::module_& m);
@@ -52,6 +53,7 @@ PYBIND11_MODULE(_C, m) {
     m.doc() = "The instruments of dnnsuite: clock, timers, statistics.";
     py::register_local_exception_translator(dnnsuite::bindings::translate);
     dnnsuite::bindings::init_base(m);
+    dnnsuite::bindings::init_decisions(m);
     dnnsuite::bindings::init_host(m);
     dnnsuite::bindings::init_topology(m);
     dnnsuite::bindings::init_cgroup(m);

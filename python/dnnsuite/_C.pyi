@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['ActivitySession', 'Bandwidth', 'Cgroup', 'CudaEvents', 'GroupTree', 'Interval', 'NvtxRange', 'PerfGroup', 'PerfValue', 'Process', 'RunningStatistics', 'Span', 'Spans', 'StepTimer', 'Warmup', 'add_library_folder', 'batch_means', 'cuda_profiler_start', 'cuda_profiler_stop', 'cupti_function_name', 'decode_activity', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'make_nvtx_range', 'make_span', 'mser5', 'now_ns', 'nvtx_mark', 'nvtx_start', 'nvtx_stop', 'parse_cpu_list', 'perf_events', 'rate', 'read_hierarchies', 'read_topology', 'require_driver', 'spin', 'stream_triad', 'student_t']
+__all__: list[str] = ['ActivitySession', 'Bandwidth', 'Bootstrap', 'Cgroup', 'Comparison', 'CudaEvents', 'Disturbances', 'Entropy', 'Fixed', 'GroupTree', 'Interval', 'NvtxRange', 'PerfGroup', 'PerfValue', 'Precision', 'Process', 'RunningStatistics', 'Span', 'Spans', 'StdRel', 'StepTimer', 'StopRule', 'Summary', 'Trend', 'Warmup', 'add_library_folder', 'addition_ns', 'batch_means', 'bootstrap_mean', 'bootstrap_ratio', 'compare', 'cuda_profiler_start', 'cuda_profiler_stop', 'cupti_function_name', 'decode_activity', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'make_nvtx_range', 'make_span', 'mser5', 'now_ns', 'nvtx_mark', 'nvtx_start', 'nvtx_stop', 'parse_cpu_list', 'perf_events', 'quantile', 'rate', 'read_disturbances', 'read_hierarchies', 'read_topology', 'require_driver', 'spin', 'stream_triad', 'student_t', 'summarise', 'trend']
 class RunningStatistics:
     """
     Count, mean, variance, minimum and maximum of values seen one at a time.
@@ -108,6 +108,226 @@ class Warmup:
     def truncated(self) -> int:
         """
         Values to drop from the front.
+        """
+class Summary:
+    """
+    Centre and spread of a sample; NaN where there are too few values.
+    """
+    @property
+    def count(self) -> int:
+        """
+        Number of values.
+        """
+    @property
+    def cv(self) -> float:
+        """
+        sd / |mean|.
+        """
+    @property
+    def mad(self) -> float:
+        """
+        Median of |value - median|.
+        """
+    @property
+    def mean(self) -> float:
+        ...
+    @property
+    def median(self) -> float:
+        ...
+    @property
+    def mild(self) -> int:
+        """
+        Values 1.5 to 3 times (q3 - q1) outside the box; counted, not dropped.
+        """
+    @property
+    def p5(self) -> float:
+        """
+        5 % quantile.
+        """
+    @property
+    def p95(self) -> float:
+        """
+        95 % quantile.
+        """
+    @property
+    def q1(self) -> float:
+        """
+        25 % quantile.
+        """
+    @property
+    def q3(self) -> float:
+        """
+        75 % quantile.
+        """
+    @property
+    def sd(self) -> float:
+        """
+        Standard deviation of the sample (n - 1).
+        """
+    @property
+    def severe(self) -> int:
+        """
+        Values more than 3 times (q3 - q1) outside the box.
+        """
+class Trend:
+    """
+    Whether a series goes somewhere.
+    """
+    @property
+    def drifting(self) -> bool:
+        """
+        p < 0.01, and more than 0.5 % from end to end.
+        """
+    @property
+    def p(self) -> float:
+        """
+        Of so much order in a series that goes nowhere.
+        """
+    @property
+    def slope_per_100(self) -> float:
+        """
+        Relative change per 100 values (0.01 is 1 %).
+        """
+class Comparison:
+    """
+    How much faster a candidate is than a baseline, and whether that is known.
+    """
+    @property
+    def blocks(self) -> int:
+        """
+        Pairs, or values of the smaller side.
+        """
+    @property
+    def high(self) -> float:
+        ...
+    @property
+    def low(self) -> float:
+        ...
+    @property
+    def more_blocks(self) -> int:
+        """
+        How many more an inconclusive one needs, roughly.
+        """
+    @property
+    def p(self) -> float:
+        """
+        By flipping the signs of all pairs; NaN from 10 pairs on, or unpaired.
+        """
+    @property
+    def ratio(self) -> float:
+        """
+        Speed of the candidate over the baseline's: above 1 it is faster.
+        """
+    @property
+    def reason(self) -> str:
+        """
+        Why, as a sentence.
+        """
+    @property
+    def verdict(self) -> str:
+        """
+        faster, slower, same or inconclusive.
+        """
+class Bootstrap:
+    """
+    An estimate with its interval from resampling.
+    """
+    @property
+    def high(self) -> float:
+        """
+        NaN where there was nothing to resample.
+        """
+    @property
+    def low(self) -> float:
+        """
+        NaN where there was nothing to resample.
+        """
+    @property
+    def method(self) -> str:
+        """
+        BCa, or percentile where its corrections cannot be had.
+        """
+    @property
+    def runs(self) -> int:
+        """
+        Of the side that has fewer; below 5 an interval is too narrow.
+        """
+    @property
+    def value(self) -> float:
+        ...
+class StopRule:
+    """
+    Decides after each sample whether enough were taken.
+    """
+    def add(self, seconds: typing.SupportsFloat | typing.SupportsIndex, elapsed_s: typing.SupportsFloat | typing.SupportsIndex | None = None) -> str:
+        """
+        Take in a sample; returns the status. The budget is for `elapsed_s`, or the sum of the samples.
+        
+        Raises InvalidArgument for a time that is not positive and finite, Error when it has ended.
+        """
+    @property
+    def reason(self) -> str:
+        """
+        Why it ended, as a sentence.
+        """
+    @property
+    def seconds(self) -> numpy.typing.NDArray[numpy.float64]:
+        """
+        The samples [n].
+        """
+    @property
+    def status(self) -> str:
+        """
+        running, converged, noisy (it ended, but one number does not summarise the samples) or timeout.
+        """
+class Fixed(StopRule):
+    """
+    A fixed number of samples; converged when the mean is known to `target`.
+    """
+    def __init__(self, samples: typing.SupportsInt | typing.SupportsIndex, target: typing.SupportsFloat | typing.SupportsIndex = 0.01, budget_s: typing.SupportsFloat | typing.SupportsIndex = ...) -> None:
+        ...
+class StdRel(StopRule):
+    """
+    nvbench's stdrel: until the relative standard deviation is below `max_noise`, or settled.
+    """
+    def __init__(self, max_noise: typing.SupportsFloat | typing.SupportsIndex = 0.005, min_samples: typing.SupportsInt | typing.SupportsIndex = 40, min_time_s: typing.SupportsFloat | typing.SupportsIndex = 0.5, budget_s: typing.SupportsFloat | typing.SupportsIndex = 15.0) -> None:
+        ...
+class Entropy(StopRule):
+    """
+    nvbench's entropy: until the samples' distribution changes no more.
+    """
+    def __init__(self, max_angle_deg: typing.SupportsFloat | typing.SupportsIndex = 0.048, min_r2: typing.SupportsFloat | typing.SupportsIndex = 0.36, resolution: typing.SupportsFloat | typing.SupportsIndex = 0.005, budget_s: typing.SupportsFloat | typing.SupportsIndex = 15.0) -> None:
+        ...
+class Precision(StopRule):
+    """
+    Until the mean is known to `target` (95 %), looked at each time the number of samples
+    has doubled; noisy when neither of two doublings narrows the interval by 10 %.
+    """
+    def __init__(self, target: typing.SupportsFloat | typing.SupportsIndex = 0.01, first: typing.SupportsInt | typing.SupportsIndex = 80, budget_s: typing.SupportsFloat | typing.SupportsIndex = ...) -> None:
+        ...
+class Disturbances:
+    """
+    What may have disturbed this process so far; counters that only grow.
+    """
+    @property
+    def involuntary_switches(self) -> int:
+        """
+        Threads taken off their core.
+        """
+    @property
+    def pressure_s(self) -> float:
+        """
+        Time in which some task waited for a CPU; or NaN.
+        """
+    @property
+    def steal_s(self) -> float:
+        """
+        CPU time the hypervisor gave to others; NaN if unknown.
+        """
+    @property
+    def t_ns(self) -> int:
+        """
+        When it was read, on `now_ns`.
         """
 class StepTimer:
     """
@@ -498,6 +718,10 @@ def add_library_folder(folder: str) -> None:
     """
     Look for vendors' libraries there too.
     """
+def addition_ns(additions: typing.SupportsInt | typing.SupportsIndex = 100000) -> float:
+    """
+    Nanoseconds of one addition in a dependent chain: a cycle of the core, if this thread has it to itself.
+    """
 def batch_means(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batches: typing.SupportsInt | typing.SupportsIndex = 10, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95) -> Interval:
     """
     The mean of a series [n] whose values may be correlated, with its interval.
@@ -506,6 +730,26 @@ def batch_means(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
     equal length, which are nearly independent. A short series gives fewer batches, an empty one NaN.
     
     Raises InvalidArgument unless batches >= 2 and 0 < confidence < 1.
+    """
+def bootstrap_mean(runs: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex]], resamples: typing.SupportsInt | typing.SupportsIndex = 2000, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95, seed: typing.SupportsInt | typing.SupportsIndex = 0) -> Bootstrap:
+    """
+    The mean over runs of the mean over their blocks, runs[r][k], by the hierarchical bootstrap (BCa).
+    
+    Runs are drawn with replacement, then blocks within each. The same seed gives the same bits.
+    
+    Raises InvalidArgument for a run without blocks, or fewer than 100 resamples.
+    """
+def bootstrap_ratio(numerator: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex]], denominator: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex]], resamples: typing.SupportsInt | typing.SupportsIndex = 2000, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95, seed: typing.SupportsInt | typing.SupportsIndex = 0) -> Bootstrap:
+    """
+    The ratio of two means over runs, both sides resampled; as `bootstrap_mean`.
+    """
+def compare(baseline_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], candidate_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], *, paired: bool = True, threshold: typing.SupportsFloat | typing.SupportsIndex = 0.01, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95) -> Comparison:
+    """
+    Compare seconds of the same work [n]: block i of one with block i of the other (see `abba`), by log ratios
+    and Student's t; with paired=False, samples of any length [n], [m] by Welch's t.
+    
+    Faster or slower where the interval excludes 1 and the effect exceeds `threshold`, same where it lies within
+    the threshold, else inconclusive. Raises InvalidArgument for lengths that differ or a threshold <= 0.
     """
 def cuda_profiler_start() -> None:
     """
@@ -593,6 +837,10 @@ def perf_events() -> list[tuple]:
     """
     (name, unit, definition) of every event that a `PerfGroup` knows.
     """
+def quantile(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], q: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    The `q` quantile of values [n], between neighbours linearly; NaN without values.
+    """
 def rate(items: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], seconds: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batches: typing.SupportsInt | typing.SupportsIndex = 10, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95) -> Interval:
     """
     Items per second of a run: all items [n] / all seconds [n].
@@ -600,6 +848,10 @@ def rate(items: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], seconds
     The interval is that of the time per item by batch means, inverted, and so not symmetric.
     
     Raises InvalidArgument for lengths that differ, and as `batch_means`.
+    """
+def read_disturbances() -> Disturbances:
+    """
+    Read the counters of the kernel.
     """
 def read_hierarchies(root: str = '') -> list:
     """
@@ -631,4 +883,12 @@ def student_t(confidence: typing.SupportsFloat | typing.SupportsIndex, degrees: 
     The t for which Student's t lies in [-t, t] with probability `confidence`.
     
     Raises InvalidArgument unless 0 < confidence < 1 and degrees > 0.
+    """
+def summarise(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> Summary:
+    """
+    Centre, spread and outliers of values [n].
+    """
+def trend(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> Trend:
+    """
+    The test of Mann and Kendall on values [n], over at most 40 means of neighbours, with Theil and Sen's slope.
     """

@@ -5,20 +5,39 @@ Written in C++ (`cpp/base`, `cpp/host`); sees numpy arrays without copying them.
 """
 
 from .._C import (
+    Bootstrap,
+    Comparison,
+    Entropy,
+    Fixed,
     Interval,
+    Precision,
     RunningStatistics,
+    StdRel,
     StepTimer,
+    StopRule,
+    Summary,
+    Trend,
     Warmup,
     batch_means,
+    bootstrap_mean,
+    bootstrap_ratio,
+    compare,
     mser5,
     now_ns,
+    quantile,
     rate,
     student_t,
+    summarise,
+    trend,
 )
+from ._contention import Contention
+from ._measure import abba, measure, measure_pairs
 from ._repeat import RepeatNumber
 from ._spans import Span, Spans, decorated
 
 __all__ = [
-    "Interval", "RepeatNumber", "RunningStatistics", "Span", "Spans", "StepTimer", "Warmup", "batch_means", "decorated",
-    "mser5", "now_ns", "rate", "student_t",
+    "Bootstrap", "Comparison", "Contention", "Entropy", "Fixed", "Interval", "Precision", "RepeatNumber",
+    "RunningStatistics", "Span", "Spans", "StdRel", "StepTimer", "StopRule", "Summary", "Trend", "Warmup", "abba",
+    "batch_means", "bootstrap_mean", "bootstrap_ratio", "compare", "decorated", "measure", "measure_pairs", "mser5",
+    "now_ns", "quantile", "rate", "student_t", "summarise", "trend",
 ]  # fmt: skip

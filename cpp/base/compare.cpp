@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+#include "base/compare.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/statistics.hpp"
+
+namespace dnnsuite::base {
+
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+std::string percent(double ratio) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%+.3g %%", 100 * ratio);
+    return text;
+}
+
+void check(double threshold, double confidence) {
+    if (!(threshold > 0)) throw InvalidArgument("threshold must be positive, not " + std::to_string(threshold));
+    if (!(confidence > 0 && confidence < 1))
+        throw InvalidArgument("confidence must lie between 0 and 1, not " + std::to_string(confidence));
+}
+
+bool timed(std::span<const double> seconds) {
+    return std::all_of(seconds.begin(), seconds.end(), [](double s) { return std::isfinite(s) && s > 0; });
+}
+
+Comparison unknown(std::size_t blocks, std::string reason) {
+    const std::int64_t more = std::max<std::int64_t>(2 - static_cast<std::int64_t>(blocks), 1);
+    return {Verdict::kInconclusive, kNaN, kNaN, kNaN, static_cast<std::int64_t>(blocks), more, kNaN, std::move(reason)};
+}
+
+/// The verdict on a mean log ratio that is known to ± half_width after `blocks`.
+Comparison judged(double effect, double half_width, std::size_t blocks, double threshold) {
+    const double low = effect - half_width, high = effect + half_width, delta = std::log1p(threshold);
+    Comparison found{Verdict::kInconclusive,
+                     std::exp(effect),
+                     std::exp(low),
+                     std::exp(high),
+                     static_cast<std::int64_t>(blocks),
+                     0,
+                     kNaN,
+                     ""};
+    const std::string interval = percent(std::expm1(low)) + " to " + percent(std::expm1(high));
+    if ((low > 0 || high < 0) && std::abs(effect) > delta) {
+        found.verdict = effect > 0 ? Verdict::kFaster : Verdict::kSlower;
+        found.reason = interval + " excludes 0, and the effect is above " + percent(threshold);
+    } else if (low > -delta && high < delta) {
+        found.verdict = Verdict::kSame;
+        found.reason = interval + " lies within " + percent(threshold) + " of 0";
+    } else {
+        const double wanted =
+            half_width > delta ? delta : std::max(std::abs(std::abs(effect) - delta), 0.05 * delta);  // on the edge
+        const double n = static_cast<double>(blocks), needed = std::ceil(n * std::pow(half_width / wanted, 2));
+        found.more_blocks = static_cast<std::int64_t>(std::max(std::min(needed, 1e9) - n, 1.0));
+        found.reason = interval + " does not decide; about " + std::to_string(found.more_blocks) + " more blocks may";
+    }
+    return found;
+}
+
+/// Share of all choices of signs whose mean is as far from 0 as that of `values`.
+double sign_flip(const std::vector<double>& values) {
+    const auto sum_with = [&](unsigned signs) {
+        double sum = 0;
+        for (std::size_t i = 0; i < values.size(); ++i) sum += (signs >> i & 1U) != 0 ? -values[i] : values[i];
+        return std::abs(sum);
+    };
+    const double observed = sum_with(0) * (1 - 1e-12);  // equal up to rounding is equal
+    const unsigned choices = 1U << values.size();
+    unsigned extreme = 0;
+    for (unsigned signs = 0; signs < choices; ++signs) extreme += sum_with(signs) >= observed;
+    return static_cast<double>(extreme) / choices;
+}
+
+}  // namespace
+
+Comparison compare_paired(std::span<const double> baseline_s, std::span<const double> candidate_s, double threshold,
+                          double confidence) {
+    check(threshold, confidence);
+    if (baseline_s.size() != candidate_s.size())
+        throw InvalidArgument("pairs need as many times of both, not " + std::to_string(baseline_s.size()) + " and " +
+                              std::to_string(candidate_s.size()));
+    const std::size_t n = baseline_s.size();
+    if (n < 2) return unknown(n, "at least 2 pairs are needed");
+    if (!timed(baseline_s) || !timed(candidate_s)) return unknown(n, "a time is not positive and finite");
+    std::vector<double> logs;
+    RunningStatistics spread;
+    for (std::size_t i = 0; i < n; ++i) {
+        logs.push_back(std::log(baseline_s[i] / candidate_s[i]));
+        spread.add(logs.back());
+    }
+    const double count = static_cast<double>(n);
+    const double half_width = student_t(confidence, count - 1) * std::sqrt(spread.variance() / count);
+    Comparison found = judged(spread.mean(), half_width, n, threshold);
+    if (n < 10) found.p = sign_flip(logs);
+    return found;
+}
+
+Comparison compare_unpaired(std::span<const double> baseline_s, std::span<const double> candidate_s, double threshold,
+                            double confidence) {
+    check(threshold, confidence);
+    const std::size_t n = std::min(baseline_s.size(), candidate_s.size());
+    if (n < 2) return unknown(n, "at least 2 times of both are needed");
+    if (!timed(baseline_s) || !timed(candidate_s)) return unknown(n, "a time is not positive and finite");
+    RunningStatistics a, b;
+    for (const double seconds : baseline_s) a.add(std::log(seconds));
+    for (const double seconds : candidate_s) b.add(std::log(seconds));
+    const double count_a = static_cast<double>(a.count()), count_b = static_cast<double>(b.count());
+    const double error_a = a.variance() / count_a, error_b = b.variance() / count_b, error = error_a + error_b;
+    double half_width = 0;
+    if (error > 0) {
+        const double degrees = error * error / (error_a * error_a / (count_a - 1) + error_b * error_b / (count_b - 1));
+        half_width = student_t(confidence, degrees) * std::sqrt(error);
+    }
+    return judged(a.mean() - b.mean(), half_width, n, threshold);
+}
+
+}  // namespace dnnsuite::base

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace dnnsuite::base {
+
+enum class Verdict { kFaster, kSlower, kSame, kInconclusive };
+
+/// How much faster a candidate is than a baseline, and whether that is known.
+struct Comparison {
+    Verdict verdict;
+    double ratio;  ///< speed of the candidate over that of the baseline: above 1 it is faster
+    double low, high;
+    std::int64_t blocks;       ///< pairs, or values of the smaller side
+    std::int64_t more_blocks;  ///< how many more an inconclusive comparison needs, roughly; 0 for the others
+    double p;                  ///< by flipping the signs of all pairs, exact; only for fewer than 10 pairs, else NaN
+    std::string reason;
+};
+
+/// Compares seconds of the same work, block i of one with block i of the other, by the mean of log ratios and
+/// Student's t.
+///
+/// `faster` or `slower` where the interval excludes 1 and the effect exceeds `threshold`; `same` where the interval
+/// lies within ±threshold; otherwise `inconclusive`, with about (t·s/δ)² blocks needed in all for an interval of ±δ,
+/// the log of the threshold, or the distance of the effect from it where such an interval is there already.
+///
+/// Fewer than two pairs, or a time that is not positive and finite, are inconclusive.
+/// Throws InvalidArgument for lengths that differ, and unless threshold > 0 and 0 < confidence < 1.
+Comparison compare_paired(std::span<const double> baseline_s, std::span<const double> candidate_s, double threshold,
+                          double confidence);
+/// As compare_paired for samples that have no pairs, as of different machines, by Welch's t on the logs.
+Comparison compare_unpaired(std::span<const double> baseline_s, std::span<const double> candidate_s, double threshold,
+                            double confidence);
+
+}  // namespace dnnsuite::base
