@@ -129,8 +129,6 @@ def test_half_precision(bandit):
 
 
 def test_refused():
-    with pytest.raises(InvalidArgument, match="'a2c' is not ppo"):
-        make("atari", 2, algo="a2c")
     with pytest.raises(
         InvalidArgument, match="num_steps 1 x num_processes 2 must be num_mini_batch 4 or more"
     ):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What the jobs train on: real data where there is some, the same shapes from a seed where not."""
 
+from . import detection as detection
 from . import games as games
 from . import imagenet as imagenet
 from . import mlm as mlm

@@ -128,6 +128,7 @@ _TRAININGS = {  # of the benchmark suite, in its order
     "wlmfp16": ".wlm",
     "cart": ".cart",
     "atari": ".atari",
+    "ssd": ".ssd",
     "recom": ".recom",
 }
 

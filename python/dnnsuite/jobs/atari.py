@@ -47,7 +47,6 @@ class Atari(Training):
         "batch_size": 8, "repeat": 30, "number": 10,
         "env_name": "PongNoFrameskip-v4", "num_steps": 128, "num_processes": 8, "num_mini_batch": 4,
         "clip_param": 0.1, "value_loss_coef": 0.5, "entropy_coef": 0.01,
-        "algo": "ppo", "use_gae": "", "use_linear_lr_decay": "",  # as the suite's files say them: nothing else is done
     }  # fmt: skip
     smoke: ClassVar = {"repeat": 4, "number": 1, "num_processes": 2}
 
@@ -60,8 +59,6 @@ class Atari(Training):
             raise InvalidArgument(
                 f"num_steps {steps} x num_processes {copies} must be num_mini_batch {parts} or more, and each 1 or more"
             )
-        if self.options["algo"] != "ppo":
-            raise InvalidArgument(f"algo {self.options['algo']!r} is not ppo, which is what this job is")
         self._environment: Any = None
 
     def setup(self) -> None:

@@ -30,7 +30,6 @@ class CartPole(Training):
     seed_script = "./reinforcement/cart_pole/pytorch/run.sh"
     defaults: ClassVar = {
         "batch_size": 1, "repeat": 200, "number": 1000, "gamma": 0.99, "update_every": 1000,
-        "log_interval": 10,  # in the suite's files, and without effect there as here
     }  # fmt: skip
     smoke: ClassVar = {"repeat": 20, "number": 100, "update_every": 100}
 

@@ -30,8 +30,6 @@ class Recommendation(Training):
         "batch_size": 2048, "repeat": 25, "number": 100,
         "learning_rate": 0.0005, "layers": "256 256 128 64", "factors": 64, "negative_samples": 4,
         "interactions": ratings.ML_20M_INTERACTIONS,  # how many to draw where there is no MovieLens
-        # In the suite's files, and without effect there as here: nothing is evaluated, and no loader is started.
-        "threshold": 0.635, "processes": 1, "workers": 8,
     }  # fmt: skip
     smoke: ClassVar = {"repeat": 5, "number": 2, "interactions": 1_000_000}
 

@@ -18,7 +18,6 @@ _DEFAULTS = {
     "repeat": 30, "number": 5,
     "emsize": 656, "nhid": 656, "nlayers": 2, "dropout": 0.5, "bptt": 35, "clip": 0.25, "lr": 20.0,
     "model": "GRU", "vocab_size": words.WIKITEXT_2_WORDS,  # of a text that is not WikiText
-    "epochs": 5,  # in the suite's files, and without effect there as here
 }  # fmt: skip
 
 
@@ -129,7 +128,7 @@ class WordLanguageModelHalf(WordLanguageModel):
     description = "GRU language model of 2 layers of 656 in half precision, on WikiText-2"
     default_precision = "fp16"
     seed_script = "./natural_language_processing/word_language_model/pytorch/run_fp16.sh"
-    defaults: ClassVar = {"batch_size": 128, **_DEFAULTS, "static_loss_scale": 128.0, "fp16": ""}
+    defaults: ClassVar = {"batch_size": 128, **_DEFAULTS, "static_loss_scale": 128.0}
 
     def setup(self) -> None:
         super().setup()
