@@ -30,3 +30,9 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(Error, match=r"bad\.json"):
         _files.read_json(tmp_path / "bad.json")
+
+
+def test_the_end_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("first\nlast\n")
+    assert _files.read_tail(tmp_path / "x", 5) == "last\n"
+    assert _files.read_tail(tmp_path / "absent") == ""

@@ -106,6 +106,8 @@ TESTED_BY: dict[str, str] = {
     "pin/_report.py": "test_pin_command.py",
     "report/_entries.py": "report/test_summary.py",
     "pin/_running.py": "pin/test_partition.py",
+    "suites/_copies.py": "suites/test_run.py",
+    "suites/_runner.py": "suites/test_run.py",
 }
 
 SOURCES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))

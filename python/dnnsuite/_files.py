@@ -13,7 +13,9 @@ from typing import Any
 
 from .errors import Error
 
-__all__ = ["TEMPORARY", "OutputError", "cache_folder", "read_json", "replacing", "write_json", "write_text"]
+__all__ = [
+    "TEMPORARY", "OutputError", "cache_folder", "read_json", "read_tail", "replacing", "write_json", "write_text",
+]  # fmt: skip
 
 TEMPORARY = ".tmp-"  # how the names of unfinished files and directories begin
 
@@ -77,3 +79,13 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise Error(f"{path}: {error}") from error
+
+
+def read_tail(path: Path, size: int = 4096) -> str:
+    """The end of a text file; empty when it is not there."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, path.stat().st_size - size))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""

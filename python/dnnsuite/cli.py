@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from . import _pin_command, _report_command, _roofline_command
+from . import _pin_command, _report_command, _roofline_command, _run_command
 from .errors import Error, InvalidArgument
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def _say(text: str) -> None:
 app.add_typer(_pin_command.commands(_reporting), name="pin")
 app.command()(_reporting(_report_command.report))
 app.command()(_reporting(_roofline_command.roofline))
+app.command("run")(_reporting(_run_command.run))
 
 
 @app.command("list")
@@ -82,21 +83,29 @@ def list_jobs(
     plugin: Annotated[Texts, typer.Option(help="Module that registers more jobs; repeatable.")] = None,
     as_json: Json = False,
 ) -> int:
-    """List the jobs, and the modes in which a workflow runs them."""
+    """List the jobs, the suites of them, and the modes in which a workflow runs those that have a fused form."""
     from . import jobs
     from ._execution.plugins import import_plugins
+    from .suites import SUITES
     from .workflow import MODES
 
     import_plugins(plugin or [], [os.getcwd()])
     known = {name: jobs.get(name).description for name in jobs.names()}
     ways = {mode.name: mode.description for mode in MODES.values()}
     if as_json:
-        print(json.dumps({"jobs": known, "modes": ways}))
+        print(
+            json.dumps(
+                {"jobs": known, "suites": {name: list(jobs) for name, jobs in SUITES.items()}, "modes": ways}
+            )
+        )
         return 0
     for title, entries in (("jobs", known), ("modes", ways)):
         print(f"{title}:")
         for name, description in entries.items():
             print(f"  {name:<12} {description}")
+    print("suites:")
+    for name, members in SUITES.items():
+        print(f"  {name:<12} {' '.join(members)}")
     return 0
 
 

@@ -6,6 +6,9 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
+import pytest
+
 from dnnsuite._execution import limits
 
 
@@ -64,3 +67,9 @@ def test_a_parent_that_is_gone_is_noticed() -> None:
 
 def test_peak_is_measured() -> None:
     assert limits.peak_rss_bytes() > 10 << 20
+
+
+def test_shares_of_memory_leave_some() -> None:
+    one, four = limits.memory_share_bytes(1), limits.memory_share_bytes(4)
+    assert 0 < one < psutil.virtual_memory().total
+    assert 4 * four == pytest.approx(one, rel=0.2)

@@ -13,7 +13,7 @@ import pytest
 from dnnsuite._files import OutputError
 from dnnsuite.jobs import JobConfig
 from dnnsuite.workflow import metrics
-from dnnsuite.workflow.processes import Outcome, memory_share_bytes, run_group
+from dnnsuite.workflow.processes import Outcome, run_group
 
 RunGroup = Callable[..., Outcome]
 
@@ -88,9 +88,3 @@ def test_an_unwritable_directory_is_raised(group: RunGroup, tmp_path: Path) -> N
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot write"):
         group("toy", 1, directory=str(tmp_path / "file"))
-
-
-def test_shares_of_memory_leave_some() -> None:
-    one, four = memory_share_bytes(1), memory_share_bytes(4)
-    assert 0 < one < psutil.virtual_memory().total
-    assert 4 * four == pytest.approx(one, rel=0.2)

@@ -10,11 +10,15 @@ import resource
 import signal
 from pathlib import Path
 
+from .. import host
 from ..errors import Error
 
-__all__ = ["die_with_parent", "limit_memory", "offer_to_oom_killer", "peak_rss_bytes"]
+__all__ = ["die_with_parent", "limit_memory", "memory_share_bytes", "offer_to_oom_killer", "peak_rss_bytes"]
 
 _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
+# Part of the available memory that workers may reserve together; the rest is for this process, the page cache
+# and whatever else lives on the machine.
+_SHARE = 0.9
 
 
 def die_with_parent(parent_pid: int) -> None:
@@ -54,3 +58,8 @@ def offer_to_oom_killer() -> None:
 def peak_rss_bytes() -> int:
     """Largest resident set this process has had."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def memory_share_bytes(replicas: int) -> int:
+    """What each of `replicas` workers may reserve so that together they cannot exhaust the machine."""
+    return int(_SHARE * host.available_memory_bytes() / replicas)

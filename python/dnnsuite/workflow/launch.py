@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._execution.limits import memory_share_bytes
 from .._files import OutputError
 from . import modes
-from .processes import Outcome, memory_share_bytes, run_group
+from .processes import Outcome, run_group
 from .settings import Settings
 
 __all__ = ["MAX_PROCESSES", "Launcher", "Point", "hyperparameters", "replica_directories"]

@@ -18,15 +18,12 @@ from typing import Any
 from .. import host
 from .._execution.failures import DISK_EXIT, classify_exit
 from .._execution.interrupts import deferred
-from .._files import OutputError, read_json, write_json
+from .._files import OutputError, read_json, read_tail, write_json
 from ..errors import Error
 from .protocol import GO_FD, READY_FD
 
-__all__ = ["Outcome", "memory_share_bytes", "run_group"]
+__all__ = ["Outcome", "run_group"]
 
-# Part of the available memory that workers may reserve together; the rest is for this process, the page cache
-# and whatever else lives on the machine.
-_SHARE = 0.9
 _TICK_S = 0.5
 _TERM_GRACE_S = 3.0
 
@@ -43,11 +40,6 @@ class Outcome:
     @property
     def ok(self) -> bool:
         return self.failure is None
-
-
-def memory_share_bytes(replicas: int) -> int:
-    """What each of `replicas` workers may reserve so that together they cannot exhaust the machine."""
-    return int(_SHARE * host.available_memory_bytes() / replicas)
 
 
 def run_group(
@@ -168,7 +160,7 @@ def _outcome(
     results: list[dict[str, Any]] = []
     for process, spec in zip(group.processes, specs, strict=True):
         directory = Path(spec["directory"])
-        stderr = _tail(directory / "stderr.txt")
+        stderr = read_tail(directory / "stderr.txt")
         if process.returncode == DISK_EXIT:
             told = stderr.strip().splitlines()  # nothing, when even that found no room
             raise OutputError(told[-1] if told else f"cannot write {directory}: no space left")
@@ -187,13 +179,3 @@ def _outcome(
     return Outcome(
         failed.get("failure", "crash"), who + failed.get("message", "no message"), results, seconds
     )
-
-
-def _tail(path: Path, size: int = 4096) -> str:
-    """The end of a text file; empty when it is not there."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, path.stat().st_size - size))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""

@@ -10,14 +10,14 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from .. import host
+from .._execution.device import choose_device
 from .._execution.plugins import import_plugins
-from ..errors import InvalidArgument, Unavailable
+from ..errors import InvalidArgument
 from . import modes
 
 __all__ = ["PRESETS", "Settings", "resolve"]
 
 PRESETS = ("quick", "paper")
-DEVICES = ("auto", "cpu", "cuda")
 
 # For what a job's preset leaves open.
 _DEFAULTS: dict[str, Any] = {
@@ -86,7 +86,7 @@ def resolve(job: str, asked: Mapping[str, Any]) -> Settings:
     plugins = list(given.get("plugins", []))
     import_plugins(plugins, [os.getcwd()])
     Job = jobs.get(job, jobs.Job)
-    device = _device(given.get("device", "auto"))
+    device = choose_device(given.get("device", "auto"))
     preset_name = _one_of("preset", given.get("preset", "quick"), PRESETS)
     preset = {**_DEFAULTS, **Job.preset(preset_name, device)}
 
@@ -146,20 +146,6 @@ def differences(recorded: Settings, asked: Mapping[str, Any]) -> list[str]:
 
 def _same(value: Any) -> Any:
     return value
-
-
-def _device(name: str) -> str:
-    _one_of("device", name, DEVICES)
-    if name == "cpu":
-        return name
-    if host.gpus() and host.torch_has_cuda():
-        return "cuda"
-    if name == "cuda":
-        reason = "torch is a CPU build" if not host.torch_has_cuda() else "the NVIDIA driver shows no GPU"
-        raise Unavailable(
-            f"--device cuda: {reason}", "", "`dnnsuite doctor` says what is missing; --device cpu works"
-        )
-    return "cpu"
 
 
 def _dataroot(path: str | None) -> str | None:

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: MIT
+"""Which device `auto` is, and whether the one asked for is here."""
+
+from __future__ import annotations
+
+from .. import host
+from ..errors import InvalidArgument, Unavailable
+
+__all__ = ["DEVICES", "choose_device"]
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def choose_device(name: str) -> str:
+    """`cpu` or `cuda`. Imports no torch.
+
+    Raises:
+        InvalidArgument: `name` is none of DEVICES.
+        Unavailable: `cuda` was asked for and cannot be had.
+    """
+    if name not in DEVICES:
+        raise InvalidArgument(f"unknown device {name!r}; accepted: {', '.join(DEVICES)}")
+    if name == "cpu":
+        return name
+    if host.gpus() and host.torch_has_cuda():
+        return "cuda"
+    if name == "cuda":
+        reason = "torch is a CPU build" if not host.torch_has_cuda() else "the NVIDIA driver shows no GPU"
+        raise Unavailable(
+            f"--device cuda: {reason}", "", "`dnnsuite doctor` says what is missing; --device cpu works"
+        )
+    return "cpu"

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""What a suite runs, one entry after another, every setting resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from ..errors import InvalidArgument
+from ._flags import flags_of
+
+__all__ = ["Entry"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One job of a suite with its settings.
+
+    Attributes:
+        index: its place in the suite, from 1.
+        key: what names its runs: the job's name, with a number where the suite has it several times.
+        name: what results call it.
+        command: the original suite's script, for the summary.
+        scope: `student` (a copy in each share) or `all`.
+        repeat, number: observations, and batches of each.
+        ignored: flags of a jobs file that have no effect here, kept in the record.
+        missing: why it cannot run here; empty when it can.
+    """
+
+    index: int
+    key: str
+    job: str
+    name: str
+    command: str
+    scope: str
+    repeat: int = 0
+    number: int = 0
+    batch_size: int = 1
+    precision: str = "fp32"
+    device: str = "cpu"
+    data: str = "auto"
+    dataroot: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    ignored: dict[str, Any] = field(default_factory=dict)
+    missing: str = ""
+
+    def config(self, seed: int, threads: int | None) -> dict[str, Any]:
+        """As :class:`dnnsuite.jobs.JobConfig` takes it."""
+        return {
+            "B": 0, "device": self.device, "precision": self.precision, "batch_size": self.batch_size, "seed": seed,
+            "data_seed": seed, "hyper": {}, "data": self.data, "dataroot": self.dataroot, "threads": threads,
+            "options": dict(self.options),
+        }  # fmt: skip
+
+    def flags(self) -> dict[str, Any]:
+        """As the original's scripts take it."""
+        data = {} if self.dataroot is None else {"--dataroot": self.dataroot}
+        main = {"repeat": self.repeat, "number": self.number, "batch_size": self.batch_size}
+        return {**flags_of({**main, **self.options}), **data, **self.ignored,
+                ("--cuda" if self.device.startswith("cuda") else "--no-cuda"): ""}  # fmt: skip
+
+    def command_line(self) -> str:
+        """The command that the original suite would have run."""
+        words = [f"{flag} {value}".strip() for flag, value in self.flags().items()]
+        return " ".join([self.command, *words])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**asdict(self), "arguments": self.flags()}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Entry:
+        """The inverse of :meth:`to_dict`.
+
+        Raises:
+            InvalidArgument: it was written by another version.
+        """
+        names = {each.name for each in fields(cls)}
+        if set(value) != names | {"arguments"}:
+            odd = ", ".join(sorted((names | {"arguments"}) ^ set(value)))
+            raise InvalidArgument(f"the recorded suite is of another version (its jobs differ in: {odd})")
+        return cls(**{name: value[name] for name in names})

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: MIT
+"""From the observations of a run to its figures: a rate with its interval, whether it was steady, what it waited."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import timing
+from ._method import Observations
+
+__all__ = ["figures", "samples"]
+
+_BATCHES = 10  # batch means: ten and Student's t keep their coverage for correlated observations
+_FEWEST = 20  # observations of which MSER-5 says anything
+_TOLERATED = 0.05  # how far the rate of the last half may be from that of all that is kept
+
+
+def figures(seen: Observations, items_per_batch: float) -> dict[str, Any]:
+    """`rate_per_s`, its interval, `steady`, `data_wait_share`, `losses` and `flags` of a run.
+
+    The rate is items over the wall time of the kept observations, the wait for data included.
+    """
+    kept = np.array(seen.seconds[seen.skip :])
+    items = np.full(len(kept), items_per_batch * seen.number)
+    rate = float(items.sum() / kept.sum())
+    steady = _steady(np.array(seen.seconds), seen.skip)
+    return {
+        "rate_per_s": rate,
+        "rate_interval_per_s": _interval(items, kept),
+        "dropped": seen.skip,
+        "kept": len(kept),
+        "steady": steady,
+        "data_wait_share": sum(seen.waits_ns[seen.skip :]) * 1e-9 / float(kept.sum()),
+        "losses": {"first": seen.first_loss, "last": seen.losses[-1]},
+        "flags": [] if steady["steady"] is not False else [f"no steady state: {steady['reason']}"],
+    }
+
+
+def _interval(items: np.ndarray, seconds: np.ndarray) -> list[float] | None:
+    """95 %; None where two observations are not even there."""
+    if len(seconds) < 2:
+        return None
+    interval = timing.rate(items, seconds, batches=min(_BATCHES, len(seconds)))
+    return [interval.low, interval.high]
+
+
+def _steady(seconds: np.ndarray, skip: int) -> dict[str, Any]:
+    """What MSER-5 says of all observations, and whether what is kept is the same in its last half.
+
+    `steady` is None where there are too few for a verdict.
+    """
+    warmup = timing.mser5(seconds)
+    kept = seconds[skip:]
+    late = kept[len(kept) // 2 :]
+    drift = float(kept.mean() / late.mean() - 1)
+    said: dict[str, Any] = {
+        "method": "MSER-5, and the kept against their last half", "truncated": warmup.truncated,
+        "drift_per_100": warmup.drift_per_100, "last_half": drift,
+    }  # fmt: skip
+    if len(seconds) < _FEWEST:
+        return {**said, "steady": None, "reason": f"{len(seconds)} observations are too few for a verdict"}
+    if abs(drift) > _TOLERATED:
+        reason = f"the last half of the kept observations is {abs(drift):.1%} {'faster' if drift > 0 else 'slower'}"
+        return {**said, "steady": False, "reason": reason}
+    return {**said, "steady": warmup.steady, "reason": warmup.reason.removeprefix("no steady state: ")}
+
+
+def samples(seen: Observations, items_per_batch: float) -> str:
+    """`samples.csv`: every observation, kept or not."""
+    lines = ["i,t_start_ns,t_stop_ns,items,phase,flag"]
+    items = f"{items_per_batch * seen.number:g}"
+    for i, (start, stop) in enumerate(zip(seen.starts_ns, seen.stops_ns, strict=True)):
+        lines.append(f"{i},{start},{stop},{items},{'warmup' if i < seen.skip else 'train'},")
+    return "\n".join([*lines, ""])

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: MIT
+"""A suite begun or continued in a directory, and interruptible at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import host
+from .._execution.interrupts import Interrupted, interruptible
+from .._execution.plugins import import_plugins
+from .._execution.record import Record, opened, stamp
+from .._files import OutputError
+from ..errors import InvalidArgument
+from ..pin import Partition, Plan, Topology
+from ._entry import Entry
+from ._runner import Runner, orders
+from ._runs import SCHEMA
+from ._screen import Screen
+from ._settings import Settings
+from ._shares import plan_of
+from ._suite import Suite, resolve
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["SUITE_FILE", "Finished", "prepare", "run_suite"]
+
+SUITE_FILE = "suite.json"
+
+# What must be as it was for runs of two processes to be compared.
+_SAME = (
+    ("versions", "dnnsuite"),
+    ("versions", "torch"),
+    ("machine", "cpu_model"),
+    ("machine", "cpus"),
+    ("machine", "gpus"),
+)
+_MAY_CHANGE = ("repeat", "timeout_s")  # by --resume
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a suite ends with: its directory, `suite.json`, and `run.json` of every run."""
+
+    root: Path
+    state: dict[str, Any]
+    runs: list[dict[str, Any]]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every copy of every job ended well."""
+        return all(run["status"] == "ok" for run in self.runs)
+
+
+def prepare(
+    suite: str, asked: Mapping[str, Any], topology: Topology | None = None
+) -> tuple[Suite, Settings, Plan]:
+    """What would be run, with what, in which shares. See :func:`run_suite` for the arguments.
+
+    Raises:
+        InvalidArgument, Unavailable, Error: as their messages say.
+    """
+    settings = Settings.of(asked)
+    dataroot = asked.get("dataroot")
+    if dataroot is not None and not os.path.isdir(dataroot):
+        raise InvalidArgument(f"--dataroot {dataroot}: no such directory")
+    absolute = None if dataroot is None else os.path.abspath(dataroot)
+    resolved = resolve(suite, {**asked, "dataroot": absolute, "variables": _variables(suite, absolute)})
+    return resolved, settings, plan_of(settings.copies, resolved.device, topology or Topology.read())
+
+
+def run_suite(
+    suite: str, asked: Mapping[str, Any], out: Path, resume: bool = False, console: Console | None = None,
+    quiet: bool = False,
+) -> Finished:  # fmt: skip
+    """Run a suite into a directory.
+
+    Args:
+        suite: `baselines`, `fast`, a jobs file, or a job.
+        asked: the options given, as :func:`dnnsuite.suites.resolve` and :class:`Settings` take them.
+        out: output directory; empty or absent, or with `resume` one to continue.
+        console: where progress is told; standard error by default.
+        quiet: tell nothing.
+
+    Raises:
+        InvalidArgument, Unavailable, OutputError: as their messages say; finished runs are kept.
+        Interrupted: a signal came; finished runs are kept, no process and no control group is left.
+    """
+    from rich.console import Console as RichConsole
+
+    prepared = None if resume else prepare(suite, asked)
+    with interruptible(), opened(out, SUITE_FILE, resume) as record:
+        resolved, settings, plan = prepared or _continued(record, suite, asked)
+        with Partition(plan, settings.pin, settings.require) as partition:
+            _begin(record, resolved, settings, partition, asked)
+            try:
+                with Screen(console or RichConsole(stderr=True), quiet) as screen:
+                    Runner(record, resolved, settings, partition, screen).execute()
+            except Interrupted as interrupted:
+                record.drop_unfinished()
+                record.state["status"] = f"interrupted by {interrupted}"
+                with suppress(OutputError):
+                    record.save()
+                raise
+        finished = Finished(out, record.state, record.finished())
+        record.state["status"] = "done" if finished.ok else "failed"
+        record.save()
+        return finished
+
+
+def _variables(suite: str, dataroot: str | None) -> dict[str, str]:
+    """What `$NAME` in a jobs file is: the environment, and what the original's config.env sets."""
+    base = os.environ.get("BASE", os.getcwd())
+    return {
+        "DATA_DIRECTORY": dataroot or os.path.join(base, "data"), "OUTPUT_DIRECTORY": os.path.join(base, "output"),
+        "TEMP_DIRECTORY": os.path.join(base, "tmp"), "DEVICE_TOTAL": str(max(1, len(host.gpus()))),
+        **os.environ, "JOB_FILE": Path(suite).stem,
+    }  # fmt: skip
+
+
+def _environment() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps({"machine": host.describe(), "versions": host.versions()}))
+    return found
+
+
+def _begin(
+    record: Record, suite: Suite, settings: Settings, partition: Partition, asked: Mapping[str, Any]
+) -> None:
+    state = record.state
+    known = {"schema": SCHEMA, "created": stamp(), "asked": _plain(asked), **_environment()}
+    repeats = [*state.get("repeats", ())]
+    repeats += [{"seconds": 0.0, "complete": False} for _ in range(settings.repeat - len(repeats))]
+    record.state.update({
+        **{key: value for key, value in known.items() if key not in state},
+        "name": suite.name, "size": suite.size, "source": suite.source, "preset": suite.preset,
+        "device": suite.device, "plugins": list(suite.plugins), "settings": settings.to_dict(),
+        "jobs": [entry.to_dict() for entry in suite.entries], "order": orders(settings, suite.entries),
+        "plan": partition.plan.to_dict(), "isolation": partition.record(), "repeats": repeats, "status": "running",
+    })  # fmt: skip
+    record.save()
+
+
+def _continued(record: Record, suite: str, asked: Mapping[str, Any]) -> tuple[Suite, Settings, Plan]:
+    """What was recorded, if what is asked for now and the machine agree with it."""
+    state = record.state
+    recorded = Settings(**state["settings"])
+    odd = [] if Path(suite).stem == state["name"] else [f"the suite is {suite}, was {state['name']}"]
+    for name, value in _plain(asked).items():
+        was = state["asked"].get(name, state["settings"].get(name))
+        if name not in _MAY_CHANGE and value != was:
+            odd.append(f"--{name.replace('_', '-')} is {value}, was {was}")
+    now = _environment()
+    odd += [f"{name} is {now[group].get(name)}, was {state[group].get(name)}" for group, name in _SAME
+            if now[group].get(name) != state[group].get(name)]  # fmt: skip
+    plan = Plan.from_dict(state["plan"])
+    if not odd and plan_of(recorded.copies, state["device"], Topology.read()).hash != plan.hash:
+        odd.append("the shares of the machine are others")
+    if odd:
+        raise InvalidArgument(f"--resume: {record.root} was made with other settings: {'; '.join(odd)}; "
+                              "give the same options (or none), or choose another --out")  # fmt: skip
+    import_plugins(state["plugins"], [os.getcwd()])
+    changed = {name: asked[name] for name in _MAY_CHANGE if asked.get(name) is not None}
+    settings = Settings.of({**state["settings"], **changed})
+    if settings.repeat < recorded.repeat:
+        raise InvalidArgument(f"--repeat {settings.repeat}: {record.root} has {recorded.repeat} already")
+    entries = tuple(Entry.from_dict(job) for job in state["jobs"])
+    if any(entry.missing for entry in entries):  # what was missing may be here now
+        entries = tuple(_again(entry, state) for entry in entries)
+    return (
+        Suite(state["name"], state["size"], entries, state["device"], state["preset"], tuple(state["plugins"]),
+              state["source"]),
+        settings, plan,
+    )  # fmt: skip
+
+
+def _again(entry: Entry, state: Mapping[str, Any]) -> Entry:
+    """An entry that could not run, resolved anew."""
+    if not entry.missing:
+        return entry
+    asked = {
+        **state["asked"],
+        "names": None,
+        "exclude": None,
+        "plugins": state["plugins"],
+        "preset": state["preset"],
+    }
+    found = next(e for e in resolve(state["name"], asked).entries if e.key == entry.key)
+    return replace(found, index=entry.index)
+
+
+def _plain(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given, as JSON keeps it."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in asked.items()
+        if value is not None
+    }

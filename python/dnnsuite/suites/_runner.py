@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: MIT
+"""A suite, job after job and run after run: each copy in its share, each result whole on the disk before the next."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import timing
+from .._execution.interrupts import deferred
+from .._execution.limits import memory_share_bytes
+from .._execution.record import Record, stamp
+from .._files import write_text
+from ..pin import Partition, Slot
+from ._copies import run_copies
+from ._entry import Entry
+from ._order import order_of
+from ._runs import FINAL_FAILURES, about_run, missing_run, run_name
+from ._screen import Screen
+from ._seed_format import summary_line, total_line
+from ._settings import Settings
+from ._shares import seed_of, threads_of, uuids_of
+from ._suite import Suite
+from ._summary import Summary, write_reports
+
+__all__ = ["Runner"]
+
+Run = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The copies of one job in one run of the suite."""
+
+    entry: Entry
+    repeat: int
+    shares: tuple[int | str, ...]  # numbers of shares, or `all`
+
+    def names(self) -> list[str]:
+        return [run_name(self.entry.key, self.repeat, slot) for slot in range(len(self.shares))]
+
+
+class Runner:
+    """Runs what a record does not have yet."""
+
+    def __init__(
+        self, record: Record, suite: Suite, settings: Settings, partition: Partition, screen: Screen
+    ) -> None:
+        self.record, self.suite, self.settings = record, suite, settings
+        self.partition, self.screen = partition, screen
+        self.plan = partition.plan
+        self.summary = Summary(record.root / "summary.txt")
+        self.entries = {entry.key: entry for entry in suite.entries}
+
+    def execute(self) -> None:
+        """Every job in every run of the suite."""
+        groups = self._groups()
+        left = [group for group in groups if not self._done(group)]
+        self.screen.begin(
+            self.suite, self.settings.repeat, len(groups), [(g.entry.key, g.repeat) for g in left]
+        )
+        for repeat in range(self.settings.repeat):
+            for group in left:
+                if group.repeat == repeat:
+                    self._run(group)
+            self._total(repeat)
+
+    def _groups(self) -> list[_Group]:
+        """In the order in which they run."""
+        found = []
+        for repeat, keys in enumerate(self.record.state["order"]["jobs"]):
+            for key in keys:
+                entry = self.entries[key]
+                alone = entry.scope == "all"
+                shares: tuple[int | str, ...] = ("all",) if alone else tuple(range(len(self.plan.slots)))
+                found.append(_Group(entry, repeat, shares))
+        return found
+
+    def _done(self, group: _Group) -> bool:
+        """Whether all its runs are there, and none of them might end better another time."""
+        from .._files import read_json
+
+        for name in group.names():
+            path = self.record.runs / name / "run.json"
+            if not path.is_file():
+                return False
+            run = read_json(path)
+            if run["status"] != "ok" and run["failure"] not in FINAL_FAILURES:
+                return False
+        return True
+
+    def _run(self, group: _Group) -> None:
+        began_s = time.monotonic()
+        self.screen.start(group.entry.key, group.repeat)
+        runs = self._missing(group) if group.entry.missing else self._measured(group)
+        seconds = time.monotonic() - began_s
+        failed = sum(run["status"] != "ok" for run in runs)
+        entry = group.entry
+        line = summary_line(entry.index, self.suite.size, failed, len(runs), seconds, entry.command)
+        with deferred():
+            self.summary.add(line)
+            repeats = self.record.state["repeats"]
+            repeats[group.repeat]["seconds"] += seconds
+            self.record.save()
+        self._write_reports(group)
+        self.screen.done(entry.key, group.repeat, runs, line, seconds)
+
+    def _missing(self, group: _Group) -> list[Run]:
+        names = group.names()
+        runs = []
+        for i, name in enumerate(names):
+            directory = self.record.begin_run(name)
+            for text in ("stdout.txt", "stderr.txt"):
+                write_text(directory / text, "")
+            run = missing_run(self._asked(group, i), group.entry.missing)
+            self.record.finish_run(directory, run)
+            runs.append(run)
+        return runs
+
+    def _measured(self, group: _Group) -> list[Run]:
+        directories = [self.record.begin_run(name) for name in group.names()]
+        specs = [self._spec(group, i, directory) for i, directory in enumerate(directories)]
+        asked = [self._asked(group, i) for i in range(len(directories))]
+        self.screen.watch(directories)
+        outcomes = run_copies(
+            self.partition, group.shares, specs, self._variables(group.entry, group.repeat),
+            self.settings.timeout_s, self.screen.tick,
+        )  # fmt: skip
+        pinning = self.partition.record()
+        runs = [
+            about_run(directory, about, outcome, pinning)
+            for directory, about, outcome in zip(directories, asked, outcomes, strict=True)
+        ]
+        with deferred():  # the copies of a job belong together: all of them, or none
+            for directory, run in zip(directories, runs, strict=True):
+                self.record.finish_run(directory, run)
+        return runs
+
+    def _slot(self, group: _Group, copy: int) -> Slot:
+        return self.plan.slot(group.shares[copy])
+
+    def _asked(self, group: _Group, copy: int) -> Run:
+        """The part of `run.json` that is known before it runs."""
+        entry = group.entry
+        return {
+            "suite": self.suite.name, "preset": self.suite.preset, "job": entry.name, "key": entry.key,
+            "program": entry.job, "index": entry.index, "repeat_index": group.repeat, "slot": copy,
+            "copies": len(group.shares), "scope": entry.scope, "config": self._config(group, copy),
+            "repeat": entry.repeat, "number": entry.number, "arguments": entry.flags(), "started": stamp(),
+        }  # fmt: skip
+
+    def _config(self, group: _Group, copy: int) -> dict[str, Any]:
+        alone = group.entry.scope == "all"
+        run = self.settings.seed + group.repeat
+        seed = seed_of(run, None if alone else copy, len(self.plan.slots))
+        return group.entry.config(seed, threads_of(self._slot(group, copy)))
+
+    def _spec(self, group: _Group, copy: int, directory: Path) -> dict[str, Any]:
+        entry, slot = group.entry, self._slot(group, copy)
+        gpu = self.plan.gpus[slot.gpus[0]].name if slot.gpus and entry.device != "cpu" else None
+        limited = self.partition.level == "none" and entry.device == "cpu"
+        return {
+            "job": entry.job, "name": entry.name, "plugins": list(self.suite.plugins), "sys_path": [os.getcwd()],
+            "config": self._config(group, copy), "repeat": entry.repeat, "number": entry.number,
+            "arguments": self._arguments(group, copy, directory), "directory": str(directory),
+            "device_uuids": uuids_of(self.plan, slot) if entry.device != "cpu" else [],
+            # A share limits memory by itself.
+            "memory_limit_bytes": memory_share_bytes(len(group.shares)) if limited else None,
+            "about": {"hostname": socket.gethostname(), "run_id": group.repeat} | ({"gpu": gpu} if gpu else {}),
+            "launched_ns": timing.now_ns(),
+        }  # fmt: skip
+
+    def _arguments(self, group: _Group, copy: int, directory: Path) -> dict[str, Any]:
+        """As the original's scripts print and report them."""
+        entry, slot = group.entry, self._slot(group, copy)
+        devices = ",".join(map(str, slot.gpus)) if slot.gpus else str(copy)
+        options = dict(entry.options)
+        return {
+            "batch_size": entry.batch_size, "cuda": entry.device != "cpu", "workers": options.pop("workers", 0),
+            "seed": self._config(group, copy)["seed"], "devices": max(1, len(slot.gpus)), "jr_id": copy,
+            # The original's reader counts its characters.
+            "vcd": devices, "cpu_cores": slot.threads, "data": entry.dataroot or entry.data, **options,
+            "precision": entry.precision, "repeat": entry.repeat, "number": entry.number, "report": "report.json",
+        }  # fmt: skip
+
+    def _variables(self, entry: Entry, repeat: int) -> dict[str, str]:
+        """What the original exported to its scripts, and what makes fp32 mean fp32."""
+        found = {
+            "JOB_RUNNER": "1", "JOB_FILE": self.suite.name, "BENCH_NAME": entry.name, "RUN_ID": str(repeat),
+            "OUTPUT_DIRECTORY": str(self.record.root.resolve()), "DEVICE_TOTAL": str(len(self.plan.gpus)),
+        }  # fmt: skip
+        if entry.device == "cpu":
+            found["CUDA_VISIBLE_DEVICES"] = ""
+        elif entry.precision == "fp32":
+            found["NVIDIA_TF32_OVERRIDE"] = "0"
+        return found
+
+    def _write_reports(self, group: _Group) -> None:
+        for slot in range(len(group.shares)):
+            runs = [
+                self.record.runs / run_name(entry.key, group.repeat, slot) for entry in self.suite.entries
+            ]
+            write_reports(self.record.root, self.suite.name, group.repeat, slot, runs)
+
+    def _total(self, repeat: int) -> None:
+        about = self.record.state["repeats"][repeat]
+        if not about["complete"]:
+            about["complete"] = True
+            with deferred():
+                self.summary.add(total_line(about["seconds"]))
+                self.record.save()
+
+
+def orders(settings: Settings, entries: Sequence[Entry]) -> dict[str, Any]:
+    """The order of every run of the suite, for the record."""
+    keys = [entry.key for entry in entries]
+    lists = [order_of(settings.order, keys, repeat, settings.seed) for repeat in range(settings.repeat)]
+    return {"kind": settings.order, "seed": settings.seed, "jobs": lists}

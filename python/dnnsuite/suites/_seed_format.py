@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+"""What a job of mila-iqia/training prints and writes (its README of November 2019), to the character."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ._method import Observations
+
+__all__ = [
+    "RULE",
+    "eta_line",
+    "header",
+    "report_json",
+    "seed_report",
+    "summary_line",
+    "total_line",
+    "unique_id",
+]
+
+RULE = "-" * 80
+
+# Arguments that may differ between devices whose results are still of the same experiment.
+_NOT_PARAMETERS = {
+    "gpu", "batch_size", "num-processes", "workers", "cuda", "report", "ngpu", "data", "no_cuda", "dataset_dir",
+    "backend", "jr_id", "vcd", "num-steps", "seed",
+}  # fmt: skip
+_NOT_REPORTED = ("report", "seed")
+
+
+def header(arguments: Mapping[str, Any]) -> str:
+    """The arguments, right-aligned, between two lines."""
+    return "\n".join([RULE, *(f"{name:>30}: {value}" for name, value in arguments.items()), RULE])
+
+
+def eta_line(index: int, repeat: int, seen: Observations) -> str:
+    """After observation `index`: how many minutes are left, and the last loss."""
+    kept = seen.seconds[seen.skip :]
+    each_s = sum(kept) / len(kept) if kept else seen.seconds[-1]
+    left_min = each_s * (repeat - (index + 1)) / 60
+    return f"[{index:3d}/{repeat:3d}] | ETA: {left_min:6.2f} min | Batch Loss {seen.losses[-1]:8.4f}"
+
+
+def unique_id(arguments: Mapping[str, Any]) -> str:
+    """The same for all devices of an experiment: over the arguments that matter, `version` among them."""
+    digest = hashlib.sha256()
+    for name in sorted(set(arguments) - _NOT_PARAMETERS):
+        digest.update(name.encode())
+        digest.update(str(arguments[name]).encode())
+    return digest.hexdigest()
+
+
+def seed_report(
+    name: str, arguments: Mapping[str, Any], version: str, seen: Observations, seed_items: float,
+    metrics: Mapping[str, float], about: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
+    """The report of one device.
+
+    Args:
+        arguments: as in the header.
+        version: hash of the job's source.
+        seed_items: how many items, as the original counted, a batch has.
+        about: `hostname`, `run_id` and, on a GPU, its name as `gpu`.
+    """
+    identified = {**arguments, "version": version}
+    timed = seen.timed
+    report = {
+        **{key: value for key, value in identified.items() if key not in _NOT_REPORTED},
+        **about,
+        "name": name,
+        "unique_id": unique_id(identified),
+        "batch_loss": list(seen.losses),
+        "epoch_loss": [],
+        "metrics": {metric: [value] for metric, value in metrics.items()},
+        "train": timed.train,
+        "train_item": timed.train_item(seed_items),
+    }
+    return report
+
+
+def report_json(report: Any) -> str:
+    """As the original wrote JSON."""
+    return json.dumps(report, sort_keys=True, indent=4, separators=(",", ": "))
+
+
+def summary_line(index: int, of: int, failed: int, copies: int, seconds: float, command: str) -> str:
+    """A job's line in `summary.txt`."""
+    counted = f"[{failed:2d}/{copies:2d}] FAILED" if failed else "[  /  ] PASSED"
+    return f"[{index:2d}/{of:2d}]{counted} | {seconds / 60:8.2f} MIN | {command}"
+
+
+def total_line(seconds: float) -> str:
+    """The last line of a run of the suite in `summary.txt`."""
+    return f"Total Time {seconds:8.2f} s"

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""How a suite is run: how often, in how many copies, held how, for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ..errors import InvalidArgument
+from ..pin import BACKENDS, LEVELS
+from ._order import ORDERS
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`repeat` runs of the suite; `timeout_s` is for each job of a run, `require` the weakest isolation that does."""
+
+    repeat: int = 1
+    copies: str = "per-gpu"
+    pin: str = "auto"
+    require: str | None = None
+    timeout_s: float = 4 * 3600.0
+    seed: int = 0
+    order: str = "fixed"
+
+    @classmethod
+    def of(cls, asked: Mapping[str, Any]) -> Settings:
+        """From the options given; those that are None keep their default.
+
+        Raises:
+            InvalidArgument: a value is refused; the message says what is accepted.
+        """
+        names = {each.name for each in fields(cls)}
+        made = cls(**{name: asked[name] for name in names if asked.get(name) is not None})
+        if made.repeat < 1:
+            raise InvalidArgument(f"--repeat {made.repeat}: must be at least 1")
+        if not made.timeout_s > 0:
+            raise InvalidArgument(f"--timeout {made.timeout_s}: must be positive")
+        accepted = {"pin": BACKENDS, "order": ORDERS, "require": LEVELS}
+        for name, values in accepted.items():
+            value = getattr(made, name)
+            if value is not None and value not in values:
+                raise InvalidArgument(f"--{name} {value}: accepted: {', '.join(values)}")
+        return made
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)

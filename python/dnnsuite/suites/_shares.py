@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""Who gets what: a plan of shares for the copies of a job, and the seed of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..errors import InvalidArgument
+from ..pin import Plan, Slot, Topology, make_plan
+
+__all__ = ["plan_of", "seed_of", "threads_of", "uuids_of"]
+
+_USERS_WITHOUT_A_GPU = 2  # into as many shares the original cuts the CPUs of a machine without one
+
+
+def plan_of(copies: str, device: str, topology: Topology) -> Plan:
+    """One share per copy.
+
+    Args:
+        copies: `per-gpu`, a number, or `all` for one copy that has the whole machine. Without a GPU, `per-gpu` is
+            two copies where there are two cores.
+
+    Raises:
+        InvalidArgument: `copies` is none of that.
+        PinError: the machine cannot be cut so.
+    """
+    if device == "cpu":
+        topology = replace(topology, gpus=())
+    if copies == "all":
+        return make_plan(topology, 1)
+    if copies == "per-gpu":
+        whole = make_plan(topology, 1)
+        return make_plan(topology, "gpus" if topology.gpus else min(_USERS_WITHOUT_A_GPU, whole.all.cores))
+    if not copies.isdigit() or int(copies) < 1:
+        raise InvalidArgument(f"--copies {copies}: wants per-gpu, all, or a number from 1")
+    return make_plan(topology, int(copies), allow_smt_split=True)
+
+
+def seed_of(run: int, copy: int | None, copies: int) -> int:
+    """The original's rule: copy i of run r has r + 100 (i + 1), a job that has the machine r + the number of copies."""
+    return run + copies if copy is None else run + 100 * (copy + 1)
+
+
+def threads_of(slot: Slot) -> int:
+    """One per core: the threads of a core share what computes."""
+    return max(1, slot.cores)
+
+
+def uuids_of(plan: Plan, slot: Slot) -> list[str]:
+    """Of the GPUs of a share."""
+    return [plan.gpus[i].uuid or str(i) for i in slot.gpus]

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""Files that grow with a suite and that tools of the original suite read: `summary.txt`, and its reports' tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .._files import OutputError, read_json, write_text
+from ._seed_format import report_json
+
+__all__ = ["Summary", "write_reports"]
+
+
+class Summary:
+    """`summary.txt`, a line at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def add(self, line: str) -> None:
+        """Append a line; half a line that a death left there is dropped.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        try:
+            with open(self.path, "ab+") as file:
+                file.seek(0)
+                whole = file.read()
+                file.truncate(whole.rfind(b"\n") + 1)
+                file.write(f"{line}\n".encode())
+        except OSError as error:
+            raise OutputError(f"cannot write {self.path}: {error.strerror}") from error
+
+
+def write_reports(root: Path, suite: str, repeat: int, slot: int, runs: Iterable[Path]) -> None:
+    """`mila/<repeat>/<suite>_<slot>.json`: the reports of a device in one run of the suite, where they have one."""
+    reports: list[Any] = []
+    for run in runs:
+        if (run / "report.json").is_file():
+            reports += read_json(run / "report.json")
+    path = root / "mila" / str(repeat) / f"{suite}_{slot}.json"
+    if not reports:
+        path.unlink(missing_ok=True)
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot write {path.parent}: {error.strerror}") from error
+    write_text(path, report_json(reports) + "\n")

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: MIT
+"""One copy of a job: `python -m dnnsuite.suites.worker SPEC.json`.
+
+Limits itself, sets the job up, waits for its siblings, measures, and writes into the directory that the spec names:
+`samples.csv`, `report.json` and `result.json`. The exit status only repeats the latter (0 ok, 1 failed, 74 cannot
+write). Its standard input is a socket to the runner: one byte tells that it is set up, one that all are.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import socket
+import sys
+import traceback
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import timing
+from .._execution.failures import DISK_EXIT, RESULT_EXIT, classify, disk_full
+from .._execution.limits import die_with_parent, limit_memory, offer_to_oom_killer, peak_rss_bytes
+from .._execution.plugins import import_plugins
+from .._files import OutputError, write_json, write_text
+from ..errors import Unavailable
+from ._environment import Pressure, hashes, process
+from ._figures import figures, samples
+from ._method import Observations, observe
+from ._seed_format import RULE, eta_line, header, report_json, seed_report
+
+if TYPE_CHECKING:
+    from ..jobs import Training
+
+__all__ = ["work"]
+
+Spec = dict[str, Any]
+Result = dict[str, Any]
+
+
+def measure(spec: Spec, sibling_start: socket.socket | None) -> Result:
+    """Set the job up, time it when all copies are ready, write its files."""
+    from .. import jobs
+
+    directory = Path(spec["directory"])
+    import_plugins(spec["plugins"], spec["sys_path"])
+    Job = jobs.get(spec["job"], jobs.Training)
+    digests = hashes(Job, spec["arguments"])
+    print(header(spec["arguments"]), flush=True)
+    with closing(_made(Job, spec)) as job:
+        job.setup()
+        setup_s = (timing.now_ns() - spec["launched_ns"]) * 1e-9  # interpreter and imports too
+        _wait_for_siblings(sibling_start)
+        pressure = Pressure()
+        seen = observe(job, spec["repeat"], spec["number"], _tell(spec["repeat"]))
+        about = {"pressure": pressure.read(), **process(spec, job)}
+        metrics = {name: float(value) for name, value in job.metrics().items()}
+        found = figures(seen, job.items_per_step)
+        found["flags"] += about["pressure"].pop("flags")
+        _write(directory, spec, job, seen, metrics, digests["source"])
+        return {
+            **found, "unit": job.unit, "metrics": metrics, "items_per_batch": job.items_per_step,
+            "seed_unit": job.seed_unit._asdict(), "setup_s": setup_s, "provenance": job.provenance(),
+            "environment": about, "hashes": digests, "window_s": sum(seen.seconds),
+        }  # fmt: skip
+
+
+def _made(Job: Any, spec: Spec) -> Training:
+    from .. import jobs
+
+    job: Training = Job(jobs.JobConfig.from_dict(spec["config"]))
+    if spec["config"]["threads"]:
+        import torch
+
+        torch.set_num_threads(spec["config"]["threads"])
+    return job
+
+
+def _tell(repeat: int) -> Any:
+    return lambda index, seen: print(eta_line(index, repeat, seen), flush=True)
+
+
+def _wait_for_siblings(runner: socket.socket | None) -> None:
+    """Return when every copy is set up: their windows start together."""
+    if runner is None:  # started by hand
+        return
+    runner.sendall(b"r")
+    if runner.recv(1) != b"g":
+        raise InterruptedError("the runner ended before all copies were ready")
+
+
+def _write(
+    directory: Path, spec: Spec, job: Training, seen: Observations, metrics: dict[str, float], source: str
+) -> None:
+    write_text(directory / "samples.csv", samples(seen, job.items_per_step))
+    seed_items = job.items_per_step / job.seed_unit.items
+    report = seed_report(
+        spec["name"], spec["arguments"], source[:10], seen, seed_items, metrics, spec["about"]
+    )
+    text = report_json(report)
+    print(RULE, text, RULE, sep="\n", flush=True)
+    write_text(directory / "report.json", report_json([report]) + "\n")
+
+
+def _attempt(spec: Spec, runner: socket.socket | None) -> Result:
+    """The result, whatever happens; only a full disk passes through."""
+    try:
+        return {"status": "ok", "failure": None, "message": "", **measure(spec, runner)}
+    except OutputError:
+        raise
+    except BaseException as error:
+        with suppress(OSError):
+            traceback.print_exc()
+        if disk_full(error):
+            raise OutputError(str(error)) from error
+        message = (str(error).splitlines() or [""])[0][:500] or type(error).__name__
+        failed = {"status": "failed", "failure": _class_of(error), "message": message}
+    # Out of the except block: the traceback held the job's tensors. Writing needs a little memory too.
+    gc.collect()
+    resource.setrlimit(resource.RLIMIT_DATA, (resource.getrlimit(resource.RLIMIT_DATA)[1],) * 2)
+    return {**failed, "environment": {"peak_rss_bytes": peak_rss_bytes()}}
+
+
+def _class_of(error: BaseException) -> str:
+    if isinstance(error, (Unavailable, ModuleNotFoundError)):
+        return "unavailable"
+    return "data" if isinstance(error, StopIteration) else classify(error)
+
+
+def _runner() -> socket.socket | None:
+    """The socket that is standard input; the job's own input is empty."""
+    try:
+        runner = socket.socket(fileno=os.dup(0))
+    except OSError:
+        return None
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return runner
+
+
+def work(spec: Spec) -> int:
+    """Do what the spec says; returns the exit status."""
+    die_with_parent(spec["parent_pid"])
+    offer_to_oom_killer()
+    limit_memory(spec["memory_limit_bytes"])
+    try:
+        result = _attempt(spec, _runner())
+        write_json(Path(spec["directory"]) / "result.json", result)
+    except OutputError as error:
+        with suppress(OSError):
+            print(error, file=sys.stderr)
+        return DISK_EXIT
+    return 0 if result["status"] == "ok" else RESULT_EXIT
+
+
+if __name__ == "__main__":
+    status = work(json.loads(Path(sys.argv[1]).read_text()))
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            status = DISK_EXIT if disk_full(error) else status
+    # Interpreter and library shutdown can hang or abort (gloo, CUDA); everything is on disk already.
+    os._exit(status)

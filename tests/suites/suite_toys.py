@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+"""Small jobs of a suite, for its tests; each misbehaves in one way."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from dnnsuite.jobs import SeedUnit, Training, register
+
+
+@register("toy-nap")
+class Nap(Training):
+    """Sleeps a little for each step; its loss falls."""
+
+    description = "sleeps"
+    unit = "naps"
+    seed_unit = SeedUnit("pairs of naps", 2)
+    seed_script = "./toys/nap/run.sh"
+    defaults: ClassVar[dict[str, Any]] = {
+        "batch_size": 4,
+        "repeat": 4,
+        "number": 2,
+        "workers": 3,
+        "nap_s": 0.002,
+    }
+    smoke: ClassVar[dict[str, Any]] = {"repeat": 2, "number": 1}
+
+    def setup(self) -> None:
+        self.steps = 0
+
+    def batch(self) -> Any:
+        time.sleep(self.options["nap_s"])
+
+    def train(self, batch: Any) -> torch.Tensor:
+        self.steps += 1
+        return torch.tensor(1.0 / self.steps)
+
+    def metrics(self) -> dict[str, float]:
+        return {"steps": float(self.steps)}
+
+    def provenance(self) -> dict[str, Any]:
+        return {"data": "none"}
+
+
+@register("toy-nan")
+class Nan(Nap):
+    """The loss of the third batch is NaN."""
+
+    def train(self, batch: Any) -> torch.Tensor:
+        loss = super().train(batch)
+        return loss if self.steps < 3 else loss * math.nan
+
+
+@register("toy-crash")
+class Crash(Nap):
+    """Fails in its second step; only copy 0 does, when there are others."""
+
+    def train(self, batch: Any) -> torch.Tensor:
+        loss = super().train(batch)
+        if self.steps == 2 and os.environ["JOB_ID"] == "0":
+            raise LookupError("no second step")
+        return loss
+
+
+@register("toy-oom")
+class Hungry(Nap):
+    """Takes all the memory that it can get."""
+
+    def setup(self) -> None:
+        super().setup()
+        self.held = []
+        while True:
+            self.held.append(bytearray(64 << 20))
+
+
+@register("toy-hang")
+class Hang(Nap):
+    """Never gets ready, and tells where it is."""
+
+    def setup(self) -> None:
+        super().setup()
+        if "TOY_MARKER" in os.environ:
+            Path(os.environ["TOY_MARKER"]).write_text(str(os.getpid()))
+        time.sleep(1000)
+
+
+@register("toy-hide")
+class Hide(Nap):
+    """Leaves a process behind, in a session of its own."""
+
+    def setup(self) -> None:
+        super().setup()
+        hidden = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True
+        )
+        Path(os.environ["TOY_MARKER"]).write_text(str(hidden.pid))
+        hidden.returncode = 0  # nobody waits for it
+
+
+@register("toy-early")
+class Early(Nap):
+    """Ends with status 0 in the middle."""
+
+    def train(self, batch: Any) -> torch.Tensor:
+        os._exit(0)
+
+
+@register("toy-short")
+class Short(Nap):
+    """Its data end."""
+
+    def batch(self) -> Any:
+        raise StopIteration
+
+
+@register("toy-killed")
+class Killed(Nap):
+    """Is killed from outside."""
+
+    def train(self, batch: Any) -> torch.Tensor:
+        os.kill(os.getpid(), 9)
+        return super().train(batch)
+
+
+@register("toy-full")
+class Full(Nap):
+    """Finds no room on the disk when it has to write its results."""
+
+    def metrics(self) -> dict[str, float]:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        import signal
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        return {}
+
+
+@register("toy-all")
+class Alone(Nap):
+    """Has the machine."""
+
+    scope = "all"

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dnnsuite.suites._figures import figures, samples
+from dnnsuite.suites._method import Observations
+
+
+def observations(seconds, number=2, skip=2, wait=0.25):
+    seen, at = Observations(number, skip), 5
+    for each in seconds:
+        stop = at + round(each * 1e9)
+        seen.add(at, stop, round(wait * (stop - at)), [0.5] * number)
+        at = stop + 1000
+    return seen
+
+
+@given(st.lists(st.floats(0.01, 10.0), min_size=3, max_size=60))
+def test_the_rate_is_items_over_the_time_of_what_is_kept(seconds):
+    found = figures(observations(seconds), items_per_batch=8)
+    kept = seconds[2:]
+    assert found["rate_per_s"] == pytest.approx(len(kept) * 16 / sum(kept), rel=1e-6)
+    assert (found["dropped"], found["kept"]) == (2, len(kept))
+    assert found["data_wait_share"] == pytest.approx(0.25, rel=1e-6)
+    if len(kept) > 1:
+        low, high = found["rate_interval_per_s"]
+        assert low <= found["rate_per_s"] * (1 + 1e-9)
+        assert high >= found["rate_per_s"] * (1 - 1e-9)
+    else:
+        assert found["rate_interval_per_s"] is None
+
+
+def test_warm_up_does_not_reach_the_rate():
+    assert figures(observations([100.0, 100.0] + [1.0] * 30), 8)["rate_per_s"] == pytest.approx(16.0)
+
+
+def test_a_run_that_is_steady_and_one_that_is_not():
+    steady = figures(observations([1.0, 1.01] * 20), 8)
+    assert steady["steady"]["steady"] is True
+    assert steady["flags"] == []
+    slower = figures(observations([1.0] * 20 + [1.5] * 20), 8)
+    assert slower["steady"]["steady"] is False
+    assert slower["flags"] == [f"no steady state: {slower['steady']['reason']}"]
+    assert "slower" in slower["flags"][0]
+
+
+def test_few_observations_have_no_verdict():
+    found = figures(observations([1.0, 9.0, 1.0, 2.0]), 8)
+    assert found["steady"]["steady"] is None
+    assert "too few" in found["steady"]["reason"]
+    assert found["flags"] == []
+
+
+def test_samples_have_every_observation():
+    lines = samples(observations([1.0, 2.0, 0.5]), 8).splitlines()
+    assert lines[0] == "i,t_start_ns,t_stop_ns,items,phase,flag"
+    assert lines[1] == "0,5,1000000005,16,warmup,"
+    assert [line.split(",")[4] for line in lines[1:]] == ["warmup", "warmup", "train"]

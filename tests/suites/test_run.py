@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: MIT
+"""Whole suites with workers of their own; and what is left when one is interrupted or killed."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dnnsuite._files import TEMPORARY, OutputError
+from dnnsuite.errors import Error, InvalidArgument
+from dnnsuite.pin import find
+from dnnsuite.pin._processes import of_run
+from dnnsuite.suites import SUITE_FILE, Finished, _runner
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    assert not [left for left in find() if left.owner == os.getpid()]
+
+
+def jobs_file(folder: Path, *names: str, **arguments: object) -> Path:
+    path = folder / "toys.json"
+    flags = {f"--{name.replace('_', '-')}": value for name, value in arguments.items()}
+    path.write_text(json.dumps([{"name": name, "args": flags} for name in names]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(toys: None, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    from dnnsuite.suites import run_suite
+
+    folder = tmp_path_factory.mktemp("finished")
+    path = folder / "toys.json"
+    path.write_text(json.dumps([
+        {"name": "toy_reg", "cmd": "./regression/polynome/pytorch/run.sh", "args": {"--repeat": 24, "--number": 3}},
+        {"name": "toy-all"},
+    ]))  # fmt: skip
+    asked = {"plugins": ["suite_toys"], "device": "cpu", "repeat": 2, "copies": "2", "order": "shuffled"}
+    return run_suite(str(path), asked, folder / "out", quiet=True)
+
+
+def test_a_run_for_each_copy_of_each_job_in_each_repeat(finished: Finished) -> None:
+    assert finished.ok
+    names = sorted(path.name for path in (finished.root / "runs").iterdir())
+    assert names == sorted(
+        [f"toy_reg-r{r}-d{d}" for r in (0, 1) for d in (0, 1)] + ["toy-all-r0-d0", "toy-all-r1-d0"]
+    )
+    for name in names:
+        files = {path.name for path in (finished.root / "runs" / name).iterdir()}
+        assert files == {"run.json", "samples.csv", "report.json", "stdout.txt", "stderr.txt"}
+
+
+def test_the_record_of_a_run(finished: Finished) -> None:
+    run = json.loads((finished.root / "runs" / "toy_reg-r1-d1" / "run.json").read_text())
+    assert (run["schema"], run["suite"], run["job"], run["repeat_index"], run["slot"], run["copies"]) == (
+        1, "toys", "toy_reg", 1, 1, 2,
+    )  # fmt: skip
+    assert (run["status"], run["failure"], run["scope"], run["unit"]) == ("ok", None, "student", "samples")
+    assert run["config"]["seed"] == 1 + 100 * 2
+    assert run["arguments"]["--number"] == 3
+    assert run["seed_unit"] == {"name": "samples", "items": 1}
+    assert run["items_per_batch"] == 256
+    low, high = run["rate_interval_per_s"]
+    assert low < run["rate_per_s"] < high
+    assert (run["dropped"], run["kept"]) == (10, 14)
+    assert 0 < run["data_wait_share"] < 1
+    assert run["steady"]["method"]
+    assert run["isolation"]["ok"]
+    assert run["isolation"]["plan"] == finished.state["plan"]["hash"]
+    assert run["environment"]["precision"] == "fp32"
+    assert run["setup_s"] > 0
+    assert run["elapsed_s"] > run["setup_s"]
+    assert len(run["hashes"]["job"]) == 64
+    other = json.loads((finished.root / "runs" / "toy_reg-r0-d0" / "run.json").read_text())
+    assert other["hashes"] == run["hashes"]
+
+
+def test_samples_give_the_rate(finished: Finished) -> None:
+    directory = finished.root / "runs" / "toy_reg-r0-d0"
+    rows = list(csv.DictReader((directory / "samples.csv").read_text().splitlines()))
+    kept = [row for row in rows if row["phase"] == "train"]
+    seconds = sum(int(row["t_stop_ns"]) - int(row["t_start_ns"]) for row in kept) * 1e-9
+    rate = json.loads((directory / "run.json").read_text())["rate_per_s"]
+    assert sum(int(row["items"]) for row in kept) / seconds == pytest.approx(rate)
+    assert (len(rows), len(kept)) == (24, 14)
+
+
+def test_copies_begin_together(finished: Finished) -> None:
+    edges = []
+    for copy in (0, 1):
+        rows = list(
+            csv.DictReader((finished.root / f"runs/toy_reg-r0-d{copy}/samples.csv").read_text().splitlines())
+        )
+        edges.append((int(rows[0]["t_start_ns"]), float(json.loads(
+            (finished.root / f"runs/toy_reg-r0-d{copy}/run.json").read_text())["setup_s"])))  # fmt: skip
+    assert abs(edges[0][0] - edges[1][0]) * 1e-9 < min(setup_s for _, setup_s in edges)
+
+
+def test_standard_output_is_the_originals(finished: Finished) -> None:
+    lines = (finished.root / "runs" / "toy_reg-r0-d0" / "stdout.txt").read_text().splitlines()
+    rule = "-" * 80
+    assert lines[0] == rule
+    assert lines[1] == "                    batch_size: 256"
+    second = lines.index(rule, 1)
+    assert lines[second + 1].startswith("[  0/ 24] | ETA: ")
+    third = lines.index(rule, second + 1)
+    assert third == second + 25
+    assert json.loads("\n".join(lines[third + 1 : -1]))["name"] == "toy_reg"
+    assert lines[-1] == rule
+
+
+def test_reports_that_the_original_reads(finished: Finished) -> None:
+    assert sorted(path.name for path in (finished.root / "mila").iterdir()) == ["0", "1"]
+    for run in ("0", "1"):
+        by_device = []
+        for copy in (0, 1):
+            text = (finished.root / "mila" / run / f"toys_{copy}.json").read_text()
+            by_device.append(json.loads(text.strip()[:-1] + "]"))
+        assert [report["name"] for report in by_device[0]] == ["toy_reg", "toy-all"]
+        assert [report["name"] for report in by_device[1]] == ["toy_reg"]
+        one, two = by_device[0][0], by_device[1][0]
+        assert (one["unique_id"], one["version"]) == (two["unique_id"], two["version"])
+        assert (one["vcd"], two["vcd"], one["run_id"]) == ("0", "1", int(run))
+        assert one["train_item"]["avg"] == pytest.approx(256 * 3 / one["train"]["avg"])
+        assert by_device[0][1]["train_item"]["avg"] == pytest.approx(2 * 2 / by_device[0][1]["train"]["avg"])
+
+
+def test_the_summary_is_the_originals(finished: Finished) -> None:
+    lines = (finished.root / "summary.txt").read_text().splitlines()
+    assert [line.split()[0] for line in (lines[2], lines[5])] == ["Total", "Total"]
+    shown = {line.rpartition(" | ")[2]: line for line in lines[:2]}
+    assert shown["./regression/polynome/pytorch/run.sh"].startswith("[ 1/ 2][  /  ] PASSED |     0.")
+    assert shown["./toys/nap/run.sh"].startswith("[ 2/ 2][  /  ] PASSED |     0.")
+
+
+def test_the_suites_own_record(finished: Finished) -> None:
+    state = json.loads((finished.root / SUITE_FILE).read_text())
+    assert (state["name"], state["size"], state["status"]) == ("toys", 2, "done")
+    assert [sorted(order) for order in state["order"]["jobs"]] == [["toy-all", "toy_reg"]] * 2
+    assert state["order"]["kind"] == "shuffled"
+    assert [repeat["complete"] for repeat in state["repeats"]] == [True, True]
+    assert state["isolation"]["level"] in ("cgroup", "affinity")
+
+
+def test_nothing_to_do_is_done_at_once(finished: Finished, run_toy) -> None:
+    before = (finished.root / "summary.txt").read_text()
+    assert run_toy("toys", finished.root, resume=True).ok
+    assert (finished.root / "summary.txt").read_text() == before
+    with pytest.raises(InvalidArgument, match=r"was made with other settings: --copies is 1, was 2"):
+        run_toy("toys", finished.root, resume=True, copies="1")
+    with pytest.raises(InvalidArgument, match=r"--repeat 1: .* has 2 already"):
+        run_toy("toys", finished.root, resume=True, repeat=1)
+    with pytest.raises(InvalidArgument, match="the suite is baselines, was toys"):
+        run_toy("baselines", finished.root, resume=True)
+
+
+FAILURES = {
+    "toy-nan": ("nan", "the loss of batch 3 is nan"),
+    "toy-crash": ("crash", "no second step"),
+    "toy-oom": ("oom", ""),
+    "toy-early": ("crash", "ended early, with status 0 and no result"),
+    "toy-short": ("data", "StopIteration"),
+    "toy-killed": ("killed", "SIGKILL"),
+}
+
+
+def test_failures_have_classes_and_stop_nobody(
+    run_toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_runner, "memory_share_bytes", lambda copies: 512 << 20)  # for the hungry one
+    path = jobs_file(tmp_path, *FAILURES, "toy-nap", repeat=3)
+    done = run_toy(path, tmp_path / "out", pin="none", copies="1")
+    assert not done.ok
+    said = {run["job"]: run for run in done.runs}
+    for job, (failure, message) in FAILURES.items():
+        assert (said[job]["status"], said[job]["failure"]) == ("failed", failure)
+        assert message in said[job]["message"]
+        assert said[job]["rate_per_s"] is None
+        assert not (done.root / "runs" / f"{job}-r0-d0" / "report.json").exists()
+    assert said["toy-nap"]["status"] == "ok"
+    lines = (done.root / "summary.txt").read_text().splitlines()
+    assert [line[7:22] for line in lines[:-1]] == ["[ 1/ 1] FAILED "] * 6 + ["[  /  ] PASSED "]
+    reports = json.loads((done.root / "mila" / "0" / "toys_0.json").read_text())
+    assert [report["name"] for report in reports] == ["toy-nap"]
+
+
+def test_a_failed_copy_leaves_the_others_alone_and_is_tried_again(run_toy, tmp_path: Path) -> None:
+    path = jobs_file(tmp_path, "toy-crash", "toy-nan")
+    done = run_toy(path, tmp_path / "out", copies="2", pin="affinity")
+    said = {(run["job"], run["slot"]): run["status"] for run in done.runs}
+    assert said["toy-crash", 0] == "failed"
+    assert said["toy-crash", 1] == "ok"
+    summary = done.root / "summary.txt"
+    assert "[ 1/ 2][ 1/ 2] FAILED |" in summary.read_text()
+    assert [path.name for path in (done.root / "mila" / "0").iterdir()] == ["toys_1.json"]
+
+    again = run_toy(path, done.root, resume=True)  # a NaN would be one again
+    assert len(again.runs) == 4
+    assert [line[:7] for line in summary.read_text().splitlines()] == [
+        "[ 1/ 2]",
+        "[ 2/ 2]",
+        "Total T",
+        "[ 1/ 2]",
+    ]
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+@pytest.mark.parametrize("pinning", ["auto", "affinity"])
+def test_what_hides_is_ended_and_told(
+    pinning: str, run_toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_MARKER", str(tmp_path / "hidden"))
+    done = run_toy(jobs_file(tmp_path, "toy-hide"), tmp_path / "out", copies="1", pin=pinning)
+    assert done.ok
+    assert done.runs[0]["isolation"]["survivors"] == 1
+    assert "left behind: 1 processes, which were ended" in done.runs[0]["flags"]
+    assert not alive(int((tmp_path / "hidden").read_text()))
+
+
+def test_what_hangs_is_ended_when_its_time_is_over(run_toy, tmp_path: Path) -> None:
+    done = run_toy(jobs_file(tmp_path, "toy-hang"), tmp_path / "out", copies="2", timeout_s=6.0)
+    assert [run["failure"] for run in done.runs] == ["timeout", "timeout"]
+    assert "not finished after 6 s" in done.runs[0]["message"]
+
+
+def test_a_full_disk_ends_the_suite_and_keeps_what_is_whole(run_toy, tmp_path: Path) -> None:
+    path = jobs_file(tmp_path, "toy-nap", "toy-full")
+    with pytest.raises(OutputError, match="cannot write"):
+        run_toy(path, tmp_path / "out", copies="1")
+    whole = [p.name for p in (tmp_path / "out" / "runs").iterdir() if not p.name.startswith(TEMPORARY)]
+    assert whole == ["toy-nap-r0-d0"]
+
+
+def test_what_is_required_and_cannot_be_had(run_toy, tmp_path: Path) -> None:
+    with pytest.raises(Error, match="pinning by cgroup is required, and this machine grants affinity"):
+        run_toy(jobs_file(tmp_path, "toy-nap"), tmp_path / "out", pin="affinity", require="cgroup")
+    assert not (tmp_path / "out").exists()
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "dnnsuite", "run", str(folder / "toys.json"), "--plugin", "suite_toys",
+               "--device", "cpu", "--copies", "1", "--out", str(folder / "out"), *options]  # fmt: skip
+    environment = {**os.environ, "TOY_MARKER": str(folder / "marker")}
+    return subprocess.Popen(command, env=environment, cwd=folder, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def run_of(process: int) -> str:
+    """The name of the partition that a worker is in."""
+    words = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    return (
+        next(w for w in words if w.startswith(b"DNNSUITE_PIN_RUN=")).decode().partition("=")[2].split("/")[0]
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_signal_leaves_nothing_but_what_is_whole(
+    number: signal.Signals, run_toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = jobs_file(tmp_path, "toy-nap", "toy-hang")
+    with start(tmp_path) as process:
+        wait_for(tmp_path / "marker")
+        name = run_of(int((tmp_path / "marker").read_text()))
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    deadline = time.monotonic() + 10  # the guard of one that was killed takes a moment
+    while (
+        of_run(name) or [left for left in find() if left.name.startswith(name)]
+    ) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert of_run(name) == []
+    assert not [left for left in find() if left.name.startswith(name)]
+    runs = [p for p in (tmp_path / "out" / "runs").iterdir() if not p.name.startswith(TEMPORARY)]
+    assert [run.name for run in runs] == ["toy-nap-r0-d0"]
+    assert all(json.loads((run / "run.json").read_text())["status"] == "ok" for run in runs)
+    if number == signal.SIGKILL:
+        assert process.returncode == -9
+    else:
+        assert process.returncode == 128 + number
+        assert "1 finished runs are kept" in said
+        assert "--resume --out" in said
+        assert json.loads((tmp_path / "out" / SUITE_FILE).read_text())["status"].startswith("interrupted by")
+        assert len(list((tmp_path / "out" / "runs").iterdir())) == 1
+    if number == signal.SIGINT:
+        done = run_toy(path, tmp_path / "out", resume=True, timeout_s=5.0)
+        assert [run["failure"] for run in done.runs if run["job"] == "toy-hang"] == ["timeout"]
+        assert len((tmp_path / "out" / "summary.txt").read_text().splitlines()) == 3

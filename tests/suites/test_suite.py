@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+import json
+from pathlib import Path
+
+import pytest
+
+from dnnsuite.errors import InvalidArgument
+from dnnsuite.suites._suite import resolve
+
+TOYS = {"plugins": ["suite_toys"], "device": "cpu"}
+
+
+@pytest.fixture
+def jobs_file(toys: None, tmp_path: Path):
+    def write(*jobs: dict, name: str = "tweaked") -> str:
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(list(jobs), indent=1))
+        return str(path)
+
+    return write
+
+
+def test_a_file_of_the_original_becomes_jobs(jobs_file, tmp_path: Path) -> None:
+    (tmp_path / "data" / "ImageNet").mkdir(parents=True)
+    path = jobs_file(
+        {"name": "toy_reg", "cmd": "./regression/polynome/pytorch/run.sh",
+         "args": {"--repeat": 20, "--number": 100, "--batch-size": 128, "--report": "$OUTPUT_DIRECTORY/$JOB_FILE",
+                  "--cuda": "", "$DATA_DIRECTORY/ImageNet": ""}, "cgroup": "student"},
+        {"name": "mine", "cmd": "/home/u/training/regression/polynome/pytorch/run.sh",
+         "args": {"--repeat": [12, 13], "--no-cuda": ""}, "cgroup": "all"},
+    )  # fmt: skip
+    variables = {"OUTPUT_DIRECTORY": "/o", "JOB_FILE": "tweaked", "DATA_DIRECTORY": str(tmp_path / "data")}
+    suite = resolve(path, {**TOYS, "variables": variables})
+    assert (suite.name, suite.size, suite.source) == ("tweaked", 2, path)
+    first, *fanned = suite.entries
+    assert (first.index, first.key, first.job, first.scope) == (1, "toy_reg", "toy_reg", "student")
+    assert (first.repeat, first.number, first.batch_size) == (20, 100, 128)
+    assert first.dataroot == f"{tmp_path}/data/ImageNet"
+    assert first.ignored == {"--report": "/o/tweaked", "--cuda": ""}
+    assert [(e.index, e.key, e.job, e.scope, e.repeat, e.number) for e in fanned] == [
+        (2, "mine", "toy_reg", "all", 12, 1000),
+        (2, "mine.2", "toy_reg", "all", 13, 1000),
+    ]
+    assert first.command_line().startswith(
+        "./regression/polynome/pytorch/run.sh --repeat 20 --number 100 --batch-size 128 --dataroot"
+    )
+
+
+def test_presets_and_options_are_stronger_than_the_file(jobs_file) -> None:
+    path = jobs_file({"name": "toy-nap", "args": {"--repeat": 50, "--nap-s": 0.5, "--workers": 1}})
+    (smoke,) = resolve(path, {**TOYS, "preset": "smoke"}).entries
+    assert (smoke.repeat, smoke.number, smoke.options) == (2, 1, {"workers": 1, "nap_s": 0.5})
+    (given,) = resolve(path, {**TOYS, "batch_size": 9, "precision": "bf16"}).entries
+    assert (given.repeat, given.batch_size, given.precision) == (50, 9, "bf16")
+
+
+def test_a_job_without_the_precision_keeps_its_own() -> None:
+    (entry,) = resolve("toy_reg", {"device": "cpu", "precision": "bf16"}).entries
+    assert entry.precision == "fp32"
+
+
+def test_fast_is_baselines_with_less() -> None:
+    (fast,) = resolve("fast", {"device": "cpu", "names": ["toy_reg"]}).entries
+    (slow,) = resolve("baselines", {"device": "cpu", "names": ["toy_reg"]}).entries
+    assert (fast.repeat, fast.number, slow.repeat, slow.number) == (20, 100, 20, 1000)
+    assert (fast.index, slow.command) == (1, "./regression/polynome/pytorch/run.sh")
+
+
+def test_some_of_a_suite(jobs_file) -> None:
+    path = jobs_file({"name": "toy-nap"}, {"name": "toy-all"}, {"name": "toy-nap"})
+    left = resolve(path, {**TOYS, "exclude": ["toy-nap"]})
+    assert ([e.key for e in left.entries], left.size, left.entries[0].scope) == (["toy-all"], 3, "all")
+    assert [e.key for e in resolve(path, {**TOYS, "names": ["toy-nap"]}).entries] == ["toy-nap", "toy-nap.2"]
+    with pytest.raises(InvalidArgument, match="no job 'x' in this suite; it has toy-nap, toy-all"):
+        resolve(path, {**TOYS, "names": ["x"]})
+    with pytest.raises(InvalidArgument, match="every job is excluded"):
+        resolve(path, {**TOYS, "exclude": ["toy-nap", "toy-all"]})
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        (
+            {"name": "toy-nap", "args": {"--x": 1, "--numbr": 5}},
+            ':5: job "toy-nap", key "--x" is no flag of this job',
+        ),
+        (
+            {"name": "toy-nap", "args": {"--repeat": "x"}},
+            ':5: job "toy-nap", key "--repeat" wants a whole number',
+        ),
+        (
+            {"name": "toy-nap", "args": {"--report": "$NO_SUCH"}},
+            "key \"--report\" '$NO_SUCH': no variable NO_SUCH",
+        ),
+        ({"name": "toy-nap", "args": {"--repeat": 0}}, "repeat is 0; must be at least 1"),
+        ({"name": "other", "cmd": "./other.sh"}, ":2: neither the name 'other' nor the command './other.sh'"),
+        ({"name": "bert"}, ":2: job 'bert' is no Training"),
+    ],
+)
+def test_refusals_name_file_line_and_key(job: dict, words: str, jobs_file) -> None:
+    with pytest.raises(InvalidArgument) as raised:
+        resolve(jobs_file(job), TOYS)
+    assert words in str(raised.value)
+    assert "tweaked.json:" in str(raised.value)
+
+
+def test_other_refusals(jobs_file) -> None:
+    for suite, asked, words in (
+        ("nothing", {}, "no suite 'nothing'; there is baselines, fast, a jobs file"),
+        ("absent.json", {}, "absent.json"),
+        (jobs_file(), {}, "the list of jobs is empty"),
+        ("toy_reg", {"preset": "x"}, "unknown preset 'x'; accepted: smoke, fast, baselines"),
+        ("toy_reg", {"batch_size": 0}, "--batch-size 0: must be at least 1"),
+        ("toy_reg", {"device": "abacus"}, "unknown device 'abacus'"),
+    ):
+        with pytest.raises(InvalidArgument, match=words):
+            resolve(suite, asked)
