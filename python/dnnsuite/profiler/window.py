@@ -17,7 +17,7 @@ from . import nvtx
 
 __all__ = ["Window", "commands"]
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may close while its thread opens
 _opened: Window | None = None
 
 
@@ -64,13 +64,13 @@ class Window:
         with _lock:
             if _opened is not self:
                 return
-            _opened = None
             running, self._range = self._range, None
             if running is not None:
                 _C.nvtx_stop(running)
-            if self._cuda:
-                self._cuda = False
+            driven, self._cuda = self._cuda, False
+            if driven:
                 self._drive(_C.cuda_profiler_stop)
+            _opened = None  # last: what an interrupt cuts short is gone on with at exit
 
     def _drive(self, call: Any) -> bool:
         """Whether CUDA did it; on a machine without it that is a note, because NVTX serves CPU tools as well."""
@@ -97,7 +97,7 @@ def _close_at_exit() -> None:
 def _forget_in_child() -> None:
     """The range and the tool are the parent's; ending them here would end its window."""
     global _opened, _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     if _opened is not None:
         _opened._range, _opened._cuda = None, False
     _opened = None
