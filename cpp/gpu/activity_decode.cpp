@@ -3,6 +3,7 @@
 
 #ifdef DNNSUITE_HAS_CUPTI
 
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <unordered_map>
@@ -70,8 +71,18 @@ class Decoder {
         return known->second;
     }
 
-    static std::uint32_t thread_of(CUpti_ActivityObjectKind kind, const CUpti_ActivityObjectKindId& id) {
-        return kind == CUPTI_ACTIVITY_OBJECT_THREAD ? id.pt.threadId : 0;
+    /// An enumeration's number, which may be one that these headers do not know: not to be read as the enumeration.
+    template <class Record>
+    static std::uint32_t number_at(const Record& record, std::size_t offset) {
+        std::uint32_t number;
+        std::memcpy(&number, reinterpret_cast<const std::uint8_t*>(&record) + offset, sizeof number);
+        return number;
+    }
+
+    template <class Record>
+    static std::uint32_t thread_of(const Record& from) {
+        const std::uint32_t kind = number_at(from, offsetof(Record, objectKind));
+        return kind == CUPTI_ACTIVITY_OBJECT_THREAD ? from.objectId.pt.threadId : 0;
     }
 
     void put(const CUpti_ActivityKernel10& from) {
@@ -152,22 +163,22 @@ class Decoder {
         if (!times(to, from.start, from.end)) {
             return;
         }
-        to.kind.push_back(static_cast<std::uint32_t>(from.overheadKind));
-        to.thread.push_back(thread_of(from.objectKind, from.objectId));
+        to.kind.push_back(number_at(from, offsetof(CUpti_ActivityOverhead3, overheadKind)));
+        to.thread.push_back(thread_of(from));
         to.correlation.push_back(from.correlationId);
     }
 
     void put(const CUpti_ActivityMarker2& from) {
         MarkerColumns& to = out_.markers;
         to.t_ns.push_back(static_cast<std::int64_t>(from.timestamp));
-        to.event.push_back(static_cast<std::uint32_t>(from.flags));
+        to.event.push_back(number_at(from, offsetof(CUpti_ActivityMarker2, flags)));
         to.id.push_back(from.id);
-        to.thread.push_back(thread_of(from.objectKind, from.objectId));
+        to.thread.push_back(thread_of(from));
         to.name.push_back(name(from.name));
         to.domain.push_back(name(from.domain));
     }
 
-    static double number(CUpti_MetricValueKind kind, const CUpti_MetricValue& value) {
+    static double number(std::uint32_t kind, const CUpti_MetricValue& value) {
         switch (kind) {
             case CUPTI_METRIC_VALUE_KIND_DOUBLE: return value.metricValueDouble;
             case CUPTI_METRIC_VALUE_KIND_UINT64: return static_cast<double>(value.metricValueUint64);
@@ -180,7 +191,7 @@ class Decoder {
         MarkerDataColumns& to = out_.marker_data;
         to.id.push_back(from.id);
         to.category.push_back(from.category);
-        to.payload.push_back(number(from.payloadKind, from.payload));
+        to.payload.push_back(number(number_at(from, offsetof(CUpti_ActivityMarkerData2, payloadKind)), from.payload));
     }
 
     void put(const CUpti_ActivitySynchronization2& from) {
@@ -188,7 +199,7 @@ class Decoder {
         if (!times(to, from.start, from.end)) {
             return;
         }
-        to.kind.push_back(static_cast<std::uint32_t>(from.type));
+        to.kind.push_back(number_at(from, offsetof(CUpti_ActivitySynchronization2, type)));
         to.context.push_back(from.contextId);
         to.stream.push_back(from.streamId);
         to.event.push_back(from.cudaEventId);
