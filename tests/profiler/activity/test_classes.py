@@ -23,9 +23,9 @@ NAMES = {
     "ampere_sgemm_128x64_tn": "gemm",
     "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>": "norm",
     "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>": "norm",
-    "void (anonymous namespace)::softmax_warp_forward<float, float, float, 7, false, false>": "loss",
+    "void (anonymous namespace)::softmax_warp_forward<float, float, float, 7, false, false>": "softmax",
     "void at::native::(anonymous namespace)::nll_loss_forward_reduce_cuda_kernel_2d<float, float>": "loss",
-    "void at::native::(anonymous namespace)::max_pool_forward_nchw<float>": "pool",
+    "void at::native::(anonymous namespace)::max_pool_forward_nchw<float>": "pooling",
     "void at::native::(anonymous namespace)::indexSelectLargeIndex<float, long, unsigned int, 2>": "embedding",
     "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::func_wrapper_t>>": (
         "reduction"
@@ -37,9 +37,9 @@ NAMES = {
         "copy"
     ),
     "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>": "copy",
-    "void at::native::(anonymous namespace)::fused_dropout_kernel_vec<float, float>": "elementwise",
+    "void at::native::(anonymous namespace)::fused_dropout_kernel_vec<float, float>": "random",
     "void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<long>": "reduction",
-    "void at::native::(anonymous namespace)::_thnn_fused_lstm_cell<float>": "recurrent",
+    "void at::native::(anonymous namespace)::_thnn_fused_lstm_cell<float>": "recurrence",
     "saxpy(int, float*)": "other",
 }
 

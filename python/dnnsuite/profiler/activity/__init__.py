@@ -10,6 +10,7 @@
 The analyses take any tables of the same columns: recorded elsewhere, imported, or written by hand.
 """
 
+from ._analyse import analyse
 from ._attribution import attribute, innermost, with_launches
 from ._classes import CLASSES, classify, classify_names
 from ._gaps import host_bound, idle_gaps
@@ -19,7 +20,7 @@ from ._tables import TABLES
 from ._utilization import corrected_utilization_pct, exposed_communication, utilization
 
 __all__ = [
-    "CLASSES", "TABLES", "ActivityInstrument", "attribute", "by_class", "by_kernel", "by_span", "classify",
+    "CLASSES", "TABLES", "ActivityInstrument", "analyse", "attribute", "by_class", "by_kernel", "by_span", "classify",
     "classify_names", "corrected_utilization_pct", "exposed_communication", "host_bound", "idle_gaps", "innermost",
     "nvtx_environment", "utilization", "with_launches",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from .intervals import Times
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["attribute", "innermost", "with_launches"]
+__all__ = ["attribute", "defined_as", "innermost", "with_launches"]
 
 _LAUNCH = {
     "launch_t0_ns": "when the host began the call that launched it: the earliest runtime or driver call of its "
@@ -57,7 +57,7 @@ def with_launches(work: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
         launch_t0_ns=column("t0_ns"), launch_t1_ns=column("t1_ns"), launch_thread=column("thread")
     )
     found["queue_ns"] = found["t0_ns"] - found["launch_t0_ns"]
-    return _defined_as(work, found, _LAUNCH)
+    return defined_as(work, found, _LAUNCH)
 
 
 def innermost(spans: pd.DataFrame, t_ns: Times) -> NDArray[np.int64]:
@@ -116,10 +116,10 @@ def attribute(
     if "step" in spans:
         steps = np.r_[spans["step"].to_numpy(np.int64), 0]
         found["step"] = pd.arrays.IntegerArray(steps[row], row < 0)
-    return _defined_as(found, found, _SPAN)
+    return defined_as(found, found, _SPAN)
 
 
-def _defined_as(old: pd.DataFrame, new: pd.DataFrame, more: dict[str, str]) -> pd.DataFrame:
+def defined_as(old: pd.DataFrame, new: pd.DataFrame, more: dict[str, str]) -> pd.DataFrame:
     """`new` with the definitions of `old`, which may be a table made by hand without any, and of added columns."""
     added = {column: meaning for column, meaning in more.items() if column in new}
     new.attrs["definitions"] = definitions(old) | added

@@ -34,20 +34,21 @@ _RULES = [
             r"conv(?!ert)|fprop|dgrad|wgrad|winograd|implicit_?gemm|im2col|col2im|depthwise|nhwcTo|nchwTo|"
             r"cudnn.*(fft|tensor_?transform)",
         ),
-        ("recurrent", r"lstm|gru_|_gru|rnn|elemwise_?bidir|persist(?!ent)"),
+        ("recurrence", r"lstm|gru_|_gru|rnn|elemwise_?bidir|persist(?!ent)"),
         (
             "norm",
             r"(batch|layer|group|instance|rms)_?norm|\bbn_|_bn_|rowwise_?moments|gamma_?beta|norm_kernel",
         ),
-        ("loss", r"softmax|nll_loss|cross_?entropy|ctc_loss|mse_|bce_|smooth_l1"),
-        ("pool", r"pool"),
+        ("softmax", r"softmax"),
+        ("loss", r"nll_loss|cross_?entropy|ctc_loss|mse_|bce_|smooth_l1"),
+        ("pooling", r"pool"),
         ("embedding", r"embedding|index_?(select|put|add|fill|kernel|elementwise)|gather|scatter|take_put"),
         (
             "gemm",
             r"gemm|gemv|cutlass|nvjet|xmma|wgmma|cublas|split_?k|matmul|triton_(tem|mm)|dot_kernel|"
             r"^(volta|turing|ampere|hopper|sm\d+)_",
         ),
-        ("elementwise", r"dropout|distribution|philox|curand|bernoulli"),
+        ("random", r"dropout|distribution|philox|curand|bernoulli"),
         (
             "reduction",
             r"sort|topk|top_k|bitonic|unique_|randperm|reduce|reduction|triton_(red|per)_|scan|cumsum|argmax|argmin",
