@@ -104,10 +104,19 @@ class Training(Workload):
     ) -> None:  # fmt: skip
         """Backward and one step of `optimizer`, with loss scaling in fp16; gradients of `parameters` are clipped."""
         optimizer.zero_grad(set_to_none=True)
-        if self._scaler is None:
-            loss.backward()
-        else:
-            self._scaler.scale(loss).backward()
+        self.backward(loss)
+        self.advance(optimizer, clip_norm, parameters)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Adds to the gradients, in fp16 those of the scaled loss."""
+        (loss if self._scaler is None else self._scaler.scale(loss)).backward()
+
+    def advance(
+        self, optimizer: torch.optim.Optimizer, clip_norm: float | None = None,
+        parameters: Iterable[torch.Tensor] = (),
+    ) -> None:  # fmt: skip
+        """One step of `optimizer` on the gradients that `backward` left."""
+        if self._scaler is not None:
             self._scaler.unscale_(optimizer)
         if clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(parameters, clip_norm)

@@ -129,7 +129,14 @@ _TRAININGS = {  # of the benchmark suite, in its order
     "cart": ".cart",
     "atari": ".atari",
     "ssd": ".ssd",
+    "fast_style": ".fast_style",
+    "dcgan": ".dcgan",
+    "convnet": ".convnet",
+    "convnet_fp16": ".convnet",
     "recom": ".recom",
+    "convnet_distributed": ".convnet",
+    "convnet_distributed_fp16": ".convnet",
+    "dcgan_all": ".dcgan",
 }
 
 

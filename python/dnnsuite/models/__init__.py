@@ -6,6 +6,9 @@ from .bert import BERT as BERT
 from .dcgan import Discriminator as Discriminator
 from .dcgan import Generator as Generator
 from .espcn import ESPCN as ESPCN
+from .fast_style import TransformerNet as TransformerNet
+from .fast_style import VGG16Features as VGG16Features
+from .fast_style import gram_matrix as gram_matrix
 from .lstm_lm import LSTMLanguageModel as LSTMLanguageModel
 from .mlp import MLP as MLP
 from .pointnet import PointNetClassifier as PointNetClassifier
@@ -30,6 +33,9 @@ __all__ = [
     "SineLSTM",
     "TransformNet",
     "TransformerLanguageModel",
+    "TransformerNet",
+    "VGG16Features",
+    "gram_matrix",
     "negative_elbo",
     "orthogonality_loss",
 ]

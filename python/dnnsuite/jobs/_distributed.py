@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+"""A job in several processes: which one this is, and one model between them.
+
+torchrun, srun and whoever starts the processes say it in the environment (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
+MASTER_PORT); without them, a job has one process and everything here does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+
+from ..errors import Error, InvalidArgument
+
+
+class Place(NamedTuple):
+    """Which of how many processes this is; `local_rank` counts those of its machine."""
+
+    rank: int = 0
+    world_size: int = 1
+    local_rank: int = 0
+
+
+def place_of(scope: str) -> Place:
+    """From the environment, for a job of the scope `all`; others are alone.
+
+    Raises InvalidArgument naming a variable that is missing or no place.
+    """
+    if scope != "all" or "WORLD_SIZE" not in os.environ:
+        return Place()
+    world_size = _number("WORLD_SIZE")
+    if world_size < 1:
+        raise InvalidArgument(f"WORLD_SIZE={world_size}: at least one process is there")
+    if world_size == 1:
+        return Place()
+    rank = _number("RANK")
+    if not 0 <= rank < world_size:
+        raise InvalidArgument(f"RANK={rank} is not one of WORLD_SIZE={world_size}")
+    return Place(rank, world_size, _number("LOCAL_RANK") if "LOCAL_RANK" in os.environ else rank)
+
+
+def _number(name: str) -> int:
+    try:
+        return int(os.environ[name])
+    except KeyError:
+        raise InvalidArgument(f"WORLD_SIZE is set, but {name} is not; torchrun sets them all") from None
+    except ValueError:
+        raise InvalidArgument(f"{name}={os.environ[name]!r} is not a number") from None
+
+
+def device_of(place: Place, device: torch.device) -> torch.device:
+    """The device of this process: of several on a machine, each has the GPU of its number."""
+    if device.type == "cuda" and device.index is None and place.world_size > 1:
+        return torch.device("cuda", place.local_rank)
+    return device
+
+
+def join(place: Place, device: torch.device) -> None:
+    """Meets the other processes: over NCCL with GPUs, else over gloo. Does nothing when alone or already met.
+
+    Raises InvalidArgument if the environment does not say where, Error if they do not come.
+    """
+    if place.world_size == 1 or distributed.is_initialized():
+        return
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        if name not in os.environ:
+            raise InvalidArgument(f"WORLD_SIZE is set, but {name} is not; torchrun sets them all")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    try:
+        distributed.init_process_group(backend, rank=place.rank, world_size=place.world_size)
+    except (RuntimeError, ValueError) as error:
+        where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        raise Error(
+            f"process {place.rank} of {place.world_size} met no others at {where}: {error}"
+        ) from error
+
+
+def parallel(model: torch.nn.Module, place: Place, device: torch.device) -> torch.nn.Module:
+    """`model` with gradients averaged over all processes; itself when alone."""
+    if place.world_size == 1:
+        return model
+    return DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
+
+
+def finish() -> None:
+    """Leaves the others. Twice, or when alone, it does nothing.
+
+    A process that used gloo then has to flush its output and end by `os._exit`: torch 2.13 aborts in one of ten
+    interpreters that shut down after DistributedDataParallel over gloo.
+    """
+    if distributed.is_initialized():
+        distributed.destroy_process_group()

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+import copy
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from dnnsuite import jobs
+from dnnsuite.errors import Error, InvalidArgument
+from dnnsuite.jobs import _distributed
+from job_runs import make
+
+CONVNET = {"data": "synthetic", "arch": "resnet18", "image_size": 32, "lr": 0.02}
+DCGAN = {"data": "synthetic", "ngf": 2, "ndf": 2}
+
+WORKER = f"""
+    import os, sys
+    import torch
+    from job_runs import losses, make
+
+    found = {{}}
+    for name, settings in (("convnet_distributed", {CONVNET}), ("dcgan_all", {DCGAN})):
+        job = make(name, batch_size=2, **settings)
+        batches = [job.batch() for _ in range(2)]
+        for batch in batches:
+            job.train(batch)
+        found[name] = {{
+            "batches": batches, "parameters": list(job.model.parameters()), "items": job.items_per_step,
+        }}
+    job.close()
+    job.close()
+    assert not torch.distributed.is_initialized()
+    torch.save(found, sys.argv[1])
+    sys.stdout.flush()
+    os._exit(0)
+"""
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """What two processes found."""
+    folder = tmp_path_factory.mktemp("ranks")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    script = folder / "worker.py"
+    script.write_text(textwrap.dedent(WORKER))
+    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join(
+        filter(None, [os.path.dirname(os.path.dirname(__file__)), os.environ.get("PYTHONPATH")])
+    )
+    workers = [
+        subprocess.Popen(
+            [sys.executable, str(script), str(folder / f"{rank}.pt")],
+            env={**os.environ, **place, "RANK": str(rank), "PYTHONPATH": path},
+        )
+        for rank in range(2)
+    ]
+    try:
+        assert [worker.wait(timeout=200) for worker in workers] == [0, 0]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(2)]
+
+
+@pytest.mark.parametrize("name", ["convnet_distributed", "dcgan_all"])
+def test_two_processes_have_one_model_and_other_data(two, name):
+    first, second = (rank[name] for rank in two)
+    assert first["items"] == second["items"] == 4
+    for ours, theirs in zip(first["parameters"], second["parameters"], strict=True):
+        assert torch.equal(ours, theirs)
+    tensors = [rank["batches"][0] for rank in (first, second)]
+    tensors = [batch[0] if name.startswith("convnet") else batch for batch in tensors]
+    assert not torch.equal(*tensors)
+
+
+def test_gradients_are_the_average_of_those_of_the_processes(two):
+    job = make("convnet", **CONVNET)
+    model, started = job.model, copy.deepcopy(list(job.model.parameters()))
+    for batches in zip(*(rank["convnet_distributed"]["batches"] for rank in two), strict=True):
+        copies = [copy.deepcopy(model) for _ in batches]
+        for replica, (x, classes) in zip(copies, batches, strict=True):
+            torch.nn.functional.cross_entropy(replica(x), classes).backward()
+        with torch.no_grad():
+            for p, *replicas in zip(model.parameters(), *(c.parameters() for c in copies), strict=True):
+                p -= 0.02 * sum(replica.grad for replica in replicas) / 2
+    start, end, theirs = (
+        torch.cat([p.detach().flatten() for p in parameters])
+        for parameters in (started, model.parameters(), two[0]["convnet_distributed"]["parameters"])
+    )
+    assert (end - theirs).norm() < 0.01 * (end - start).norm()
+
+
+def test_alone_nothing_is_joined_and_nothing_wrapped(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    place = _distributed.place_of("all")
+    assert place == (0, 1, 0)
+    model, device = torch.nn.Linear(1, 1), torch.device("cpu")
+    _distributed.join(place, device)
+    assert not torch.distributed.is_initialized()
+    assert _distributed.parallel(model, place, device) is model
+    _distributed.finish()
+
+
+def test_the_place_is_that_of_the_environment(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("RANK", "3")
+    assert _distributed.place_of("all") == (3, 4, 3)
+    assert _distributed.place_of("student") == (0, 1, 0)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    place = _distributed.place_of("all")
+    assert place.local_rank == 1
+    assert _distributed.device_of(place, torch.device("cuda")) == torch.device("cuda:1")
+    assert _distributed.device_of(place, torch.device("cuda:0")) == torch.device("cuda:0")
+    assert _distributed.device_of(place, torch.device("cpu")) == torch.device("cpu")
+    job = jobs.get("convnet_distributed")(jobs.JobConfig(batch_size=8))
+    assert job.items_per_step == 32
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE is set, but RANK is not"),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE='two' is not a number"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE=0: at least one"),
+        ({"WORLD_SIZE": "2", "RANK": "2"}, "RANK=2 is not one of WORLD_SIZE=2"),
+    ],
+)
+def test_a_place_that_is_none_is_refused(monkeypatch, variables, message):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(InvalidArgument, match=message):
+        _distributed.place_of("all")
+
+
+def test_where_nobody_is_to_be_met(monkeypatch):
+    place, device = _distributed.Place(1, 2, 1), torch.device("cpu")
+    with pytest.raises(InvalidArgument, match="MASTER_ADDR is not"):
+        _distributed.join(place, device)
+    monkeypatch.setenv("MASTER_ADDR", "nowhere.invalid")
+    monkeypatch.setenv("MASTER_PORT", "-1")
+    with pytest.raises(Error, match=r"process 1 of 2 met no others at nowhere\.invalid:-1"):
+        _distributed.join(place, device)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+import copy
+
+import pytest
+import torch
+from PIL import Image
+
+from dnnsuite import jobs
+from dnnsuite.data import photographs
+from dnnsuite.errors import InvalidArgument
+from job_runs import losses, make, parameters
+
+SMALL = {"data": "synthetic", "image_size": 16, "style_size": 16}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_loss_falls(precision):
+    values = losses(make("fast_style", **SMALL, precision=precision), 24)
+    assert sum(values[-4:]) < 0.5 * sum(values[:4])
+
+
+def test_a_step_is_adam_on_content_and_style():
+    job = make("fast_style", **SMALL)
+    separate, x = copy.deepcopy(job.model), job.batch()
+    assert x.shape == (2, 3, 16, 16)
+    assert 200 < x.max() <= 255
+    mean = torch.tensor([0.485, 0.456, 0.406])[:, None, None]
+    deviation = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
+
+    def seen(images):
+        return job.features((images / 255 - mean) / deviation)
+
+    def gram(y):
+        return torch.einsum("nchw,ndhw->ncd", y, y) / y[0].numel()
+
+    style = [gram(y).expand(2, -1, -1) for y in seen(job._style_image())]
+    made = seen(separate(x))
+    loss = 1e5 * (made[1] - seen(x)[1]).square().mean()
+    loss = loss + 1e10 * sum(
+        (gram(y) - wanted).square().mean() for y, wanted in zip(made, style, strict=True)
+    )
+    loss.backward()
+    torch.optim.Adam(separate.parameters(), lr=1e-3).step()
+    before = [p.clone() for p in job.features.parameters()]
+    torch.testing.assert_close(job.train(x), loss, rtol=1e-4, atol=0)
+    for ours, theirs in zip(job.model.parameters(), separate.parameters(), strict=True):
+        torch.testing.assert_close(
+            ours.grad, theirs.grad, rtol=1e-3, atol=1e-4 * float(theirs.grad.abs().max())
+        )
+    assert all(map(torch.equal, job.features.parameters(), before))
+
+
+def test_same_seed_same_losses():
+    first, again, other = (losses(make("fast_style", **SMALL, seed=seed), 2) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_the_pool_is_not_changed_by_training():
+    job = make("fast_style", **SMALL)
+    before = job.batch().clone()
+    losses(job, 3)
+    assert torch.equal(job.batch(), before)  # it has four batches
+
+
+def test_the_size_the_units_and_the_record():
+    job = make("fast_style", **SMALL)
+    assert parameters(job) == 1679235
+    assert (job.items_per_step, job.seed_unit) == (2, ("images", 1))
+    assert job.provenance()["model"]["vgg16"] == "random weights"
+    assert "fp16" not in job.precisions("cpu")
+
+
+def test_a_style_image_and_weights_from_files(tmp_path):
+    Image.fromarray(photographs.Noise(5).picture(30, 50)).save(tmp_path / "style.png")
+    source = make("fast_style", **SMALL)
+    state = {f"features.{name}": value for name, value in source.features.state_dict().items()}
+    torch.save({**state, "classifier.0.weight": torch.ones(2)}, tmp_path / "vgg16.pth")
+    files = {"weights": str(tmp_path / "vgg16.pth"), "style_image": str(tmp_path / "style.png")}
+    job = make("fast_style", **SMALL, seed=9, **files)
+    assert torch.equal(job.features[0].weight, source.features[0].weight)
+    assert not torch.equal(job._style[0], source._style[0])
+    assert job.provenance()["model"]["vgg16"] == files["weights"]
+
+
+@pytest.mark.parametrize("content", [b"nothing", None, {"features.0.weight": torch.ones(2)}])
+def test_other_weights_are_refused(tmp_path, content):
+    path = tmp_path / "vgg16.pth"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content:
+        torch.save(content, path)
+    with pytest.raises(InvalidArgument, match=r"vgg16\.pth' are not those of torchvision's vgg16"):
+        make("fast_style", **SMALL, weights=str(path))
+
+
+def test_a_size_that_does_not_fit_is_refused():
+    with pytest.raises(InvalidArgument, match="image_size 18"):
+        jobs.get("fast_style")(jobs.JobConfig(options={"image_size": 18}))
