@@ -59,8 +59,16 @@ def test_exactly_number_batches_are_run_and_synchronised_around():
     calls = []
     perf = timing.RepeatNumber(3, 5, 1).run(lambda: calls.append("step"), lambda: calls.append("sync"))
     assert calls == ["sync", *["step"] * 5, "sync"] * 3
-    assert (perf.status, perf.train["count"]) == ("complete", 2)
+    assert (perf.done, perf.train["count"]) == (True, 2)
     assert perf.train["min"] > 0
+
+
+@pytest.mark.parametrize(
+    ("kept", "status"),
+    [([1.0, 1.0], "converged"), ([1.0, 1.09], "converged"), ([1.0, 1.2], "noisy"), ([1.0], "noisy")],
+)
+def test_the_status_is_milas_criterion(kept, status):
+    assert after([9.0, *kept], skip=1).status == status
 
 
 def test_an_observation_that_raised_is_not_kept():

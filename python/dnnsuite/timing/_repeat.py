@@ -12,6 +12,8 @@ from ..errors import Error, InvalidArgument
 
 __all__ = ["RepeatNumber"]
 
+_QUIET = 0.05  # of the average
+
 
 class RepeatNumber:
     """Seconds of `repeat` observations of `number` batches each, without the first `skip`.
@@ -99,10 +101,14 @@ class RepeatNumber:
 
     @property
     def status(self) -> str:
-        """`running`, `complete`, or `timeout`: the budget ended it before all `repeat` observations."""
-        if len(self.seconds) == self.repeat:
-            return "complete"
-        return "timeout" if self.done else "running"
+        """`running`; `timeout`: the budget ended it before all `repeat` observations; `converged`: the deviation of the
+        kept ones is below 5 % of their average, which is what mila's report asks of a run; otherwise `noisy`."""
+        if not self.done:
+            return "running"
+        if len(self.seconds) < self.repeat:
+            return "timeout"
+        train = self.train
+        return "converged" if train["count"] > 1 and train["sd"] < _QUIET * train["avg"] else "noisy"
 
     @property
     def train(self) -> dict[str, Any]:
