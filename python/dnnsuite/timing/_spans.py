@@ -39,7 +39,7 @@ def decorated(scope: Any, function: Function) -> Function:
 class Span(_C.Span):
     """One name of a :class:`Spans`, to be made once and used again and again, also inside itself.
 
-    `with span:`, `@span`, or `span.begin()` and `span.end()`, which Error refuses unless they nest.
+    `with span:`, `@span`, or `span.begin()` and `span.end()`, which raises Error unless spans nest.
     """
 
     __slots__ = ()
