@@ -18,6 +18,7 @@ void init_decisions(py::module_& m);
 void init_host(py::module_& m);
 void init_cgroup(py::module_& m);
 void init_counters(py::module_& m);
+void init_gpu_counters(py::module_& m);
 void init_library(py::module_& m);
 void init_nvtx(py::module_& m);
 void init_spans(py::module_& m);
@@ -62,4 +63,5 @@ PYBIND11_MODULE(_C, m) {
     dnnsuite::bindings::init_activity(m);
     dnnsuite::bindings::init_nvtx(m);
     dnnsuite::bindings::init_spans(m);
+    dnnsuite::bindings::init_gpu_counters(m);
 }

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+"""The GPU's counters: names and passes of every chip without a GPU, counters over steps and kernels, and over time.
+
+Names are resolved when first used, so that importing this opens no library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .catalogue import Metric, chips, metrics, validate
+    from .instrument import CountersInstrument
+    from .planner import Group, Plan, plan
+    from .presets import PRESETS, Selection, select
+    from .roles import CORES, ROLES, Role, overlaps, resolve
+    from .sampling import PmSamplingInstrument
+    from .support import Feature, support
+    from .utilization import core_utilization, format_core_utilization, utilization
+
+_HOME_OF = {
+    "Metric": ".catalogue", "chips": ".catalogue", "metrics": ".catalogue", "validate": ".catalogue",
+    "CountersInstrument": ".instrument",
+    "Group": ".planner", "Plan": ".planner", "plan": ".planner",
+    "PRESETS": ".presets", "Selection": ".presets", "select": ".presets",
+    "CORES": ".roles", "ROLES": ".roles", "Role": ".roles", "overlaps": ".roles", "resolve": ".roles",
+    "PmSamplingInstrument": ".sampling",
+    "Feature": ".support", "support": ".support",
+    "core_utilization": ".utilization", "format_core_utilization": ".utilization", "utilization": ".utilization",
+}  # fmt: skip
+
+__all__ = [
+    "CORES", "PRESETS", "ROLES", "CountersInstrument", "Feature", "Group", "Metric", "Plan", "PmSamplingInstrument",
+    "Role", "Selection", "chips", "core_utilization", "format_core_utilization", "metrics", "overlaps", "plan",
+    "resolve", "select", "support", "utilization", "validate",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME_OF[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

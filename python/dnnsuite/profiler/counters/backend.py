@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""The seam between the instruments and the GPU: CUPTI behind it in use, a named double in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ..._C import CounterDevice, RangeCounters, SampledCounters
+from ..._vendor import look_in_wheels
+from .catalogue import host
+
+__all__ = ["CUPTI", "Backend", "CuptiBackend"]
+
+
+class Backend(Protocol):
+    """What the instruments ask of a GPU."""
+
+    def device(self, ordinal: int) -> Any:
+        """The GPU, which has a `chip`. Raises Unavailable where there is none, or its counters are not to be had."""
+
+    def ranges(self, device: Any, groups: Sequence[Sequence[str]], kernels: bool, max_ranges: int) -> Any:
+        """A session that counts: start, mark, step, stop, close, take, passes, steps_left_out."""
+
+    def sampled(self, device: Any, metrics: Sequence[str], **options: Any) -> Any:
+        """A session that samples: start, stop, close, take."""
+
+    def evaluate(self, chip: str, image: bytes, metrics: Sequence[str]) -> dict[str, Any]:
+        """Names and values [ranges][metrics] of a counter-data image."""
+
+
+class CuptiBackend:
+    """The real one."""
+
+    def device(self, ordinal: int) -> CounterDevice:
+        look_in_wheels()
+        return CounterDevice(ordinal)
+
+    def ranges(
+        self, device: Any, groups: Sequence[Sequence[str]], kernels: bool, max_ranges: int
+    ) -> RangeCounters:
+        return RangeCounters(device, [list(group) for group in groups], kernels, max_ranges)
+
+    def sampled(self, device: Any, metrics: Sequence[str], **options: Any) -> SampledCounters:
+        return SampledCounters(device, list(metrics), **options)
+
+    def evaluate(self, chip: str, image: bytes, metrics: Sequence[str]) -> dict[str, Any]:
+        return host(chip).evaluate(image, list(metrics))
+
+
+CUPTI = CuptiBackend()

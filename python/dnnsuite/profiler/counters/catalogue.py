@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+"""The metrics of every chip, as CUPTI's own library lists them: needs no driver and no GPU."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..._C import CounterHost, counter_chips, cupti_version
+from ..._vendor import look_in_wheels
+from ...errors import InvalidArgument, Unavailable
+
+__all__ = [
+    "COLLECTIONS",
+    "Metric",
+    "chips",
+    "host",
+    "metrics",
+    "suggestions",
+    "unit_of",
+    "validate",
+    "version",
+]
+
+COLLECTIONS = ("ranges", "sampling")
+TYPES = ("counter", "ratio", "throughput")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric without submetric: `unit` is of a counter's value ("" for a pure number), `hardware_unit` where it is
+    counted."""
+
+    name: str
+    type: str
+    unit: str
+    hardware_unit: str
+    description: str
+
+
+@functools.cache
+def host(chip: str, collection: str = "ranges") -> CounterHost:
+    """The chip's metrics in CUPTI.
+
+    Raises:
+        Unavailable: there is no CUPTI here, or it cannot count on this chip; the message names the chips there are.
+        InvalidArgument: another collection than "ranges" and "sampling".
+    """
+    look_in_wheels()
+    return CounterHost(chip, collection)
+
+
+def version() -> int:
+    """CUPTI's version, 130001 for CUDA 13.0. Raises Unavailable where there is none."""
+    look_in_wheels()
+    return cupti_version()
+
+
+@functools.cache
+def chips(collection: str = "ranges") -> tuple[str, ...]:
+    """The chips with counters of this collection, in CUPTI's order. Raises Unavailable without CUPTI."""
+    look_in_wheels()
+    return tuple(chip for chip in counter_chips() if _has_counters(chip, collection))
+
+
+def _has_counters(chip: str, collection: str) -> bool:
+    try:
+        host(chip, collection)
+    except Unavailable:  # CUPTI has heard of it, GV11B say, but cannot count there
+        return False
+    return True
+
+
+@functools.cache
+def _names(chip: str, collection: str) -> dict[str, str]:
+    """Type by name, of all metrics without submetric."""
+    known = host(chip, collection)
+    return {name: kind for kind in TYPES for name in known.metrics(kind)}
+
+
+def metrics(chip: str, pattern: str = "*", collection: str = "ranges") -> list[Metric]:
+    """The chip's metrics whose name matches a shell pattern (`sm__pipe_*`); without wildcards, contains it."""
+    if not any(wild in pattern for wild in "*?["):
+        pattern = f"*{pattern}*"
+    known = host(chip, collection)
+    found = []
+    for name in sorted(fnmatch.filter(_names(chip, collection), pattern)):
+        about = known.describe(name)
+        found.append(
+            Metric(
+                name,
+                about["type"],
+                about["unit"],
+                about["hardware_unit"],
+                " ".join(about["description"].split()),
+            )
+        )
+    return found
+
+
+def unit_of(metric: str, chip: str, collection: str = "ranges") -> str:
+    """The unit of a full metric name's values: "%", "byte", "byte/s", "byte/cycle"; "" for a pure number."""
+    if "pct" in metric:
+        return "%"
+    unit: str = host(chip, collection).describe(metric)["unit"]
+    if metric.endswith(".per_second"):
+        return f"{unit or 1}/s"
+    return f"{unit or 1}/cycle" if ".per_cycle" in metric else unit
+
+
+def validate(names: Iterable[str], chip: str, collection: str = "ranges") -> None:
+    """Check full names, with their submetrics, one by one: CUPTI refuses a set without saying which one was wrong.
+
+    Raises:
+        InvalidArgument: for all that cannot be collected at once, each with the names nearest to it on this chip.
+    """
+    known = host(chip, collection)
+    wrong = [name for name in dict.fromkeys(names) if not known.accepts(name)]
+    if wrong:
+        raise InvalidArgument("\n".join(_complaint(name, chip, collection) for name in wrong))
+
+
+def _complaint(name: str, chip: str, collection: str) -> str:
+    near = suggestions(name, chip, collection)
+    hint = (
+        f"; did you mean {', '.join(near)}?"
+        if near
+        else f"; `dnnsuite metrics list --chip {chip}` lists them"
+    )
+    how = "" if collection == "ranges" else " by sampling"
+    return f"metric {name!r} cannot be collected{how} on {chip}{hint}"
+
+
+def suggestions(name: str, chip: str, collection: str = "ranges", count: int = 3) -> list[str]:
+    """Full names that this chip has and that are nearest to `name`; the chip's name of the same role comes first."""
+    from .roles import same_role
+
+    base, _, submetric = name.partition(".")
+    if "Triage" in name:  # these names have dots of their own
+        return []
+    known = _names(chip, collection)
+    if base in known:
+        return _with_submetrics(base, submetric, chip, collection, count)
+    other = same_role(name, chip, collection)
+    near = difflib.get_close_matches(base, known, n=count, cutoff=0.6)
+    found = [_with_submetrics(close, submetric, chip, collection, 1)[0] for close in near]
+    return list(dict.fromkeys([*([other] if other else []), *found]))[:count]
+
+
+def _with_submetrics(base: str, submetric: str, chip: str, collection: str, count: int) -> list[str]:
+    possible = [part.lstrip(".") for part in host(chip, collection).submetrics(base)]
+    if submetric in possible:
+        return [f"{base}.{submetric}"]
+    usual = ("avg", "sum", "pct", "avg.pct_of_peak_sustained_elapsed", "ratio")
+    order = difflib.get_close_matches(submetric, possible, n=count) if submetric else []
+    order += [part for part in usual if part in possible]
+    return [f"{base}.{part}" for part in dict.fromkeys([*order, *possible])][:count]

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: MIT
+"""Counters over the steps of a training loop, or over its kernels one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...errors import Error, InvalidArgument
+from .._instrument import define
+from .backend import CUPTI, Backend
+from .catalogue import unit_of
+from .planner import Plan, plan, plan_kernels
+from .presets import SAMPLED, SHARED, Selection, select
+from .roles import ROLES, overlaps
+from .utilization import core_utilization, utilization
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["MODES", "CountersInstrument"]
+
+MODES = ("steps", "kernels")
+MOST_ITERATIONS = 10  # of kernels mode, which is 10 to 100 times slower: TBD's own bound
+_RANGES = {"steps": 64, "kernels": 2048}  # room of one segment
+
+_DEFINITIONS = {
+    "step": "step, counted from 0 over all windows",
+    "mark": "part of the step, as it was marked; empty for the whole step",
+    "kernel": "in kernels mode, the kernel's place in the order of launches within the step; else -1",
+    "metric": "CUPTI's name of what was counted",
+    "role": "what it is for, the same on every chip; empty for a metric asked for by name",
+    "value": "in `unit`; NaN where nothing was counted",
+    "unit": "unit of the value",
+    "group": "which group of metrics was counted in that step",
+    "passes": "over how many consecutive steps it was counted, beginning with this one",
+    "mode": "steps: kernels ran as ever; kernels: one at a time and replayed, do not compare the two",
+    "device": "the GPU's number",
+}
+
+
+class CountersInstrument:
+    """Counters of a GPU over each step, or each kernel.
+
+    In mode "steps" a step is never run twice: metrics that do not fit into one pass are counted in turn, a group a
+    step. In mode "kernels" CUPTI runs every kernel alone and as often as there are passes, saving and restoring what it
+    writes, which is slow, and hangs kernels that wait for one another (NCCL): for 1 to 10 iterations of one GPU.
+
+    Args:
+        metrics: presets, roles and metrics; see :func:`dnnsuite.profiler.counters.select`.
+        device: the GPU, as CUDA counts.
+        mode: "steps" or "kernels".
+        iterations: in kernels mode, how many steps there will be at most.
+        max_ranges: room for so many ranges (marks × steps, or kernels of a step) before they are fetched; it costs
+            memory, and more are dropped, which :meth:`notes` says.
+
+    Raises:
+        InvalidArgument: an unknown mode, iterations out of range, or a preset that is sampled over time.
+    """
+
+    name = "counters"
+
+    def __init__(
+        self,
+        metrics: str | Sequence[str] = "cores",
+        device: int = 0,
+        mode: str = "steps",
+        iterations: int = 1,
+        max_ranges: int | None = None,
+        backend: Backend = CUPTI,
+    ) -> None:
+        if mode not in MODES:
+            raise InvalidArgument(f"mode {mode!r}; accepted: {', '.join(MODES)}")
+        if mode == "kernels" and not 1 <= iterations <= MOST_ITERATIONS:
+            raise InvalidArgument(
+                f"iterations {iterations} in kernels mode; accepted: 1 to {MOST_ITERATIONS}, for kernels are replayed"
+            )
+        if max_ranges is not None and max_ranges < 1:
+            raise InvalidArgument(f"max_ranges {max_ranges}; accepted: 1 and more")
+        asked = metrics.split(",") if isinstance(metrics, str) else metrics
+        if any(word in SAMPLED for word in asked):
+            raise InvalidArgument(f"{', '.join(SAMPLED)} is sampled over time: use PmSamplingInstrument")
+        self._metrics, self._device, self._mode, self._iterations = metrics, device, mode, iterations
+        self._max_ranges = max_ranges or _RANGES[mode]
+        self._backend = backend
+        self._session: Any = None
+        self._running = False
+        self._steps_of_window = 0
+        self._rows: list[dict[str, Any]] = []
+        self._dropped = self._left_out = 0
+        self.selection: Selection | None = None
+        self.plan: Plan | None = None
+
+    def open(self) -> None:
+        """Raises Unavailable without driver, GPU, CUPTI or permission, or when another profiler holds the GPU."""
+        if self._session is not None:
+            return
+        device = self._backend.device(self._device)
+        selection = select(self._metrics, device.chip)
+        planned = self._plan(selection)
+        kernels = self._mode == "kernels"
+        groups = [group.metrics for group in planned.groups]
+        self._session = self._backend.ranges(device, groups, kernels, self._max_ranges)
+        self.selection, self.plan = selection, planned
+
+    def _plan(self, selection: Selection) -> Plan:
+        if self._mode == "kernels":
+            return plan_kernels(selection.metrics, selection.chip)
+        shared = [metric for metric, role in selection.roles.items() if role in SHARED]
+        return plan(selection.metrics, selection.chip, in_every_group=shared)
+
+    def start(self) -> None:
+        """A window opens, its first step begins."""
+        self._opened().start()
+        self._running, self._steps_of_window = True, 0
+
+    def mark(self, name: str) -> None:
+        """Within a step: what follows is counted apart, under this name."""
+        if self._running:
+            self._opened().mark(name)
+
+    def step(self, index: int) -> None:
+        """A step has ended. In kernels mode those beyond `iterations` are not counted."""
+        if not self._running:
+            return
+        self._steps_of_window += 1
+        try:
+            if self._mode == "kernels" and self._steps_of_window >= self._iterations:
+                self._finish()
+            else:
+                self._session.step()
+        except BaseException:
+            self._running = False  # the session has given the window up
+            raise
+
+    def stop(self) -> None:
+        """The window closes; what was counted is evaluated."""
+        self._opened()
+        if self._running:
+            self._finish()
+        self._collect()
+
+    def _finish(self) -> None:
+        self._running = False
+        if self._mode == "kernels" and self._steps_of_window:
+            self._session.step()  # closes the last one: what follows until stop is left out
+        self._session.stop()
+
+    def _opened(self) -> Any:
+        if self._session is None:
+            raise Error("counters: not open; call open() first")
+        return self._session
+
+    def _collect(self) -> None:
+        assert self.plan is not None
+        self._left_out = self._session.steps_left_out
+        for segment in self._session.take():
+            self._dropped += segment["dropped"]
+            group = self.plan.groups[segment["group"]]
+            found = self._backend.evaluate(self.plan.chip, segment["image"], group.metrics)
+            for order, (name, values) in enumerate(zip(found["names"], found["values"], strict=True)):
+                place = self._place(segment, name, order)
+                if place is not None:
+                    self._rows += [
+                        place | self._value(segment["group"], metric, value)
+                        for metric, value in zip(group.metrics, values, strict=True)
+                    ]
+
+    def _place(self, segment: dict[str, Any], name: str, order: int) -> dict[str, Any] | None:
+        """Where a range belongs; None for one of a step that had not ended."""
+        if self._mode == "kernels":
+            return {"step": segment["first_step"], "mark": "", "kernel": order}
+        step, _, mark = name.partition("/")
+        if int(step) >= segment["first_step"] + segment["steps"]:
+            return None
+        return {"step": int(step), "mark": mark, "kernel": -1}
+
+    def _value(self, group: int, metric: str, value: float) -> dict[str, Any]:
+        assert self.plan is not None
+        assert self.selection is not None
+        role = self.selection.roles.get(metric, "")
+        return {
+            "metric": metric,
+            "role": role,
+            "value": value,
+            "unit": ROLES[role].unit if role else unit_of(metric, self.plan.chip),
+            "group": group,
+            "passes": self.plan.groups[group].passes,
+            "mode": self._mode,
+            "device": self._device,
+        }
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """`counters`: a row per step (or kernel), mark and metric. `utilization`: per role, % of step and of busy."""
+        import pandas as pd
+
+        counters = define(pd.DataFrame(self._rows, columns=list(_DEFINITIONS)), _DEFINITIONS)
+        return {"counters": counters, "utilization": self._utilization(counters)}
+
+    def _utilization(self, counters: pd.DataFrame) -> pd.DataFrame:
+        if self._mode == "steps":
+            return utilization(counters)
+        wide = counters.pivot_table(index=["step", "kernel"], columns="role", values="value", dropna=False)
+        percent = counters[(counters["unit"] == "%") & (counters["role"] != "")]["role"].unique()
+        if "cycles" not in wide:
+            return core_utilization(pd.DataFrame(columns=["cycles"]), cores=())
+        return core_utilization(wide, cores=[role for role in percent if role in wide])
+
+    def notes(self) -> list[str]:
+        """Ranges dropped, steps left out, how metrics took turns, what must not be added."""
+        lines = []
+        if self._dropped:
+            lines.append(f"counters: {self._dropped} ranges found no room and were dropped; raise max_ranges")
+        if self._left_out:
+            lines.append(f"counters: {self._left_out} steps were not counted in all passes of their group")
+        if self.plan and self.selection:
+            if len(self.plan.groups) > 1 or self.plan.steps > 1:
+                groups = len(self.plan.groups)
+                lines.append(
+                    f"counters: {groups} groups of metrics took turns, each had one of {self.plan.steps} steps"
+                )
+            lines += [f"counters: {line}" for line in self.selection.left_out]
+            present = set(self.selection.roles.values())
+            lines += [
+                f"counters: {why}"
+                for roles, why in overlaps(self.plan.chip).items()
+                if len(present & {*roles}) > 1
+            ]
+        if self._mode == "kernels":
+            lines.append(
+                "counters: kernels ran one at a time and were replayed: no time of this run is a step's time"
+            )
+        return lines
+
+    def close(self) -> None:
+        """Release the GPU's counters; again does nothing."""
+        session, self._session, self._running = self._session, None, False
+        if session is not None:
+            session.close()

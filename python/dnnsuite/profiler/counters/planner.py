@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: MIT
+"""How a set of metrics is collected without ever running a step twice: groups of metrics, one group a step, in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import InvalidArgument
+from .catalogue import host, validate
+
+__all__ = ["Group", "Plan", "plan", "plan_kernels"]
+
+_CONTEXT, _DEVICE = "context", "device"
+_OF_THE_CONTEXT = "sm__cycles_active.avg"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Metrics that are collected together, over `passes` consecutive steps; `scope` says what they are counted for."""
+
+    metrics: tuple[str, ...]
+    passes: int
+    scope: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The groups through which consecutive steps rotate."""
+
+    chip: str
+    collection: str
+    groups: tuple[Group, ...]
+    passes_together: int | None
+    """How often the same work would have to run if all were collected at once; None when they cannot be mixed."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """All metrics, in the order of the groups."""
+        return tuple(dict.fromkeys(metric for group in self.groups for metric in group.metrics))
+
+    @property
+    def steps(self) -> int:
+        """Steps of one turn: after so many, every metric has been counted once. (Of kernels: times each one runs.)"""
+        return sum(group.passes for group in self.groups)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        groups = [
+            {"metrics": list(group.metrics), "passes": group.passes, "scope": group.scope}
+            for group in self.groups
+        ]
+        return {
+            "chip": self.chip,
+            "collection": self.collection,
+            "passes_together": self.passes_together,
+            "steps": self.steps,
+            "groups": groups,
+        }
+
+
+def plan(
+    metrics: Sequence[str], chip: str, collection: str = "ranges", in_every_group: Sequence[str] = ()
+) -> Plan:
+    """Group `metrics` (full names) so that each group takes one pass where the chip can, first fit in their order.
+
+    `in_every_group` are added to each group that has room for them: the weights and times that others are divided by.
+
+    What is counted for the context (SMs, caches, memory) and for the device (PCIe, NVLink) never shares a group: CUPTI
+    refuses that. Sampling has no groups: what does not fit into its one pass is refused by the sampler.
+
+    Raises:
+        InvalidArgument: names that cannot be collected on the chip, each with the nearest that can.
+        Unavailable: no CUPTI, or a chip that it does not know.
+    """
+    validate([*metrics, *in_every_group], chip, collection)
+    wanted = list(dict.fromkeys(metrics))
+    together = host(chip, collection).configure(wanted)
+    if together and together[0] == 1:
+        groups = [Group(tuple(wanted), 1, _scope(wanted, chip, collection))]
+    else:
+        scopes: dict[str, list[str]] = {}
+        for metric in wanted:
+            scopes.setdefault(_scope([metric], chip, collection), []).append(metric)
+        groups = [
+            group
+            for scope, members in scopes.items()
+            for group in _first_fit(members, chip, collection, scope, in_every_group)
+        ]
+    return Plan(chip, collection, tuple(groups), together[0] if together else None)
+
+
+def plan_kernels(metrics: Sequence[str], chip: str) -> Plan:
+    """All that is counted for the context, in one group: each kernel is replayed for every pass, at once.
+
+    Raises:
+        InvalidArgument: nothing is left, for PCIe and NVLink are not counted for one kernel; or a bad name.
+    """
+    validate(metrics, chip)
+    wanted = [metric for metric in dict.fromkeys(metrics) if _scope([metric], chip, "ranges") == _CONTEXT]
+    if not wanted:
+        raise InvalidArgument(f"none of {', '.join(metrics)} is counted for a kernel; ask for it over steps")
+    passes = _passes(wanted, chip, "ranges")
+    return Plan(chip, "ranges", (Group(tuple(wanted), passes, _CONTEXT),), passes)
+
+
+def _scope(metrics: list[str], chip: str, collection: str) -> str:
+    """What goes with an SM counter is counted for the context. The time goes with both, and is the context's."""
+    beside = host(chip, collection).configure([_OF_THE_CONTEXT, *metrics])
+    return _CONTEXT if beside else _DEVICE
+
+
+def _first_fit(
+    metrics: list[str], chip: str, collection: str, scope: str, in_every_group: Sequence[str]
+) -> list[Group]:
+    groups: list[tuple[list[str], int]] = []
+    shared = [metric for metric in in_every_group if _scope([metric], chip, collection) == scope]
+    for metric in metrics:
+        if metric in shared and any(metric in members for members, _ in groups):
+            continue
+        alone = _passes([metric], chip, collection)
+        for members, passes in groups:
+            # A metric that needs two passes joins those that need two, for then it costs no step.
+            if passes == alone and _passes([*members, metric], chip, collection) == passes:
+                members.append(metric)
+                break
+        else:
+            groups.append((_with_shared(metric, alone, shared, chip, collection), alone))
+    return [Group(tuple(members), passes, scope) for members, passes in groups]
+
+
+def _with_shared(metric: str, passes: int, shared: list[str], chip: str, collection: str) -> list[str]:
+    members = [metric]
+    for other in shared:
+        if other != metric and _passes([*members, other], chip, collection) == passes:
+            members.append(other)
+    return members
+
+
+def _passes(metrics: list[str], chip: str, collection: str) -> int:
+    config = host(chip, collection).configure(metrics)
+    return config[0] if config else 0

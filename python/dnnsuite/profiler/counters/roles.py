@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: MIT
+"""What a counter is for, and its name on each chip: the names change from chip to chip, the roles do not.
+
+A role lists names, the best first; which of them a chip has is asked of CUPTI's library, never assumed. Pipes that
+share hardware are told by :func:`overlaps`, so that nobody adds what is counted twice.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+
+from ...errors import InvalidArgument, Unavailable
+from .catalogue import host
+
+__all__ = ["CORES", "ROLES", "Role", "names", "overlaps", "resolve", "role", "same_role"]
+
+OF_PEAK = ".avg.pct_of_peak_sustained_elapsed"
+
+CORES = ("fma", "fp16", "tensor", "sfu")
+"""The four kinds of cores of TBD's core utilisation, in its order."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """A quantity: how it is defined, its unit, and the metrics that are it, over ranges and sampled over time."""
+
+    name: str
+    unit: str
+    definition: str
+    metrics: tuple[str, ...]
+    sampled: tuple[str, ...] = ()
+
+
+def _pct(name: str, definition: str, metrics: str, sampled: str = "") -> Role:
+    full = tuple(metric if "." in metric else metric + OF_PEAK for metric in metrics.split())
+    series = tuple(metric + OF_PEAK for metric in sampled.split())
+    return Role(name, "%", definition, full, series)
+
+
+ROLES: dict[str, Role] = {
+    role.name: role
+    for role in (
+        Role("time", "ns", "duration of the range on the GPU", ("gpu__time_duration.sum",)),
+        Role("cycles", "cycle", "elapsed cycles of the busiest GPC: TBD's weight", ("gpc__cycles_elapsed.max",)),
+        Role("clock", "Hz", "clock of the SMs, averaged: % of peak hides how high the peak was",
+             ("gpc__cycles_elapsed.avg.per_second",)),
+        _pct("gpu_active", "cycles in which the GPU had any work, of all cycles", "gr__cycles_active",
+             "FE_B.TriageCompute.gr__cycles_active gr__cycles_active"),
+        _pct("sm_active", "cycles in which an SM had a warp, of all cycles, averaged over SMs", "sm__cycles_active",
+             "TPC.TriageCompute.sm__cycles_active sm__cycles_active"),
+        _pct("fma", "warp instructions on the FP32 pipes (they also multiply integers), of the pipes' peak",
+             "sm__inst_executed_pipe_fma",
+             "TPC.TriageCompute.sm__inst_executed_pipe_fma_realtime sm__inst_executed_pipe_fma_realtime "
+             "sm__inst_executed_pipe_fma"),
+        _pct("fp16", "warp instructions in half precision outside of the tensor cores, of their pipes' peak",
+             "sm__inst_executed_pipe_fp16 sm__inst_executed_pipe_fma_type_fp16",
+             "sm__inst_executed_pipe_fp16 sm__inst_executed_pipe_fma_type_fp16"),
+        # Cycles, not instructions: one warp-group instruction keeps the pipe busy for many cycles.
+        _pct("tensor", "cycles in which the tensor pipe was active, of all cycles",
+             "sm__pipe_tensor_cycles_active_v2 sm__pipe_tensor_cycles_active",
+             "TPC.TriageCompute.sm__pipe_tensor_cycles_active_realtime sm__pipe_tensor_cycles_active_v2 "
+             "sm__pipe_tensor_cycles_active"),
+        _pct("sfu", "warp instructions on the XU pipe: transcendental functions, and conversions of types, of its peak",
+             "sm__inst_executed_pipe_xu",
+             "SM_A.TriageCompute.sm__inst_executed_pipe_xu_realtime sm__inst_executed_pipe_xu"),
+        _pct("alu", "warp instructions on the ALU pipe: integers, logic, comparisons, of its peak",
+             "sm__inst_executed_pipe_alu",
+             "TPC.TriageCompute.sm__inst_executed_pipe_alu_realtime sm__inst_executed_pipe_alu"),
+        _pct("fp64", "cycles in which the FP64 pipe was active, of all cycles", "sm__pipe_fp64_cycles_active",
+             "TPC.TriageCompute.sm__pipe_fp64_cycles_active_realtime sm__pipe_fp64_cycles_active"),
+        _pct("lsu", "warp instructions on the load/store pipe, of its peak", "sm__inst_executed_pipe_lsu"),
+        _pct("tma", "cycles in which the tensor memory accelerator was active, of all cycles",
+             "sm__pipe_tma_cycles_active"),
+        _pct("issue", "cycles in which a scheduler issued an instruction, of all cycles", "sm__issue_active"),
+        _pct("occupancy", "resident warps of the most possible, over cycles in which the SM was active",
+             "sm__warps_active.avg.pct_of_peak_sustained_active",
+             "TPC.TriageCompute.tpc__warps_active_realtime sm__warps_active"),
+        _pct("fma_active", "cycles in which the FP32 pipes were active, of cycles in which the SM was: nvprof's "
+             "single_precision_fu_utilization, whose level is a tenth of it", "smsp__pipe_fma_cycles_active"
+             ".avg.pct_of_peak_sustained_active"),
+        _pct("dram", "bytes moved to and from the GPU's memory, of the most that it can move", "dram__throughput",
+             "dram__throughput"),
+        Role("dram_read", "byte", "bytes read from the GPU's memory",
+             ("dram__bytes_read.sum", "dram__bytes_op_read.sum"),
+             ("FBSP.TriageCompute.dramc__read_throughput" + OF_PEAK,
+              "FBSP.TriageCompute.dram__read_throughput" + OF_PEAK, "dram__read_throughput" + OF_PEAK)),
+        Role("dram_write", "byte", "bytes written to the GPU's memory",
+             ("dram__bytes_write.sum", "dram__bytes_op_write.sum"),
+             ("FBSP.TriageCompute.dramc__write_throughput" + OF_PEAK,
+              "FBSP.TriageCompute.dram__write_throughput" + OF_PEAK, "dram__write_throughput" + OF_PEAK)),
+        _pct("l2", "sectors looked up in the L2 cache, of the most possible", "lts__t_sectors", "lts__t_sectors"),
+        Role("l2_bytes", "byte", "bytes that the L2 cache was asked for", ("lts__t_bytes.sum",)),
+        Role("l2_hit", "%", "sectors found in the L2 cache, of those looked up", ("lts__t_sector_hit_rate.pct",)),
+        Role("l1_hit", "%", "sectors found in the L1 cache, of those looked up", ("l1tex__t_sector_hit_rate.pct",)),
+        Role("pcie_read", "byte", "bytes that the GPU received over PCIe", ("pcie__read_bytes.sum",),
+             ("PCI.TriageCompute.pcie__read_bytes" + OF_PEAK, "pcie__read_bytes" + OF_PEAK)),
+        Role("pcie_write", "byte", "bytes that the GPU sent over PCIe", ("pcie__write_bytes.sum",),
+             ("PCI.TriageCompute.pcie__write_bytes" + OF_PEAK, "pcie__write_bytes" + OF_PEAK)),
+        Role("nvlink_rx", "byte", "bytes received over NVLink", ("nvlrx__bytes.sum",)),
+        Role("nvlink_tx", "byte", "bytes sent over NVLink", ("nvltx__bytes.sum",)),
+    )
+}  # fmt: skip
+
+
+def role(name: str) -> Role:
+    """A role by name. Raises InvalidArgument naming those there are."""
+    if name not in ROLES:
+        raise InvalidArgument(f"role {name!r}; the roles are {', '.join(ROLES)}")
+    return ROLES[name]
+
+
+def names(name: str, collection: str = "ranges") -> tuple[str, ...]:
+    """All metrics that may be the role, the best first."""
+    return role(name).metrics if collection == "ranges" else role(name).sampled
+
+
+@functools.cache
+def resolve(name: str, chip: str, collection: str = "ranges") -> str:
+    """The full metric name of a role on a chip.
+
+    Raises:
+        Unavailable: the chip has none of the role's metrics, a memory controller of its own say.
+    """
+    candidates = names(name, collection)
+    known = host(chip, collection)
+    for metric in candidates:
+        if known.accepts(metric):
+            return metric
+    how = "counter" if collection == "ranges" else "counter to sample"
+    looked = ", ".join(candidates) or "none is defined"
+    raise Unavailable(
+        f"{chip} has no {how} for the role {name!r}",
+        looked,
+        f"`dnnsuite metrics roles --chip {chip}` lists those it has",
+    )
+
+
+def same_role(metric: str, chip: str, collection: str = "ranges") -> str | None:
+    """The chip's own name of what `metric` is called on other chips; None when it is in no role."""
+    base = metric.partition(".")[0]
+    for name in ROLES:
+        if base in (other.partition(".")[0] for other in names(name, collection)):
+            try:
+                return resolve(name, chip, collection)
+            except Unavailable:
+                return None
+    return None
+
+
+@functools.cache
+def overlaps(chip: str) -> dict[tuple[str, ...], str]:
+    """Roles of this chip that must not be added, and why, read from its metrics and their descriptions."""
+    known = host(chip)
+    found: dict[tuple[str, ...], str] = {}
+    if "pipe_fma_type" in resolve("fp16", chip):
+        found["fp16", "fma"] = "half precision runs on the FMA pipes: fp16 is a part of fma"
+    if known.accepts("sm__pipe_shared_cycles_active" + OF_PEAK):
+        pipes = re.search(r"\(([\w+]+)\)", known.describe("sm__pipe_shared_cycles_active")["description"])
+        sharing = tuple(pipe for pipe in pipes[1].split("+") if pipe in ROLES) if pipes else ()
+        if len(sharing) > 1:
+            found[sharing] = (
+                f"{', '.join(sharing)} issue through one shared pipe: their shares of it, not of three pipes"
+            )
+    return found

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+"""A GPU's counters as a time series, sampled by the hardware while the program runs undisturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...errors import Error, InvalidArgument
+from .._instrument import define
+from .backend import CUPTI, Backend
+from .catalogue import unit_of
+from .presets import Selection, select
+from .roles import overlaps
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["PmSamplingInstrument", "anchor"]
+
+SHORTEST_INTERVAL_S = 1e-6
+_CLOCK_HZ = 1e9  # what cycles are reckoned at where there is no trigger by time; the true clock varies
+_BY_CYCLES = ("TU", "GA100")  # chips without a trigger by time
+_KEEPS_OLDEST = ("TU",)  # chips that cannot overwrite their oldest samples
+_NEAR_NS = 60 * 10**9
+
+_DEFINITIONS = {
+    "t_ns": "middle of the sample, CLOCK_MONOTONIC in ns",
+    "t0_ns": "begin of the sample, CLOCK_MONOTONIC in ns",
+    "t1_ns": "end of the sample, CLOCK_MONOTONIC in ns",
+    "source": "pm: sampled by the GPU's performance monitors, of all processes on it",
+    "device": "the GPU's number",
+    "name": "role, or CUPTI's name of a metric asked for by name",
+    "value": "in `unit`, over the sample",
+    "unit": "unit of the value; % is of the peak over all cycles",
+}
+
+
+class PmSamplingInstrument:
+    """Samples of a whole device: other processes on it are in them, too.
+
+    Args:
+        metrics: the preset "timeline", or full metric names that fit into one pass.
+        device: the GPU, as CUDA counts.
+        interval_s: time between samples in s. Chips without a trigger by time (Turing, GA100) take it as cycles of a
+            clock near 1 GHz.
+        buffer_bytes: the GPU's memory for samples that were not fetched yet.
+
+    Raises:
+        InvalidArgument: an interval below 1 µs.
+    """
+
+    name = "pm_sampling"
+
+    def __init__(
+        self,
+        metrics: str | Sequence[str] = "timeline",
+        device: int = 0,
+        interval_s: float = 1e-3,
+        buffer_bytes: int = 64 << 20,
+        backend: Backend = CUPTI,
+    ) -> None:
+        if not interval_s >= SHORTEST_INTERVAL_S:
+            raise InvalidArgument(
+                f"interval_s {interval_s}; accepted: from {SHORTEST_INTERVAL_S} s, as 0.001"
+            )
+        self._metrics, self._device, self._interval_s = metrics, device, interval_s
+        self._buffer_bytes, self._backend = buffer_bytes, backend
+        self._session: Any = None
+        self._running = False
+        self._windows: list[dict[str, Any]] = []
+        self.selection: Selection | None = None
+
+    def open(self) -> None:
+        """Raises Unavailable without driver, GPU, CUPTI or permission, or when another profiler holds the GPU;
+        InvalidArgument when the metrics do not fit into one pass."""
+        if self._session is not None:
+            return
+        device = self._backend.device(self._device)
+        selection = select(self._metrics, device.chip, collection="sampling")
+        cycles = device.chip.startswith(_BY_CYCLES)
+        self._session = self._backend.sampled(
+            device,
+            selection.metrics,
+            interval=round(self._interval_s * (_CLOCK_HZ if cycles else 1e9)),
+            interval_in_cycles=cycles,
+            keep_latest=not device.chip.startswith(_KEEPS_OLDEST),
+            hardware_buffer_bytes=self._buffer_bytes,
+        )
+        self.selection = selection
+
+    def start(self) -> None:
+        """A window opens: sampling begins, and a thread fetches."""
+        self._opened().start()
+        self._running = True
+
+    def step(self, index: int) -> None:
+        """Samples know nothing of steps; their times tell."""
+
+    def stop(self) -> None:
+        """The window closes; all its samples are there on return."""
+        session = self._opened()
+        if self._running:
+            self._running = False
+            session.stop()
+        self._windows += session.take()
+
+    def _opened(self) -> Any:
+        if self._session is None:
+            raise Error("pm_sampling: not open; call open() first")
+        return self._session
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """`samples`, one row per sample and metric."""
+        import numpy as np
+        import pandas as pd
+
+        frames = []
+        for window in self._windows:
+            assert self.selection is not None
+            times = np.asarray([window["t0_ns"], window["t1_ns"]], dtype=np.int64)
+            times += (
+                anchor(int(times[0][0]), window["realtime_ns"], window["monotonic_ns"])[0]
+                if times.size
+                else 0
+            )
+            values = np.asarray(window["values"], dtype=np.float64).reshape(-1, len(self.selection.metrics))
+            for column, metric in enumerate(self.selection.metrics):
+                frames.append(self._frame(metric, times, values[:, column]))
+        empty = pd.DataFrame(columns=list(_DEFINITIONS))
+        table = pd.concat(frames, ignore_index=True) if frames else empty
+        return {"samples": define(table.sort_values("t_ns", kind="stable", ignore_index=True), _DEFINITIONS)}
+
+    def _frame(self, metric: str, times: Any, values: Any) -> pd.DataFrame:
+        import pandas as pd
+
+        assert self.selection is not None
+        named = self.selection.roles.get(metric, metric)
+        columns = {"t_ns": times[0] + (times[1] - times[0]) // 2, "t0_ns": times[0], "t1_ns": times[1],
+                   "source": "pm", "device": self._device, "name": named, "value": values,
+                   "unit": unit_of(metric, self.selection.chip, "sampling")}  # fmt: skip
+        return pd.DataFrame(columns)
+
+    def notes(self) -> list[str]:
+        """Samples lost to overflow, what did not fit, how times were put on this machine's clock."""
+        lines = []
+        overflows = sum(window["overflows"] for window in self._windows)
+        if overflows:
+            lines.append(
+                f"pm_sampling: the GPU's buffer ran over {overflows} times, samples are lost; "
+                "raise interval_s or buffer_bytes"
+            )
+        first = [(window, window["t0_ns"][0]) for window in self._windows if window["t0_ns"]]
+        if any(not anchor(t0, window["realtime_ns"], window["monotonic_ns"])[1] for window, t0 in first):
+            lines.append(
+                "pm_sampling: the GPU's clock is not this machine's: times are aligned by the window's start"
+            )
+        if len(first) < len(self._windows):
+            lines.append(
+                "pm_sampling: a window without samples: it was shorter than the interval, or none came"
+            )
+        if self.selection:
+            lines += [f"pm_sampling: {line}" for line in self.selection.left_out]
+            present = set(self.selection.roles.values())
+            lines += [
+                f"pm_sampling: {why}"
+                for roles, why in overlaps(self.selection.chip).items()
+                if len(present & {*roles}) > 1
+            ]
+        lines.append("pm_sampling: samples are of the whole GPU, other processes included")
+        return lines
+
+    def close(self) -> None:
+        """Release the GPU's counters; again does nothing."""
+        session, self._session, self._running = self._session, None, False
+        if session is not None:
+            session.close()
+
+
+def anchor(first_ns: int, realtime_ns: int, monotonic_ns: int) -> tuple[int, bool]:
+    """What to add to a GPU's timestamps for CLOCK_MONOTONIC, and whether that is exact.
+
+    Timestamps near the machine's CLOCK_REALTIME at the start are taken to be of that clock, as CUPTI's other ones are;
+    any others are of a clock of the GPU's own, and their first is put at the start.
+    """
+    if abs(first_ns - realtime_ns) < _NEAR_NS:
+        return monotonic_ns - realtime_ns, True
+    return monotonic_ns - first_ns, False

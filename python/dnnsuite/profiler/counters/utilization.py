@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT
+"""How much of each kind of core was used: of the busy time, as TBD defined it, and of the whole step.
+
+    of busy:  Σ_k cycles_k · pct_k / Σ_k cycles_k   over the kernels k, weighted by `gpc__cycles_elapsed.max`
+    of step:  Σ_k cycles_k · pct_k / cycles of the step, idle ones included
+
+(TBD, github.com/tbd-ai/tbd-suite, Core-Utilization-Analyzer; every kernel counts, the last one too.) All functions
+are pure: tables in, tables out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ...errors import InvalidArgument
+from .._instrument import define
+from .roles import CORES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["core_utilization", "format_core_utilization", "utilization"]
+
+_DEFINITIONS = {
+    "core": "kind of core; what shares hardware must not be added",
+    "pct_of_busy": "its use while kernels ran: mean of the kernels' % of peak, weighted by their cycles; in %",
+    "pct_of_step": "its use in the whole step, idle time included; in %",
+    "counted": "kernels, or steps, whose cycles and percentage were counted",
+    "left_out": "kernels, or steps, in which one of the two was not counted (NaN)",
+    "sd": "standard deviation of pct_of_step over steps; in %",
+}
+
+
+def core_utilization(
+    kernels: pd.DataFrame,
+    cores: Sequence[str] = CORES,
+    weight: str = "cycles",
+    step_cycles: float | Mapping[object, float] | None = None,
+    by: str | None = None,
+) -> pd.DataFrame:
+    """Utilisation of each kind of core over kernels.
+
+    Args:
+        kernels: one row per kernel; column `weight` in cycles, one column per core in % of peak. NaN is "not
+            counted" and leaves that kernel out of that core's mean, which `left_out` says.
+        step_cycles: elapsed cycles of the whole step, idle ones included, for `pct_of_step`; per value of
+            `by` if given.
+        by: a column to group by, as "batch_size".
+
+    Raises:
+        InvalidArgument: a column is missing, a weight is negative, or the step is shorter than its kernels: more than
+            one of them ran at a time, and their cycles cannot be added.
+    """
+    import pandas as pd
+
+    missing = [column for column in (weight, *cores, *([by] if by else [])) if column not in kernels]
+    if missing:
+        raise InvalidArgument(
+            f"no column {', '.join(missing)}; the table has {', '.join(map(str, kernels.columns))}"
+        )
+    if (kernels[weight] < 0).any():
+        raise InvalidArgument(f"negative {weight}: cycles cannot be")
+    parts = kernels.groupby(by, sort=True) if by else [(None, kernels)]
+    rows = []
+    for value, part in parts:
+        cycles = step_cycles.get(value) if isinstance(step_cycles, Mapping) else step_cycles
+        rows += [({by: value} if by else {}) | _of_core(part, core, weight, cycles) for core in cores]
+    columns = [*([by] if by else []), "core", "pct_of_busy", "pct_of_step", "counted", "left_out"]
+    return define(
+        pd.DataFrame(rows, columns=columns), {**_DEFINITIONS, **({by: f"{by} of the run"} if by else {})}
+    )
+
+
+def _of_core(part: pd.DataFrame, core: str, weight: str, step_cycles: float | None) -> dict[str, object]:
+    counted = part[[weight, core]].dropna()
+    busy_cycles = float(counted[weight].sum())
+    used = float((counted[weight] * counted[core]).sum())
+    if step_cycles is not None and busy_cycles > step_cycles:
+        raise InvalidArgument(
+            f"the kernels' {busy_cycles:.0f} cycles do not fit into the step's {step_cycles:.0f}: they overlap in time"
+        )
+    return {
+        "core": core,
+        "pct_of_busy": used / busy_cycles if busy_cycles else float("nan"),
+        "pct_of_step": used / step_cycles if step_cycles else float("nan"),
+        "counted": len(counted),
+        "left_out": len(part) - len(counted),
+    }
+
+
+def format_core_utilization(table: pd.DataFrame, column: str = "pct_of_busy") -> str:
+    """The lines that TBD's script printed, `fma\\t17.50765 %`; each group under its title."""
+    extra = [name for name in table.columns if name not in _DEFINITIONS]
+    lines = []
+    last: object = None
+    for _, row in table.iterrows():
+        if extra and row[extra[0]] != last:
+            last = row[extra[0]]
+            lines.append(f"{extra[0]} {last}")
+        lines.append(f"{row['core']}\t{row[column]:.5f} %")
+    return "\n".join(lines)
+
+
+def utilization(counters: pd.DataFrame) -> pd.DataFrame:
+    """Utilisation from counters over steps, the table `counters` of the instrument: mean over steps of each role in %.
+
+    A range includes its idle time, so what was counted is of the step; of busy is that divided by the role
+    `gpu_active` of the same step, or by its mean where another group of metrics had the step.
+    """
+    import pandas as pd
+
+    rows = counters[(counters["unit"] == "%") & (counters["mark"] == "") & (counters["role"] != "")]
+    active = rows[rows["role"] == "gpu_active"].set_index("step")["value"] / 100
+    found = []
+    for role, part in rows.groupby("role", sort=False):
+        values = part.set_index("step")["value"].astype(float)
+        share = active.reindex(values.index).fillna(active.mean()) if len(active) else None
+        busy = values / share.where(share > 0) if share is not None else None
+        found.append(
+            {
+                "core": role,
+                "pct_of_busy": float(busy.mean()) if busy is not None else float("nan"),
+                "pct_of_step": float(values.mean()),
+                "sd": float(values.std(ddof=1)) if len(values) > 1 else float("nan"),
+                "counted": int(values.notna().sum()),
+                "left_out": int(values.isna().sum()),
+            }
+        )
+    columns = ["core", "pct_of_busy", "pct_of_step", "sd", "counted", "left_out"]
+    return define(pd.DataFrame(found, columns=columns), _DEFINITIONS)
