@@ -7,7 +7,7 @@ import numpy
 import numpy.typing
 import typing
 import typing_extensions
-__all__: list[str] = ['ActivitySession', 'Bandwidth', 'Bootstrap', 'Cgroup', 'Comparison', 'CudaEvents', 'Disturbances', 'Entropy', 'Fixed', 'GroupTree', 'Interval', 'NvtxRange', 'PerfGroup', 'PerfValue', 'Precision', 'Process', 'RunningStatistics', 'Span', 'Spans', 'StdRel', 'StepTimer', 'StopRule', 'Summary', 'Trend', 'Warmup', 'add_library_folder', 'addition_ns', 'batch_means', 'bootstrap_mean', 'bootstrap_ratio', 'compare', 'cuda_profiler_start', 'cuda_profiler_stop', 'cupti_function_name', 'decode_activity', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'make_nvtx_range', 'make_span', 'mser5', 'now_ns', 'nvtx_mark', 'nvtx_start', 'nvtx_stop', 'parse_cpu_list', 'perf_events', 'quantile', 'rate', 'read_disturbances', 'read_hierarchies', 'read_topology', 'require_driver', 'spin', 'stream_triad', 'student_t', 'summarise', 'trend']
+__all__: list[str] = ['ActivitySession', 'Bandwidth', 'Bootstrap', 'Cgroup', 'Comparison', 'CounterDevice', 'CounterHost', 'CudaEvents', 'Disturbances', 'Entropy', 'Fixed', 'GroupTree', 'Interval', 'NvtxRange', 'PerfGroup', 'PerfValue', 'Precision', 'Process', 'RangeCounters', 'RunningStatistics', 'SampledCounters', 'Span', 'Spans', 'StdRel', 'StepTimer', 'StopRule', 'Summary', 'Trend', 'Warmup', 'add_library_folder', 'addition_ns', 'batch_means', 'bootstrap_mean', 'bootstrap_ratio', 'compare', 'counter_chips', 'counter_refusal', 'cuda_profiler_start', 'cuda_profiler_stop', 'cupti_function_name', 'cupti_version', 'decode_activity', 'format_cpu_list', 'heap_release', 'heap_retain', 'launch', 'library_folders', 'library_path', 'make_nvtx_range', 'make_span', 'mser5', 'now_ns', 'nvtx_mark', 'nvtx_start', 'nvtx_stop', 'parse_cpu_list', 'perf_events', 'quantile', 'rate', 'read_disturbances', 'read_hierarchies', 'read_topology', 'require_driver', 'seal_counter_image', 'spin', 'stream_triad', 'student_t', 'summarise', 'trend']
 class RunningStatistics:
     """
     Count, mean, variance, minimum and maximum of values seen one at a time.
@@ -714,6 +714,105 @@ class Spans:
     @step.setter
     def step(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
+class CounterHost:
+    """
+    What CUPTI knows about a chip's metrics. Needs no GPU.
+    """
+    def __init__(self, chip: str, collection: str = 'ranges', availability: bytes = b'') -> None:
+        """
+        Raises Unavailable without CUPTI, and for a chip that it does not know or cannot count on.
+        """
+    def accepts(self, metric: str) -> bool:
+        """
+        Whether this full name can be collected.
+        """
+    def configure(self, metrics: collections.abc.Sequence[str]) -> typing.Any:
+        """
+        (passes, configuration) of these metrics together; None when they cannot be mixed.
+        """
+    def describe(self, metric: str) -> dict:
+        """
+        type, description, hardware_unit, unit. Raises InvalidArgument for an unknown name.
+        """
+    def evaluate(self, image: bytes, metrics: collections.abc.Sequence[str]) -> dict:
+        """
+        names, t0_ns, t1_ns and values [ranges or samples][metrics] of a sealed image; NaN where nothing was counted.
+        
+        Raises Error for anything but an image with an unbroken seal.
+        """
+    def max_metrics_per_pass(self) -> int:
+        """
+        CUPTI's upper bound.
+        """
+    def metrics(self, type: str) -> list[str]:
+        """
+        Names without submetric of one type.
+        """
+    def submetrics(self, metric: str) -> list[str]:
+        """
+        What may follow a name.
+        """
+class CounterDevice:
+    """
+    A GPU whose counters are to be read.
+    """
+    def __init__(self, ordinal: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+        """
+        Raises Unavailable without driver, GPU or CUPTI.
+        """
+    def availability(self, collection: str) -> bytes:
+        """
+        What the GPU has of what its chip could have, for `CounterHost`.
+        """
+    def support(self) -> list:
+        """
+        Which of CUPTI's interfaces work on it, and the conditions of each.
+        """
+    @property
+    def chip(self) -> str:
+        ...
+class RangeCounters:
+    """
+    Counters over the steps of a loop; see range_session.hpp.
+    """
+    def __init__(self, device: CounterDevice, groups: collections.abc.Sequence[collections.abc.Sequence[str]], kernels: bool = False, max_ranges: typing.SupportsInt | typing.SupportsIndex = 64) -> None:
+        ...
+    def close(self) -> None:
+        ...
+    def mark(self, name: str) -> None:
+        ...
+    def start(self) -> None:
+        ...
+    def step(self) -> None:
+        ...
+    def stop(self) -> None:
+        ...
+    def take(self) -> list:
+        """
+        Segments since the last call: group, first_step, steps, dropped, image (sealed).
+        """
+    @property
+    def passes(self) -> list[int]:
+        ...
+    @property
+    def steps_left_out(self) -> int:
+        ...
+class SampledCounters:
+    """
+    A device's counters over time; see pm_sampling.hpp.
+    """
+    def __init__(self, device: CounterDevice, metrics: collections.abc.Sequence[str], interval: typing.SupportsInt | typing.SupportsIndex, interval_in_cycles: bool = False, keep_latest: bool = True, hardware_buffer_bytes: typing.SupportsInt | typing.SupportsIndex = 67108864) -> None:
+        ...
+    def close(self) -> None:
+        ...
+    def start(self) -> None:
+        ...
+    def stop(self) -> None:
+        ...
+    def take(self) -> list:
+        """
+        Windows since the last call: realtime_ns, monotonic_ns, overflows, t0_ns, t1_ns, values.
+        """
 def add_library_folder(folder: str) -> None:
     """
     Look for vendors' libraries there too.
@@ -751,6 +850,14 @@ def compare(baseline_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
     Faster or slower where the interval excludes 1 and the effect exceeds `threshold`, same where it lies within
     the threshold, else inconclusive. Raises InvalidArgument for lengths that differ or a threshold <= 0.
     """
+def counter_chips() -> list[str]:
+    """
+    The chips that CUPTI has heard of, as GH100.
+    """
+def counter_refusal(number: typing.SupportsInt | typing.SupportsIndex) -> typing.Any:
+    """
+    (reason, remedy) of a CUPTI error that speaks of the machine, None for other errors.
+    """
 def cuda_profiler_start() -> None:
     """
     cudaProfilerStart. Raises Unavailable without a driver, a device or libcudart.
@@ -762,6 +869,10 @@ def cuda_profiler_stop() -> None:
 def cupti_function_name(domain: typing.SupportsInt | typing.SupportsIndex, callback: typing.SupportsInt | typing.SupportsIndex) -> str:
     """
     Name of a recorded call: `domain` 1 is the runtime, 0 the driver.
+    """
+def cupti_version() -> int:
+    """
+    CUPTI's version, 130001 for CUDA 13.0. Raises Unavailable without it.
     """
 def decode_activity(buffer: typing_extensions.Buffer) -> dict:
     """
@@ -866,6 +977,10 @@ def read_topology(root: str = '') -> dict:
 def require_driver() -> None:
     """
     Raises Unavailable unless NVIDIA's driver is there and shows a GPU.
+    """
+def seal_counter_image(image: bytes) -> bytes:
+    """
+    A counter-data image of CUPTI's with the seal that `CounterHost.evaluate` asks for.
     """
 def spin(iterations: typing.SupportsInt | typing.SupportsIndex) -> tuple[int, int]:
     """

@@ -10,14 +10,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ._support import Feature, support
     from .catalogue import Metric, chips, metrics, validate
     from .instrument import CountersInstrument
     from .planner import Group, Plan, plan
     from .presets import PRESETS, Selection, select
     from .roles import CORES, ROLES, Role, overlaps, resolve
     from .sampling import PmSamplingInstrument
-    from .support import Feature, support
-    from .utilization import core_utilization, format_core_utilization, utilization
+    from .utilization import core_utilization, format_core_utilization, step_utilization
 
 _HOME_OF = {
     "Metric": ".catalogue", "chips": ".catalogue", "metrics": ".catalogue", "validate": ".catalogue",
@@ -26,14 +26,14 @@ _HOME_OF = {
     "PRESETS": ".presets", "Selection": ".presets", "select": ".presets",
     "CORES": ".roles", "ROLES": ".roles", "Role": ".roles", "overlaps": ".roles", "resolve": ".roles",
     "PmSamplingInstrument": ".sampling",
-    "Feature": ".support", "support": ".support",
-    "core_utilization": ".utilization", "format_core_utilization": ".utilization", "utilization": ".utilization",
+    "Feature": "._support", "support": "._support",
+    "core_utilization": ".utilization", "format_core_utilization": ".utilization", "step_utilization": ".utilization",
 }  # fmt: skip
 
 __all__ = [
     "CORES", "PRESETS", "ROLES", "CountersInstrument", "Feature", "Group", "Metric", "Plan", "PmSamplingInstrument",
     "Role", "Selection", "chips", "core_utilization", "format_core_utilization", "metrics", "overlaps", "plan",
-    "resolve", "select", "support", "utilization", "validate",
+    "resolve", "select", "step_utilization", "support", "validate",
 ]  # fmt: skip
 
 

@@ -14,16 +14,9 @@ from ..._vendor import look_in_wheels
 from ...errors import InvalidArgument, Unavailable
 
 __all__ = [
-    "COLLECTIONS",
-    "Metric",
-    "chips",
-    "host",
-    "metrics",
-    "suggestions",
-    "unit_of",
-    "validate",
+    "COLLECTIONS", "Metric", "accepts", "chips", "host", "metrics", "passes", "suggestions", "unit_of", "validate",
     "version",
-]
+]  # fmt: skip
 
 COLLECTIONS = ("ranges", "sampling")
 TYPES = ("counter", "ratio", "throughput")
@@ -51,6 +44,19 @@ def host(chip: str, collection: str = "ranges") -> CounterHost:
     """
     look_in_wheels()
     return CounterHost(chip, collection)
+
+
+@functools.lru_cache(maxsize=8192)
+def accepts(metric: str, chip: str, collection: str = "ranges") -> bool:
+    """Whether a full name, with its submetric, can be collected on the chip."""
+    return host(chip, collection).accepts(metric)
+
+
+@functools.lru_cache(maxsize=8192)
+def passes(metrics: tuple[str, ...], chip: str, collection: str = "ranges") -> int | None:
+    """How often work would have to run to collect full names together; None when they cannot be mixed."""
+    config = host(chip, collection).configure(list(metrics))
+    return config[0] if config else None
 
 
 def version() -> int:
@@ -102,13 +108,11 @@ def metrics(chip: str, pattern: str = "*", collection: str = "ranges") -> list[M
 
 
 def unit_of(metric: str, chip: str, collection: str = "ranges") -> str:
-    """The unit of a full metric name's values: "%", "byte", "byte/s", "byte/cycle"; "" for a pure number."""
-    if "pct" in metric:
-        return "%"
+    """The unit of a full metric name's values, as CUPTI has it: "%", "byte/s"; "" for a pure number."""
     unit: str = host(chip, collection).describe(metric)["unit"]
-    if metric.endswith(".per_second"):
-        return f"{unit or 1}/s"
-    return f"{unit or 1}/cycle" if ".per_cycle" in metric else unit
+    for long, short in (("percent", "%"), ("nanosecond", "ns"), ("second", "s")):
+        unit = unit.replace(long, short)
+    return unit
 
 
 def validate(names: Iterable[str], chip: str, collection: str = "ranges") -> None:
@@ -117,8 +121,7 @@ def validate(names: Iterable[str], chip: str, collection: str = "ranges") -> Non
     Raises:
         InvalidArgument: for all that cannot be collected at once, each with the names nearest to it on this chip.
     """
-    known = host(chip, collection)
-    wrong = [name for name in dict.fromkeys(names) if not known.accepts(name)]
+    wrong = [name for name in dict.fromkeys(names) if not accepts(name, chip, collection)]
     if wrong:
         raise InvalidArgument("\n".join(_complaint(name, chip, collection) for name in wrong))
 

@@ -13,7 +13,7 @@ from .catalogue import unit_of
 from .planner import Plan, plan, plan_kernels
 from .presets import SAMPLED, SHARED, Selection, select
 from .roles import ROLES, overlaps
-from .utilization import core_utilization, utilization
+from .utilization import core_utilization, step_utilization
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -199,7 +199,7 @@ class CountersInstrument:
 
     def _utilization(self, counters: pd.DataFrame) -> pd.DataFrame:
         if self._mode == "steps":
-            return utilization(counters)
+            return step_utilization(counters)
         wide = counters.pivot_table(index=["step", "kernel"], columns="role", values="value", dropna=False)
         percent = counters[(counters["unit"] == "%") & (counters["role"] != "")]["role"].unique()
         if "cycles" not in wide:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InvalidArgument
-from .catalogue import host, validate
+from .catalogue import passes, validate
 
 __all__ = ["Group", "Plan", "plan", "plan_kernels"]
 
@@ -76,8 +76,8 @@ def plan(
     """
     validate([*metrics, *in_every_group], chip, collection)
     wanted = list(dict.fromkeys(metrics))
-    together = host(chip, collection).configure(wanted)
-    if together and together[0] == 1:
+    together = passes(tuple(wanted), chip, collection) if wanted else 0
+    if together == 1:
         groups = [Group(tuple(wanted), 1, _scope(wanted, chip, collection))]
     else:
         scopes: dict[str, list[str]] = {}
@@ -88,7 +88,7 @@ def plan(
             for scope, members in scopes.items()
             for group in _first_fit(members, chip, collection, scope, in_every_group)
         ]
-    return Plan(chip, collection, tuple(groups), together[0] if together else None)
+    return Plan(chip, collection, tuple(groups), together)
 
 
 def plan_kernels(metrics: Sequence[str], chip: str) -> Plan:
@@ -101,14 +101,13 @@ def plan_kernels(metrics: Sequence[str], chip: str) -> Plan:
     wanted = [metric for metric in dict.fromkeys(metrics) if _scope([metric], chip, "ranges") == _CONTEXT]
     if not wanted:
         raise InvalidArgument(f"none of {', '.join(metrics)} is counted for a kernel; ask for it over steps")
-    passes = _passes(wanted, chip, "ranges")
-    return Plan(chip, "ranges", (Group(tuple(wanted), passes, _CONTEXT),), passes)
+    needed = passes(tuple(wanted), chip) or 1
+    return Plan(chip, "ranges", (Group(tuple(wanted), needed, _CONTEXT),), needed)
 
 
 def _scope(metrics: list[str], chip: str, collection: str) -> str:
     """What goes with an SM counter is counted for the context. The time goes with both, and is the context's."""
-    beside = host(chip, collection).configure([_OF_THE_CONTEXT, *metrics])
-    return _CONTEXT if beside else _DEVICE
+    return _CONTEXT if passes((_OF_THE_CONTEXT, *metrics), chip, collection) else _DEVICE
 
 
 def _first_fit(
@@ -119,25 +118,20 @@ def _first_fit(
     for metric in metrics:
         if metric in shared and any(metric in members for members, _ in groups):
             continue
-        alone = _passes([metric], chip, collection)
-        for members, passes in groups:
+        alone = passes((metric,), chip, collection) or 1
+        for members, needed in groups:
             # A metric that needs two passes joins those that need two, for then it costs no step.
-            if passes == alone and _passes([*members, metric], chip, collection) == passes:
+            if needed == alone and passes((*members, metric), chip, collection) == needed:
                 members.append(metric)
                 break
         else:
             groups.append((_with_shared(metric, alone, shared, chip, collection), alone))
-    return [Group(tuple(members), passes, scope) for members, passes in groups]
+    return [Group(tuple(members), needed, scope) for members, needed in groups]
 
 
-def _with_shared(metric: str, passes: int, shared: list[str], chip: str, collection: str) -> list[str]:
+def _with_shared(metric: str, needed: int, shared: list[str], chip: str, collection: str) -> list[str]:
     members = [metric]
     for other in shared:
-        if other != metric and _passes([*members, other], chip, collection) == passes:
+        if other != metric and passes((*members, other), chip, collection) == needed:
             members.append(other)
     return members
-
-
-def _passes(metrics: list[str], chip: str, collection: str) -> int:
-    config = host(chip, collection).configure(metrics)
-    return config[0] if config else 0

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import InvalidArgument, Unavailable
-from .catalogue import host, validate
+from .catalogue import accepts, host, passes, validate
 from .roles import CORES, ROLES, names, resolve
 
 __all__ = ["PRESETS", "SAMPLED", "SHARED", "Selection", "select"]
@@ -91,12 +91,12 @@ def _each(words: list[str], chip: str, collection: str) -> Selection:
 
 def _fit_one_pass(preset: str, chip: str) -> Selection:
     """Sampling has one pass: take each role, by the first of its names that fits beside those before it."""
-    known = host(chip, "sampling")
+    host(chip, "sampling")  # an unknown chip is an error, and not a chip without roles
     metrics: dict[str, str] = {}
     left_out = []
     for role in PRESETS[preset]:
-        possible = [metric for metric in names(role, "sampling") if known.accepts(metric)]
-        fitting = (metric for metric in possible if _passes(chip, [*metrics, metric]) == 1)
+        possible = [metric for metric in names(role, "sampling") if accepts(metric, chip, "sampling")]
+        fitting = (metric for metric in possible if passes((*metrics, metric), chip, "sampling") == 1)
         chosen = next(fitting, None)
         if chosen:
             metrics[chosen] = role
@@ -104,8 +104,3 @@ def _fit_one_pass(preset: str, chip: str) -> Selection:
             why = "does not fit into the one pass" if possible else "cannot be sampled"
             left_out.append(f"role {role!r} {why} on {chip}")
     return Selection(chip, "sampling", tuple(metrics), metrics, tuple(left_out))
-
-
-def _passes(chip: str, metrics: list[str]) -> int:
-    config = host(chip, "sampling").configure(metrics)
-    return config[0] if config else 0

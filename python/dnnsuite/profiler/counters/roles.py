@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from ...errors import InvalidArgument, Unavailable
-from .catalogue import host
+from .catalogue import accepts, host
 
 __all__ = ["CORES", "ROLES", "Role", "names", "overlaps", "resolve", "role", "same_role"]
 
@@ -124,9 +124,8 @@ def resolve(name: str, chip: str, collection: str = "ranges") -> str:
         Unavailable: the chip has none of the role's metrics, a memory controller of its own say.
     """
     candidates = names(name, collection)
-    known = host(chip, collection)
     for metric in candidates:
-        if known.accepts(metric):
+        if accepts(metric, chip, collection):
             return metric
     how = "counter" if collection == "ranges" else "counter to sample"
     looked = ", ".join(candidates) or "none is defined"
@@ -152,12 +151,13 @@ def same_role(metric: str, chip: str, collection: str = "ranges") -> str | None:
 @functools.cache
 def overlaps(chip: str) -> dict[tuple[str, ...], str]:
     """Roles of this chip that must not be added, and why, read from its metrics and their descriptions."""
-    known = host(chip)
     found: dict[tuple[str, ...], str] = {}
     if "pipe_fma_type" in resolve("fp16", chip):
         found["fp16", "fma"] = "half precision runs on the FMA pipes: fp16 is a part of fma"
-    if known.accepts("sm__pipe_shared_cycles_active" + OF_PEAK):
-        pipes = re.search(r"\(([\w+]+)\)", known.describe("sm__pipe_shared_cycles_active")["description"])
+    if accepts("sm__pipe_shared_cycles_active" + OF_PEAK, chip):
+        pipes = re.search(
+            r"\(([\w+]+)\)", host(chip).describe("sm__pipe_shared_cycles_active")["description"]
+        )
         sharing = tuple(pipe for pipe in pipes[1].split("+") if pipe in ROLES) if pipes else ()
         if len(sharing) > 1:
             found[sharing] = (

@@ -20,7 +20,7 @@ from .roles import CORES
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["core_utilization", "format_core_utilization", "utilization"]
+__all__ = ["core_utilization", "format_core_utilization", "step_utilization"]
 
 _DEFINITIONS = {
     "core": "kind of core; what shares hardware must not be added",
@@ -102,7 +102,7 @@ def format_core_utilization(table: pd.DataFrame, column: str = "pct_of_busy") ->
     return "\n".join(lines)
 
 
-def utilization(counters: pd.DataFrame) -> pd.DataFrame:
+def step_utilization(counters: pd.DataFrame) -> pd.DataFrame:
     """Utilisation from counters over steps, the table `counters` of the instrument: mean over steps of each role in %.
 
     A range includes its idle time, so what was counted is of the step; of busy is that divided by the role
