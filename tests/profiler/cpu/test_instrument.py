@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The CPU instrument over a window: counters, samples, and CPU time beside wall time."""
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -92,3 +94,60 @@ def test_stolen_time_is_told(monkeypatch, instrument):
     instrument.step(0)
     instrument.stop()
     assert any("the hypervisor took" in note for note in instrument.notes())
+
+
+FORK = """
+import os, sys
+from dnnsuite import _C
+from dnnsuite.profiler.cpu import CpuInstrument, OpsInstrument
+instruments = [CpuInstrument(interval_s=0.01), OpsInstrument()]
+for each in instruments:
+    each.open()
+    each.start()
+child = os.fork()
+if child == 0:
+    for each in instruments:
+        each.step(0)
+        each.stop()
+        each.close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+before = sum(c.value for c in instruments[0]._threads.read()) if instruments[0]._threads else 0
+_C.spin(3_000_000)
+after = sum(c.value for c in instruments[0]._threads.read()) if instruments[0]._threads else 1
+assert after > before  # the child stopped nothing of its parent's
+for each in instruments:
+    each.step(0)
+    each.stop()
+    each.tables()
+    each.close()
+"""
+
+
+def test_a_fork_inside_a_window_leaves_the_parents_window_alone():
+    subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK], check=True, timeout=120)
+
+
+def test_a_window_left_open_at_exit_is_no_failure():
+    code = """
+from dnnsuite.profiler.cpu import CpuInstrument, OpsInstrument
+import torch
+for each in (CpuInstrument(interval_s=0.001), OpsInstrument()):
+    each.open()
+    each.start()
+torch.ones(3).sum()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_stop_without_start_and_twice_does_nothing(instrument):
+    instrument.stop()
+    instrument.start()
+    instrument.step(0)
+    instrument.stop()
+    before = instrument.tables()["counters_cpu"]
+    instrument.stop()
+    assert instrument.tables()["counters_cpu"].equals(before)

@@ -42,7 +42,7 @@ def test_rates_are_between_two_readings(files):
     assert found["machine", "steal"] == pytest.approx(10.0)
     assert found["machine", "iowait"] == pytest.approx(10.0)
     assert found["machine", "pressure_cpu"] == pytest.approx(25.0)
-    assert found["process", "threads_waiting"] == pytest.approx(10.0)
+    assert found["process", "main_waiting"] == pytest.approx(10.0)
     assert found["process", "cpus_used"] >= 0
     assert {name for _, name in found} <= set(DEFINITIONS)
 

@@ -64,6 +64,7 @@ class CpuInstrument:
         self._steps: list[tuple[int, int, int, int, float]] = []
         self._last = (0, 0, 0.0)
         self._cpu_ns = 0
+        self._began_cpu_ns: int | None = None  # None: no window is open
         self._unseen = 0
 
     def open(self) -> None:
@@ -92,7 +93,10 @@ class CpuInstrument:
 
     def stop(self) -> None:
         self._sampler.stop()
-        self._cpu_ns += time.process_time_ns() - self._began_cpu_ns
+        began, self._began_cpu_ns = self._began_cpu_ns, None
+        if began is None:
+            return
+        self._cpu_ns += time.process_time_ns() - began
         if self._threads is not None:
             self._threads.stop()
             self._counts = self._threads.read()

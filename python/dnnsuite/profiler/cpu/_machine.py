@@ -21,7 +21,7 @@ DEFINITIONS = {
     "resident": "memory of this process that is in RAM",
     "read": "bytes this process caused to be read from storage, since it began",
     "written": "bytes this process caused to be sent to storage, since it began",
-    "threads_waiting": "time this process's main thread was runnable and waited for a CPU / wall time",
+    "main_waiting": "time this process's main thread was runnable and waited for a CPU / wall time",
     "pressure_cpu": "time in which some task of the machine waited for a CPU (PSI), since the last sample",
     "pressure_memory": "time in which some task waited for memory (PSI), since the last sample",
     "pressure_io": "time in which some task waited for storage (PSI), since the last sample",
@@ -87,7 +87,7 @@ class Machine:
         for key, value in grown.items():
             kind, _, which = key.partition(".")
             if kind == "waited":
-                yield Reading("process", "threads_waiting", 100 * value / wall_s, "%")
+                yield Reading("process", "main_waiting", 100 * value / wall_s, "%")
             elif kind == "pressure":
                 yield Reading("machine", f"pressure_{which}", 100 * value / wall_s, "%")
             elif kind == "energy":

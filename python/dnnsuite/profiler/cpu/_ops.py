@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -80,6 +82,7 @@ class OpsInstrument:
         self._rows: list[Row] = []
         self._notes: dict[str, int] = {}
         self._offset_ns = 0
+        self._owner = 0
 
     def open(self) -> None:
         """Raises Unavailable while another torch.profiler records."""
@@ -103,14 +106,16 @@ class OpsInstrument:
             experimental_config=_ExperimentalConfig(profile_all_threads=True),
         )  # fmt: skip
         self._ends = []
+        self._owner = os.getpid()
         self._offset_ns = _wall_minus_monotonic_ns()
         self._profiler.start()
+        _recording.add(self)
 
     def step(self, index: int) -> None:
         self._ends.append((index, now_ns()))
 
     def stop(self) -> None:
-        profiler, self._profiler = self._profiler, None
+        profiler = self._take_profiler()
         if profiler is None:
             return
         profiler.stop()
@@ -171,9 +176,25 @@ class OpsInstrument:
         return found
 
     def close(self) -> None:
-        profiler, self._profiler = self._profiler, None
+        profiler = self._take_profiler()
         if profiler is not None:
             profiler.stop()
+
+    def _take_profiler(self) -> Any:
+        """The one that records; None without, and in a fork of the process that began it, which has not its threads."""
+        profiler, self._profiler = self._profiler, None
+        _recording.discard(self)
+        return profiler if self._owner == os.getpid() else None
+
+
+_recording: weakref.WeakSet[OpsInstrument] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """torch crashes when the interpreter ends while it records."""
+    for instrument in list(_recording):
+        instrument.close()
 
 
 _KINDS = ("cpu_op", "user_annotation")

@@ -37,6 +37,7 @@ class ThreadCounters:
     """Groups of counters for each thread; `follow` adds threads that began since.
 
     Inheritance (`inherit=1`) would see threads that begin and end between two calls, and cannot be read as a group.
+    The counters stay those of the process that opened them: in a fork of it nothing here does anything.
     """
 
     def __init__(self) -> None:
@@ -45,6 +46,7 @@ class ThreadCounters:
         self._groups: dict[int, list[PerfGroup]] = {}
         self._names: dict[int, str] = {}
         self._counting = False
+        self._owner = os.getpid()
         self.unseen = 0  # threads that could not be opened
 
     def open(self) -> None:
@@ -70,6 +72,8 @@ class ThreadCounters:
 
     def follow(self) -> None:
         """Open groups for threads that have none yet; they count from here on."""
+        if self._forked():
+            return
         for entry in os.listdir(_TASKS):
             tid = int(entry)
             if tid in self._groups:
@@ -88,6 +92,8 @@ class ThreadCounters:
 
     def start(self) -> None:
         """Count."""
+        if self._forked():
+            return
         self.follow()
         self._counting = True
         for groups in self._groups.values():
@@ -96,6 +102,8 @@ class ThreadCounters:
 
     def stop(self) -> None:
         """Count no more."""
+        if self._forked():
+            return
         self.follow()
         self._counting = False
         for groups in self._groups.values():
@@ -115,6 +123,10 @@ class ThreadCounters:
                         Count(tid, self._names[tid], name, scaled, UNITS[name], ran, group.user_only)
                     )
         return counts
+
+    def _forked(self) -> bool:
+        """Whether this is a fork of the process that opened the counters, whose counting it would change."""
+        return self._owner != os.getpid()
 
     def close(self) -> None:
         """Close every descriptor."""

@@ -39,6 +39,7 @@ class NvmlInstrument:
         self._numbers = devices
         self._devices: list[Device] = []
         self._nvml: Any = None
+        self._owner = 0
 
     def open(self) -> None:
         """Raises Unavailable without a driver, and InvalidArgument for a GPU that is not there."""
@@ -62,7 +63,7 @@ class NvmlInstrument:
         except Exception:
             nvml.nvmlShutdown()
             raise
-        self._nvml = nvml
+        self._nvml, self._owner = nvml, os.getpid()
 
     def start(self) -> None:
         self._sampler.start()
@@ -96,7 +97,9 @@ class NvmlInstrument:
     def close(self) -> None:
         self._sampler.stop()
         nvml, self._nvml = self._nvml, None
-        if nvml is None:
+        if (
+            nvml is None or self._owner != os.getpid()
+        ):  # a fork: the handles are those of the process that opened it
             return
         for device in self._devices:
             device.close()
