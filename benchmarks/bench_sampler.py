@@ -63,6 +63,9 @@ def main() -> None:
         except Unavailable as error:
             print(f"{instrument.name}: {error}")
             instruments.remove(instrument)
+    torch.set_num_threads(
+        1
+    )  # threads that spin at a barrier would be most of the CPU time beside a busy neighbour
     step = make_step()
     one_s, _ = seconds(step, 20, [])
     calls = max(1, round(SEGMENT_S / one_s))

@@ -115,8 +115,13 @@ def _observe(
             instrument.close()
         workload.close()
     ops, cpu = instruments
-    notes = [note for note in cpu.notes() if "contention" in note or "task" in note]
-    return Roofline(peaks, ops.tables()["ops"], cpu.tables()["steps_cpu"]), notes
+    notes = [note for note in cpu.notes() if "contention" in note]
+    found = Roofline(peaks, ops.tables()["ops"], cpu.tables()["steps_cpu"])
+    if found.summary.pct_of_peak_cpu > 100:
+        notes.append(
+            "the job does more than the peak by the CPU time it got: the peak was measured too low; --refresh"
+        )
+    return found, notes
 
 
 def _write(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 import pytest
 
-from dnnsuite.profiler.cpu._classes import class_of, phase_of
+from dnnsuite.profiler.cpu._classes import class_of, phase_of, replayed_phases
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,15 @@ def test_class(name, kind):
 )  # fmt: skip
 def test_phase(name, phase):
     assert phase_of(name) == phase
+
+
+def test_a_replayed_step_is_backward_from_its_first_gradient_to_the_optimizer():
+    names = ["aten::mm", "dnnsuite::linear_backward", "aten::mm", "dnnsuite::optimizer_step_", "aten::mm"]
+    own = [phase_of(name) for name in names]
+    assert replayed_phases(names, own) == [None, "backward", "backward", "optimizer", None]
+    assert replayed_phases(names * 2, own * 2)[5:8] == [None, "backward", "backward"]
+
+
+def test_where_autograd_was_recorded_it_knows():
+    names = ["autograd::engine::evaluate_function: MmBackward0", "aten::mm"]  # the second: clipping, say
+    assert replayed_phases(names, ["backward", None]) == ["backward", None]

@@ -89,11 +89,24 @@ def test_a_kernel_that_forbids_counters_leaves_samples_and_a_note(monkeypatch):
 
 def test_stolen_time_is_told(monkeypatch, instrument):
     stolen = iter([0.0, 1e6])
+    monkeypatch.setattr(_instrument, "_STEAL_EVERY_NS", 0)
     monkeypatch.setattr(_instrument, "cpu_times_s", lambda text: {"steal": next(stolen)})
     instrument.start()
     instrument.step(0)
     instrument.stop()
     assert any("the hypervisor took" in note for note in instrument.notes())
+
+
+def test_short_steps_do_not_read_the_kernels_file_each(monkeypatch, instrument):
+    reads = []
+    monkeypatch.setattr(_instrument, "cpu_times_s", lambda text: reads.append(text) or {"steal": 1.0})
+    monkeypatch.setattr(_instrument, "_STEAL_EVERY_NS", 10**15)
+    instrument.start()
+    for i in range(5):
+        instrument.step(i)
+    instrument.stop()
+    assert len(reads) == 1
+    assert instrument.tables()["steps_cpu"]["steal_ns"].tolist() == [0] * 5
 
 
 FORK = """

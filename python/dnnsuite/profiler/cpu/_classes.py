@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 
-__all__ = ["class_of", "phase_of"]
+__all__ = ["class_of", "phase_of", "replayed_phases"]
 
 # The first that matches counts. Names without namespace; `_` of an in-place operator is left on.
 _CLASSES = (
@@ -69,3 +70,21 @@ def phase_of(name: str) -> str | None:
     if _BACKWARD.search(name):
         return "backward"
     return "data" if _DATA.search(name) else None
+
+
+def replayed_phases(names: Sequence[str], phases: Sequence[str | None]) -> list[str | None]:
+    """Phases of one thread's events, in order of time, also where a captured step was replayed without autograd.
+
+    There nothing is around the operators of the backward pass, but some are told by their names: from the first of
+    them to the optimizer's all are of it. Where autograd itself was recorded, it knows, and nothing is changed.
+    """
+    if any(name.startswith("autograd::engine") for name in names):
+        return list(phases)
+    found: list[str | None] = []
+    current: str | None = None
+    for phase in phases:
+        current = phase if phase is not None else current
+        if current == "optimizer":
+            current = None
+        found.append(phase or current)
+    return found

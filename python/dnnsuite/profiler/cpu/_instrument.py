@@ -38,9 +38,11 @@ _STEPS = {
     "wall_ns": "t1_ns - t0_ns",
     "cpu_ns": "CPU time of all threads of this process in it",
     "cpus_used": "cpu_ns / wall_ns: falls below the threads in use when something else had the CPUs",
-    "steal_ns": "time that the hypervisor gave to others, all CPUs together, in the kernel's ticks of 10 ms",
+    "steal_ns": "time that the hypervisor gave to others, all CPUs together, in the kernel's ticks of 10 ms; it is "
+    "read every 50 ms, so of several short steps the last has it",
 }
 _STOLEN_PCT = 1.0
+_STEAL_EVERY_NS = 50_000_000
 
 
 class CpuInstrument:
@@ -62,6 +64,7 @@ class CpuInstrument:
         self._refused: dict[str, str] = {}
         self._counts: list[Count] = []
         self._steps: list[tuple[int, int, int, int, float]] = []
+        self._stolen = _Stolen()
         self._last = (0, 0, 0.0)
         self._cpu_ns = 0
         self._began_cpu_ns: int | None = None  # None: no window is open
@@ -83,10 +86,15 @@ class CpuInstrument:
             self._threads.start()
         self._sampler.start()
         self._began_cpu_ns = time.process_time_ns()
-        self._last = _now()
+        self._last = self._now(exactly=True)
+
+    def _now(self, exactly: bool = False) -> tuple[int, int, float]:
+        """(clock ns, CPU ns of this process, s stolen from the machine)."""
+        t_ns = now_ns()
+        return t_ns, time.process_time_ns(), self._stolen.at(t_ns, exactly)
 
     def step(self, index: int) -> None:
-        now = _now()
+        now = self._now()
         (t0, cpu0, steal0), (t1, cpu1, steal1) = self._last, now
         self._steps.append((index, t0, t1, cpu1 - cpu0, steal1 - steal0))
         self._last = now
@@ -174,7 +182,15 @@ class CpuInstrument:
             threads.close()
 
 
-def _now() -> tuple[int, int, float]:
-    """(clock ns, CPU ns of this process, s stolen from the machine)."""
-    stolen = cpu_times_s(read_text(Path("/proc/stat"))).get("steal", 0.0)
-    return now_ns(), time.process_time_ns(), stolen
+class _Stolen:
+    """Seconds stolen from the machine, read at most every so often: the kernel takes long to write /proc/stat."""
+
+    def __init__(self) -> None:
+        self._read_ns, self._seconds = 0, 0.0
+
+    def at(self, t_ns: int, exactly: bool = False) -> float:
+        """The value at `t_ns`, which is now; up to `_STEAL_EVERY_NS` old unless `exactly`."""
+        if exactly or t_ns - self._read_ns >= _STEAL_EVERY_NS:
+            self._read_ns = t_ns
+            self._seconds = cpu_times_s(read_text(Path("/proc/stat"))).get("steal", 0.0)
+        return self._seconds

@@ -15,7 +15,7 @@ from ...errors import Unavailable
 from ...timing import now_ns
 from .. import flops
 from .._instrument import define
-from ._classes import class_of, phase_of
+from ._classes import class_of, phase_of, replayed_phases
 from ._nesting import innermost, nest
 
 if TYPE_CHECKING:
@@ -155,9 +155,16 @@ class OpsInstrument:
 
     def _phases(self, events: Sequence[Any], t0: list[int], parents: list[int]) -> list[str]:
         own = [phase_of(event.name()) for event in events]
-        for i in sorted(range(len(events)), key=lambda i: (t0[i], -events[i].duration_ns())):
+        order = sorted(range(len(events)), key=lambda i: (t0[i], -events[i].duration_ns()))
+        lanes: dict[int, list[int]] = {}
+        for i in order:
+            lanes.setdefault(events[i].start_thread_id(), []).append(i)
             if parents[i] >= 0 and own[parents[i]] is not None:  # the outer one knows better
                 own[i] = own[parents[i]]
+        for lane in lanes.values():
+            filled = replayed_phases([events[i].name() for i in lane], [own[i] for i in lane])
+            for i, phase in zip(lane, filled, strict=True):
+                own[i] = phase
         named = innermost(t0, list(self._spans())) if self._spans is not None else [None] * len(t0)
         return [span or phase or "forward" for span, phase in zip(named, own, strict=True)]
 
