@@ -29,6 +29,7 @@ def gpu_tables():
         ),
         "api": shifted(api((0, 9, "cudaLaunchKernel", 1, 71), (30, 33, "cudaLaunchKernel", 2, 72))),
         "spans": shifted(intervals((0, 400), (0, 100), name=["step", "forward"], step=[3, 3], thread=71)),
+        "idle_gaps": shifted(intervals((20, 50), device=0, gap_ns=30)),
         "empty": pd.DataFrame({"t0_ns": [], "t1_ns": []}),
         "other": pd.DataFrame({"x": [1]}),
     }
@@ -58,10 +59,13 @@ def test_tracks_have_names_and_slices_of_one_nest(tmp_path):
     events = read(export_trace(gpu_tables(), tmp_path / "t.json"))["traceEvents"]
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert {*names.values()} == {
-        "stream 7", "stream 9", "api of thread 71", "api of thread 72", "spans of thread 71",
+        "stream 7", "stream 9", "idle_gaps", "api of thread 71", "api of thread 72", "spans of thread 71",
     }  # fmt: skip
+    idle = next(e for e in events if e.get("cat") == "idle_gaps")
+    assert names[idle["pid"], idle["tid"]] == "idle_gaps"
     processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert {*processes.values()} == {"GPU 0", "host"}
+    assert processes[idle["pid"]] == "GPU 0"
     for event in events:
         if event["ph"] in "Xsf":
             assert (event["pid"], event["tid"]) in names

@@ -12,6 +12,7 @@ from ._breakdown import Segment, breakdown, op_segments
 from ._instrument import Instrument, define, definitions
 from ._op_classes import meaning
 from ._windows import Step
+from .activity import analyse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,12 +68,17 @@ def within(table: pd.DataFrame, spans: Sequence[tuple[int, int]]) -> pd.DataFram
 def derived(
     active: Sequence[Step], tables: dict[str, pd.DataFrame], loop_thread: int
 ) -> dict[str, pd.DataFrame]:
-    """Tables that follow from others: `breakdown`, and `ops_by_name` where operators were recorded."""
+    """Tables that follow from others: `breakdown`, what :func:`activity.analyse` finds where kernels were recorded, and
+    else `ops_by_name` where operators were.
+    """
     phases = tables.get("phases")
     own = phases[phases["thread"] == loop_thread] if phases is not None else None
     kernels = tables.get("kernels")
     if kernels is not None and len(kernels):
-        return {"breakdown": breakdown(active, own, _device_segments(kernels, tables.get("memops")))}
+        found = {"breakdown": breakdown(active, own, _device_segments(kernels, tables.get("memops")))}
+        if "api" in tables:
+            found |= analyse(tables, [(step.t0_ns, step.t1_ns) for step in active], phases, "phase")
+        return found
     ops = tables.get("ops")
     if ops is None or ops.empty:
         return {"breakdown": breakdown(active, own, ())}

@@ -69,9 +69,9 @@ def export_trace(tables: Mapping[str, pd.DataFrame], path: str | Path) -> Path:
 
     Args:
         tables: by name, with times in ns of CLOCK_MONOTONIC. A table with columns `t0_ns`, `t1_ns` gives slices, named
-            by its column `name`, `phase`, `function`, `operation` or `kind`; `kernels`, `memops` and `graphs` lie on
-            their stream of their GPU, others on their `thread`. A table with `t_ns`, `name` and `value` gives counters.
-            Others, and empty ones, are left out.
+            by its column `name`, `phase`, `function`, `operation` or `kind`. One with `device` and without `thread`
+            lies at that GPU, on its `stream` where it has one; others lie at the host, on their `thread`. A table with
+            `t_ns`, `name` and `value` gives counters. Others, and empty ones, are left out.
 
     Returns:
         `path`.
@@ -146,12 +146,15 @@ def _texts(table: pd.DataFrame, column: str) -> list[str]:
 
 def _place(name: str, table: pd.DataFrame, tracks: _Tracks) -> Iterable[tuple[int, int]]:
     """(process, thread) of each row."""
-    if name in _GPU_TABLES:
-        keys = list(zip(table["device"].tolist(), table["stream"].tolist(), strict=True))
+    if "device" in table and "thread" not in table:
+        streams = [name] * len(table)
+        if "stream" in table:
+            streams = [f"stream {stream}" for stream in table["stream"].tolist()]
+        keys = list(zip(table["device"].tolist(), streams, strict=True))
         known = {
             (device, stream): (
                 tracks.process(_GPU + device, f"GPU {device}"),
-                tracks.thread(_GPU + device, stream, f"stream {stream}"),
+                tracks.thread(_GPU + device, stream, stream),
             )
             for device, stream in sorted({*keys})
         }
