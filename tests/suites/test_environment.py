@@ -2,7 +2,7 @@
 import torch
 
 from dnnsuite import jobs
-from dnnsuite.suites._environment import Pressure, hashes, process
+from dnnsuite.suites._environment import hashes, process
 
 
 def test_hashes_tell_experiments_apart_and_not_copies() -> None:
@@ -21,37 +21,3 @@ def test_the_process_says_what_it_ran_on() -> None:
     about = process(spec, job)
     assert (about["device"], about["threads"], about["precision"]) == ("cpu", torch.get_num_threads(), "fp32")
     assert about["peak_rss_bytes"] > 1 << 20
-
-
-def test_pressure_is_counted_from_its_making(monkeypatch) -> None:
-    pressure = Pressure()
-    calm = iter(
-        [
-            (
-                pressure._before[0] + 10.0,
-                pressure._before[1] + 50,
-                1,
-                pressure._before[3],
-                pressure._before[4] + 100,
-            )
-        ]
-    )
-    monkeypatch.setattr(pressure, "_now", lambda: next(calm))
-    found = pressure.read()
-    assert found["flags"] == []
-    assert found["involuntary_switches_per_thread_s"] == 5.0
-    rough = iter(
-        [
-            (
-                pressure._before[0] + 1.0,
-                pressure._before[1] + 500,
-                1,
-                pressure._before[3] + 30,
-                pressure._before[4] + 100,
-            )
-        ]
-    )
-    monkeypatch.setattr(pressure, "_now", lambda: next(rough))
-    found = pressure.read()
-    assert found["stolen_pct"] == 30.0
-    assert [flag.split(":")[0] for flag in found["flags"]] == ["contaminated", "contaminated"]

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +51,27 @@ def test_few_observations_have_no_verdict():
     assert found["steady"]["steady"] is None
     assert "too few" in found["steady"]["reason"]
     assert found["flags"] == []
+
+
+def test_disturbances_are_said_where_they_are_no_accident(monkeypatch):
+    seen = observations([1.0] * 10)
+    busy = np.array([True] * 2 + [False] * 8)
+    columns = {
+        "clock_ghz": np.full(10, 2.0), "involuntary_switches": np.ones(10, np.int64), "steal_s": np.full(10, 0.1),
+        "pressure_s": np.full(10, np.nan), "throttled": ~busy & False, "contended": busy,
+    }  # fmt: skip
+    monkeypatch.setattr(seen.watch, "columns", lambda: columns)
+    monkeypatch.setattr(seen.watch, "notes", lambda: ["a neighbour"])
+    monkeypatch.setattr(type(seen.watch), "__len__", lambda self: 10)
+    found = figures(seen, 8)  # in the two that are dropped
+    assert found["flags"] == []
+    assert found["contention"]["contended"] == 0
+    assert found["contention"]["steal_s"] == pytest.approx(0.8)
+    assert samples(seen, 8).splitlines()[1].endswith(",warmup,contended")
+    busy[2:5] = True
+    found = figures(seen, 8)
+    assert found["flags"] == ["contaminated: a neighbour"]
+    assert found["contention"]["contended"] == 3
 
 
 def test_samples_have_every_observation():

@@ -5,7 +5,7 @@ from dnnsuite.suites._flags import flags_of, settings_of
 
 DEFAULTS = {
     "batch_size": 64, "repeat": 30, "number": 5, "lr": 0.1, "image_size": 64, "layers": "256 128", "use_gae": True,
-    "fp16": "", "workers": 8, "learning_rate": 1e-3, "factors": 64, "sizes": None,
+    "fp16": "", "workers": 8, "learning_rate": 1e-3, "factors": 64, "sizes": None, "weights": "",
 }  # fmt: skip
 
 
@@ -20,12 +20,12 @@ def fail(flag, problem):
 def test_flags_are_the_options_however_they_are_spelled():
     found = settings_of(
         {"--batch-size": "32", "--lr": "0.5", "--imageSize": 128, "--layers": "64 32", "--use-gae": "", "-j": 2,
-         "-l": 5e-4, "-f": 8, "--repeat": 7.0, "--sizes": "3"},
+         "-l": 5e-4, "-f": 8, "--repeat": 7.0, "--sizes": "3", "--weights": "/w"},
         DEFAULTS, fail,
     )  # fmt: skip
     assert found.options == {
         "batch_size": 32, "lr": 0.5, "image_size": 128, "layers": "64 32", "use_gae": True, "workers": 2,
-        "learning_rate": 5e-4, "factors": 8, "repeat": 7, "sizes": "3",
+        "learning_rate": 5e-4, "factors": 8, "repeat": 7, "sizes": "3", "weights": "/w",
     }  # fmt: skip
     assert (found.half, found.no_cuda, found.dataroot, found.ignored) == (False, False, None, {})
 

@@ -183,6 +183,7 @@ def test_failures_have_classes_and_stop_nobody(
         assert (said[job]["status"], said[job]["failure"]) == ("failed", failure)
         assert message in said[job]["message"]
         assert said[job]["rate_per_s"] is None
+        assert said[job]["seed_unit"] == {"name": "pairs of naps", "items": 2}
         assert not (done.root / "runs" / f"{job}-r0-d0" / "report.json").exists()
     assert said["toy-nap"]["status"] == "ok"
     lines = (done.root / "summary.txt").read_text().splitlines()

@@ -26,6 +26,8 @@ class Entry:
         repeat, number: observations, and batches of each.
         ignored: flags of a jobs file that have no effect here, kept in the record.
         missing: why it cannot run here; empty when it can.
+        unit: what its rate counts; `seed_unit` is {name, items}: what the original counted, and how many of `unit`
+            are one of that.
     """
 
     index: int
@@ -44,6 +46,8 @@ class Entry:
     options: dict[str, Any] = field(default_factory=dict)
     ignored: dict[str, Any] = field(default_factory=dict)
     missing: str = ""
+    unit: str = "items"
+    seed_unit: dict[str, Any] = field(default_factory=lambda: {"name": "items", "items": 1})
 
     def config(self, seed: int, threads: int | None) -> dict[str, Any]:
         """As :class:`dnnsuite.jobs.JobConfig` takes it."""

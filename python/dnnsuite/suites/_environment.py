@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a copy ran in, and what from outside may have disturbed it."""
+"""What a copy ran in: its process, its device, and what it was."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import hashlib
 import inspect
 import json
 import os
-import resource
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +17,7 @@ from .._execution.limits import peak_rss_bytes
 if TYPE_CHECKING:
     from ..jobs import Training
 
-__all__ = ["Pressure", "hashes", "process"]
-
-_STEAL_PCT = 2.0  # of the CPUs' time taken by the hypervisor: more than the suite's own noise
-_PREEMPTED_PER_S = 100.0  # involuntary switches per thread of a process that has its CPUs to itself: a few
+__all__ = ["hashes", "process"]
 
 
 def hashes(job: type, arguments: Mapping[str, Any]) -> dict[str, str]:
@@ -106,45 +101,3 @@ def _number(path: Path) -> float | None:
         return float(path.read_text())
     except (OSError, ValueError):
         return None
-
-
-class Pressure:
-    """What others took from this process between its making and :meth:`read`."""
-
-    def __init__(self) -> None:
-        self._before = self._now()
-
-    def _now(self) -> tuple[float, float, int, float, float]:
-        """(seconds, involuntary switches, threads, stolen jiffies, all jiffies of the CPUs we may use)."""
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        threads = len(os.listdir("/proc/self/task"))
-        mine = {f"cpu{cpu}" for cpu in os.sched_getaffinity(0)}
-        rows = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
-        times = [list(map(float, row[1:9])) for row in rows if row and row[0] in mine]
-        stolen = sum(row[7] for row in times if len(row) > 7)
-        return time.monotonic(), float(usage.ru_nivcsw), threads, stolen, sum(map(sum, times))
-
-    def read(self) -> dict[str, Any]:
-        """Rates since it was made, and as `flags` what of them is more than noise."""
-        (t0, switches0, _, stolen0, all0), now = self._before, self._now()
-        seconds = max(now[0] - t0, 1e-9)
-        stolen_pct = 100 * (now[3] - stolen0) / max(now[4] - all0, 1.0)
-        preempted = (now[1] - switches0) / seconds / max(now[2], 1)
-        flags = []
-        if stolen_pct > _STEAL_PCT:
-            flags.append(f"contaminated: the hypervisor took {stolen_pct:.1f} % of the CPUs' time")
-        if preempted > _PREEMPTED_PER_S:
-            flags.append(f"contaminated: {preempted:.0f} involuntary switches per thread and second")
-        return {
-            "stolen_pct": stolen_pct, "involuntary_switches_per_thread_s": preempted,
-            "load_average": host.load_average(), "cpu_waiting_pct": _waiting_pct(), "flags": flags,
-        }  # fmt: skip
-
-
-def _waiting_pct() -> float | None:
-    """Share of the last ten seconds in which something on the machine waited for a CPU (PSI)."""
-    try:
-        first = Path("/proc/pressure/cpu").read_text().splitlines()[0]
-    except (OSError, IndexError):
-        return None
-    return float(first.split("avg10=")[1].split()[0])

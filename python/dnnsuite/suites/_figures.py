@@ -6,14 +6,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import timing
 from ._method import Observations
 
 __all__ = ["figures", "samples"]
 
+Floats = npt.NDArray[np.float64]
+
 _BATCHES = 10  # batch means: ten and Student's t keep their coverage for correlated observations
 _FEWEST = 20  # observations of which MSER-5 says anything
+_DISTURBED = 0.25  # of the kept observations: more than that, and it is no accident
 _TOLERATED = 0.05  # how far the rate of the last half may be from that of all that is kept
 
 
@@ -34,11 +38,12 @@ def figures(seen: Observations, items_per_batch: float) -> dict[str, Any]:
         "steady": steady,
         "data_wait_share": sum(seen.waits_ns[seen.skip :]) * 1e-9 / float(kept.sum()),
         "losses": {"first": seen.first_loss, "last": seen.losses[-1]},
-        "flags": [] if steady["steady"] is not False else [f"no steady state: {steady['reason']}"],
+        "contention": _contention(seen),
+        "flags": _flags(seen, steady),
     }
 
 
-def _interval(items: np.ndarray, seconds: np.ndarray) -> list[float] | None:
+def _interval(items: Floats, seconds: Floats) -> list[float] | None:
     """95 %; None where two observations are not even there."""
     if len(seconds) < 2:
         return None
@@ -46,7 +51,7 @@ def _interval(items: np.ndarray, seconds: np.ndarray) -> list[float] | None:
     return [interval.low, interval.high]
 
 
-def _steady(seconds: np.ndarray, skip: int) -> dict[str, Any]:
+def _steady(seconds: Floats, skip: int) -> dict[str, Any]:
     """What MSER-5 says of all observations, and whether what is kept is the same in its last half.
 
     `steady` is None where there are too few for a verdict.
@@ -67,10 +72,41 @@ def _steady(seconds: np.ndarray, skip: int) -> dict[str, Any]:
     return {**said, "steady": warmup.steady, "reason": warmup.reason.removeprefix("no steady state: ")}
 
 
+def _flags(seen: Observations, steady: dict[str, Any]) -> list[str]:
+    """What a reader of the rate must know."""
+    flags = [] if steady["steady"] is not False else [f"no steady state: {steady['reason']}"]
+    disturbed = _disturbed(seen)[seen.skip :]
+    if disturbed and sum(map(bool, disturbed)) > _DISTURBED * len(disturbed):
+        flags += [f"contaminated: {note}" for note in seen.watch.notes()]
+    return flags
+
+
+def _disturbed(seen: Observations) -> list[str]:
+    """Of each observation: throttled, contended, both, or nothing."""
+    columns = seen.watch.columns()
+    kinds = ("throttled", "contended")
+    return ["+".join(kind for kind in kinds if columns[kind][i]) for i in range(len(seen.watch))]
+
+
+def _contention(seen: Observations) -> dict[str, Any] | None:
+    """The machine during what is kept."""
+    if not len(seen.watch):
+        return None
+    columns = {name: values[seen.skip :] for name, values in seen.watch.columns().items()}
+    return {
+        "clock_ghz": [float(columns["clock_ghz"].min()), float(columns["clock_ghz"].max())],
+        "steal_s": float(columns["steal_s"].sum()), "pressure_s": float(columns["pressure_s"].sum()),
+        "involuntary_switches": int(columns["involuntary_switches"].sum()),
+        "throttled": int(columns["throttled"].sum()), "contended": int(columns["contended"].sum()),
+    }  # fmt: skip
+
+
 def samples(seen: Observations, items_per_batch: float) -> str:
     """`samples.csv`: every observation, kept or not."""
     lines = ["i,t_start_ns,t_stop_ns,items,phase,flag"]
     items = f"{items_per_batch * seen.number:g}"
+    disturbed = _disturbed(seen)
     for i, (start, stop) in enumerate(zip(seen.starts_ns, seen.stops_ns, strict=True)):
-        lines.append(f"{i},{start},{stop},{items},{'warmup' if i < seen.skip else 'train'},")
+        flag = disturbed[i] if disturbed else ""
+        lines.append(f"{i},{start},{stop},{items},{'warmup' if i < seen.skip else 'train'},{flag}")
     return "\n".join([*lines, ""])

@@ -68,10 +68,10 @@ def _bare(name: str) -> str:
 
 def _converted(flag: str, value: Any, default: Any, fail: Callable[[str, str], NoReturn]) -> Any:
     """`value` as the type that the default has."""
-    if isinstance(default, bool) or default == "":
+    if isinstance(default, bool):
         if value in ("", True, "true", "True"):
-            return True if isinstance(default, bool) else ""
-        if isinstance(default, bool) and value in (False, "false", "False"):
+            return True
+        if value in (False, "false", "False"):
             return False
         fail(flag, f"stands alone, or is true or false; got {value!r}")
     kind = type(default)

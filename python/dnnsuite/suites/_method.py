@@ -35,6 +35,7 @@ class Observations:
 
     Attributes:
         waits_ns: of each observation, the time it waited for data.
+        watch: what disturbed each of them.
         losses: of the last 100 batches.
     """
 
@@ -45,6 +46,7 @@ class Observations:
     waits_ns: list[int] = field(default_factory=list)
     first_loss: float = math.nan
     losses: deque[float] = field(default_factory=lambda: deque(maxlen=LOSSES))
+    watch: timing.Contention = field(default_factory=timing.Contention)
 
     def add(self, start_ns: int, stop_ns: int, wait_ns: int, losses: Sequence[float]) -> None:
         """Take in an observation and the losses of its batches."""
@@ -86,12 +88,13 @@ def observe(
     for index in range(repeat):
         losses = []
         waited_ns = job.data_wait_ns
-        start_ns = timing.now_ns()
-        for _ in range(number):
-            job.step()
-            losses.append(job.last_loss)
-        job.synchronize()
-        stop_ns = timing.now_ns()
+        with seen.watch:
+            start_ns = timing.now_ns()
+            for _ in range(number):
+                job.step()
+                losses.append(job.last_loss)
+            job.synchronize()
+            stop_ns = timing.now_ns()
         seen.add(
             start_ns,
             max(stop_ns, start_ns + 1),

@@ -151,7 +151,8 @@ class Runner:
             "suite": self.suite.name, "preset": self.suite.preset, "job": entry.name, "key": entry.key,
             "program": entry.job, "index": entry.index, "repeat_index": group.repeat, "slot": copy,
             "copies": len(group.shares), "scope": entry.scope, "config": self._config(group, copy),
-            "repeat": entry.repeat, "number": entry.number, "arguments": entry.flags(), "started": stamp(),
+            "repeat": entry.repeat, "number": entry.number, "arguments": entry.flags(), "unit": entry.unit,
+            "seed_unit": entry.seed_unit, "started": stamp(),
         }  # fmt: skip
 
     def _config(self, group: _Group, copy: int) -> dict[str, Any]:

@@ -19,9 +19,9 @@ SCHEMA = 1
 FINAL_FAILURES = ("oom", "nan")
 
 _UNKNOWN: Mapping[str, Any] = {
-    "unit": None, "seed_unit": None, "items_per_batch": None, "rate_per_s": None, "rate_interval_per_s": None,
-    "dropped": None, "kept": None, "window_s": None, "steady": None, "data_wait_share": None, "losses": None,
-    "metrics": {}, "flags": [], "provenance": None, "environment": {}, "hashes": {}, "setup_s": None,
+    "items_per_batch": None, "rate_per_s": None, "rate_interval_per_s": None,
+    "dropped": None, "kept": None, "window_s": None, "steady": None, "data_wait_share": None, "contention": None,
+    "losses": None, "metrics": {}, "flags": [], "provenance": None, "environment": {}, "hashes": {}, "setup_s": None,
 }  # fmt: skip
 
 

@@ -138,6 +138,7 @@ def _settled(
         definition.scope or Job.scope, values["repeat"], values["number"], values["batch_size"], precision,
         "cpu" if asked.no_cuda else device, given.get("data", "auto"), dataroot,
         {name: value for name, value in values.items() if name not in _MAIN}, asked.ignored,
+        unit=Job.unit, seed_unit=Job.seed_unit._asdict(),
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from .._execution.limits import die_with_parent, limit_memory, offer_to_oom_kill
 from .._execution.plugins import import_plugins
 from .._files import OutputError, write_json, write_text
 from ..errors import Unavailable
-from ._environment import Pressure, hashes, process
+from ._environment import hashes, process
 from ._figures import figures, samples
 from ._method import Observations, observe
 from ._seed_format import RULE, eta_line, header, report_json, seed_report
@@ -52,12 +52,10 @@ def measure(spec: Spec, sibling_start: socket.socket | None) -> Result:
         job.setup()
         setup_s = (timing.now_ns() - spec["launched_ns"]) * 1e-9  # interpreter and imports too
         _wait_for_siblings(sibling_start)
-        pressure = Pressure()
         seen = observe(job, spec["repeat"], spec["number"], _tell(spec["repeat"]))
-        about = {"pressure": pressure.read(), **process(spec, job)}
+        about = process(spec, job)
         metrics = {name: float(value) for name, value in job.metrics().items()}
         found = figures(seen, job.items_per_step)
-        found["flags"] += about["pressure"].pop("flags")
         _write(directory, spec, job, seen, metrics, digests["source"])
         return {
             **found, "unit": job.unit, "metrics": metrics, "items_per_batch": job.items_per_step,
