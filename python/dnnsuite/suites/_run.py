@@ -102,9 +102,10 @@ def run_suite(
             try:
                 with Screen(console or RichConsole(stderr=True), quiet) as screen:
                     Runner(record, resolved, settings, partition, screen).execute()
-            except Interrupted as interrupted:
+            except BaseException as error:
                 record.drop_unfinished()
-                record.state["status"] = f"interrupted by {interrupted}"
+                how = "interrupted by" if isinstance(error, Interrupted) else "ended by"
+                record.state["status"] = f"{how} {error}"
                 with suppress(OutputError):
                     record.save()
                 raise

@@ -48,7 +48,7 @@ def measure(spec: Spec, sibling_start: socket.socket | None) -> Result:
     Job = jobs.get(spec["job"], jobs.Training)
     digests = hashes(Job, spec["arguments"])
     print(header(spec["arguments"]), flush=True)
-    with closing(_made(Job, spec)) as job:
+    with closing(Job(jobs.JobConfig.from_dict(spec["config"]))) as job:
         job.setup()
         setup_s = (timing.now_ns() - spec["launched_ns"]) * 1e-9  # interpreter and imports too
         _wait_for_siblings(sibling_start)
@@ -62,17 +62,6 @@ def measure(spec: Spec, sibling_start: socket.socket | None) -> Result:
             "seed_unit": job.seed_unit._asdict(), "setup_s": setup_s, "provenance": job.provenance(),
             "environment": about, "hashes": digests, "window_s": sum(seen.seconds),
         }  # fmt: skip
-
-
-def _made(Job: Any, spec: Spec) -> Training:
-    from .. import jobs
-
-    job: Training = Job(jobs.JobConfig.from_dict(spec["config"]))
-    if spec["config"]["threads"]:
-        import torch
-
-        torch.set_num_threads(spec["config"]["threads"])
-    return job
 
 
 def _tell(repeat: int) -> Any:
