@@ -102,6 +102,7 @@ TESTED_BY: dict[str, str] = {
     "optim/_base.py": "optim/test_optimizers.py",
     "optim/_plan.py": "optim/test_optimizers.py",
     "optim/_sgd.py": "optim/test_optimizers.py",
+    "profiler/_site/sitecustomize.py": "workflow/test_scripts.py",
     "pin/_guard.py": "pin/test_partition.py",
     "pin/_report.py": "test_pin_command.py",
     "report/_entries.py": "report/test_summary.py",

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from . import _metrics_command, _pin_command, _report_command, _roofline_command, _run_command
+from . import (
+    _metrics_command,
+    _pin_command,
+    _profile_command,
+    _report_command,
+    _roofline_command,
+    _run_command,
+)
 from .errors import Error, InvalidArgument
 
 if TYPE_CHECKING:
@@ -73,6 +80,7 @@ def _say(text: str) -> None:
 
 app.add_typer(_metrics_command.commands(_reporting), name="metrics")
 app.add_typer(_pin_command.commands(_reporting), name="pin")
+app.command()(_reporting(_profile_command.profile))
 app.command()(_reporting(_report_command.report))
 app.command()(_reporting(_roofline_command.roofline))
 app.command("run")(_reporting(_run_command.run))

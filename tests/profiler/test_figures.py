@@ -25,7 +25,7 @@ def test_bars_have_the_length_of_the_shares(ax):
 
 def test_a_timeline_has_a_row_per_thread_and_stream(ax):
     ms = 1_000_000
-    steps = pd.DataFrame({"phase": "active", "t0_ns": [0, 10 * ms], "t1_ns": [10 * ms, 20 * ms]})
+    steps = pd.DataFrame({"phase": "active", "window": 0, "t0_ns": [0, 10 * ms], "t1_ns": [10 * ms, 20 * ms]})
     phases = pd.DataFrame({"phase": ["forward"], "thread": [1], "t0_ns": [ms], "t1_ns": [3 * ms]})
     ops = pd.DataFrame(
         {

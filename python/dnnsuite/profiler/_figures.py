@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["bars", "colour", "save_figure", "timeline"]
+__all__ = ["bars", "colour", "save_figure", "sizes", "timeline"]
 
 _COLOURS = {
     "data": "#e69f00", "data wait": "#e69f00", "forward": "#56b4e9", "backward": "#0072b2", "optimizer": "#cc79a7",
@@ -48,10 +48,35 @@ def bars(breakdown: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
+def sizes(table: pd.DataFrame, shares: Axes, rates: Axes) -> None:
+    """Over batch sizes: shares of a step, stacked, and the rate with its interval.
+
+    Args:
+        table: a row per batch size: `batch_size`, `rate`, `rate_low`, `rate_high`, `unit` and columns `CLASS (%)`.
+        shares, rates: where to draw.
+    """
+    labels = [str(size) for size in table["batch_size"]]
+    bottom = np.zeros(len(table))
+    columns = [column for column in table.columns if column.endswith(" (%)")]
+    for column in sorted(columns, key=lambda name: -table[name].sum()):
+        name = column.removesuffix(" (%)")
+        shares.bar(labels, table[column], bottom=bottom, color=colour(name), label=name, width=0.7)
+        bottom += table[column].to_numpy()
+    shares.set_ylabel("share of a step (%)")
+    shares.set_xlabel("batch size")
+    shares.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
+    spread = np.abs(table[["rate_low", "rate_high"]].to_numpy(float).T - table["rate"].to_numpy(float))
+    rates.errorbar(labels, table["rate"].astype(float), yerr=np.nan_to_num(spread), marker="o", capsize=3)
+    rates.set_ylim(bottom=0)
+    rates.set_ylabel(str(table["unit"].iloc[0]))
+    rates.set_xlabel("batch size")
+
+
 def timeline(tables: dict[str, pd.DataFrame], ax: Axes) -> Axes:
     """The first observed steps over time: phases and operators of each thread, kernels of each stream."""
     steps = tables["steps"]
-    shown = steps[steps["phase"] == "active"].head(_STEPS)
+    active = steps[steps["phase"] == "active"]
+    shown = active[active["window"] == active["window"].min()].head(_STEPS)
     begin, end = int(shown["t0_ns"].min()), int(shown["t1_ns"].max())
     rows = [row for row in _rows(tables) if _draw_count(row[1], begin, end)]
     seen: dict[str, Any] = {}
@@ -64,10 +89,10 @@ def timeline(tables: dict[str, pd.DataFrame], ax: Axes) -> Axes:
     for edge in [*shown["t0_ns"], end]:
         ax.axvline((edge - begin) / 1e6, color="black", linewidth=0.6, linestyle=":")
     ax.set_yticks(range(len(rows)), [name for name, _ in rows])
-    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_ylim(max(len(rows), 1) - 0.5, -0.5)
     ax.set_xlim(0, (end - begin) / 1e6)
     ax.set_xlabel("ms; dotted lines: steps")
-    ax.set_title(f"The first {len(shown)} observed steps", loc="left")
+    ax.set_title("The first observed steps", loc="left")
     ax.legend(
         seen.values(), seen.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8
     )

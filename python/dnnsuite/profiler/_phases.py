@@ -50,11 +50,16 @@ class PhasesInstrument:
 
     Hooks exist only while a window is open: other steps run as if this were not there. Inside `torch.compile` they
     vanish; a compiled model is seen from outside.
+
+    Args:
+        modules: see the forward pass by hooks in all modules. They keep a StepRunner from replaying its steps: False
+            for arrays that it trains.
     """
 
     name = "phases"
 
-    def __init__(self) -> None:
+    def __init__(self, modules: bool = True) -> None:
+        self._with_modules = modules
         self.loader_workers: int | None = None  # of the last DataLoader that was waited for
         self._rows: list[_Phase] = []
         self._undo: contextlib.ExitStack | None = None
@@ -67,11 +72,17 @@ class PhasesInstrument:
     def start(self) -> None:
         with contextlib.ExitStack() as undo:
             undo.enter_context(self._data_loader())
-            undo.enter_context(self._modules())
+            if self._with_modules:
+                undo.enter_context(self._modules())
             undo.enter_context(self._optimizers())
             for name in ("backward", "grad"):
                 undo.enter_context(self._wrapped("torch.autograd", name))
             self._undo = undo.pop_all()
+
+    @property
+    def running(self) -> bool:
+        """Whether a window is open."""
+        return self._undo is not None
 
     def step(self, index: int) -> None:
         self._stack.open.clear()  # an optimizer that raised had no end

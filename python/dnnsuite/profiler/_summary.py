@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -137,8 +138,10 @@ def _facts_lines(profile: Profile) -> Iterator[str]:
 def _rate_text(found: Rate, about: dict[str, Any]) -> str:
     items, unit = about.get("items_per_step"), about.get("unit", "items")
     scale, name = (float(items), f"{unit}/s") if items else (1.0, "steps/s")
-    values = [f"{scale * value:.4g}" for value in (found.steps_per_s, found.low, found.high)]
-    return f"{values[0]} {name} [{values[1]}, {values[2]}]"
+    text = f"{scale * found.steps_per_s:.4g} {name}"
+    if not (math.isfinite(found.low) and math.isfinite(found.high)):
+        return f"{text} (too few steps for an interval)"
+    return f"{text} [{scale * found.low:.4g}, {scale * found.high:.4g}]"
 
 
 def _breakdown_lines(table: pd.DataFrame) -> Iterator[str]:

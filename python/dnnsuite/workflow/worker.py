@@ -86,7 +86,21 @@ def equality(spec: Spec) -> Result:
     return {"equality": Job.check_equality(config, steps=spec["steps"])}
 
 
-KINDS: dict[str, Callable[[Spec], Result]] = {"run": measure, "dry-run": dry_run, "equality": equality}
+def profile(spec: Spec) -> Result:
+    """Observe the job instead of rating it."""
+    from .profiling import observe
+
+    job = _make_job(spec)
+    _wait_for_siblings()
+    return observe(spec, job)
+
+
+KINDS: dict[str, Callable[[Spec], Result]] = {
+    "run": measure,
+    "dry-run": dry_run,
+    "equality": equality,
+    "profile": profile,
+}
 
 
 def _job_and_config(spec: Spec) -> tuple[Any, Any]:

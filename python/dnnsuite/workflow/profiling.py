@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+"""A worker that observes a job instead of rating it: its steps under the profiler's instruments, in windows."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..profiler import Schedule
+    from ..profiler._phases import PhasesInstrument
+
+__all__ = ["observe", "windows_of"]
+
+_MOST_WINDOWS = 4
+
+
+def windows_of(start_iteration: int, profile_iterations: int) -> tuple[Schedule, int]:
+    """(schedule, steps in all) that keep `profile_iterations` iterations from `start_iteration` on.
+
+    They are split into up to 4 equal windows with as many steps without instruments before, between and after, which
+    is what the overhead and the rate are measured on.
+
+    Raises:
+        InvalidArgument: a negative start, or no iteration to keep.
+    """
+    from ..profiler import Schedule, schedule
+
+    schedule(
+        start_iteration=start_iteration, profile_iterations=profile_iterations
+    )  # refuses what means nothing
+    windows = max(n for n in range(1, _MOST_WINDOWS + 1) if profile_iterations % n == 0)
+    active = profile_iterations // windows
+    warmup = min(1, start_iteration)
+    wait = min(active, start_iteration - warmup)
+    made = Schedule(start_iteration - warmup - wait, wait, warmup, active, windows)
+    return made, start_iteration - warmup - wait + windows * (wait + warmup + active) + active
+
+
+def observe(spec: dict[str, Any], job: Any) -> dict[str, Any]:
+    """Run a job that is not set up yet under the profiler; files go to the spec's directory.
+
+    Returns:
+        the profile's record.
+    """
+    from .. import profiler
+    from ..profiler._phases import PhasesInstrument
+    from ..profiler._summary import record
+
+    config, directory = job.config, Path(spec["directory"])
+    made, steps = windows_of(spec["start_iteration"], spec["profile_iterations"])
+    about = {
+        "job": spec["job"], "batch_size": config.batch_size, "B": config.B, "device": config.device,
+        "precision": config.precision, "items_per_step": job.items_per_step, "unit": job.unit,
+    }  # fmt: skip
+    # A hook in modules would keep the runner of an array from replaying its steps.
+    phases = PhasesInstrument(modules=config.B == 0)
+    with closing(job):
+        job.setup()
+        _watch_data(job, phases)
+        with profiler.profile(
+            spec["metrics"], schedule=made, instruments=[phases], synchronize=job.synchronize, device=config.device,
+            about=about,
+        ) as p:  # fmt: skip
+            for index in range(steps):
+                job.step()
+                p.step()
+                _tell(directory, index + 1, steps)
+        about["losses"] = job.losses()
+        p.save(directory)
+        return {"profile": record(p), "provenance": job.provenance()}
+
+
+def _watch_data(job: Any, phases: PhasesInstrument) -> None:
+    """What a job does to get its next batch is the phase `data`, in whatever way it gets it."""
+    for name in ("batch", "_batch"):
+        get = getattr(job, name, None)
+        if callable(get):
+            setattr(job, name, _in_phase(get, phases))
+
+
+def _in_phase(get: Callable[..., Any], phases: PhasesInstrument) -> Callable[..., Any]:
+    @functools.wraps(get)
+    def batch(*args: Any, **kwargs: Any) -> Any:
+        if not phases.running:
+            return get(*args, **kwargs)
+        with phases.phase("data"):
+            return get(*args, **kwargs)
+
+    return batch
+
+
+def _tell(directory: Path, done: int, steps: int) -> None:
+    """How far it is, for whoever waits: a file of two numbers."""
+    (directory / "progress.txt").write_text(f"{done} {steps}")
