@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._execution.limits import memory_share_bytes
 from .._execution.plugins import import_plugins
 from .._files import TEMPORARY, OutputError, read_json, write_json
 from ..errors import InvalidArgument, Unavailable
-from .processes import memory_share_bytes, run_group
+from .processes import run_group
 
 if TYPE_CHECKING:
     import pandas as pd
