@@ -11,7 +11,7 @@ import pytest
 from dnnsuite import _C
 from dnnsuite.errors import Error, InvalidArgument, Unavailable
 from dnnsuite.profiler import Instrument
-from dnnsuite.profiler.activity import ActivityInstrument, nvtx_environment, utilization
+from dnnsuite.profiler.activity import ActivityInstrument, load_records, nvtx_environment, utilization
 from dnnsuite.profiler.activity import _instrument as module
 
 
@@ -97,7 +97,7 @@ def test_a_table_that_there_is_not_is_refused():
         ActivityInstrument([])
 
 
-def test_windows_become_tables(instrument):
+def test_windows_become_tables(instrument, tmp_path):
     assert isinstance(instrument, Instrument)
     assert instrument._session.tables == ["kernels", "memops", "api", "overhead", "markers", "syncs"]
     for rows in ([(1100, 1200)], [(1300, 1400), (1350, 1500)]):
@@ -113,6 +113,10 @@ def test_windows_become_tables(instrument):
     assert instrument.notes() == []
     instrument.close()
     assert len(instrument.tables()["kernels"]) == 3  # they stay
+    instrument.save(tmp_path / "records.npz")
+    again = load_records(tmp_path / "records.npz")
+    assert again.tables["kernels"].equals(tables["kernels"])
+    assert again.windows == instrument.windows
 
 
 def test_a_window_without_kernels_is_an_error(instrument):

@@ -16,11 +16,12 @@ from ._classes import CLASSES, classify, classify_names
 from ._gaps import host_bound, idle_gaps
 from ._instrument import ActivityInstrument, nvtx_environment
 from ._kernels import by_class, by_kernel, by_span
+from ._recording import Recording, load_records
 from ._tables import TABLES
 from ._utilization import corrected_utilization_pct, exposed_communication, utilization
 
 __all__ = [
-    "CLASSES", "TABLES", "ActivityInstrument", "analyse", "attribute", "by_class", "by_kernel", "by_span", "classify",
-    "classify_names", "corrected_utilization_pct", "exposed_communication", "host_bound", "idle_gaps", "innermost",
-    "nvtx_environment", "utilization", "with_launches",
+    "CLASSES", "TABLES", "ActivityInstrument", "Recording", "analyse", "attribute", "by_class", "by_kernel", "by_span",
+    "classify", "classify_names", "corrected_utilization_pct", "exposed_communication", "host_bound", "idle_gaps",
+    "innermost", "load_records", "nvtx_environment", "utilization", "with_launches",
 ]  # fmt: skip
