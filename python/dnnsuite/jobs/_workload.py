@@ -137,6 +137,7 @@ _TRAININGS = {  # of the benchmark suite, in its order
     "convnet_distributed": ".convnet",
     "convnet_distributed_fp16": ".convnet",
     "dcgan_all": ".dcgan",
+    "scaling": ".scaling",
 }
 
 

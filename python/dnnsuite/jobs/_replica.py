@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: MIT
+"""Processes that train one image classifier together, in worlds of several sizes."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import socket
+import sys
+from collections.abc import Iterable
+from multiprocessing.connection import Connection, wait
+from typing import Any, ClassVar
+
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+
+from ..data import import_torchvision
+from ..errors import Error, InvalidArgument
+from . import _distributed
+from ._training import SeedUnit, Training
+from ._workload import JobConfig
+
+OPTIONS = {"network": "resnet101", "devices": 0, "image_size": 224, "steps": 10}
+_RATE, _MOMENTUM = 0.01, 0.9
+
+
+class Replica(Training):
+    """What one of the processes does: normal noise as images, which stay on the device, all of class 0; SGD 0.01."""
+
+    name, description, unit = "scaling", "one process of scaling", "images"
+    scope = "all"
+    seed_unit, seed_script = SeedUnit("images", 1), ""
+    defaults: ClassVar = {"batch_size": 128, "repeat": 10, "number": 10, **OPTIONS}
+    smoke: ClassVar = {}
+
+    def __init__(self, config: JobConfig) -> None:
+        super().__init__(config)
+        self.place = _distributed.place_of(self.scope)
+        self.device = _distributed.device_of(self.place, self.device)
+
+    def setup(self) -> None:
+        _distributed.join(self.place, self.device)
+        sizes = range(2, self.place.world_size + 1)
+        self._groups: dict[int, Any] = {n: distributed.new_group(list(range(n))) for n in sizes}
+        random = torch.Generator(self.device).manual_seed(self.config.data_seed + self.place.rank)
+        side, count = self.options["image_size"], self.config.batch_size
+        self._images = torch.randn(count, 3, side, side, generator=random, device=self.device)
+        self._classes = torch.zeros(count, dtype=torch.int64, device=self.device)
+
+    def begin(self, world_size: int) -> None:
+        """A new model, shared by the first so many processes, of which this is one."""
+        torch.manual_seed(self.config.seed)
+        self.model = _network(self.options["network"]).to(self.device)
+        self._classify: torch.nn.Module = self.model
+        if world_size > 1:
+            devices = [self.device.index] if self.device.type == "cuda" else None
+            self._classify = DistributedDataParallel(
+                self.model, devices, process_group=self._groups[world_size]
+            )
+        self.optimizer = torch.optim.SGD(self.model.parameters(), _RATE, _MOMENTUM)
+
+    def batch(self) -> torch.Tensor:
+        return self._images
+
+    def train(self, batch: torch.Tensor) -> torch.Tensor:
+        with self.autocast():
+            scores = self._classify(batch)
+        loss = torch.nn.functional.cross_entropy(scores.float(), self._classes)
+        self.update(loss, self.optimizer)
+        return loss
+
+    def provenance(self) -> dict[str, Any]:
+        return {"parameters": sum(p.numel() for p in self.model.parameters())}
+
+
+def _network(name: str) -> Any:
+    models = import_torchvision().models
+    try:
+        return models.get_model(name, weights=None)
+    except ValueError:
+        raise InvalidArgument(f"network {name!r} is no model of torchvision, such as resnet101") from None
+
+
+class Team:
+    """`size` processes, of which the first n can train together. They end when this one does.
+
+    Raises Error if one of them fails or dies, with what it said; the others are ended then.
+    """
+
+    def __init__(self, size: int, config: JobConfig) -> None:
+        self.size = size
+        self._connections: list[Connection] = []
+        self._processes: list[Any] = []
+        context = multiprocessing.get_context("spawn")
+        port = _free_port()
+        for rank in range(size):
+            ours, theirs = context.Pipe()
+            arguments = (theirs, config.to_dict(), rank, size, port)
+            process = context.Process(target=_serve, args=arguments, daemon=True)
+            process.start()
+            theirs.close()
+            self._connections.append(ours)
+            self._processes.append(process)
+        self._answers(size)
+
+    def begin(self, world_size: int) -> int:
+        """The first `world_size` make a new model between them. Returns how many parameters it has."""
+        self._tell(world_size, ("begin", world_size))
+        parameters: int = self._answers(world_size)[0]
+        return parameters
+
+    def step(self, world_size: int) -> None:
+        """Those of `begin` make a step. It is not waited for."""
+        self._tell(world_size, ("step", 0))
+
+    def wait(self, world_size: int) -> list[list[float]]:
+        """Of each process the losses since the last time, when all of its steps are done."""
+        self._tell(world_size, ("wait", 0))
+        return self._answers(world_size)
+
+    def close(self) -> None:
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.send(("close", 0))
+        for process, connection in zip(self._processes, self._connections, strict=True):
+            process.join(timeout=10)
+            if process.is_alive():
+                process.kill()
+                process.join()
+            connection.close()
+            process.close()
+        self._connections, self._processes = [], []
+
+    def _tell(self, world_size: int, message: tuple[str, int]) -> None:
+        for rank, connection in enumerate(self._connections[:world_size]):
+            try:
+                connection.send(message)
+            except OSError as error:
+                self._fail(rank, f"it is gone ({error})")
+
+    def _answers(self, world_size: int) -> list[Any]:
+        """One of each, in order; whichever fails first is heard first."""
+        missing = {connection: rank for rank, connection in enumerate(self._connections[:world_size])}
+        found: dict[int, Any] = {}
+        while missing:
+            ready: Iterable[Any] = wait(list(missing))
+            for connection in ready:
+                rank = missing.pop(connection)
+                try:
+                    status, found[rank] = connection.recv()
+                except (EOFError, OSError):  # of a pipe with something unread in it
+                    self._fail(rank, "it died")
+                if status == "failed":
+                    self._fail(rank, found[rank])
+        return [found[rank] for rank in range(world_size)]
+
+    def _fail(self, rank: int, why: str) -> None:
+        for process in self._processes:
+            process.kill()
+        size = self.size
+        self.close()
+        raise Error(f"process {rank} of the {size} that train together: {why}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _serve(connection: Connection, config: dict[str, Any], rank: int, size: int, port: int) -> None:
+    """One process: does as it is told, until it is told to end or nobody is there to tell it."""
+    os.environ.update(
+        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
+    )  # fmt: skip
+    try:
+        _obey(connection, JobConfig.from_dict(config), size)
+    except EOFError:
+        pass
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            connection.send(("failed", f"{type(error).__name__}: {error}"))
+    finally:
+        connection.close()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # as `_distributed.finish` says
+
+
+def _obey(connection: Connection, config: JobConfig, size: int) -> None:
+    cores = config.threads or len(os.sched_getaffinity(0))
+    torch.set_num_threads(max(1, cores // size))
+    replica = Replica(config)
+    replica.setup()
+    losses: list[torch.Tensor] = []
+    connection.send(("done", None))
+    for word, argument in iter(connection.recv, ("close", 0)):
+        if word == "begin":
+            replica.begin(argument)
+            connection.send(("done", replica.provenance()["parameters"]))
+        elif word == "step":
+            replica.step()
+            losses.append(replica.last_loss)
+        elif word == "wait":
+            replica.synchronize()
+            connection.send(("done", [float(loss) for loss in losses]))
+            losses.clear()
+    _distributed.finish()
