@@ -73,6 +73,8 @@ def test_a_kernel_that_forbids_counters_leaves_samples_and_a_note(monkeypatch):
     class Refused:
         refused = {"no hardware counter for cycles: this machine shows no PMU": "use software events"}  # noqa: RUF012
 
+        has_pmu = False
+
         def open(self):
             raise Unavailable("refused")
 

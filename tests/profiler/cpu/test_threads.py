@@ -77,6 +77,26 @@ def test_hardware_counters_count_or_the_refusal_is_a_sentence(counters):
     assert remedy
 
 
+def test_events_that_a_pmu_has_not_are_left_out_and_the_others_counted(monkeypatch):
+    opened = []
+
+    class Group:
+        def __init__(self, tid, names):
+            for name in names:
+                if name in ("cache_references", "cache_misses"):
+                    raise Unavailable(f"no hardware counter for {name}", "perf_event_open", "leave it out")
+            opened.append(names)
+
+    monkeypatch.setattr("dnnsuite.profiler.cpu._threads.PerfGroup", Group)
+    found = ThreadCounters()
+    found.open()
+    assert found.has_pmu
+    assert sorted(found.refused) == [
+        f"no hardware counter for cache_{what}" for what in ("misses", "references")
+    ]
+    assert opened[-2:] == [["cycles", "instructions"], list(SOFTWARE)]
+
+
 def test_a_kernel_that_refuses_all_is_unavailable(monkeypatch):
     def refuse(tid, names):
         raise Unavailable("the kernel does not let this user count", "perf_event_open", "sysctl")

@@ -97,9 +97,9 @@ def test_slices_are_devices_of_their_own(watch):
 
 
 def test_only_what_this_process_sees_is_watched(watch):
-    assert {row[2] for row in watch("count 4", environment={"CUDA_VISIBLE_DEVICES": "2,0"}).rows} == {
-        "gpu2", "gpu0"
-    }  # fmt: skip
+    two = watch("count 4", environment={"CUDA_VISIBLE_DEVICES": "2,0"})
+    assert {row[2] for row in two.rows} == {"gpu2", "gpu0"}
+    assert any("CUDA_DEVICE_ORDER=PCI_BUS_ID" in note for note in two.notes)
     assert {row[2] for row in watch("count 4", devices=[3]).rows} == {"gpu3"}
     nothing = watch("count 4", environment={"CUDA_VISIBLE_DEVICES": ""}).unavailable
     assert nothing[0] == "no GPU is visible"

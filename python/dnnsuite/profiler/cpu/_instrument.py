@@ -62,6 +62,7 @@ class CpuInstrument:
         self._sampler = Sampler("cpu", self._read, interval_s)
         self._threads: ThreadCounters | None = None
         self._refused: dict[str, str] = {}
+        self._has_pmu = False
         self._counts: list[Count] = []
         self._steps: list[tuple[int, int, int, int, float]] = []
         self._stolen = _Stolen()
@@ -78,7 +79,7 @@ class CpuInstrument:
             self._threads = threads
         except Unavailable:
             self._threads = None
-        self._refused = threads.refused
+        self._refused, self._has_pmu = threads.refused, threads.has_pmu
 
     def start(self) -> None:
         self._machine.forget()
@@ -152,7 +153,7 @@ class CpuInstrument:
         found += [
             f"cpu: {what}" + (f"; {remedy}" if remedy else "") for what, remedy in self._refused.items()
         ]
-        if any("no PMU" in what for what in self._refused):
+        if not self._has_pmu:
             found.append("cpu: no PMU: FLOPs are analytic, not counted")
         multiplexed = sorted({c.counter for c in self._counts if c.running_pct < 100})
         if multiplexed:

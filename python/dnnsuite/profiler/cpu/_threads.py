@@ -50,25 +50,41 @@ class ThreadCounters:
         self.unseen = 0  # threads that could not be opened
 
     def open(self) -> None:
-        """Find out which sets can be counted here, and open them for every thread.
+        """Find out what can be counted here, and open it for every thread.
 
         Raises:
             Unavailable: not even software events may be counted.
         """
         self.refused.clear()
-        self._sets = [names for names in (HARDWARE, SOFTWARE) if self._countable(names)]
+        self._sets = [names for names in map(self._countable, (HARDWARE, SOFTWARE)) if names]
         if not self._sets:
             reason, remedy = next(iter(self.refused.items()))
             raise Unavailable(reason, "perf_event_open", remedy)
         self.follow()
 
-    def _countable(self, names: Sequence[str]) -> bool:
+    @property
+    def has_pmu(self) -> bool:
+        """Whether any hardware event is counted."""
+        return any(name in HARDWARE for names in self._sets for name in names)
+
+    def _countable(self, names: Sequence[str]) -> list[str]:
+        """Those of `names` that can be counted together here: all, or what the kernel gives one by one."""
+        if self._refusal(names) is None:
+            return list(names)
+        refusals = {name: self._refusal([name]) for name in names}
+        usable = [name for name, refusal in refusals.items() if refusal is None]
+        refused = [refusal for refusal in refusals.values() if refusal is not None]
+        for refusal in refused if usable else refused[:1]:  # without a PMU one sentence is enough
+            self.refused[refusal.what] = refusal.remedy
+        return usable if not usable or self._refusal(usable) is None else usable[:1]
+
+    @staticmethod
+    def _refusal(names: Sequence[str]) -> Unavailable | None:
         try:
             PerfGroup(0, list(names))
         except Unavailable as error:
-            self.refused[error.what] = error.remedy
-            return False
-        return True
+            return error
+        return None
 
     def follow(self) -> None:
         """Open groups for threads that have none yet; they count from here on."""

@@ -88,6 +88,7 @@ class NvmlInstrument:
         for device in self._devices:
             found += device.notes()
         rows = self._sampler.rows
+        found += _numbering(self._numbers is None)
         found += _slowed(rows)
         found += _contended(rows)
         if integrated := sorted({row[1] for row in _integrated(rows)}):
@@ -128,6 +129,16 @@ def _integrated(rows: list[Row]) -> Iterator[Row]:
         times = [row[0] for row in found]
         for t_ns, energy in zip(times, energy_j(times, [row[3] for row in found]), strict=True):
             yield (t_ns, device, "energy_integrated", energy, "J")
+
+
+def _numbering(by_environment: bool) -> Iterator[str]:
+    """CUDA counts the fastest GPU as 0 unless it is told to count as NVML does."""
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if by_environment and setting[:1].isdigit() and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        yield (
+            f"CUDA_VISIBLE_DEVICES={setting} is read in nvidia-smi's order; CUDA's may differ between unlike GPUs: "
+            "set CUDA_DEVICE_ORDER=PCI_BUS_ID"
+        )
 
 
 def _slowed(rows: list[Row]) -> Iterator[str]:
