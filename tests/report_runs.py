@@ -46,7 +46,7 @@ def mila_tree(tmp_path):
 
 def record(job="vae", repeat=0, slot=0, rate=100.0, **more):
     failure = more.pop("failure", None)
-    machine = {"cpu": more.pop("cpu", "EPYC"), "cores": 2, "gpus": []}
+    machine = {"cpu_model": more.pop("cpu", "EPYC"), "cpus": 2, "gpus": []}
     return {
         "schema": 1, "suite": "baselines", "job": job, "repeat_index": repeat, "slot": slot, "copies": 1,
         "scope": "student", "status": "failed" if failure else "ok", "failure": failure, "message": "",

@@ -20,7 +20,7 @@ def test_too_few_runs_and_flags_become_notes(suite):
 
 def test_conditions_that_all_share_are_the_machine(suite):
     made = report.make([suite(record(), record("reso", hashes={"job": "def"}))])
-    assert made.machine["processor"] == "EPYC, 2 cores"
+    assert made.machine["processor"] == "EPYC, 2 CPUs"
     assert "job" not in made.machine
 
 

@@ -70,7 +70,7 @@ def test_disturbances_are_said_where_they_are_no_accident(monkeypatch):
     assert samples(seen, 8).splitlines()[1].endswith(",warmup,contended")
     busy[2:5] = True
     found = figures(seen, 8)
-    assert found["flags"] == ["contaminated: a neighbour"]
+    assert found["flags"] == ["a neighbour"]
     assert found["contention"]["contended"] == 3
 
 

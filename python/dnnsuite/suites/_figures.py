@@ -77,7 +77,7 @@ def _flags(seen: Observations, steady: dict[str, Any]) -> list[str]:
     flags = [] if steady["steady"] is not False else [f"no steady state: {steady['reason']}"]
     disturbed = _disturbed(seen)[seen.skip :]
     if disturbed and sum(map(bool, disturbed)) > _DISTURBED * len(disturbed):
-        flags += [f"contaminated: {note}" for note in seen.watch.notes()]
+        flags += seen.watch.notes()
     return flags
 
 
