@@ -123,7 +123,9 @@ class BackendDouble:
         self.session = SampledDouble(self.windows)
         return self.session
 
-    def evaluate(self, chip: str, image: bytes, metrics: Sequence[str]) -> dict[str, Any]:
+    def evaluate(
+        self, chip: str, image: bytes, metrics: Sequence[str], collection: str = "ranges"
+    ) -> dict[str, Any]:
         found = self._images[int(image)]
         row = [self.values(found["step"], metric) for metric in metrics]
         return {"names": found["names"], "values": [list(row) for _ in found["names"]]}

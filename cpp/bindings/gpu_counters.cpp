@@ -140,9 +140,10 @@ py::list segments(gpu::RangeCounters& counters) {
 
 py::list windows(gpu::SampledCounters& counters) {
     py::list all;
-    for (const gpu::SampledWindow& window : counters.sampler().take()) {
+    for (gpu::SampledWindow& window : counters.sampler().take()) {
         all.append(py::dict("realtime_ns"_a = window.realtime_ns, "monotonic_ns"_a = window.monotonic_ns,
-                            "overflows"_a = window.overflows, **as_dict(window.samples)));
+                            "overflows"_a = window.overflows,
+                            "image"_a = as_bytes(gpu::seal_image(std::move(window.image))), **as_dict(window.samples)));
     }
     return all;
 }
@@ -175,8 +176,9 @@ void init_sessions(py::module_& m) {
             "stop", [](gpu::SampledCounters& c) { c.sampler().stop(); }, Release())
         .def(
             "close", [](gpu::SampledCounters& c) { c.sampler().close(); }, Release())
-        .def("take", &windows,
-             "Windows since the last call: realtime_ns, monotonic_ns, overflows, t0_ns, t1_ns, values.");
+        .def(
+            "take", &windows,
+            "Windows since the last call: realtime_ns, monotonic_ns, overflows, t0_ns, t1_ns, values, image (sealed).");
 }
 
 #else

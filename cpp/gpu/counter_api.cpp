@@ -17,7 +17,7 @@ namespace {
 
 const Library& cupti() {
     return Library::open("libcupti.so.13",
-                         "pip install 'nvidia-cuda-cupti>=13,<14', or set CUDA_HOME to a toolkit of CUDA 13");
+                         "pip install 'dnnsuite[counters]', or set CUDA_HOME to a toolkit of CUDA 13");
 }
 
 /// A torch of CUDA 12 brings CUPTI 12. Names and plans come from a copy beside it; the GPU has to be asked by one.

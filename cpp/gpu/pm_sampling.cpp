@@ -137,6 +137,9 @@ bool PmSampler::fetch_one_image() {
     }
     counter_check(result, "cuptiPmSamplingDecodeData");
     CounterValues found = host_.evaluate(image_, metrics_, object_);
+    if (!found.values.empty()) {
+        window_.image = image_;
+    }
     const bool skip = discard_first_ && !found.values.empty();
     discard_first_ = discard_first_ && !skip;
     append(window_.samples, std::move(found), skip ? 1 : 0);

@@ -33,6 +33,7 @@ struct SampledWindow {
     std::int64_t realtime_ns = 0, monotonic_ns = 0;  ///< this machine's clocks as sampling began
     std::size_t overflows = 0;                       ///< times that the GPU's buffer was found to have run over
     CounterValues samples;                           ///< without the first, which began before the window
+    std::vector<std::uint8_t> image;                 ///< the last that held samples, as CUPTI filled it
 };
 
 /// Counters of a whole device as a time series: of all processes on it. A thread fetches and decodes.

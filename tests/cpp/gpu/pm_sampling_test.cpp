@@ -96,6 +96,7 @@ TEST_F(PmSamplerTest, TheFirstSampleBeganBeforeTheWindow) {
     EXPECT_EQ(windows[0].samples.t0_ns, (std::vector<std::int64_t>{100, 200, 300}));
     EXPECT_EQ(windows[0].samples.values.size(), 3U);
     EXPECT_GT(windows[0].monotonic_ns, 0);
+    EXPECT_EQ(windows[0].image.size(), options.samples_per_image);  // the double's size
     EXPECT_TRUE(sampler.take().empty());
 }
 

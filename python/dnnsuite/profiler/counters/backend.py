@@ -25,8 +25,10 @@ class Backend(Protocol):
     def sampled(self, device: Any, metrics: Sequence[str], **options: Any) -> Any:
         """A session that samples: start, stop, close, take."""
 
-    def evaluate(self, chip: str, image: bytes, metrics: Sequence[str]) -> dict[str, Any]:
-        """Names and values [ranges][metrics] of a counter-data image."""
+    def evaluate(
+        self, chip: str, image: bytes, metrics: Sequence[str], collection: str = "ranges"
+    ) -> dict[str, Any]:
+        """Names and values [ranges or samples][metrics] of a counter-data image."""
 
 
 class CuptiBackend:
@@ -44,8 +46,10 @@ class CuptiBackend:
     def sampled(self, device: Any, metrics: Sequence[str], **options: Any) -> SampledCounters:
         return SampledCounters(device, list(metrics), **options)
 
-    def evaluate(self, chip: str, image: bytes, metrics: Sequence[str]) -> dict[str, Any]:
-        return host(chip).evaluate(image, list(metrics))
+    def evaluate(
+        self, chip: str, image: bytes, metrics: Sequence[str], collection: str = "ranges"
+    ) -> dict[str, Any]:
+        return host(chip, collection).evaluate(image, list(metrics))
 
 
 CUPTI = CuptiBackend()

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..._C import CounterHost, counter_chips, cupti_version
-from ..._vendor import look_in_wheels
 from ...errors import InvalidArgument, Unavailable
+from ._library import ready
 
 __all__ = [
     "COLLECTIONS", "Metric", "accepts", "chips", "host", "metrics", "passes", "suggestions", "unit_of", "validate",
@@ -42,7 +42,7 @@ def host(chip: str, collection: str = "ranges") -> CounterHost:
         Unavailable: there is no CUPTI here, or it cannot count on this chip; the message names the chips there are.
         InvalidArgument: another collection than "ranges" and "sampling".
     """
-    look_in_wheels()
+    ready()
     return CounterHost(chip, collection)
 
 
@@ -61,14 +61,14 @@ def passes(metrics: tuple[str, ...], chip: str, collection: str = "ranges") -> i
 
 def version() -> int:
     """CUPTI's version, 130001 for CUDA 13.0. Raises Unavailable where there is none."""
-    look_in_wheels()
+    ready()
     return cupti_version()
 
 
 @functools.cache
 def chips(collection: str = "ranges") -> tuple[str, ...]:
     """The chips with counters of this collection, in CUPTI's order. Raises Unavailable without CUPTI."""
-    look_in_wheels()
+    ready()
     return tuple(chip for chip in counter_chips() if _has_counters(chip, collection))
 
 

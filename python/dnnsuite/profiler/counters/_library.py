@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""Which CUPTI to ask where there is no driver: not every one answers then.
+
+13.0 and 13.1 list and plan without a driver. 13.2 ends the process at its first call, 13.3 to 13.5 answer "unknown
+error" to every one. So each is tried in a process of its own first, and the first that answers is opened.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import subprocess
+import sys
+from pathlib import Path
+
+from ..._vendor import folders, look_in_wheels
+from ...errors import Unavailable
+
+__all__ = ["LIBRARY", "REMEDY", "answers", "candidates", "ready"]
+
+LIBRARY = "libcupti.so.13"
+REMEDY = "pip install 'dnnsuite[counters]', whose CUPTI 13.1 needs no driver, or install NVIDIA's driver"
+_PROBE = """
+import ctypes, sys
+version = ctypes.c_uint32()
+sys.exit(ctypes.CDLL(sys.argv[1]).cuptiGetVersion(ctypes.byref(version)) != 0)
+"""
+_PROBE_TIMEOUT_S = 60
+
+
+@functools.cache
+def ready() -> None:
+    """To be called before names and plans are asked for.
+
+    Raises:
+        Unavailable: there is no driver, and the CUPTI there is answers nothing without one.
+    """
+    look_in_wheels()
+    if _has_driver():
+        return
+    found = candidates()
+    for path in found:
+        if answers(path):
+            ctypes.CDLL(str(path))  # the copy that the process has is the one that is used
+            return
+    if found:
+        tried = ", ".join(map(str, found))
+        raise Unavailable("CUPTI answers nothing here: it needs NVIDIA's driver", tried, REMEDY)
+
+
+def _has_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def candidates() -> list[Path]:
+    """The copies there are, in the order in which they would be opened; only the process's own if it has one."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        loaded = {line.split(maxsplit=5)[5].strip() for line in maps if LIBRARY in line}
+    if loaded:
+        return [Path(path) for path in sorted(loaded)]
+    return [folder / LIBRARY for folder in folders() if (folder / LIBRARY).is_file()]
+
+
+def answers(path: Path) -> bool:
+    """Whether this CUPTI says its version, asked in another process, which it may end."""
+    command = [sys.executable, "-I", "-S", "-c", _PROBE, str(path)]
+    try:
+        asked = subprocess.run(command, capture_output=True, timeout=_PROBE_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return asked.returncode == 0
