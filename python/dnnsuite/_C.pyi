@@ -811,7 +811,7 @@ class SampledCounters:
         ...
     def take(self) -> list:
         """
-        Windows since the last call: realtime_ns, monotonic_ns, overflows, t0_ns, t1_ns, values.
+        Windows since the last call: realtime_ns, monotonic_ns, overflows, t0_ns, t1_ns, values, image (sealed).
         """
 def add_library_folder(folder: str) -> None:
     """

@@ -89,3 +89,27 @@ def test_one_that_was_asked_for_by_name_is_an_error_and_the_others_are_closed():
     with pytest.raises(Unavailable, match="plug one in"):
         _catalogue.open_all(makers(good, bad), {"bad"})
     assert not good.is_open
+
+
+@pytest.mark.parametrize(
+    ("metrics", "opened", "refused"),
+    [
+        ("cores", "counters", "activity"),
+        ("cores|memory", "counters", "activity"),
+        ("all", "activity", "counters"),
+    ],
+)
+def test_counters_and_traces_have_runs_of_their_own(metrics, opened, refused):
+    found = dict(_catalogue.choose(metrics, (), "cuda")[0])
+    assert found[opened]().name == opened
+    with pytest.raises(Unavailable, match="not measured in one run"):
+        found[refused]()
+    assert len(found) == len(_catalogue.choose(metrics, (), "cuda")[0])
+
+
+def test_counters_are_of_all_words_together_and_say_why_they_are_not_there():
+    found, asked = _catalogue.choose("cores,memory", (), "cpu")
+    made = dict(found)["counters"]()
+    assert set(made._metrics) == {"cores", "memory"}
+    assert "counters" not in dict(_catalogue.choose("all", (), "cpu")[0])
+    assert asked == set()

@@ -19,6 +19,7 @@ __all__ = ["METRICS", "NAMES", "Absent", "choose", "open_all"]
 # name → module of this package, class, arguments
 _HOMES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "activity": (".activity", "ActivityInstrument", {}),
+    "counters": (".counters", "CountersInstrument", {}),
     "cpu": (".cpu", "CpuInstrument", {}),
     "nvml": (".nvml", "NvmlInstrument", {}),
     "ops": (".cpu", "OpsInstrument", {}),
@@ -30,8 +31,12 @@ _HOMES: dict[str, tuple[str, str, dict[str, Any]]] = {
 METRICS: dict[str, tuple[str, ...]] = {
     "timeline": ("phases", "window", "ops", "activity"),
     "power": ("nvml", "cpu"),
+    "cores": ("counters",),
+    "fp32": ("counters",),
+    "memory": ("counters",),
 }
-_ONLY = {"ops": "cpu", "activity": "cuda"}  # where the work is; the other would see only half of it
+# Where the work is; the other would see only half of it.
+_ONLY = {"ops": "cpu", "activity": "cuda", "counters": "cuda"}
 NAMES = tuple(_HOMES)
 
 
@@ -44,10 +49,17 @@ class Absent:
     remedy: str = ""
 
 
-def _make(name: str) -> Instrument:
+def _make(name: str, **more: Any) -> Instrument:
     module, kind, arguments = _HOMES[name]
-    made: Instrument = getattr(importlib.import_module(module, __package__), kind)(**arguments)
+    made: Instrument = getattr(importlib.import_module(module, __package__), kind)(**arguments, **more)
     return made
+
+
+def _refused(name: str, beside: str, words: str) -> Instrument:
+    """Tracing kernels slows what is counted, and counting serialises what is traced: each has a run of its own."""
+    raise Unavailable(
+        f"{name} and {beside} are not measured in one run", "", f"--metrics {words} has a run of its own"
+    )
 
 
 def _given(instrument: Instrument) -> Instrument:
@@ -72,14 +84,18 @@ def choose(
         for part in ([metrics] if isinstance(metrics, str) else metrics)
         for word in part.replace("|", ",").split(",")
     ]
-    if "all" in words:
+    everything = "all" in words
+    if everything:
         words = [word for word in words if word not in METRICS and word != "all"] + list(METRICS)
     names = dict.fromkeys(METRICS["timeline"])
     for word in words:
         _check("metrics", word, METRICS, also=["all"])
         names |= dict.fromkeys(METRICS[word])
     makers: list[tuple[str, Callable[[], Instrument]]] = []
-    names = {name: None for name in names if _ONLY.get(name, device) == device}
+    # What was asked for by its own word is not dropped in silence: it opens, or it says why not.
+    explicit = {name for word in words for name in METRICS[word] if not everything and word != "timeline"}
+    names = {name: None for name in names if name in explicit or _ONLY.get(name, device) == device}
+    counted = [word for word in words if "counters" in METRICS[word]]
     asked = set()
     for each in instruments:
         if not isinstance(each, str):
@@ -89,7 +105,18 @@ def choose(
         _check("instrument", each, NAMES)
         names[each] = None
         asked.add(each)
-    makers += [(name, partial(_make, name)) for name in names if name not in {n for n, _ in makers}]
+    given = {name for name, _ in makers}
+    if "activity" in given | set(names) and "counters" in given | set(names):
+        if everything and "counters" not in asked:
+            names.pop("counters", None)
+            makers.append(("counters", partial(_refused, "counters", "activity", "cores|fp32|memory")))
+        elif "activity" not in asked:
+            names.pop("activity", None)
+            makers.append(("activity", partial(_refused, "activity", "counters", "timeline")))
+    for name in names:
+        if name not in given:
+            more = {"metrics": counted} if name == "counters" and counted else {}
+            makers.append((name, partial(_make, name, **more)))
     return makers, asked
 
 
