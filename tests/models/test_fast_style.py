@@ -18,6 +18,16 @@ def test_the_parameters_of_the_transformer():
     assert parameters == down + residual + up + norms == 1679235
 
 
+def test_a_seed_gives_the_first_layers_the_first_numbers():
+    torch.manual_seed(3)
+    model = models.TransformerNet()
+    torch.manual_seed(3)
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.Conv2d):
+            like = torch.nn.Conv2d(layer.in_channels, layer.out_channels, layer.kernel_size, layer.stride)
+            assert torch.equal(layer.weight, like.weight)
+
+
 @pytest.mark.parametrize("size", [(16, 16), (24, 40)])
 def test_images_keep_their_size(size):
     assert models.TransformerNet()(torch.rand(2, 3, *size)).shape == (2, 3, *size)

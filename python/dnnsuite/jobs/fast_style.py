@@ -62,7 +62,8 @@ class FastStyle(Training):
         if options["weights"]:
             load_vgg16(self.features, options["weights"])
         self.features.to(self.device)
-        self._style = [gram_matrix(seen) for seen in self.features(normalized(self._style_image()))]
+        style = self._style_image().expand(config.batch_size, -1, -1, -1)
+        self._style = [gram_matrix(seen) for seen in self.features(normalized(style))]
 
     def _style_image(self) -> torch.Tensor:
         """`[1, 3, style_size, style_size]`, 0 to 255."""
@@ -85,10 +86,7 @@ class FastStyle(Training):
         made, given = ([seen.float() for seen in part] for part in (made, given))
         mse = torch.nn.functional.mse_loss
         content = mse(made[1], given[1])
-        grams = [gram_matrix(seen) for seen in made]
-        style = sum(
-            mse(gram, wanted.expand_as(gram)) for gram, wanted in zip(grams, self._style, strict=True)
-        )
+        style = sum(mse(gram_matrix(seen), wanted) for seen, wanted in zip(made, self._style, strict=True))
         loss = self.options["content_weight"] * content + self.options["style_weight"] * style
         self.update(loss, self.optimizer)
         return loss

@@ -70,8 +70,8 @@ def gram_matrix(features: torch.Tensor) -> torch.Tensor:
 class _Residual(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
-        second = _normalized(channels, channels, 3)[:-1]  # its ReLU is left out
-        self.layers = nn.Sequential(*_normalized(channels, channels, 3), *second)
+        first, second = (_normalized(channels, channels, 3) for _ in range(2))
+        self.layers = nn.Sequential(*first, *second[:-1])  # without the last ReLU
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.layers(x) + x
