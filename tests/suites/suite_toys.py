@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from dnnsuite.jobs import SeedUnit, Training, register
+from dnnsuite.jobs import SeedUnit, Training, _distributed, register
 
 
 @register("toy-nap")
@@ -149,3 +149,52 @@ class Alone(Nap):
     """Has the machine."""
 
     scope = "all"
+
+
+@register("toy-team")
+class Team(Nap):
+    """A line fitted by one process per device, which meet at each step."""
+
+    scope, distributed = "all", True
+    defaults: ClassVar[dict[str, Any]] = {"batch_size": 4, "repeat": 4, "number": 2}
+    smoke: ClassVar[dict[str, Any]] = {}
+
+    def setup(self) -> None:
+        self.place = _distributed.place_of(self.scope)
+        _distributed.join(self.place, self.device)
+        torch.manual_seed(self.config.seed)
+        self.line = torch.nn.Linear(2, 1)
+        self.model = _distributed.parallel(self.line, self.place, self.device)
+        self.optimizer = torch.optim.SGD(self.line.parameters(), 0.1)
+        self.generator = torch.Generator().manual_seed(self.place.rank)
+
+    @property
+    def items_per_step(self) -> int:
+        return self.config.batch_size * self.place.world_size
+
+    def batch(self) -> Any:
+        return torch.randn(self.config.batch_size, 2, generator=self.generator)
+
+    def train(self, batch: Any) -> torch.Tensor:
+        loss = (self.model(batch) - batch.sum(1, keepdim=True)).square().mean()
+        self.update(loss, self.optimizer)
+        return loss
+
+    def metrics(self) -> dict[str, float]:
+        """How far apart the processes' models are, and what the other one drew."""
+        return {"processes": float(self.place.world_size), "weight": float(self.line.weight.detach().sum())}
+
+    def provenance(self) -> dict[str, Any]:
+        return {"rank": self.place.rank}
+
+    def close(self) -> None:
+        _distributed.finish()
+
+
+@register("toy-team-nan")
+class TeamNan(Team):
+    """The second process gets a NaN."""
+
+    def train(self, batch: Any) -> torch.Tensor:
+        loss = super().train(batch)
+        return loss * math.nan if self.place.rank == 1 else loss

@@ -19,8 +19,8 @@ def spec_of(folder: Path, job: str, **changes: Any) -> dict[str, Any]:
     return {
         "job": job, "name": job, "plugins": ["suite_toys"], "sys_path": [], "repeat": 4, "number": 2,
         "config": JobConfig(batch_size=4, threads=1).to_dict(), "arguments": {"batch_size": 4, "number": 2},
-        "directory": str(folder), "device_uuids": [], "memory_limit_bytes": None, "about": {"hostname": "h"},
-        "launched_ns": timing.now_ns(), "parent_pid": os.getpid(), **changes,
+        "processes": 1, "directory": str(folder), "device_uuids": [], "memory_limit_bytes": None,
+        "about": {"hostname": "h"}, "launched_ns": timing.now_ns(), "parent_pid": os.getpid(), **changes,
     }  # fmt: skip
 
 

@@ -33,6 +33,7 @@ class Training(Workload):
     """
 
     scope: ClassVar[str] = "student"  # one copy per slot; "all": one that has the machine
+    distributed: ClassVar[bool] = False  # of several processes where `scope` is "all": one for each device
     default_precision: ClassVar[str] = "fp32"
     defaults: ClassVar[Mapping[str, Any]]
     smoke: ClassVar[Mapping[str, Any]]

@@ -111,7 +111,7 @@ class DistributedConvNet(ConvNet):
     """One process per device (`batch_size` images each), gradients averaged between them; alone, it is `convnet`."""
 
     description = "ResNet-101 on every device of the machine"
-    scope = "all"
+    scope, distributed = "all", True
     seed_script = "./image_classification/convnets/pytorch/run_distributed.sh"
 
 

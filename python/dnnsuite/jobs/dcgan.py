@@ -130,4 +130,4 @@ class DCGANOnAll(DCGAN):
     """One process per device (`batch_size` images each), gradients averaged between them; alone, it is `dcgan`."""
 
     description = "DCGAN on every device of the machine"
-    scope = "all"
+    scope, distributed = "all", True

@@ -21,6 +21,7 @@ from ..pin import Outcome, Partition, Running
 __all__ = ["SPEC", "run_copies"]
 
 SPEC = "spec.json"
+PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
 _TICK_S = 0.1
 
 
@@ -76,13 +77,27 @@ def _started(
         )
         try:
             running = partition.start(
-                share, [sys.executable, "-m", "dnnsuite.suites.worker", str(directory / SPEC)],
-                env={**os.environ, **variables}, files=(its.fileno(), out.fileno(), err.fileno()),
+                share, _command(spec["processes"], directory / SPEC),
+                env={**_without_a_place(), **variables}, files=(its.fileno(), out.fileno(), err.fileno()),
             )  # fmt: skip
         except BaseException:
             mine.close()
             raise
     return _Copy(running, mine)
+
+
+def _command(processes: int, spec: Path) -> list[str]:
+    """The worker, or torchrun with that many of them."""
+    worker = ["-m", "dnnsuite.suites.worker", str(spec)]
+    if processes == 1:
+        return [sys.executable, *worker]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    return [sys.executable, *torchrun, *worker]
+
+
+def _without_a_place() -> dict[str, str]:
+    """This process's environment, but not which of several processes it is itself."""
+    return {name: value for name, value in os.environ.items() if name not in PLACE}
 
 
 def _wait(copies: Sequence[_Copy], deadline_s: float, tick: Callable[[], None]) -> None:

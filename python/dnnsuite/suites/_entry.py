@@ -24,6 +24,7 @@ class Entry:
         command: the original suite's script, for the summary.
         scope: `student` (a copy in each share) or `all`.
         repeat, number: observations, and batches of each.
+        distributed: whether it trains in a process per device when it has the machine.
         ignored: flags of a jobs file that have no effect here, kept in the record.
         missing: why it cannot run here; empty when it can.
         unit: what its rate counts; `seed_unit` is {name, items}: what the original counted, and how many of `unit`
@@ -48,6 +49,7 @@ class Entry:
     missing: str = ""
     unit: str = "items"
     seed_unit: dict[str, Any] = field(default_factory=lambda: {"name": "items", "items": 1})
+    distributed: bool = False
 
     def config(self, seed: int, threads: int | None) -> dict[str, Any]:
         """As :class:`dnnsuite.jobs.JobConfig` takes it."""

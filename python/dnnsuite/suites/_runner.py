@@ -24,7 +24,7 @@ from ._runs import FINAL_FAILURES, about_run, missing_run, run_name
 from ._screen import Screen
 from ._seed_format import summary_line, total_line
 from ._settings import Settings
-from ._shares import seed_of, threads_of, uuids_of
+from ._shares import processes_of, seed_of, threads_of, uuids_of
 from ._suite import Suite
 from ._summary import Summary, write_reports
 
@@ -159,19 +159,23 @@ class Runner:
         alone = group.entry.scope == "all"
         run = self.settings.seed + group.repeat
         seed = seed_of(run, None if alone else copy, len(self.plan.slots))
-        return group.entry.config(seed, threads_of(self._slot(group, copy)))
+        slot = self._slot(group, copy)
+        return group.entry.config(
+            seed, max(1, threads_of(slot) // processes_of(group.entry, self.plan, slot))
+        )
 
     def _spec(self, group: _Group, copy: int, directory: Path) -> dict[str, Any]:
         entry, slot = group.entry, self._slot(group, copy)
         gpu = self.plan.gpus[slot.gpus[0]].name if slot.gpus and entry.device != "cpu" else None
         limited = self.partition.level == "none" and entry.device == "cpu"
+        processes = processes_of(entry, self.plan, slot)
         return {
             "job": entry.job, "name": entry.name, "plugins": list(self.suite.plugins), "sys_path": [os.getcwd()],
             "config": self._config(group, copy), "repeat": entry.repeat, "number": entry.number,
-            "arguments": self._arguments(group, copy, directory), "directory": str(directory),
+            "processes": processes, "arguments": self._arguments(group, copy, directory), "directory": str(directory),
             "device_uuids": uuids_of(self.plan, slot) if entry.device != "cpu" else [],
             # A share limits memory by itself.
-            "memory_limit_bytes": memory_share_bytes(len(group.shares)) if limited else None,
+            "memory_limit_bytes": memory_share_bytes(len(group.shares) * processes) if limited else None,
             "about": {"hostname": socket.gethostname(), "run_id": group.repeat} | ({"gpu": gpu} if gpu else {}),
             "launched_ns": timing.now_ns(),
         }  # fmt: skip

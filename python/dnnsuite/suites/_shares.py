@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from ..errors import InvalidArgument
 from ..pin import Plan, Slot, Topology, make_plan
+from ._entry import Entry
 
-__all__ = ["plan_of", "seed_of", "threads_of", "uuids_of"]
+__all__ = ["plan_of", "processes_of", "seed_of", "threads_of", "uuids_of"]
 
 _USERS_WITHOUT_A_GPU = 2  # into as many shares the original cuts the CPUs of a machine without one
 
@@ -44,6 +45,13 @@ def seed_of(run: int, copy: int | None, copies: int) -> int:
 def threads_of(slot: Slot) -> int:
     """One per core: the threads of a core share what computes."""
     return max(1, slot.cores)
+
+
+def processes_of(entry: Entry, plan: Plan, slot: Slot) -> int:
+    """Of one copy: of a distributed job one per GPU, and without GPUs as many as a student job has copies."""
+    if not entry.distributed:
+        return 1
+    return max(1, len(slot.gpus) if entry.device != "cpu" else len(plan.slots))
 
 
 def uuids_of(plan: Plan, slot: Slot) -> list[str]:

@@ -139,6 +139,7 @@ def _settled(
         "cpu" if asked.no_cuda else device, given.get("data", "auto"), dataroot,
         {name: value for name, value in values.items() if name not in _MAIN}, asked.ignored,
         unit=Job.unit, seed_unit=Job.seed_unit._asdict(),
+        distributed=Job.distributed and (definition.scope or Job.scope) == "all",
     )  # fmt: skip
 
 

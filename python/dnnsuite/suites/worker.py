@@ -43,16 +43,19 @@ def measure(spec: Spec, sibling_start: socket.socket | None) -> Result:
     """Set the job up, time it when all copies are ready, write its files."""
     from .. import jobs
 
-    directory = Path(spec["directory"])
+    directory, leads = Path(spec["directory"]), _leads()
     import_plugins(spec["plugins"], spec["sys_path"])
     Job = jobs.get(spec["job"], jobs.Training)
     digests = hashes(Job, spec["arguments"])
-    print(header(spec["arguments"]), flush=True)
+    if leads:
+        print(header(spec["arguments"]), flush=True)
     with closing(Job(jobs.JobConfig.from_dict(spec["config"]))) as job:
         job.setup()
         setup_s = (timing.now_ns() - spec["launched_ns"]) * 1e-9  # interpreter and imports too
         _wait_for_siblings(sibling_start)
-        seen = observe(job, spec["repeat"], spec["number"], _tell(spec["repeat"]))
+        seen = observe(job, spec["repeat"], spec["number"], _tell(spec["repeat"]) if leads else _silent)
+        if not leads:  # what is measured is the same for all processes of a job: the first tells it
+            return {}
         about = process(spec, job)
         metrics = {name: float(value) for name, value in job.metrics().items()}
         found = figures(seen, job.items_per_step)
@@ -66,6 +69,15 @@ def measure(spec: Spec, sibling_start: socket.socket | None) -> Result:
 
 def _tell(repeat: int) -> Any:
     return lambda index, seen: print(eta_line(index, repeat, seen), flush=True)
+
+
+def _silent(index: int, seen: Observations) -> None:
+    """Tells nothing."""
+
+
+def _leads() -> bool:
+    """Whether this is the process of its job that reports: the first of those that torchrun started."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _wait_for_siblings(runner: socket.socket | None) -> None:
@@ -109,6 +121,22 @@ def _attempt(spec: Spec, runner: socket.socket | None) -> Result:
     return {**failed, "environment": {"peak_rss_bytes": peak_rss_bytes()}}
 
 
+def _tell_result(path: Path, result: Result) -> None:
+    """Of several processes, the leading one tells that all went well, and whichever is first what went wrong.
+
+    The others fail after it, because it is gone: that is not what went wrong.
+    """
+    if result["status"] == "ok":
+        if _leads():
+            write_json(path, result)
+        return
+    own = path.with_name(f"result-{os.getpid()}.json")
+    write_json(own, result)
+    with suppress(FileExistsError):
+        os.link(own, path)
+    own.unlink()
+
+
 def _class_of(error: BaseException) -> str:
     if isinstance(error, (Unavailable, ModuleNotFoundError)):
         return "unavailable"
@@ -116,11 +144,11 @@ def _class_of(error: BaseException) -> str:
 
 
 def _runner() -> socket.socket | None:
-    """The socket that is standard input; the job's own input is empty."""
-    try:
-        runner = socket.socket(fileno=os.dup(0))
-    except OSError:
-        return None
+    """The socket that is standard input; the job's own input is empty. Only the leading process has it."""
+    runner = None
+    if _leads():
+        with suppress(OSError):
+            runner = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -129,12 +157,13 @@ def _runner() -> socket.socket | None:
 
 def work(spec: Spec) -> int:
     """Do what the spec says; returns the exit status."""
-    die_with_parent(spec["parent_pid"])
+    # torchrun, which starts the processes of a distributed job, is their parent.
+    die_with_parent(spec["parent_pid"] if spec["processes"] == 1 else os.getppid())
     offer_to_oom_killer()
     limit_memory(spec["memory_limit_bytes"])
     try:
         result = _attempt(spec, _runner())
-        write_json(Path(spec["directory"]) / "result.json", result)
+        _tell_result(Path(spec["directory"]) / "result.json", result)
     except OutputError as error:
         with suppress(OSError):
             print(error, file=sys.stderr)
