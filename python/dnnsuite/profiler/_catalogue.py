@@ -21,6 +21,7 @@ _HOMES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "activity": (".activity", "ActivityInstrument", {}),
     "counters": (".counters", "CountersInstrument", {}),
     "cpu": (".cpu", "CpuInstrument", {}),
+    "memory": (".memory", "MemoryInstrument", {}),
     "nvml": (".nvml", "NvmlInstrument", {}),
     "ops": (".cpu", "OpsInstrument", {}),
     "phases": ("._phases", "PhasesInstrument", {}),
@@ -30,6 +31,7 @@ _HOMES: dict[str, tuple[str, str, dict[str, Any]]] = {
 # What each word brings; "timeline" is always there, since what a number costs is read against it.
 METRICS: dict[str, tuple[str, ...]] = {
     "timeline": ("phases", "window", "ops", "activity"),
+    "memory": ("memory",),
     "power": ("nvml", "cpu"),
     "cores": ("counters",),
     "fp32": ("counters",),

@@ -64,7 +64,8 @@ def _memory_shares(profile: Profile) -> dict[str, float]:
     table = profile.tables.get("memory")
     if table is None or table.empty:
         return {}
-    whole = table["bytes"].sum()
+    table = table[table["class"] != "workspace and other"]
+    whole = max(1, table["bytes"].sum())
     return {
         str(name): 100 * value / whole for name, value in zip(table["class"], table["bytes"], strict=True)
     }

@@ -47,8 +47,10 @@ def observe(spec: dict[str, Any], job: Any) -> dict[str, Any]:
         the profile's record.
     """
     from .. import profiler
+    from ..profiler._catalogue import choose
     from ..profiler._phases import PhasesInstrument
     from ..profiler._summary import record
+    from ..profiler.memory import MemoryInstrument
 
     config, directory = job.config, Path(spec["directory"])
     made, steps = windows_of(spec["start_iteration"], spec["profile_iterations"])
@@ -58,11 +60,14 @@ def observe(spec: dict[str, Any], job: Any) -> dict[str, Any]:
     }  # fmt: skip
     # A hook in modules would keep the runner of an array from replaying its steps.
     phases = PhasesInstrument(modules=config.B == 0)
+    instruments: list[Any] = [phases]
+    if "memory" in {name for name, _ in choose(spec["metrics"])[0]}:
+        instruments.append(MemoryInstrument(config.models, modules=config.B == 0))
     with closing(job):
         job.setup()
         _watch_data(job, phases)
         with profiler.profile(
-            spec["metrics"], schedule=made, instruments=[phases], synchronize=job.synchronize, device=config.device,
+            spec["metrics"], schedule=made, instruments=instruments, synchronize=job.synchronize, device=config.device,
             about=about,
         ) as p:  # fmt: skip
             for index in range(steps):

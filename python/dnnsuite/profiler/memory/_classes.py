@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: MIT
+"""Bytes of tensors by what they are for. Storages are counted once, however many tensors and views share them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["CLASSES", "FeatureMaps", "state_tensors", "stored_bytes"]
+
+CLASSES = {
+    "weights": "parameters and buffers",
+    "gradients": "the parameters' .grad, when the optimizer steps",
+    "optimizer state": "tensors that the optimizer keeps",
+    "feature maps": "what the forward pass saved for the backward pass, without weights; at its peak; "
+    "includes the input where a layer saves it",
+    "workspace and other": "the peak less all of the above: on a GPU of torch's allocator (workspaces, temporaries, "
+    "the batch); on a CPU of the resident set (also the interpreter, libraries, what the allocator keeps)",
+}
+
+
+def stored_bytes(tensors: Iterable[torch.Tensor | None], seen: set[int] | None = None) -> int:
+    """Bytes of the distinct storages behind `tensors`; those in `seen` do not count, and the others join it."""
+    seen = set() if seen is None else seen
+    total = 0
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        storage = tensor.untyped_storage()
+        if storage._cdata not in seen:
+            seen.add(storage._cdata)
+            total += storage.nbytes()
+    return total
+
+
+def state_tensors(optimizer: Any) -> Iterator[torch.Tensor]:
+    """The tensors in an optimizer's `state`, however they are nested."""
+    yield from _tensors_in(getattr(optimizer, "state", {}))
+
+
+def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif hasattr(value, "values"):
+        for inner in value.values():
+            yield from _tensors_in(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _tensors_in(inner)
+
+
+class _Open(threading.local):
+    def __init__(self) -> None:
+        self.forwards: list[Any] = []  # contexts of the thread's outermost forward, and None for those inside
+
+
+class FeatureMaps:
+    """Counts what autograd saves between :meth:`enter` and :meth:`leave`, as storages that are alive.
+
+    :attr:`peak_bytes` is the largest sum at the end of a forward pass since :meth:`reset`: where a plain training step
+    has its peak. Weights do not count: they are told by :meth:`exclude`.
+    """
+
+    def __init__(self) -> None:
+        self.peak_bytes = 0
+        self.seen = 0  # tensors that were saved since `reset`
+        self._weights: set[int] = set()
+        self._live: dict[int, tuple[int, Any]] = {}
+        self._open = _Open()
+        self._lock = threading.Lock()
+
+    def exclude(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Storages of `tensors` are no feature maps."""
+        self._weights.update(tensor.untyped_storage()._cdata for tensor in tensors)
+
+    def enter(self) -> bool:
+        """A forward pass begins in this thread; whether it is an outermost one."""
+        from torch.autograd.graph import saved_tensors_hooks
+
+        context = None
+        if not self._open.forwards:
+            context = saved_tensors_hooks(self._pack, _unpack)
+            context.__enter__()
+        self._open.forwards.append(context)
+        return context is not None
+
+    def leave(self) -> None:
+        """The forward pass that began last in this thread has ended, well or not."""
+        if not self._open.forwards:
+            return
+        context = self._open.forwards.pop()
+        if context is not None:
+            context.__exit__(None, None, None)
+            self._measure()
+
+    def reset(self) -> None:
+        """A new iteration: the peak is what is alive."""
+        with self._lock:
+            self.seen = 0
+        self.peak_bytes = 0
+
+    def live_bytes(self) -> int:
+        """Bytes of what was saved and is still there."""
+        with self._lock:
+            self._live = {key: each for key, each in self._live.items() if not each[1].expired()}
+            return sum(size for key, (size, _) in self._live.items() if key not in self._weights)
+
+    def _measure(self) -> None:
+        self.peak_bytes = max(self.peak_bytes, self.live_bytes())
+
+    def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        from torch.multiprocessing.reductions import StorageWeakRef
+
+        try:
+            storage = tensor.untyped_storage()
+            key, size = storage._cdata, storage.nbytes()
+        except (RuntimeError, NotImplementedError):  # sparse, or a subclass without one
+            return tensor
+        with self._lock:
+            self.seen += 1
+            # A weak reference keeps the key from being used again, so that no two storages share it.
+            if key not in self._live:
+                self._live[key] = (size, StorageWeakRef(storage))
+        return tensor
+
+
+def _unpack(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
