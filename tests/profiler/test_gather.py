@@ -83,3 +83,9 @@ def test_operators_by_name_and_the_loops_own_thread():
     )
     by_name = found["ops_by_name"].set_index("name")
     assert by_name.loc["aten::mm", ["calls_per_step", "self_pct"]].tolist() == pytest.approx([1, 50])
+
+
+def test_where_nobody_saw_what_ran_no_time_is_given_away():
+    steps = [Step(0, "active", 0, 0, 1000, 1000, 0, 0)]
+    phases = pd.DataFrame({"phase": ["forward"], "thread": [1], "t0_ns": [0], "t1_ns": [9], "cpu_ns": [9]})
+    assert derived(steps, {"phases": phases}, 1) == {}

@@ -31,11 +31,10 @@ _HOMES: dict[str, tuple[str, str, dict[str, Any]]] = {
 # What each word brings; "timeline" is always there, since what a number costs is read against it.
 METRICS: dict[str, tuple[str, ...]] = {
     "timeline": ("phases", "window", "ops", "activity"),
-    "memory": ("memory",),
     "power": ("nvml", "cpu"),
     "cores": ("counters",),
     "fp32": ("counters",),
-    "memory": ("counters",),
+    "memory": ("memory", "counters"),
 }
 # Where the work is; the other would see only half of it.
 _ONLY = {"ops": "cpu", "activity": "cuda", "counters": "cuda"}

@@ -80,6 +80,8 @@ def derived(
             found |= analyse(tables, [(step.t0_ns, step.t1_ns) for step in active], phases, "phase")
         return found
     ops = tables.get("ops")
+    if ops is None and kernels is None:
+        return {}  # counters alone, say: nobody saw what ran
     if ops is None or ops.empty:
         return {"breakdown": breakdown(active, own, ())}
     spans = _spans(own, "optimizer")

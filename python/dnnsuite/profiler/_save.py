@@ -49,6 +49,8 @@ def _draw(profile: Profile, directory: Path) -> list[Path]:
     if "phases" in profile.tables or "ops" in profile.tables or "kernels" in profile.tables:
         files.append(directory / "timeline.png")
         save_figure(timeline(profile.tables, Figure(figsize=(10, 3)).subplots()), files[-1])
+    if "breakdown" not in profile.tables:
+        return files
     height = 1.2 + 0.3 * len(profile.breakdown)
     files.append(directory / "breakdown.png")
     save_figure(bars(profile.breakdown, Figure(figsize=(6.4, height)).subplots()), files[-1])

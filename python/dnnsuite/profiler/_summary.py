@@ -79,7 +79,7 @@ def _lines(profile: Profile) -> Iterator[str]:
         return
     yield from _facts_lines(profile)
     yield ""
-    yield from _breakdown_lines(profile.breakdown)
+    yield from _breakdown_lines(profile.tables.get("breakdown"))
     yield from _operator_lines(profile.tables.get("ops_by_name"))
     yield ""
     yield "what to do next"
@@ -144,7 +144,10 @@ def _rate_text(found: Rate, about: dict[str, Any]) -> str:
     return f"{text} [{scale * found.low:.4g}, {scale * found.high:.4g}]"
 
 
-def _breakdown_lines(table: pd.DataFrame) -> Iterator[str]:
+def _breakdown_lines(table: pd.DataFrame | None) -> Iterator[str]:
+    if table is None:
+        yield "where the time goes is not known: no instrument saw operators or kernels (--metrics timeline does)"
+        return
     whole_ms = table["ms_per_step"].sum()
     yield f"where the {whole_ms:.4g} ms of a step go"
     for row in table.itertuples(index=False):
