@@ -32,13 +32,13 @@ def told(folder: Path, result: dict | None, stderr: str = "", **ended: object) -
     return run
 
 
-OK = {"status": "ok", "failure": None, "message": "", "rate_per_s": 3.0, "flags": ["contaminated: x"]}
+OK = {"status": "ok", "failure": None, "message": "", "rate_per_s": 3.0, "flags": ["contended"]}
 
 
 def test_a_run_that_ended_well(tmp_path: Path) -> None:
     run = told(tmp_path, OK, survivors=2)
     assert (run["status"], run["failure"], run["rate_per_s"], run["job"]) == ("ok", None, 3.0, "vae")
-    assert run["flags"] == ["contaminated: x", "left behind: 2 processes, which were ended"]
+    assert run["flags"] == ["contended", "left processes behind"]
     assert (run["isolation"]["level"], run["isolation"]["elapsed_s"], run["elapsed_s"]) == (
         "cgroup",
         2.5,

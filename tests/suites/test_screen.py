@@ -13,7 +13,7 @@ SUITE = Suite(
 )
 LEFT = [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
 OK = {"status": "ok", "failure": None, "message": "", "key": "a", "slot": 0, "rate_per_s": 100.0, "unit": "images",
-      "flags": ["contaminated: x"]}  # fmt: skip
+      "flags": ["contended", "throttled"]}  # fmt: skip
 BAD = {
     **OK,
     "status": "failed",
@@ -46,17 +46,17 @@ def test_plain_lines(tmp_path: Path) -> None:
         "baselines: 2 jobs 2 times, 4 of 4 to run",
         "[ 1/19][ 1/ 3] FAILED | x | 2 × 150 images/s",
         "        a copy 1: oom: no room",
-        "        a: contaminated: x",
+        "        a: contended, throttled",
         "[ 2/19][  /  ] PASSED | x | 100 images/s",
-        "        b: contaminated: x",
+        "        b: contended, throttled",
     ]
 
 
 def test_a_table_on_a_terminal(tmp_path: Path) -> None:
     said = shown(True, tmp_path)
     assert "ETA:   0.50 min" in said  # of the job that runs
-    assert "run 1 of 2, 3 jobs left, ETA 3.0 min" in said  # b counts as a, until it has run
-    assert "run 2 of 2, 2 jobs left, ETA 1.5 min" in said
+    assert "run 1 of 2, 3 to run, ETA 3.0 min" in said  # b counts as a, until it has run
+    assert "run 2 of 2, 2 to run, ETA 1.5 min" in said
 
 
 def test_quiet_is_quiet(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 _BATCHES = 10  # batch means: ten and Student's t keep their coverage for correlated observations
 _FEWEST = 20  # observations of which MSER-5 says anything
+_KINDS = ("throttled", "contended")  # what timing.Contention tells apart
 _DISTURBED = 0.25  # of the kept observations: more than that, and it is no accident
 _TOLERATED = 0.05  # how far the rate of the last half may be from that of all that is kept
 
@@ -73,19 +74,17 @@ def _steady(seconds: Floats, skip: int) -> dict[str, Any]:
 
 
 def _flags(seen: Observations, steady: dict[str, Any]) -> list[str]:
-    """What a reader of the rate must know."""
-    flags = [] if steady["steady"] is not False else [f"no steady state: {steady['reason']}"]
+    """What a reader of the rate must know, in words that are the same for every run; the record has the details."""
     disturbed = _disturbed(seen)[seen.skip :]
-    if disturbed and sum(map(bool, disturbed)) > _DISTURBED * len(disturbed):
-        flags += seen.watch.notes()
-    return flags
+    often = _DISTURBED * len(disturbed)
+    flags = ["no steady state"] if steady["steady"] is False else []
+    return flags + [kind for kind in _KINDS if sum(kind in each for each in disturbed) > often]
 
 
 def _disturbed(seen: Observations) -> list[str]:
     """Of each observation: throttled, contended, both, or nothing."""
     columns = seen.watch.columns()
-    kinds = ("throttled", "contended")
-    return ["+".join(kind for kind in kinds if columns[kind][i]) for i in range(len(seen.watch))]
+    return ["+".join(kind for kind in _KINDS if columns[kind][i]) for i in range(len(seen.watch))]
 
 
 def _contention(seen: Observations) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ _HALF = ("--half", "--fp16")
 _DATA = ("--data", "--dataroot", "--dataset-dir")
 # They decide nothing that is measured here: where results go, which data set a script looks for, what it leaves out.
 _WITHOUT_EFFECT = {
-    "--report", "--seed", "--devices", "--jr_id", "--vcd", "--cpu-cores", "--cuda", "--dataset", "--epochs", "--algo",
+    "--report", "--seed", "--devices", "--jr_id", "--vcd", "--cpu-cores", "--dataset", "--epochs", "--algo",
     "--workers", "--threshold", "--target-bleu", "--no-save", "--no-checks", "--processes", "--log-interval",
     "--testBatchSize", "--backend", "--ngpu", "--env-name", "--use-gae", "--use-linear-lr-decay",
 }  # fmt: skip
@@ -47,8 +47,8 @@ def settings_of(
             found.dataroot = flag  # the original's positional argument
         elif flag in _HALF:
             found.half = True
-        elif flag == "--no-cuda":
-            found.no_cuda = True
+        elif flag in ("--cuda", "--no-cuda"):
+            found.no_cuda = flag == "--no-cuda"
         elif name is not None:
             found.options[name] = _converted(given, value, defaults[name], fail)
         elif flag in _DATA:
@@ -87,9 +87,9 @@ def _converted(flag: str, value: Any, default: Any, fail: Callable[[str, str], N
 
 
 def flags_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as the original's flags; a bare flag has the value "", and one that is off is not there."""
+    """Options as the original's flags; a bare flag has the value "", and one that is off or empty is not there."""
     return {
         f"--{name.replace('_', '-')}": "" if value is True else value
         for name, value in options.items()
-        if value is not False
+        if value is not False and value is not None and value != ""
     }

@@ -50,7 +50,7 @@ def about_run(
         (directory / "report.json").unlink(missing_ok=True)
     flags = list(result.get("flags", []))
     if outcome.survivors:
-        flags.append(f"left behind: {outcome.survivors} processes, which were ended")
+        flags.append("left processes behind")
     return {
         "schema": SCHEMA, **asked, **told, **_UNKNOWN, **result, **told, "flags": flags,
         "isolation": {**pinning, **outcome.to_dict()}, "elapsed_s": outcome.elapsed_s,

@@ -71,9 +71,9 @@ class Screen:
         """The jobs of the suite, and those that are still to be run, with their run."""
         self._left, self._repeats = list(left), repeats
         self._rows = {entry.key: {"state": "", "rate": "", "seconds": ""} for entry in suite.entries}
+        jobs = f"{len(suite.entries)} job{'s' * (len(suite.entries) > 1)}"
         again = f" {repeats} times" if repeats > 1 else ""
-        said = f"{suite.name}: {len(suite.entries)} jobs{again}, {len(left)} of {total} to run"
-        self.line(said)
+        self.line(f"{suite.name}: {jobs}{again}, {len(left)} of {total} to run")
 
     def start(self, key: str, repeat: int) -> None:
         """A job begins."""
@@ -116,8 +116,8 @@ class Screen:
         self.line(f"{line} | {rate}" if rate else line)
         for run in bad:
             self.line(f"        {run['key']} copy {run['slot']}: {run['failure']}: {run['message']}")
-        for flag in dict.fromkeys(flag for run in runs for flag in run["flags"]):
-            self.line(f"        {key}: {flag}")
+        if flags := dict.fromkeys(flag for run in runs for flag in run["flags"]):
+            self.line(f"        {key}: {', '.join(flags)}")
 
     def line(self, text: str) -> None:
         """A line that stays."""
@@ -148,7 +148,7 @@ class Screen:
         expected = self._durations.expect_s([key for key, _ in self._left])
         spent_s = time.monotonic() - self._began_s if self._now else 0.0
         left = "" if expected is None else f", ETA {max(0.0, expected - spent_s) / 60:.1f} min"
-        return f"{run}{len(self._left)} jobs left{left}"
+        return f"{run}{len(self._left)} to run{left}"
 
 
 def rate_text(runs: Sequence[Mapping[str, Any]]) -> str:
