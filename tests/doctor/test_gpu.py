@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dnnsuite.doctor import _gpu
+from dnnsuite.profiler.counters import Feature
 
 
 class Driver:
@@ -82,21 +83,27 @@ def test_cupti_is_looked_for_in_the_wheel_before_the_toolkit(
     candidates = list(_gpu._cupti_candidates())
     assert candidates.index(str(wheel)) < candidates.index(str(toolkit)) < candidates.index("libcupti.so.13")
 
-    opened: list[str] = []
+    asked: list[str] = []
 
-    def opens(name: str) -> Any:
-        opened.append(name)
-        if name != str(toolkit):
-            absent(name)
-        return types.SimpleNamespace(cuptiGetVersion=lambda version: 0)
+    def answers(path: str) -> int | None:
+        asked.append(path)
+        return 130001 if path == str(toolkit) else None
 
-    monkeypatch.setattr(ctypes, "CDLL", opens)
-    finding = _gpu.cupti()
-    assert finding.status == "ok"
-    assert str(toolkit) in finding.detail
-    assert str(wheel) in opened
-    monkeypatch.setattr(ctypes, "CDLL", absent)
+    monkeypatch.setattr(_gpu, "version_of", answers)
+    assert _gpu.cupti() == ("ok", f"version 130001, {toolkit}", "")
+    assert str(wheel) in asked
+    monkeypatch.setattr(_gpu, "version_of", lambda path: None)
     assert _gpu.cupti().status == "missing"
+
+
+def test_gpu_counters(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = [Feature("permission", True), Feature("ranges", True)]
+    monkeypatch.setattr("dnnsuite.profiler.counters.support", lambda: features)
+    assert _gpu.counters().status == "ok"
+    features.append(Feature("sampling", False, "the GPU runs in confidential computing", "use another mode"))
+    assert _gpu.counters() == (
+        "missing", "sampling: the GPU runs in confidential computing", "use another mode",
+    )  # fmt: skip
 
 
 def test_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import Unavailable
+from ..profiler.counters._library import version_of
 from ._finding import Finding, missing, ok
 
 _NO_DRIVER = "a machine with an NVIDIA GPU and its driver; in a container, start it with the GPU (--gpus all)"
@@ -90,16 +91,26 @@ def cupti() -> Finding:
     tried = []
     for path in _cupti_candidates():
         tried.append(path)
-        try:
-            library = ctypes.CDLL(path)
-        except OSError:
-            continue
-        version = ctypes.c_uint32()
-        if library.cuptiGetVersion(ctypes.byref(version)) == 0:
-            return ok(f"version {version.value}, {path}")
+        version = version_of(
+            path
+        )  # in a process of its own: without a driver, CUPTI 13.2 ends the one that asks
+        if version is not None:
+            return ok(f"version {version}, {path}")
     return missing(
-        f"no libcupti (tried {len(tried)} places)", "pip install nvidia-cuda-cupti, or the CUDA toolkit"
+        f"no libcupti that answers (tried {len(tried)} places)",
+        "pip install 'dnnsuite[counters]', or the CUDA toolkit; from 13.2 on CUPTI needs NVIDIA's driver",
     )
+
+
+def counters() -> Finding:
+    """Whether the GPU's counters may be read: permission, MPS, MIG, and what the device says."""
+    from ..profiler.counters import support
+
+    against = [feature for feature in support() if not feature.available]
+    if not against:
+        return ok("over steps, over kernels and sampled over time")
+    worst = against[-1]  # the device's own reason, where there is one
+    return missing(f"{worst.name}: {worst.reason}", worst.remedy or "`dnnsuite metrics support` says more")
 
 
 def _cupti_candidates() -> Iterator[str]:

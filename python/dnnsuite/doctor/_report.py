@@ -58,6 +58,7 @@ _CHECKS: tuple[tuple[str, str, Callable[[], Finding]], ...] = (
     ("gpu", "CUDA operators", _gpu.cuda_operators),
     ("gpu", "NVML", _gpu.nvml),
     ("gpu", "CUPTI", _gpu.cupti),
+    ("gpu", "GPU counters", _gpu.counters),
     ("gpu", "NVTX", _gpu.nvtx),
     ("gpu", "MPS", _gpu.mps),
     ("gpu", "MIG", _gpu.mig),

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import activity, cpu, flops, memory, nvml, nvtx, roofline, trace, window
+    from . import activity, counters, cpu, flops, memory, nvml, nvtx, roofline, trace, window
     from ._instrument import Instrument, define, definitions
     from ._profile import Profile, profile
     from ._schedule import Schedule, schedule
@@ -26,11 +26,11 @@ _HOME_OF = {
     "SpansInstrument": "._spans",
     "schedule": "._schedule",
 }
-_MODULES = ("activity", "cpu", "flops", "memory", "nvml", "nvtx", "roofline", "trace", "window")
+_MODULES = ("activity", "counters", "cpu", "flops", "memory", "nvml", "nvtx", "roofline", "trace", "window")
 
 __all__ = [
-    "Instrument", "Profile", "Schedule", "SpansInstrument", "activity", "cpu", "define", "definitions", "flops",
-    "memory", "nvml", "nvtx", "profile", "roofline", "schedule", "trace", "window",
+    "Instrument", "Profile", "Schedule", "SpansInstrument", "activity", "counters", "cpu", "define", "definitions",
+    "flops", "memory", "nvml", "nvtx", "profile", "roofline", "schedule", "trace", "window",
 ]  # fmt: skip
 
 

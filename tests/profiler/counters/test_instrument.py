@@ -108,6 +108,21 @@ def test_arguments_that_are_refused():
         CountersInstrument(backend=BackendDouble()).start()
 
 
+@pytest.mark.parametrize(
+    ("chip", "arguments", "room"),
+    [
+        ("GH100", {}, 64),
+        ("GB202", {}, 8),  # a segment a step, all kept until the end: less room for each
+        ("GH100", {"mode": "kernels"}, 2048),
+        ("GH100", {"max_ranges": 5}, 5),
+    ],
+)
+def test_room_for_ranges(chip, arguments, room):
+    backend = BackendDouble(chip)
+    CountersInstrument(backend=backend, **arguments).open()
+    assert backend.options["max_ranges"] == room
+
+
 def test_dropped_ranges_and_shared_pipes_are_noted():
     backend = BackendDouble()
     instrument = CountersInstrument("cores,fp64", backend=backend)

@@ -28,10 +28,10 @@ def libraries(tmp_path: Path) -> dict[str, Path]:
 
 @needs_compiler
 def test_one_that_ends_the_process_is_not_asked_in_this_one(libraries: dict[str, Path]) -> None:
-    assert {name: _library.answers(path) for name, path in libraries.items()} == {
-        "good": True, "mute": False, "deadly": False,
+    assert {name: _library.version_of(path) for name, path in libraries.items()} == {
+        "good": 1, "mute": None, "deadly": None,
     }  # fmt: skip
-    assert not _library.answers(Path("/no/such/library"))
+    assert _library.version_of("/no/such/library") is None
 
 
 @needs_compiler
@@ -62,4 +62,4 @@ def test_a_copy_that_the_process_has_is_the_only_candidate() -> None:
     _library.ready()
     loaded = _library.candidates()
     assert len(loaded) == 1
-    assert _library.answers(loaded[0]) or _library._has_driver()
+    assert _library.version_of(loaded[0]) or _library._has_driver()

@@ -16,14 +16,16 @@ from pathlib import Path
 from ..._vendor import folders, look_in_wheels
 from ...errors import Unavailable
 
-__all__ = ["LIBRARY", "REMEDY", "answers", "candidates", "ready"]
+__all__ = ["LIBRARY", "REMEDY", "candidates", "ready", "version_of"]
 
 LIBRARY = "libcupti.so.13"
 REMEDY = "pip install 'dnnsuite[counters]', whose CUPTI 13.1 needs no driver, or install NVIDIA's driver"
 _PROBE = """
 import ctypes, sys
 version = ctypes.c_uint32()
-sys.exit(ctypes.CDLL(sys.argv[1]).cuptiGetVersion(ctypes.byref(version)) != 0)
+status = ctypes.CDLL(sys.argv[1]).cuptiGetVersion(ctypes.byref(version))
+print(status or version.value)
+sys.exit(status != 0)
 """
 _PROBE_TIMEOUT_S = 60
 
@@ -40,7 +42,7 @@ def ready() -> None:
         return
     found = candidates()
     for path in found:
-        if answers(path):
+        if version_of(path) is not None:
             ctypes.CDLL(str(path))  # the copy that the process has is the one that is used
             return
     if found:
@@ -65,11 +67,11 @@ def candidates() -> list[Path]:
     return [folder / LIBRARY for folder in folders() if (folder / LIBRARY).is_file()]
 
 
-def answers(path: Path) -> bool:
-    """Whether this CUPTI says its version, asked in another process, which it may end."""
+def version_of(path: Path | str) -> int | None:
+    """The version of a copy of CUPTI, asked in another process, which it may end; None when it does not say."""
     command = [sys.executable, "-I", "-S", "-c", _PROBE, str(path)]
     try:
         asked = subprocess.run(command, capture_output=True, timeout=_PROBE_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        return False
-    return asked.returncode == 0
+        return None
+    return int(asked.stdout) if asked.returncode == 0 else None

@@ -22,7 +22,9 @@ __all__ = ["MODES", "CountersInstrument"]
 
 MODES = ("steps", "kernels")
 MOST_ITERATIONS = 10  # of kernels mode, which is 10 to 100 times slower: TBD's own bound
-_RANGES = {"steps": 64, "kernels": 2048}  # room of one segment
+_RANGES = 64  # room of one segment
+_RANGES_OF_A_STEP = 8  # where each step is a segment: they are kept until the window ends
+_RANGES_OF_KERNELS = 2048
 
 _DEFINITIONS = {
     "step": "step, counted from 0 over all windows",
@@ -81,7 +83,7 @@ class CountersInstrument:
         if any(word in SAMPLED for word in asked):
             raise InvalidArgument(f"{', '.join(SAMPLED)} is sampled over time: use PmSamplingInstrument")
         self._metrics, self._device, self._mode, self._iterations = metrics, device, mode, iterations
-        self._max_ranges = max_ranges or _RANGES[mode]
+        self._max_ranges = max_ranges
         self._backend = backend
         self._session: Any = None
         self._running = False
@@ -100,7 +102,8 @@ class CountersInstrument:
         planned = self._plan(selection)
         kernels = self._mode == "kernels"
         groups = [group.metrics for group in planned.groups]
-        self._session = self._backend.ranges(device, groups, kernels, self._max_ranges)
+        room = self._max_ranges or _room(planned, kernels)
+        self._session = self._backend.ranges(device, groups, kernels, room)
         self.selection, self.plan = selection, planned
 
     def _plan(self, selection: Selection) -> Plan:
@@ -237,3 +240,9 @@ class CountersInstrument:
         session, self._session, self._running = self._session, None, False
         if session is not None:
             session.close()
+
+
+def _room(planned: Plan, kernels: bool) -> int:
+    if kernels:
+        return _RANGES_OF_KERNELS
+    return _RANGES if planned.steps == 1 else _RANGES_OF_A_STEP
