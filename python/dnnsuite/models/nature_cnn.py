@@ -18,26 +18,23 @@ class NatureCNN(nn.Module):
 
     def __init__(self, actions: int, images: int = 4) -> None:
         super().__init__()
+        relu = math.sqrt(2)
         self.body = nn.Sequential(
-            nn.Conv2d(images, 32, 8, stride=4), nn.ReLU(),
-            nn.Conv2d(32, 64, 4, stride=2), nn.ReLU(),
-            nn.Conv2d(64, 32, 3, stride=1), nn.ReLU(), nn.Flatten(),
-            nn.Linear(32 * 7 * 7, 512), nn.ReLU(),
+            _orthogonal(nn.Conv2d(images, 32, 8, stride=4), relu), nn.ReLU(),
+            _orthogonal(nn.Conv2d(32, 64, 4, stride=2), relu), nn.ReLU(),
+            _orthogonal(nn.Conv2d(64, 32, 3, stride=1), relu), nn.ReLU(), nn.Flatten(),
+            _orthogonal(nn.Linear(32 * 7 * 7, 512), relu), nn.ReLU(),
         )  # fmt: skip
-        self.value = nn.Linear(512, 1)
-        self.policy = nn.Linear(512, actions)
-        for layer in self.body:
-            if isinstance(layer, nn.Conv2d | nn.Linear):
-                _orthogonal(layer, math.sqrt(2))
-        _orthogonal(self.value, 1.0)
-        _orthogonal(self.policy, 0.01)
+        self.value = _orthogonal(nn.Linear(512, 1), 1.0)
+        self.policy = _orthogonal(nn.Linear(512, actions), 0.01)
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         features = self.body(images.float() / 255)
         return self.policy(features), self.value(features).squeeze(1)
 
 
-def _orthogonal(layer: nn.Conv2d | nn.Linear, gain: float) -> None:
+def _orthogonal(layer: nn.Conv2d | nn.Linear, gain: float) -> nn.Module:
     assert layer.bias is not None
     nn.init.orthogonal_(layer.weight, gain)
     nn.init.zeros_(layer.bias)
+    return layer
