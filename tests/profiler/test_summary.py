@@ -45,3 +45,16 @@ def test_what_was_not_to_be_had_is_said():
     p = observe(2)
     p.absent.append(profiler._catalogue.Absent("nvml", "no NVIDIA driver", "install one"))
     assert "nvml         unavailable: no NVIDIA driver; install one" in p.summary()
+
+
+def test_memory_is_on_the_page_per_model_too():
+    import torch
+
+    from dnnsuite.profiler.memory import MemoryInstrument
+
+    with profiler.profile(instruments=[MemoryInstrument(models=2)]) as p:
+        loop(p, 2, 0, torch.nn.Linear(4, 2))
+    page = p.summary()
+    assert "memory at its peak in a step" in page
+    assert "optimizer state           0.000 MB" in page
+    assert "MB per model)" in page

@@ -10,6 +10,7 @@ from .._files import OutputError, write_json, write_text
 from ..results import save_csv
 from ._figures import bars, save_figure, timeline
 from ._instrument import definitions
+from ._roof import under_the_roofs
 from ._summary import record, summary
 
 if TYPE_CHECKING:
@@ -45,10 +46,17 @@ def save(profile: Profile, directory: Path) -> list[Path]:
 def _draw(profile: Profile, directory: Path) -> list[Path]:
     from matplotlib.figure import Figure
 
+    from .roofline import draw
+
     files = []
     if "phases" in profile.tables or "ops" in profile.tables or "kernels" in profile.tables:
         files.append(directory / "timeline.png")
         save_figure(timeline(profile.tables, Figure(figsize=(10, 3)).subplots()), files[-1])
+    roof = under_the_roofs(profile)
+    if roof is not None:
+        files += [directory / "roofline.csv", directory / "roofline.png"]
+        save_csv(roof.table, files[-2])
+        save_figure(draw(roof.peaks, roof.table, Figure(figsize=(6.4, 4)).subplots(), roof.lanes), files[-1])
     if "breakdown" not in profile.tables:
         return files
     height = 1.2 + 0.3 * len(profile.breakdown)

@@ -13,6 +13,7 @@ from ..timing import batch_means
 from . import _overhead
 from ._breakdown import REMARK
 from ._facts import cpu_busy_pct, displaced_pct
+from ._roof import flops_per_s, under_the_roofs
 from ._windows import Step
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def rate(profile: Profile) -> Rate | None:
 def record(profile: Profile) -> dict[str, Any]:
     """Everything but the tables, for JSON."""
     table = profile.tables.get("breakdown")
+    roof = under_the_roofs(profile)
     found, cost = rate(profile), profile.overhead
     return {
         "about": profile.about, "metrics": profile.metrics,
@@ -59,6 +61,7 @@ def record(profile: Profile) -> dict[str, Any]:
         "steps": len(profile.active), "rate": asdict(found) if found else None,
         "instruments": profile.instruments.to_dict("records"),
         "cpu_busy_pct": cpu_busy_pct(profile), "displaced_pct": displaced_pct(profile),
+        "flops_per_s": flops_per_s(profile), "roofline": asdict(roof.summary) if roof is not None else None,
         "overhead": {**asdict(cost), "definition": _overhead.DEFINITION} if cost else None,
         "breakdown": table.to_dict("records") if table is not None else [],
         "advice": [asdict(each) for each in profile.advice] if profile.active else [],
@@ -81,6 +84,7 @@ def _lines(profile: Profile) -> Iterator[str]:
     yield ""
     yield from _breakdown_lines(profile.tables.get("breakdown"))
     yield from _operator_lines(profile.tables.get("ops_by_name"))
+    yield from _memory_lines(profile.tables.get("memory"))
     yield ""
     yield "what to do next"
     for number, advice in enumerate(profile.advice, 1):
@@ -124,6 +128,7 @@ def _facts_lines(profile: Profile) -> Iterator[str]:
     busy, displaced = cpu_busy_pct(profile), displaced_pct(profile)
     if busy is not None and displaced is not None:
         yield f"  {'CPUs':<12} {busy:.0f} % busy with this process; its loop waited {displaced:.0f} % of the time"
+    yield from _arithmetic_lines(profile)
     cost = profile.overhead
     unknown = (
         "not measured: no step ran without instruments beside a window; give the schedule some, as wait=5"
@@ -133,6 +138,17 @@ def _facts_lines(profile: Profile) -> Iterator[str]:
         yield from _wrapped(
             f"unavailable: {row.why}" + (f"; {row.remedy}" if row.remedy else ""), f"  {row.name:<12} "
         )
+
+
+def _arithmetic_lines(profile: Profile) -> Iterator[str]:
+    speed = flops_per_s(profile)
+    if speed is None:
+        return
+    roof = under_the_roofs(profile)
+    near = "dnnsuite roofline measures the peak"
+    if roof is not None:
+        near = f"{roof.summary.pct_of_peak:.1f} % of the measured peak"
+    yield f"  {'arithmetic':<12} {speed / 1e9:.4g} GFLOP/s (analytic), {near}"
 
 
 def _rate_text(found: Rate, about: dict[str, Any]) -> str:
@@ -166,6 +182,17 @@ def _operator_lines(table: pd.DataFrame | None) -> Iterator[str]:
     for row in table.head(_OPERATORS).itertuples(index=False):
         name, kind, calls, ms, share = row
         yield f"  {share:5.1f} %  {ms:9.3f} ms  {calls:8.1f} calls  {kind:<12} {name}"
+
+
+def _memory_lines(table: pd.DataFrame | None) -> Iterator[str]:
+    if table is None:
+        return
+    yield ""
+    yield "memory at its peak in a step"
+    for row in table.to_dict("records"):
+        size, each = float(row["bytes"]), float(row["bytes_per_model"])
+        own = "" if size == each else f"  ({each / 1e6:.3f} MB per model)"
+        yield from _wrapped(row["definition"], f"  {row['class']:<20}{size / 1e6:11.3f} MB{own}  ")
 
 
 def _wrapped(text: str, prefix: str) -> list[str]:
