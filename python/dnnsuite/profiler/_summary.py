@@ -46,8 +46,9 @@ def rate(profile: Profile) -> Rate | None:
         return None
     seconds = [(step.t1_ns - step.t0_ns) * 1e-9 for step in steps]
     of = batch_means(seconds)
-    return Rate(1 / of.mean, 1 / of.high if of.high > 0 else 0.0, 1 / of.low if of.low > 0 else float("nan"),
-                len(steps), steps is quiet)  # fmt: skip
+    half = (of.high - of.low) / 2 / of.mean  # of the logarithm: a rate is never negative
+    speed = 1 / of.mean
+    return Rate(speed, speed * math.exp(-half), speed * math.exp(half), len(steps), steps is quiet)
 
 
 def record(profile: Profile) -> dict[str, Any]:
