@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Profiles over batch sizes: a row each, also for what fails; what is there is not made again."""
 
+import copy
 import dataclasses
 
 import pytest
@@ -66,6 +67,15 @@ def test_figures_carry_units_and_definitions(request_and_out):
     assert found.loc["host", "unit"] == "% of a step"
     assert found["definition"].str.len().min() > 5
     assert list(table(results)["status"]) == ["ok", "oom"]
+
+
+def test_use_of_the_gpus_cores_is_a_figure_of_each_batch_size(request_and_out):
+    result = copy.deepcopy(request_and_out[2][0])
+    result["profile"]["utilization"] = [{"core": "tensor", "pct_of_step": 20.0, "pct_of_busy": 40.0}]
+    found = metrics(result).set_index("metric")
+    assert found.loc["tensor_pct_of_step", ["value", "unit"]].tolist() == [20.0, "%"]
+    assert found.loc["tensor_pct_of_busy", "value"] == 40.0
+    assert table([result])["tensor_pct_of_busy"].tolist() == [40.0]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from ._breakdown import REMARK
 from ._facts import cpu_busy_pct, displaced_pct
 from ._roof import flops_per_s, under_the_roofs
 from ._windows import Step
+from .counters.utilization import utilization_lines, utilization_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,6 +66,7 @@ def record(profile: Profile) -> dict[str, Any]:
         "flops_per_s": flops_per_s(profile), "roofline": asdict(roof.summary) if roof is not None else None,
         "overhead": {**asdict(cost), "definition": _overhead.DEFINITION} if cost else None,
         "breakdown": table.to_dict("records") if table is not None else [],
+        "utilization": utilization_record(profile.tables.get("utilization")),
         "advice": [asdict(each) for each in profile.advice] if profile.active else [],
         "notes": profile.notes,
     }  # fmt: skip
@@ -86,6 +88,7 @@ def _lines(profile: Profile) -> Iterator[str]:
     yield from _breakdown_lines(profile.tables.get("breakdown"))
     yield from _operator_lines(profile.tables.get("ops_by_name"))
     yield from _memory_lines(profile.tables.get("memory"))
+    yield from utilization_lines(profile.tables.get("utilization"))
     yield ""
     yield "what to do next"
     for number, advice in enumerate(profile.advice, 1):

@@ -202,6 +202,9 @@ def _row(result: dict[str, Any]) -> dict[str, Any]:
     row |= {"unit": f"{about['unit']}/s", "cpu_busy_pct": profile["cpu_busy_pct"],
             "displaced_pct": profile["displaced_pct"], "overhead_pct": cost["pct"] if cost else None}  # fmt: skip
     row |= {f"{each['class']} (%)": each["share_pct"] for each in profile["breakdown"]}
+    for each in profile.get("utilization", []):
+        row[f"{each['core']}_pct_of_step"] = each["pct_of_step"]
+        row[f"{each['core']}_pct_of_busy"] = each["pct_of_busy"]
     row["peak_rss_bytes"] = result["process"]["peak_rss_bytes"]
     if "peak_cuda_bytes" in result["process"]:
         row["peak_cuda_bytes"] = result["process"]["peak_cuda_bytes"]
@@ -237,6 +240,10 @@ def metrics(result: dict[str, Any]) -> pd.DataFrame:
     meanings = {
         f"{each['class']} (%)": each["definition"] for each in result["profile"]["breakdown"]
     } | _MEANINGS
+    for each in result["profile"].get("utilization", []):
+        core = each["core"]
+        meanings[f"{core}_pct_of_step"] = f"use of the GPU's {core} in the whole step, of its peak"
+        meanings[f"{core}_pct_of_busy"] = f"use of the GPU's {core} while kernels ran, of its peak"
     cost = result["profile"]["overhead"] or {}
     bounds = {"rate": (row["rate_low"], row["rate_high"]),
               "overhead_pct": (cost.get("low_pct"), cost.get("high_pct"))}  # fmt: skip

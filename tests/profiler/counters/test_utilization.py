@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.profiler import definitions
 from dnnsuite.profiler.counters import CORES, core_utilization, format_core_utilization, step_utilization
+from dnnsuite.profiler.counters.utilization import utilization_lines, utilization_record
 
 KERNELS = st.lists(
     st.tuples(st.integers(1, 10**9), st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=30
@@ -122,3 +123,12 @@ def test_without_the_gpus_share_busy_is_unknown():
     assert found["pct_of_step"] == 20
     assert math.isnan(found["pct_of_busy"])
     assert step_utilization(counters([])).empty
+
+
+def test_on_a_page_and_in_a_record():
+    table = step_utilization(counters([(0, "", "gpu_active", 50.0, "%"), (0, "", "fma", 20.0, "%")]))
+    page = list(utilization_lines(table))
+    assert page[-1].split() == ["fma", "20.00", "40.00", "1"]
+    assert [row["core"] for row in utilization_record(table)] == ["gpu_active", "fma"]
+    assert list(utilization_lines(None)) == list(utilization_lines(table.iloc[:0])) == []
+    assert utilization_record(None) == []

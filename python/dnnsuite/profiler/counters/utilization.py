@@ -10,8 +10,8 @@ are pure: tables in, tables out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidArgument
 from .._instrument import define
@@ -20,7 +20,13 @@ from .roles import CORES
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["core_utilization", "format_core_utilization", "step_utilization"]
+__all__ = [
+    "core_utilization",
+    "format_core_utilization",
+    "step_utilization",
+    "utilization_lines",
+    "utilization_record",
+]
 
 _DEFINITIONS = {
     "core": "kind of core; what shares hardware must not be added",
@@ -129,3 +135,23 @@ def step_utilization(counters: pd.DataFrame) -> pd.DataFrame:
         )
     columns = ["core", "pct_of_busy", "pct_of_step", "sd", "counted", "left_out"]
     return define(pd.DataFrame(found, columns=columns), _DEFINITIONS)
+
+
+def utilization_lines(table: pd.DataFrame | None) -> Iterator[str]:
+    """The table as a person reads it: nothing where nothing was counted."""
+    if table is None or table.empty:
+        return
+    yield ""
+    yield "use of the GPU's units, in % of the peak of each (what shares hardware does not add up)"
+    yield f"  {'unit':<12}{'of the step':>12}{'of busy time':>14}{'counted':>9}"
+    for row in table.to_dict("records"):
+        yield f"  {row['core']:<12}{row['pct_of_step']:>12.2f}{row['pct_of_busy']:>14.2f}{row['counted']:>9}"
+
+
+def utilization_record(table: pd.DataFrame | None) -> list[dict[str, Any]]:
+    """The table for JSON."""
+    return (
+        []
+        if table is None
+        else [dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False)]
+    )
