@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Processes that train together: what they learn is what one would of all their images, and none is left behind."""
 
-import multiprocessing
 import os
 import signal
 
+import psutil
 import pytest
 import torch
 
@@ -25,7 +25,7 @@ def team():
     made = Team(2, config())
     yield made
     made.close()
-    assert not multiprocessing.active_children()
+    assert not psutil.Process().children()
 
 
 def alone(ranks, steps):
@@ -66,14 +66,14 @@ def test_worlds_of_one_and_of_two_learn_what_one_process_would(team):
 def test_one_that_dies_is_named_and_ends_the_others(team):
     team.begin(2)
     os.kill(team._processes[1].pid, signal.SIGKILL)
-    team._processes[1].join()
+    team._processes[1].wait()
     with pytest.raises(Error, match="process 1 of the 2 that train together: it"):
         team.wait(2)
-    assert not multiprocessing.active_children()
+    assert not psutil.Process().children()
 
 
 def test_one_that_fails_says_why():
     team = Team(1, config(network="resnet1"))
     with pytest.raises(Error, match=r"process 0 of the 1 .*'resnet1' is no model"):
         team.begin(1)
-    assert not multiprocessing.active_children()
+    assert not psutil.Process().children()

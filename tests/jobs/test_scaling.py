@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-import multiprocessing
-
+import psutil
 import pytest
 import torch
 
@@ -32,7 +31,7 @@ def test_two_devices():
     finally:
         job.close()
         job.close()
-    assert not multiprocessing.active_children()
+    assert not psutil.Process().children()
 
 
 def test_one_device_and_the_same_seed():

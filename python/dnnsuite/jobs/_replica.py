@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Iterable
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, ClassVar
 
 import torch
@@ -92,17 +92,22 @@ class Team:
     def __init__(self, size: int, config: JobConfig) -> None:
         self.size = size
         self._connections: list[Connection] = []
-        self._processes: list[Any] = []
-        context = multiprocessing.get_context("spawn")
-        port = _free_port()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(size)}
         for rank in range(size):
-            ours, theirs = context.Pipe()
-            arguments = (theirs, config.to_dict(), rank, size, port)
-            process = context.Process(target=_serve, args=arguments, daemon=True)
-            process.start()
+            ours, theirs = Pipe()
+            environment = {**os.environ, **where, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            # A program of its own, for multiprocessing would import the caller's.
+            program = f"from {__name__} import serve; serve({theirs.fileno()})"
+            command = [sys.executable, "-c", program]
+            self._processes.append(
+                subprocess.Popen(
+                    command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL
+                )
+            )
             theirs.close()
+            ours.send(config.to_dict())
             self._connections.append(ours)
-            self._processes.append(process)
         self._answers(size)
 
     def begin(self, world_size: int) -> int:
@@ -125,12 +130,12 @@ class Team:
             with contextlib.suppress(OSError):
                 connection.send(("close", 0))
         for process, connection in zip(self._processes, self._connections, strict=True):
-            process.join(timeout=10)
-            if process.is_alive():
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
                 process.kill()
-                process.join()
+                process.wait()
             connection.close()
-            process.close()
         self._connections, self._processes = [], []
 
     def _tell(self, world_size: int, message: tuple[str, int]) -> None:
@@ -170,13 +175,11 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _serve(connection: Connection, config: dict[str, Any], rank: int, size: int, port: int) -> None:
+def serve(descriptor: int) -> None:
     """One process: does as it is told, until it is told to end or nobody is there to tell it."""
-    os.environ.update(
-        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
-    )  # fmt: skip
+    connection = Connection(descriptor)
     try:
-        _obey(connection, JobConfig.from_dict(config), size)
+        _obey(connection, JobConfig.from_dict(connection.recv()))
     except EOFError:
         pass
     except BaseException as error:
@@ -189,10 +192,10 @@ def _serve(connection: Connection, config: dict[str, Any], rank: int, size: int,
         os._exit(0)  # as `_distributed.finish` says
 
 
-def _obey(connection: Connection, config: JobConfig, size: int) -> None:
-    cores = config.threads or len(os.sched_getaffinity(0))
-    torch.set_num_threads(max(1, cores // size))
+def _obey(connection: Connection, config: JobConfig) -> None:
     replica = Replica(config)
+    cores = config.threads or len(os.sched_getaffinity(0))
+    torch.set_num_threads(max(1, cores // replica.place.world_size))
     replica.setup()
     losses: list[torch.Tensor] = []
     connection.send(("done", None))
