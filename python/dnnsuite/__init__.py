@@ -10,7 +10,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import data, errors, jobs, models, nn, ops, optim, pin, plots, profiler, results, timing, workflow
+    from . import (
+        data,
+        errors,
+        jobs,
+        models,
+        nn,
+        ops,
+        optim,
+        pin,
+        plots,
+        profiler,
+        report,
+        results,
+        suites,
+        timing,
+        workflow,
+    )
     from ._fuse import coverage, fuse, stack, unfuse, unstack
     from ._step import StepRunner
 
@@ -25,13 +41,13 @@ _HOME_OF = {
     "StepRunner": "._step",
 }
 _MODULES = (
-    "data", "errors", "jobs", "models", "nn", "ops", "optim", "pin", "plots", "profiler", "results", "timing",
-    "workflow",
+    "data", "errors", "jobs", "models", "nn", "ops", "optim", "pin", "plots", "profiler", "report", "results", "suites",
+    "timing", "workflow",
 )  # fmt: skip
 
 __all__ = [
     "StepRunner", "__version__", "coverage", "data", "errors", "fuse", "jobs", "models", "nn", "ops", "optim", "pin",
-    "plots", "profiler", "results", "stack", "timing", "unfuse", "unstack", "workflow",
+    "plots", "profiler", "report", "results", "stack", "suites", "timing", "unfuse", "unstack", "workflow",
 ]  # fmt: skip
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from dnnsuite import suites
 from dnnsuite._execution.plugins import import_plugins
-from dnnsuite.suites import Finished, run_suite
+from dnnsuite.suites import Finished
 
 HERE = str(Path(__file__).parent)
 
@@ -30,8 +31,6 @@ def run_toy(toys: None) -> Callable[..., Finished]:
     """Runs a suite of toys in this process, quietly."""
 
     def run(suite: str | Path, out: Path, resume: bool = False, **options: Any) -> Finished:
-        return run_suite(
-            str(suite), {"plugins": ["suite_toys"], "device": "cpu", **options}, out, resume, quiet=True
-        )
+        return suites.run(suite, out, resume, quiet=True, plugins=["suite_toys"], device="cpu", **options)
 
     return run

@@ -5,9 +5,10 @@ from ._definitions import SUITES as SUITES
 from ._run import SUITE_FILE as SUITE_FILE
 from ._run import Finished as Finished
 from ._run import prepare as prepare
+from ._run import run as run
 from ._run import run_suite as run_suite
 from ._settings import Settings as Settings
 from ._suite import PRESETS as PRESETS
 from ._suite import Suite as Suite
 
-__all__ = ["PRESETS", "SUITES", "SUITE_FILE", "Finished", "Settings", "Suite", "prepare", "run_suite"]
+__all__ = ["PRESETS", "SUITES", "SUITE_FILE", "Finished", "Settings", "Suite", "prepare", "run", "run_suite"]

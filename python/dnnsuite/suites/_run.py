@@ -29,7 +29,7 @@ from ._suite import Suite, resolve
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["SUITE_FILE", "Finished", "prepare", "run_suite"]
+__all__ = ["SUITE_FILE", "Finished", "prepare", "run", "run_suite"]
 
 SUITE_FILE = "suite.json"
 
@@ -113,6 +113,15 @@ def run_suite(
         record.state["status"] = "done" if finished.ok else "failed"
         record.save()
         return finished
+
+
+def run(
+    suite: str | Path, out: str | Path, resume: bool = False, quiet: bool = False, **options: Any
+) -> Finished:
+    """The same as `dnnsuite run SUITE`, from Python; `options` are the command's, with underscores: see
+    :class:`Settings`, and `names`, `exclude`, `device`, `precision`, `preset`, `batch_size`, `data`, `dataroot`,
+    `plugins`."""
+    return run_suite(str(suite), options, Path(out), resume, quiet=quiet)
 
 
 def _variables(suite: str, dataroot: str | None) -> dict[str, str]:
