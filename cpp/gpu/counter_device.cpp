@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "gpu/counter_api.hpp"
 #include "gpu/counter_refusal.hpp"
+#include "gpu/driver.hpp"
 #include "gpu/library.hpp"
 
 namespace dnnsuite::gpu {
@@ -14,14 +15,7 @@ namespace dnnsuite::gpu {
 
 namespace {
 
-const Library& driver() {
-    try {
-        return Library::open("libcuda.so.1", "");
-    } catch (const Unavailable& error) {
-        throw Unavailable("no NVIDIA driver: " + error.what_is_missing, error.looked_in,
-                          "install NVIDIA's driver, or start the container with its GPUs (--gpus all)");
-    }
-}
+const Library& driver() { return Library::open("libcuda.so.1", ""); }
 
 void check(CUresult result, const char* call) {
     if (result == CUDA_SUCCESS) {
@@ -34,9 +28,8 @@ void check(CUresult result, const char* call) {
                       driver().path(), "`nvidia-smi` and CUDA_VISIBLE_DEVICES say which GPUs this process may use");
 }
 
-// By their names in the library: cuda.h's macros give some a suffix that a decltype does not show.
 void* primary_context(int ordinal) {
-    check(driver().function<decltype(cuInit)>("cuInit")(0), "cuInit");
+    require_driver();
     CUdevice device = 0;
     check(driver().function<decltype(cuDeviceGet)>("cuDeviceGet")(&device, ordinal), "cuDeviceGet");
     CUcontext context = nullptr;
@@ -45,6 +38,7 @@ void* primary_context(int ordinal) {
     return context;
 }
 
+// By its name in the library: cuda.h gives it the suffix by a macro, which a decltype would not show.
 void release_primary_context(int ordinal) noexcept {
     using Release = CUresult(CUdevice);
     if (void* const address = driver().find("cuDevicePrimaryCtxRelease_v2")) {
