@@ -62,3 +62,10 @@ def test_the_largest_share_comes_first_and_there_is_always_something():
 def test_of_a_busy_machine_idle_cpus_are_not_advice():
     facts = Facts({}, cpu_busy_pct=20.0, cpus=2, displaced_pct=70.0)
     assert [advice.rule for advice in advise(facts)] == ["contended"]
+
+
+def test_doubts_come_after_what_there_is_to_do_and_are_never_cut():
+    shares = {"data wait": 20.0, "host": 20.0, "idle": 20.0, "copy": 20.0, "optimizer": 20.0}
+    rules = [advice.rule for advice in advise(Facts(shares, overhead_pct=90.0))]
+    assert len(rules) == 5
+    assert rules[-1] == "perturbed"

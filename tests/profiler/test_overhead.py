@@ -54,15 +54,15 @@ def test_warmup_and_the_loops_own_first_steps_are_left_out():
 def test_the_interval_of_one_window_is_welchs():
     made = steps(("off", 1000, 1), ("off", 1200, 1), ("active", 1300, 1), ("active", 1500, 1))
     logs = [[math.log(v) for v in side] for side in ((1300, 1500), (1000, 1200))]
-    means = [sum(side) / 2 for side in logs]
+    centre = math.log(1400 / 1100)
     squares = [(side[0] - side[1]) ** 2 / 2 / 2 for side in logs]
     from scipy import stats
 
     freedom = sum(squares) ** 2 / sum(s * s for s in squares)
     half = stats.t.ppf(0.975, freedom) * math.sqrt(sum(squares))
     found = overhead(made)
-    assert found.low_pct == pytest.approx(100 * math.expm1(means[0] - means[1] - half), rel=1e-6)
-    assert found.high_pct == pytest.approx(100 * math.expm1(means[0] - means[1] + half), rel=1e-6)
+    assert found.low_pct == pytest.approx(100 * math.expm1(centre - half), rel=1e-6)
+    assert found.high_pct == pytest.approx(100 * math.expm1(centre + half), rel=1e-6)
 
 
 def test_nothing_to_compare_with_is_no_number():
@@ -72,3 +72,9 @@ def test_nothing_to_compare_with_is_no_number():
     assert lone.pct == pytest.approx(10)
     assert math.isnan(lone.low_pct)
     assert "[" not in str(lone)
+
+
+def test_steps_that_return_early_are_paid_for_by_the_last_of_their_block():
+    off = [("off", 10, 3), ("off", 3970, 1)]  # 1000 each
+    on = [("active", 10, 3), ("active", 4770, 1)]  # 1200 each
+    assert overhead(steps(*off, *on, *off)).pct == pytest.approx(20)

@@ -44,6 +44,8 @@ class Advice:
     weight: float  # percent of the step that it is about
 
 
+_DOUBTS = ("perturbed",)
+
 Rule = Callable[[Facts], "tuple[float, str, str] | None"]
 _RULES: dict[str, Rule] = {}
 
@@ -61,8 +63,12 @@ def advise(facts: Facts, most: int = 4) -> list[Advice]:
         if (said := rule(facts)) is not None
     ]
     found.sort(key=lambda advice: -advice.weight)
+    doubts = [
+        advice for advice in found if advice.rule in _DOUBTS
+    ]  # on the figures themselves: after what they say
+    found = [advice for advice in found if advice not in doubts][:most] + doubts
     if found:
-        return found[:most]
+        return found
     why = "no class of work is above the threshold of a rule"
     return [
         Advice(

@@ -45,7 +45,7 @@ def overhead(steps: Sequence[Step], skip: int = 0) -> Overhead | None:
     left out.
     """
     blocks = [
-        (phase, [math.log(step.t1_ns - step.t0_ns) for step in group])
+        (phase, [float(step.t1_ns - step.t0_ns) for step in group])
         for phase, group in itertools.groupby((s for s in steps if s.step >= skip), key=_kind)
     ]
     pairs = []
@@ -53,16 +53,17 @@ def overhead(steps: Sequence[Step], skip: int = 0) -> Overhead | None:
         if phase != Phase.ACTIVE.value:
             continue
         around = [_nearest(blocks[:index][::-1]), _nearest(blocks[index + 1 :])]
-        off = [logs for logs in around if logs]
+        off = [lengths for lengths in around if lengths]
         if off:
             pairs.append((on, off))
     if not pairs:
         return None
-    differences = [_mean(on) - _mean([_mean(logs) for logs in off]) for on, off in pairs]
+    # Of sums: a step that returns before it is done is paid for by the last of its block, which waits.
+    differences = [math.log(_mean(on)) - _mean([math.log(_mean(ns)) for ns in off]) for on, off in pairs]
     centre = _mean(differences)
     half = _half_of_windows(differences) if len(pairs) > 1 else _half_of_steps(*pairs[0])
     low, high = centre - half, centre + half
-    offs = sum(phase == Phase.OFF.value for phase, logs in blocks for _ in logs)
+    offs = sum(phase == Phase.OFF.value for phase, lengths in blocks for _ in lengths)
     pct, low_pct, high_pct = (100 * math.expm1(value) for value in (centre, low, high))
     return Overhead(pct, low_pct, high_pct, len(pairs), sum(len(on) for on, _ in pairs), offs)
 
@@ -73,9 +74,9 @@ def _kind(step: Step) -> str:
 
 def _nearest(blocks: Sequence[tuple[str, list[float]]]) -> list[float] | None:
     """The first block without instruments, unless another window comes first."""
-    for phase, logs in blocks:
+    for phase, lengths in blocks:
         if phase == Phase.OFF.value:
-            return logs
+            return lengths
         if phase == Phase.ACTIVE.value:
             return None
     return None
@@ -87,8 +88,8 @@ def _half_of_windows(differences: list[float]) -> float:
 
 
 def _half_of_steps(on: list[float], off: list[list[float]]) -> float:
-    """Welch's interval of the difference of two means; NaN where a side has one step."""
-    sides = [on, [log for logs in off for log in logs]]
+    """Welch's interval of the difference of the means of logarithms; NaN where a side has one step."""
+    sides = [[math.log(ns) for ns in side] for side in (on, [ns for each in off for ns in each])]
     if min(map(len, sides)) < 2:
         return math.nan
     squares = [_variance(side) / len(side) for side in sides]
