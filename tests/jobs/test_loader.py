@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from dnnsuite import jobs
+from dnnsuite._files import cache_folder
 from dnnsuite.data import photographs
 from dnnsuite.errors import InvalidArgument
 from job_runs import losses, make
@@ -32,6 +33,12 @@ def test_the_workers_end_with_the_job(job):
     job.close()
     job.close()
     assert not any(worker.is_alive() for worker in workers)
+
+
+def test_copies_with_other_seeds_share_their_files():
+    made = [make("loader", seed=seed, data_seed=seed, workers=0, images=9) for seed in (100, 200)]
+    assert made[0].provenance() == made[1].provenance()
+    assert len(list(cache_folder().glob("jpeg-*/class-0/000008.jpg"))) == 1  # of nine images, the last
 
 
 def test_same_seed_same_images():

@@ -45,7 +45,7 @@ class Loader(Training):
         config = self.config
         root = imagenet.find(config.data, config.dataroot)
         if root is None:
-            folder, self._origin = photographs.jpeg_folder(self.options["images"], config.data_seed)
+            folder, self._origin = photographs.jpeg_folder(self.options["images"])  # the same for every copy
             dataset = imagenet.folder(folder, imagenet.augmented(_SIZE, normalized=True))
         else:
             dataset = imagenet.folder(root, imagenet.augmented(_SIZE, normalized=True))
