@@ -45,6 +45,12 @@ def run(
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/SUITE-TIME]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Do what is missing in --out (or the last one).")] = False,
+    cluster: Annotated[
+        Text, typer.Option(help="Run each job of each run as a task of a cluster: slurm, local or debug.")
+    ] = None,
+    cluster_option: Annotated[
+        Texts, typer.Option(help="Of the tasks, as timeout_min=60 or slurm_partition=gpu; repeatable.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command of each job; run nothing.")] = False,
     show: Annotated[
         bool, typer.Option("--show", help="Print the names of the jobs; with --json, as a jobs file to edit.")
@@ -61,6 +67,9 @@ def run(
         from .suites import prepare
 
         return _show(suite, asked, as_json) if show else _describe(*prepare(suite, asked), as_json)
+    if cluster is not None or cluster_option:
+        where = Path(out) if out else _default_out(suite, resume, "cluster.json")
+        return _run_on_cluster(suite, asked, where, cluster or "slurm", cluster_option or [], resume, as_json)
     return _run(suite, asked, Path(out) if out else _default_out(suite, resume), resume, as_json)
 
 
@@ -72,15 +81,14 @@ def _split(values: list[str] | None) -> list[str] | None:
     )
 
 
-def _default_out(suite: str, resume: bool) -> Path:
+def _default_out(suite: str, resume: bool, file: str = "suite.json") -> Path:
     from ._execution.record import stamp
     from .errors import InvalidArgument
-    from .suites import SUITE_FILE
 
     parent, name = Path("dnnsuite-runs"), Path(suite).stem
     if not resume:
         return parent / f"{name}-{stamp()}"
-    last = sorted(parent.glob(f"{name}-*/{SUITE_FILE}"))
+    last = sorted(parent.glob(f"{name}-*/{file}"))
     if not last:
         raise InvalidArgument(f"--resume: there is no {parent}/{name}-*; name it with --out")
     return last[-1].parent
@@ -141,6 +149,30 @@ def _run(suite: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bo
             said = f"{run['key']} run {run['repeat_index']} copy {run['slot']}: {run['failure']}: {run['message']}"
             print(f"dnnsuite: {said}", file=sys.stderr)
     return 0 if finished.ok else 1
+
+
+def _run_on_cluster(
+    suite: str, asked: dict[str, Any], out: Path, cluster: str, options: list[str], resume: bool, as_json: bool
+) -> int:  # fmt: skip
+    from .suites import run_on_cluster
+
+    say = (lambda line: print(line, file=sys.stderr)) if as_json else print
+    ok = run_on_cluster(suite, asked, out, cluster, _parameters(options), resume, say)
+    print(json.dumps({"out": str(out), "ok": ok}) if as_json else f"{out / 'summary.txt'}")
+    return 0 if ok else 1
+
+
+def _parameters(options: list[str]) -> dict[str, Any]:
+    """NAME=VALUE, where a value that is a number is one."""
+    from .errors import InvalidArgument
+
+    found: dict[str, Any] = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals or not name:
+            raise InvalidArgument(f"--cluster-option {option}: wants NAME=VALUE, as timeout_min=60")
+        found[name] = int(value) if value.isdigit() else value
+    return found
 
 
 _SAID = (

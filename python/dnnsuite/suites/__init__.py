@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The benchmark suite: its jobs, run the way several users share a machine, each run recorded whole or not at all."""
 
+from ._cluster import CLUSTER_FILE as CLUSTER_FILE
+from ._cluster import CLUSTERS as CLUSTERS
+from ._cluster import run_on_cluster as run_on_cluster
 from ._definitions import SUITES as SUITES
 from ._run import SUITE_FILE as SUITE_FILE
 from ._run import Finished as Finished
@@ -11,4 +14,7 @@ from ._settings import Settings as Settings
 from ._suite import PRESETS as PRESETS
 from ._suite import Suite as Suite
 
-__all__ = ["PRESETS", "SUITES", "SUITE_FILE", "Finished", "Settings", "Suite", "prepare", "run", "run_suite"]
+__all__ = [
+    "CLUSTERS", "CLUSTER_FILE", "PRESETS", "SUITES", "SUITE_FILE", "Finished", "Settings", "Suite", "prepare", "run",
+    "run_on_cluster", "run_suite",
+]  # fmt: skip

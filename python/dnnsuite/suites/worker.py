@@ -49,6 +49,10 @@ def measure(spec: Spec, sibling_start: socket.socket | None) -> Result:
     digests = hashes(Job, spec["arguments"])
     if leads:
         print(header(spec["arguments"]), flush=True)
+    if spec["processes"] > 1:  # the share's variables count the threads of all of them
+        import torch
+
+        torch.set_num_threads(spec["config"]["threads"])
     with closing(Job(jobs.JobConfig.from_dict(spec["config"]))) as job:
         job.setup()
         setup_s = (timing.now_ns() - spec["launched_ns"]) * 1e-9  # interpreter and imports too
