@@ -52,7 +52,7 @@ def record(job="vae", repeat=0, slot=0, rate=100.0, **more):
         "scope": "student", "status": "failed" if failure else "ok", "failure": failure, "message": "",
         "unit": "images", "seed_unit": {"name": "images", "items": 1}, "rate_per_s": None if failure else rate,
         "rate_interval_per_s": None, "isolation": {"level": "affinity"}, "flags": [],
-        "config": {"device": "cpu", "precision": "fp32", "batch_size": 128}, "hashes": {"job": "abc"},
+        "config": {"device": "cpu", "precision": "fp32", "batch_size": 128, "threads": 1}, "hashes": {"job": "abc"},
         "environment": {"machine": machine, "versions": {"torch": "2.13.0+cpu"}}, **more,
     }  # fmt: skip
 

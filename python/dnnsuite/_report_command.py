@@ -37,7 +37,7 @@ def report(
     exclude: Annotated[Text, typer.Option(help="Jobs to leave out, as a,b.")] = None,
     alone: Annotated[
         Optional[list[Path]],  # noqa: UP045
-        typer.Option(help="The suite with one copy: adds what sharing costs; repeatable."),
+        typer.Option(help="Output of `dnnsuite run --alone`: adds what sharing costs; repeatable."),
     ] = None,
     save_target: Annotated[
         File, typer.Option(help="Make this machine the target: write such a CSV file.")

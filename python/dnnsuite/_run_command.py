@@ -31,6 +31,9 @@ def run(
     copies: Annotated[
         Text, typer.Option(help="Of a student job at once: per-gpu, a number, or all.  [per-gpu]")
     ] = None,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="Start one copy only, in the share that it has among them.")
+    ] = False,
     device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
     precision: Annotated[Text, typer.Option(help="fp32, bf16 or fp16, where a job has it.  [each job's]")] = None,
     preset: Annotated[Text, typer.Option(help="smoke (minutes on two cores), fast or baselines.")] = None,
@@ -59,7 +62,8 @@ def run(
 ) -> int:  # fmt: skip
     """Run a benchmark suite: N copies of a student job at once, each in its share of the machine."""
     asked = {
-        "names": _split(name), "exclude": _split(exclude), "repeat": repeat, "copies": copies, "device": device,
+        "names": _split(name), "exclude": _split(exclude), "repeat": repeat, "copies": copies,
+        "alone": alone or None, "device": device,
         "precision": precision, "preset": preset, "batch_size": batch_size, "order": order, "timeout_s": timeout,
         "pin": pin, "require": require, "seed": seed, "data": data, "dataroot": dataroot, "plugins": plugin,
     }  # fmt: skip

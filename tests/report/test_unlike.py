@@ -24,6 +24,7 @@ def test_mixed_machines_are_refused(suite):
         {"unit": "tokens"},
         {"config": {"device": "cpu", "precision": "bf16", "batch_size": 128}},
         {"config": {"device": "cpu", "precision": "fp32", "batch_size": 64}},
+        {"config": {"device": "cpu", "precision": "fp32", "batch_size": 128, "threads": 2}},
     ],
     ids=str,
 )

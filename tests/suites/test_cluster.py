@@ -72,7 +72,9 @@ def test_bad_arguments_are_refused_before_anything_is_made(toys, tmp_path):
 
 
 # submitit's debug executor leaves its logs to the garbage collector.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:unclosed file:ResourceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore:unclosed file:ResourceWarning"
+)
 def test_other_options_are_not_the_same_suite(toys, tmp_path):
     out = tmp_path / "out"
     assert run_on_cluster("toy-nap", ASKED, out, "debug", {}, tell=lambda line: None)

@@ -31,7 +31,7 @@ _SAME = 0.05
 
 
 def interference_table(alone: Sequence[Entry], shared: Sequence[Entry]) -> pandas.DataFrame:
-    """One row per job that was measured with one copy (`alone`) and with several (`shared`).
+    """One row per job that was measured with one copy (`alone`: `dnnsuite run --alone`) and with several (`shared`).
 
     Raises:
         InvalidArgument: no job was measured both ways.

@@ -90,6 +90,7 @@ def _own_conditions(record: Mapping[str, Any]) -> dict[str, str]:
         "precision": str(config.get("precision", "unknown")),
         "batch size": str(config.get("batch_size", "unknown")),
         "copies": str(record["copies"]),
+        "threads": str(config.get("threads", "unknown")),
         "processor": f"{machine.get('cpu_model', 'unknown')}, {machine.get('cpus', '?')} CPUs",
         "GPUs": ", ".join(gpus) or "none",
         "torch": ".".join(torch.split("+")[0].split(".")[:2]),

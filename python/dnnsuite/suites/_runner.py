@@ -76,8 +76,8 @@ class Runner:
         for repeat, keys in enumerate(self.record.state["order"]["jobs"]):
             for key in keys:
                 entry = self.entries[key]
-                alone = entry.scope == "all"
-                shares: tuple[int | str, ...] = ("all",) if alone else tuple(range(len(self.plan.slots)))
+                students = 1 if self.settings.alone else len(self.plan.slots)
+                shares: tuple[int | str, ...] = ("all",) if entry.scope == "all" else tuple(range(students))
                 found.append(_Group(entry, repeat, shares))
         return found
 

@@ -16,7 +16,14 @@ __all__ = ["Settings"]
 
 @dataclass(frozen=True)
 class Settings:
-    """`repeat` runs of the suite; `timeout_s` is for each job of a run, `require` the weakest isolation that does."""
+    """How a suite is run.
+
+    Attributes:
+        repeat: runs of it.
+        alone: one copy only, in the share that it has among `copies`.
+        require: the weakest isolation that will do.
+        timeout_s: for each job of a run.
+    """
 
     repeat: int = 1
     copies: str = "per-gpu"
@@ -25,6 +32,7 @@ class Settings:
     timeout_s: float = 4 * 3600.0
     seed: int = 0
     order: str = "fixed"
+    alone: bool = False
 
     @classmethod
     def of(cls, asked: Mapping[str, Any]) -> Settings:
