@@ -128,8 +128,8 @@ def _describe(suite: Suite, settings: Settings, plan: Plan, as_json: bool) -> in
         print(f"{entry.name}: {entry.missing}" if entry.missing else entry.command_line())
     students = sum(entry.scope != "all" for entry in suite.entries)
     again = f", {settings.repeat} times" if settings.repeat > 1 else ""
-    jobs = f"{len(suite.entries)} job{'s' * (len(suite.entries) > 1)}"
-    print(f"{jobs} on {suite.device}{again}: {students} in {len(plan.slots)} copies at once, "
+    counted = f"{len(suite.entries)} job{'s' * (len(suite.entries) > 1)}"
+    print(f"{counted} on {suite.device}{again}: {students} in {len(plan.slots)} copies at once, "
           f"{len(suite.entries) - students} alone with the machine", file=sys.stderr)  # fmt: skip
     print(render_plan(plan), file=sys.stderr)
     return 0
