@@ -95,3 +95,15 @@ def test_without_torch_there_is_nothing_to_see(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch")
     with pytest.raises(Unavailable):
         MemoryInstrument().open()
+
+
+def test_gradients_of_steps_that_warm_up_do_not_add_up():
+    model = nn.Linear(10, 20)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = profiler.schedule(warmup=3, active=1, repeat=1)
+    with profiler.profile(schedule=schedule, instruments=[MemoryInstrument()]) as p:
+        for _ in range(5):
+            model(torch.randn(4, 10)).sum().backward()
+            optimizer.step()
+            p.step()
+    assert by_class(p)["gradients"] == 4 * (10 * 20 + 20)

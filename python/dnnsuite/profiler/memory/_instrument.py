@@ -65,7 +65,7 @@ class MemoryInstrument:
         self._maps = FeatureMaps()
         self._modules: dict[int, Any] = {}  # outermost modules that ran, by id
         self._optimizers: dict[int, Any] = {}
-        self._gradients_bytes = 0
+        self._gradients: dict[int, int] = {}  # bytes by optimizer, when it stepped last
         self._device = "cpu"
         self._rows: list[_Row] = []
         self._unseen = 0
@@ -106,7 +106,7 @@ class MemoryInstrument:
 
     def _stepping(self, optimizer: Any, *_: Any) -> None:
         self._optimizers[id(optimizer)] = optimizer
-        self._gradients_bytes += stored_bytes(parameter.grad for parameter in _parameters(optimizer))
+        self._gradients[id(optimizer)] = stored_bytes(parameter.grad for parameter in _parameters(optimizer))
 
     def step(self, index: int) -> None:
         optimizers = list(self._optimizers.values())
@@ -117,13 +117,14 @@ class MemoryInstrument:
         weights += stored_bytes((p for optimizer in optimizers for p in _parameters(optimizer)), seen)
         state = stored_bytes((t for optimizer in optimizers for t in state_tensors(optimizer)), seen)
         found = level(self._device)
-        known = weights + self._gradients_bytes + state + self._maps.peak_bytes
+        gradients = sum(self._gradients.values())
+        known = weights + gradients + state + self._maps.peak_bytes
         self._rows.append(
-            _Row(index, weights, self._gradients_bytes, state, self._maps.peak_bytes, max(0, found.peak - known),
+            _Row(index, weights, gradients, state, self._maps.peak_bytes, max(0, found.peak - known),
                  found.peak, found.current)
         )  # fmt: skip
-        self._unseen += self._gradients_bytes > 0 and self._maps.seen == 0
-        self._gradients_bytes = 0
+        self._unseen += gradients > 0 and self._maps.seen == 0
+        self._gradients.clear()
         self._maps.reset()
         begin_peak(self._device)
 
