@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from dnnsuite import suites
+from dnnsuite._C import read_hierarchies
 from dnnsuite._execution.plugins import import_plugins
 from dnnsuite.suites import Finished
 
@@ -24,6 +26,9 @@ def toys() -> Iterator[None]:
         patch.setenv("DNNSUITE_CGROUP_PARENT", f"/dnnsuite-ci-{os.getpid()}")
         import_plugins(["suite_toys"])
         yield
+        for hierarchy in read_hierarchies(""):  # a runner that was killed could not remove the one it made
+            with contextlib.suppress(OSError):
+                Path(hierarchy["mount_point"], f"dnnsuite-ci-{os.getpid()}").rmdir()
 
 
 @pytest.fixture
