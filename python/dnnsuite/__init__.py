@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from . import (
         data,
         errors,
+        importers,
         jobs,
         models,
         nn,
@@ -41,13 +42,14 @@ _HOME_OF = {
     "StepRunner": "._step",
 }
 _MODULES = (
-    "data", "errors", "jobs", "models", "nn", "ops", "optim", "pin", "plots", "profiler", "report", "results", "suites",
-    "timing", "workflow",
+    "data", "errors", "importers", "jobs", "models", "nn", "ops", "optim", "pin", "plots", "profiler", "report",
+    "results", "suites", "timing", "workflow",
 )  # fmt: skip
 
 __all__ = [
-    "StepRunner", "__version__", "coverage", "data", "errors", "fuse", "jobs", "models", "nn", "ops", "optim", "pin",
-    "plots", "profiler", "report", "results", "stack", "suites", "timing", "unfuse", "unstack", "workflow",
+    "StepRunner", "__version__", "coverage", "data", "errors", "fuse", "importers", "jobs", "models", "nn", "ops",
+    "optim", "pin", "plots", "profiler", "report", "results", "stack", "suites", "timing", "unfuse",
+    "unstack", "workflow",
 ]  # fmt: skip
 
 

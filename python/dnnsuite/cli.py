@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from . import (
+    _import_command,
     _metrics_command,
     _pin_command,
     _profile_command,
@@ -81,6 +82,7 @@ def _say(text: str) -> None:
 app.add_typer(_metrics_command.commands(_reporting), name="metrics")
 app.add_typer(_pin_command.commands(_reporting), name="pin")
 app.command()(_reporting(_profile_command.profile))
+app.command("import")(_reporting(_import_command.import_file))
 app.command()(_reporting(_report_command.report))
 app.command()(_reporting(_roofline_command.roofline))
 app.command("run")(_reporting(_run_command.run))

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT
+"""Text files of other tools: read whole, cut into lines, with errors that name file and line."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import Error
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+__all__ = ["BadFile", "fields_of", "numbers", "read_bytes", "read_lines", "read_rows"]
+
+_GZIP = b"\x1f\x8b"
+_REMEDY = "; without the line the rest can be imported"
+_NOTHING = ("", "n/a", "na", "nan", "-nan", "-", "no data", "(!) n/a", "not supported", "<overflow>")
+_GROUPED = r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?"
+
+
+class BadFile(Error):
+    """A file that is not what it was read as, or damaged; the message names it, and the line where there is one.
+
+    Args:
+        path: the file.
+        why: what is wrong with it, and the way out.
+        line: counted from 1; 0 when it is not about one line.
+    """
+
+    def __init__(self, path: Path | str, why: str, line: int = 0) -> None:
+        self.path, self.why, self.line = Path(path), why, line
+        super().__init__(path, why, line)
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.why}" if self.line else f"{self.path}: {self.why}"
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file's bytes, unpacked if it is gzip's.
+
+    Raises:
+        BadFile: it cannot be read, is empty, or its packing is damaged.
+    """
+    try:
+        data = path.read_bytes()
+        if data.startswith(_GZIP):
+            data = gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadFile(path, getattr(error, "strerror", None) or str(error)) from error
+    if not data.strip():
+        raise BadFile(path, "the file is empty")
+    return data
+
+
+def read_lines(path: Path) -> list[str]:
+    """A text file's lines without their ends; bytes that are no UTF-8 become U+FFFD, NULs blanks."""
+    text = read_bytes(path).decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\0", " ")
+    return text.split("\n")
+
+
+def fields_of(line: str) -> list[str]:
+    """The fields of one line of CSV."""
+    return next(csv.reader([line.replace("\r", " ")]), [])
+
+
+def read_rows(path: Path, lines: Sequence[str], at: Sequence[int], columns: Sequence[str]) -> pd.DataFrame:
+    """Lines of CSV as a table of text; repeated texts are kept once.
+
+    Args:
+        path: for messages.
+        lines: one record each, without a header.
+        at: the number in the file of each line, counted from 1.
+        columns: what the header says; a row must have as many fields, and none may be repeated.
+
+    Raises:
+        BadFile: a row with more or fewer fields, or an open quote: the first such line is named.
+    """
+    import pandas as pd
+
+    _check_rows(path, lines, at, len(columns))
+    table = pd.read_csv(
+        io.StringIO("\n".join([*lines, ""])), header=None, names=list(columns), dtype="category", na_filter=False,
+        skip_blank_lines=False, index_col=False, low_memory=False,
+    )  # fmt: skip
+    for column in table:  # pandas makes categories that look like numbers numbers
+        table[column] = table[column].cat.rename_categories(str)
+    return table
+
+
+def _check_rows(path: Path, lines: Sequence[str], at: Sequence[int], fields: int) -> None:
+    """Every line has so many fields. Most rows have no comma within quotes, so counting is enough for them."""
+    for line, number in zip(lines, at, strict=True):
+        quotes = line.count('"')
+        if quotes % 2:
+            raise BadFile(path, f"a quote is left open: the file is cut short here{_REMEDY}", number)
+        if quotes == 2 * fields and line.count('","') + 1 == fields and line[0] == '"':
+            continue
+        found = len(fields_of(line))
+        if found != fields:
+            raise BadFile(
+                path, f"{found} fields where the header has {fields}: the line is damaged{_REMEDY}", number
+            )
+
+
+def numbers(
+    path: Path, texts: pd.Series, lines: Sequence[int]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Numbers `[N]` for texts, and which of them are words instead, which are NaN.
+
+    Grouped digits are one number (`1,234.5`); what follows a number in parentheses is left out, as the instances that
+    ncu lists; what tools write for "nothing" is NaN.
+
+    Raises:
+        BadFile: digits and commas that are no grouped number: another country's decimal comma would be off by 1000.
+    """
+    import numpy as np
+    import pandas as pd
+
+    codes, distinct = pd.factorize(texts)
+    words = pd.Series(list(map(str, distinct)), dtype=object).str.strip()
+    words = words.str.replace(r"(?<=[\d.]) +\(.*\)$", "", regex=True)
+    plain = words.where(~words.str.fullmatch(_GROUPED), words.str.replace(",", ""))
+    odd = plain.str.fullmatch(r"-?[\d.]*,[\d.,]*").to_numpy(bool)
+    if odd.any():
+        first = int(np.flatnonzero(odd[codes])[0])
+        raise BadFile(
+            path,
+            f"{texts.iloc[first]!r} is no number with grouped digits; export with LC_ALL=C",
+            lines[first],
+        )
+    values = pd.to_numeric(plain, errors="coerce").to_numpy(float)
+    words_only = np.isnan(values) & ~plain.str.lower().isin(_NOTHING).to_numpy(bool)
+    return values[codes], words_only[codes]

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: MIT
+"""What DCGM says of GPUs: `dcgmi dmon`, dcgm-exporter's text and tables of it in CSV, as the table `samples`.
+
+The header decides what a column is, not its position; every entity keeps its own rows. Quantities that the instrument
+`nvml` has as well bear its names and units, so that both can be drawn together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import InvalidArgument
+from ..profiler._sampler import samples_table
+from ._text import BadFile, fields_of, read_lines
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["is_dcgm", "read"]
+
+Row = tuple[int, str, str, float, str]  # t_ns, device, name, value, unit
+
+
+class _Field(NamedTuple):
+    """A field of DCGM: its number, its name in dcgmi's header and (behind DCGM_FI_) in the exporter's, and ours."""
+
+    number: int
+    short: str
+    long: str
+    name: str
+    factor: float
+    unit: str
+
+
+_MIB = float(1 << 20)
+_FIELDS = [
+    _Field(100, "SMCLK", "DEV_SM_CLOCK", "sm_clock", 1e6, "Hz"),
+    _Field(101, "MMCLK", "DEV_MEM_CLOCK", "memory_clock", 1e6, "Hz"),
+    _Field(112, "DVCCTR", "DEV_CLOCK_THROTTLE_REASONS", "clock_reasons", 1, "bits"),
+    _Field(140, "MMTMP", "DEV_MEMORY_TEMP", "memory_temperature", 1, "°C"),
+    _Field(150, "TMPTR", "DEV_GPU_TEMP", "temperature", 1, "°C"),
+    _Field(155, "POWER", "DEV_POWER_USAGE", "power_average", 1, "W"),
+    _Field(156, "TOTEC", "DEV_TOTAL_ENERGY_CONSUMPTION", "energy", 1e-3, "J"),
+    _Field(157, "PWINST", "DEV_POWER_USAGE_INSTANT", "power", 1, "W"),
+    _Field(203, "GPUTL", "DEV_GPU_UTIL", "gpu_util", 1, "%"),
+    _Field(204, "MCUTL", "DEV_MEM_COPY_UTIL", "memory_util", 1, "%"),
+    _Field(206, "ENCUTL", "DEV_ENC_UTIL", "encoder_util", 1, "%"),
+    _Field(207, "DECUTL", "DEV_DEC_UTIL", "decoder_util", 1, "%"),
+    _Field(250, "FBTTL", "DEV_FB_TOTAL", "memory_total", _MIB, "bytes"),
+    _Field(251, "FBFRE", "DEV_FB_FREE", "memory_free", _MIB, "bytes"),
+    _Field(252, "FBUSD", "DEV_FB_USED", "memory_used", _MIB, "bytes"),
+    _Field(1001, "GRACT", "PROF_GR_ENGINE_ACTIVE", "gpm_graphics", 100, "%"),
+    _Field(1002, "SMACT", "PROF_SM_ACTIVE", "gpm_sm", 100, "%"),
+    _Field(1003, "SMOCC", "PROF_SM_OCCUPANCY", "gpm_occupancy", 100, "%"),
+    _Field(1004, "TENSO", "PROF_PIPE_TENSOR_ACTIVE", "gpm_tensor", 100, "%"),
+    _Field(1005, "DRAMA", "PROF_DRAM_ACTIVE", "gpm_dram", 100, "%"),
+    _Field(1006, "FP64A", "PROF_PIPE_FP64_ACTIVE", "gpm_fp64", 100, "%"),
+    _Field(1007, "FP32A", "PROF_PIPE_FP32_ACTIVE", "gpm_fp32", 100, "%"),
+    _Field(1008, "FP16A", "PROF_PIPE_FP16_ACTIVE", "gpm_fp16", 100, "%"),
+    _Field(1009, "PCITX", "PROF_PCIE_TX_BYTES", "gpm_pcie_tx", 1, "bytes/s"),
+    _Field(1010, "PCIRX", "PROF_PCIE_RX_BYTES", "gpm_pcie_rx", 1, "bytes/s"),
+    _Field(1011, "NVLTX", "PROF_NVLINK_TX_BYTES", "gpm_nvlink_tx", 1, "bytes/s"),
+    _Field(1012, "NVLRX", "PROF_NVLINK_RX_BYTES", "gpm_nvlink_rx", 1, "bytes/s"),
+]  # fmt: skip
+_BY_NAME = {
+    key: field
+    for field in _FIELDS
+    for key in (str(field.number), field.short, field.long, f"DCGM_FI_{field.long}")
+}
+_DEFINITIONS = {
+    field.name: f"DCGM's field {field.number}, DCGM_FI_{field.long}" for field in _FIELDS
+} | {"gpu_util": "DCGM's field 203: time in which some kernel was running, on however few SMs: not how much of the "
+                 "GPU was used"}  # fmt: skip
+_NOTHING = {"N/A", "n/a", "NA", "", "-", "NaN", "nan", "null"}
+_HEADER = re.compile(r"\s*#\s*Entity\b\s*(.*)$", re.IGNORECASE)
+_SECOND = re.compile(r"\s*#?\s*Id\b", re.IGNORECASE)  # the header's second line, with units in old versions
+_ENTITY = re.compile(r"\s*([A-Za-z][\w-]*)\s+(\d[\w/:.]*)((?:\s+\S+)*)\s*$")
+_EXPOSED = re.compile(r"(DCGM_FI_\w+)\{(.*)\}\s+(\S+)(?:\s+(-?\d+))?\s*$")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_TIMES = {"timestamp_ms": 10**6, "timestamp_ns": 1, "t_ns": 1, "timestamp": 10**9, "time": 10**9}
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_DEVICES = ("gpu", "entity", "device", "gpuid", "gpu_id")
+
+
+def is_dcgm(line: str) -> bool:
+    """Whether a line is a header, or a sample, of one of DCGM's tools."""
+    return bool(_HEADER.match(line) or _EXPOSED.match(line) or ("DCGM_FI_" in line and _is_csv(line)))
+
+
+def _is_csv(line: str) -> bool:
+    return bool({field.strip().lower() for field in fields_of(line)} & {*_DEVICES})
+
+
+def read(path: str | Path, interval_s: float = 1.0, begin_ns: int = 0) -> pd.DataFrame:
+    """A file of DCGM as `samples`: t_ns, source ("dcgm"), device, name, value, unit.
+
+    Args:
+        path: what `dcgmi dmon`, or dcgm-exporter's `/metrics`, wrote, or a CSV file with a time, a GPU and a column per
+            field (or `metric` and `value`).
+        interval_s: between samples, s, for files that have no time of their own; dmon's `-d`, 1 s where not given.
+        begin_ns: the time of the first of these.
+
+    Returns:
+        N/A is NaN. Fields that are not known keep their names, values and no unit.
+
+    Raises:
+        BadFile: no header, no sample, a row with more or fewer values than the header, or a value that is no number.
+        InvalidArgument: an interval that is not positive.
+    """
+    path = Path(path)
+    if not 0 < interval_s < 1e9:
+        raise InvalidArgument(f"interval_s={interval_s}: must be positive")
+    lines = read_lines(path)
+    clock = _Clock(round(interval_s * 1e9), begin_ns)
+    if any(_HEADER.match(line) for line in lines):
+        rows = [*_monitor(path, lines, clock)]
+    elif any(_EXPOSED.match(line.strip()) for line in lines):
+        rows = [*_exposition(path, lines, clock)]
+    else:
+        rows = [*_csv(path, lines, clock)]
+    if not rows:
+        raise BadFile(path, "a header and no sample below it: the file is cut, or no GPU was watched")
+    known = {row[2] for row in rows}
+    return samples_table("dcgm", rows, {
+        name: _DEFINITIONS.get(name, "a field of DCGM, as it was written") for name in sorted(known)
+    })  # fmt: skip
+
+
+class _Clock:
+    """The time of a sample in a file that has none: one interval on whenever what was seen is seen again."""
+
+    def __init__(self, interval_ns: int, begin_ns: int) -> None:
+        self._interval_ns, self._t_ns = interval_ns, begin_ns
+        self._seen: set[object] = set()
+
+    def at(self, key: object) -> int:
+        if key in self._seen:
+            self._seen.clear()
+            self._t_ns += self._interval_ns
+        self._seen.add(key)
+        return self._t_ns
+
+
+def _monitor(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
+    columns: list[tuple[str, float, str]] = []
+    after_header = False
+    for number, line in enumerate(lines, 1):
+        if header := _HEADER.match(line):
+            columns = [_column(name) for name in header[1].split()]
+            if not columns:
+                raise BadFile(path, "a header without fields", number)
+            after_header = True
+            continue
+        if after_header and _SECOND.match(line):
+            continue
+        entity = _ENTITY.match(line) if columns else None
+        if entity is None or not _is_value(entity[3]):
+            if columns and re.match(r"\s*GPU\b", line):
+                raise BadFile(path, "a GPU without values: the line is damaged", number)
+            continue
+        after_header = False
+        values = entity[3].split()
+        if len(values) != len(columns):
+            raise BadFile(path, f"{len(values)} values where the header has {len(columns)} fields: the line is "
+                                "damaged; without it the rest can be imported", number)  # fmt: skip
+        device = _device(entity[1], entity[2])
+        t_ns = clock.at(device)
+        for text, (name, factor, unit) in zip(values, columns, strict=True):
+            yield t_ns, device, name, _number(path, number, text, bool(unit)) * factor, unit
+
+
+def _is_value(rest: str) -> bool:
+    """Whether what follows an entity are values: dcgmi's messages begin with words, too."""
+    first = rest.split()[:1]
+    return bool(first) and (first[0] in _NOTHING or first[0][0] in "-.0123456789")
+
+
+def _device(kind: str, number: str) -> str:
+    return f"gpu{number}" if kind.upper() == "GPU" else f"{kind.lower()}{number}"
+
+
+def _column(name: str) -> tuple[str, float, str]:
+    field = _BY_NAME.get(name) or _BY_NAME.get(name.upper())
+    return (field.name, field.factor, field.unit) if field else (name, 1.0, "")
+
+
+def _number(path: Path, line: int, text: str, is_known: bool) -> float:
+    try:
+        return float("nan" if text in _NOTHING else text)
+    except ValueError:
+        if not is_known:
+            return float("nan")  # a field of text, a name or a version
+        raise BadFile(path, f"{text!r} is no number: the line is damaged", line) from None
+
+
+def _exposition(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
+    """Prometheus' text format; scrapes that were appended to each other follow each other in time."""
+    for number, line in enumerate(lines, 1):
+        stripped = line.strip()
+        if not stripped.startswith("DCGM_FI_"):
+            continue
+        found = _EXPOSED.match(stripped)
+        if not found:
+            raise BadFile(path, "not `NAME{labels} value`: the line is damaged", number)
+        labels = dict(_LABEL.findall(found[2]))
+        if "gpu" not in labels:
+            raise BadFile(path, 'no label gpu="...": the line is damaged', number)
+        part = f"/{labels['GPU_I_ID']}" if "GPU_I_ID" in labels else ""
+        device = f"gpu{labels['gpu']}{part}"
+        name, factor, unit = _column(found[1])
+        t_ns = int(found[4]) * 10**6 if found[4] else clock.at((device, name))
+        if abs(t_ns) >= 2**63:
+            raise BadFile(path, f"{found[4]!r} is no time in ms", number)
+        yield t_ns, device, name, _number(path, number, found[3], True) * factor, unit
+
+
+def _csv(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
+    head = next((number for number, line in enumerate(lines) if _is_csv(line)), None)
+    if head is None:
+        raise BadFile(
+            path, "no header of dcgmi dmon (`#Entity`), no sample of dcgm-exporter, no CSV with a column gpu"
+        )
+    names = [field.strip() for field in fields_of(lines[head])]
+    lower = [name.lower() for name in names]
+    device = next(lower.index(name) for name in _DEVICES if name in lower)
+    time = next(((lower.index(name), scale) for name, scale in _TIMES.items() if name in lower), None)
+    tall = (lower.index("metric"), lower.index("value")) if {"metric", "value"} <= {*lower} else None
+    taken = {device, time[0] if time else device, *(tall or ())}
+    fields = (
+        []
+        if tall
+        else [number for number, name in enumerate(names) if number not in taken and name in _BY_NAME]
+    )
+    if not (tall or fields):
+        raise BadFile(path, f"none of the columns {', '.join(names)} is a field of DCGM", head + 1)
+    for number, line in enumerate(lines[head + 1 :], head + 2):
+        if not line.strip():
+            continue
+        values = [field.strip() for field in fields_of(line)]
+        if len(values) != len(names):
+            raise BadFile(
+                path, f"{len(values)} fields where the header has {len(names)}: the line is damaged", number
+            )
+        who = values[device]
+        who = f"gpu{who}" if who.isdigit() else who
+        pairs = [(values[tall[0]], values[tall[1]])] if tall else [(names[at], values[at]) for at in fields]
+        for written, text in pairs:
+            name, factor, unit = _column(written)
+            t_ns = _time(path, number, values[time[0]], time[1]) if time else clock.at((who, name))
+            yield t_ns, who, name, _number(path, number, text, bool(unit)) * factor, unit
+
+
+def _time(path: Path, line: int, text: str, scale_ns: int) -> int:
+    """ns since 1970 for a number, or a date and time of ISO 8601 (of UTC where it names no zone)."""
+    try:
+        number = float(text)
+        t_ns = int(text) * scale_ns if text.isdecimal() else round(number * scale_ns)
+    except (ValueError, OverflowError):
+        try:
+            when = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        except ValueError:
+            raise BadFile(path, f"{text!r} is no time: the line is damaged", line) from None
+        when = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
+        t_ns = (when - _EPOCH) // timedelta(microseconds=1) * 1000
+    if abs(t_ns) >= 2**63:
+        raise BadFile(path, f"{text!r} is no time of this millennium: the line is damaged", line)
+    return t_ns

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: MIT
+"""What `ncu --csv` prints, its details page and its raw page, as one tidy table.
+
+The details page has a row for each kernel and metric, the raw page a row for each kernel and, below its header, a row
+of units. Both may stand after, between and before lines of ncu (`==PROF==`) and of the program that was profiled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..profiler._instrument import define, definitions
+from ._text import BadFile, fields_of, numbers, read_lines, read_rows
+from ._units import to_base
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["is_header", "launches", "read"]
+
+# The columns that say which launch a row is about, by our name; versions of ncu differ in which there are.
+_LAUNCH = {
+    "process": "Process ID", "name": "Kernel Name", "device": "Device", "context": "Context", "stream": "Stream",
+}  # fmt: skip
+_IDENTITY = {
+    "ID", "Process Name", "Host Name", "Kernel Time", "Block Size", "Grid Size", "CC", *_LAUNCH.values(),
+}  # fmt: skip
+_MEANINGS = {
+    "kernel_id": "number of the launch in the file, from 0; its order is the file's",
+    "process": "id of the process; ids of kernels begin anew in each",
+    "name": "the kernel as ncu wrote it",
+    "device": "number of the GPU; empty where this version of ncu does not write it",
+    "context": "ncu's number of the context",
+    "stream": "ncu's number of the stream",
+    "section": "section of the report that the metric was printed in; empty on the raw page",
+    "metric": "name of the metric",
+    "unit": "base unit: ns, byte, Hz, cycle, %, ...; scaled units were converted",
+    "value": "in that unit; NaN where ncu wrote n/a or a word",
+    "text": "what was printed where it is a word; missing elsewhere",
+}
+_ROW = re.compile(r'"?\d+"?,')
+_FEW_COMMAS = 4
+
+
+def is_header(line: str) -> bool:
+    """Whether a line is the header of ncu's CSV."""
+    return "Kernel Name" in line and {"ID", "Kernel Name"} <= {*_header(line)}
+
+
+def _header(line: str) -> list[str]:
+    return [field.strip() for field in fields_of(line)]
+
+
+def read(path: str | Path) -> pd.DataFrame:
+    """A file that `ncu --csv` wrote, details page or raw page.
+
+    Returns:
+        One row for each kernel and metric: kernel_id, process, name, device, context, stream, section, metric, unit,
+        value, text. Rows of rules, which are advice and no metrics, are left out.
+
+    Raises:
+        BadFile: no header, no row, a damaged row, or a summary over launches, which has no launches in it.
+    """
+
+    path = Path(path)
+    lines = read_lines(path)
+    heads = [number for number, line in enumerate(lines) if is_header(line)]
+    if not heads:
+        raise BadFile(path, _no_header(lines))
+    parts, first = [], 0
+    for begin, end in zip(heads, [*heads[1:], len(lines)], strict=True):
+        part = _one_page(path, lines, begin, end)
+        if part is None:
+            continue
+        part["kernel_id"] += first
+        first = int(part["kernel_id"].max()) + 1
+        parts.append(part)
+    if not parts:
+        raise BadFile(
+            path, "a header and no kernel below it: nothing was profiled, or the file is cut", heads[0] + 1
+        )
+    table = _joined(parts) if len(parts) > 1 else parts[0]
+    if not table["kernel_id"].is_monotonic_increasing:  # processes alternate
+        table = table.sort_values("kernel_id", kind="stable", ignore_index=True)
+    return define(table, _MEANINGS)
+
+
+def _no_header(lines: Sequence[str]) -> str:
+    if any('"Invocations"' in line and '"Kernel Name"' in line for line in lines):
+        return "a summary over launches (--print-summary); export each launch: `ncu --csv --page raw`"
+    return 'no header with "ID" and "Kernel Name": not what `ncu --csv` prints, or its beginning is missing'
+
+
+def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    import pandas as pd
+
+    table = pd.concat(parts, ignore_index=True)
+    for column in (*_LAUNCH, "section", "metric", "unit"):
+        table[column] = table[column].astype("category")
+    return table
+
+
+def _one_page(path: Path, lines: Sequence[str], begin: int, end: int) -> pd.DataFrame | None:
+    """What stands below the header in line `begin` (from 0) and before line `end`; None when nothing does."""
+    columns = _header(lines[begin])
+    repeated = [name for number, name in enumerate(columns) if name in columns[:number]]
+    if repeated:
+        raise BadFile(path, f"column {repeated[0]!r} is there twice", begin + 1)
+    quoted = lines[begin].lstrip().startswith('"')
+    at = [number for number in range(begin + 1, end)
+          if _ROW.match(lines[number]) and (lines[number][0] == '"') == quoted]  # fmt: skip
+    _refuse_swallowed(path, lines, begin, end, at, quoted)
+    if not at:
+        return None
+    rows = read_rows(path, [lines[number] for number in at], [number + 1 for number in at], columns)
+    numbers_in_file = [number + 1 for number in at]
+    if "Metric Name" not in columns:
+        return _raw(path, rows, _units_of(path, lines, begin, at[0], columns), numbers_in_file)
+    missing = [name for name in ("Metric Unit", "Metric Value") if name not in columns]
+    if missing:
+        raise BadFile(path, f"no column {missing[0]!r} beside 'Metric Name'", begin + 1)
+    return _details(path, rows, numbers_in_file)
+
+
+def _refuse_swallowed(
+    path: Path, lines: Sequence[str], begin: int, end: int, at: Sequence[int], quoted: bool
+) -> None:
+    """Rows that something stands before, as a program's output without an end of line, would silently be missing."""
+    if end - begin - 1 == len(at):
+        return
+    rows = {*at}
+    for number in range(begin + 1, end):
+        line = lines[number]
+        is_row_inside = quoted and line.count('","') > _FEW_COMMAS and not line.startswith('"",')
+        if number not in rows and is_row_inside:
+            raise BadFile(
+                path, "a row of ncu behind other output; put the row on a line of its own", number + 1
+            )
+
+
+def _units_of(
+    path: Path, lines: Sequence[str], begin: int, first_row: int, columns: Sequence[str]
+) -> dict[str, str]:
+    """The row of units between the header of a raw page and its first row."""
+    for number in range(begin + 1, first_row):
+        fields = fields_of(lines[number])
+        if len(fields) == len(columns) and not fields[0].strip():
+            return dict(zip(columns, (field.strip() for field in fields), strict=True))
+    raise BadFile(path, "no row of units below the header of the raw page: the file is damaged", begin + 1)
+
+
+def _kernel_ids(rows: pd.DataFrame) -> Any:
+    """Numbers from 0 for each (process, ID) in the order of their appearance: processes may alternate."""
+    import pandas as pd
+
+    key = rows["ID"].cat.codes.to_numpy().astype("int64")
+    if "Process ID" in rows:
+        key = key + rows["Process ID"].cat.codes.to_numpy().astype("int64") * len(rows["ID"].cat.categories)
+    return pd.factorize(key)[0].astype("int64")
+
+
+def _identity(rows: pd.DataFrame) -> dict[str, Any]:
+    empty = _constant("", len(rows))
+    return {mine: rows.get(theirs, empty) for mine, theirs in _LAUNCH.items()}
+
+
+def _constant(text: str, count: int) -> pd.Series:
+    import pandas as pd
+
+    return pd.Series(pd.Categorical.from_codes([0] * count, pd.Index([text])))
+
+
+def _details(path: Path, rows: pd.DataFrame, at: Sequence[int]) -> pd.DataFrame:
+    import numpy as np
+    import pandas as pd
+
+    is_metric = (rows["Metric Name"] != "").to_numpy(bool)  # rows of rules have none
+    ids = _kernel_ids(rows)[is_metric]
+    kept = [number for number, keep in zip(at, is_metric, strict=True) if keep]
+    rows = rows[is_metric].reset_index(drop=True)
+    values, words = numbers(path, rows["Metric Value"], kept)
+    units = [to_base(str(unit)) for unit in rows["Metric Unit"].cat.categories]
+    codes = rows["Metric Unit"].cat.codes.to_numpy()
+    bases = list(dict.fromkeys(unit for _, unit in units))
+    unit_codes = np.array([bases.index(unit) for _, unit in units] or [0])[codes]
+    section = rows["Section Name"] if "Section Name" in rows else _constant("", len(rows))
+    return pd.DataFrame({
+        "kernel_id": ids, **_identity(rows), "section": section, "metric": rows["Metric Name"],
+        "unit": pd.Categorical.from_codes(unit_codes, pd.Index(bases)),
+        "value": values * np.array([factor for factor, _ in units] or [1.0])[codes],
+        "text": rows["Metric Value"].astype(object).where(words, None),
+    })  # fmt: skip
+
+
+def _raw(path: Path, rows: pd.DataFrame, units: dict[str, str], at: Sequence[int]) -> pd.DataFrame:
+    import numpy as np
+    import pandas as pd
+
+    metrics = [name for name in rows.columns if name not in _IDENTITY and not _is_range(name)]
+    count, width = len(rows), len(metrics)
+    values, texts = np.empty((count, width)), np.empty((count, width), dtype=object)
+    texts[:] = None
+    for number, metric in enumerate(metrics):
+        found, words = numbers(path, rows[metric], at)
+        values[:, number] = found * to_base(units[metric])[0]
+        texts[words, number] = rows[metric].astype(object).to_numpy()[words]
+    tiled = np.tile(np.arange(width), count)
+    bases = [to_base(units[metric])[1] for metric in metrics]
+    distinct = list(dict.fromkeys(bases))
+    unit_codes = np.array([distinct.index(base) for base in bases], int)
+    identity = {name: column.repeat(width).reset_index(drop=True) for name, column in _identity(rows).items()}
+    return pd.DataFrame({
+        "kernel_id": _kernel_ids(rows).repeat(width), **identity,
+        "section": _constant("", count * width),
+        "metric": pd.Categorical.from_codes(tiled, pd.Index(metrics)),
+        "unit": pd.Categorical.from_codes(unit_codes[tiled], pd.Index(distinct)),
+        "value": values.ravel(), "text": pd.Series(texts.ravel(), dtype=object),
+    })  # fmt: skip
+
+
+def _is_range(name: str) -> bool:
+    return ":" in name and "Range" in name  # NVTX's columns: `thread Domain:Push/Pop_Range:PL_Type:...`
+
+
+def launches(table: pd.DataFrame, metrics: Sequence[str] | None = None) -> pd.DataFrame:
+    """One row for each launch: kernel_id, process, name, device, and a column for each of `metrics` that was measured.
+
+    Of a metric that several sections print, the first that is a number.
+    """
+    wanted = table if metrics is None else table[table["metric"].isin(list(metrics))]
+    rows = table.drop_duplicates("kernel_id").set_index("kernel_id")[["process", "name", "device"]]
+    wide = (
+        wanted.dropna(subset=["value"]).drop_duplicates(["kernel_id", "metric"])
+        .pivot(index="kernel_id", columns="metric", values="value")
+    )  # fmt: skip
+    wide.columns = [str(name) for name in wide.columns]
+    if metrics is not None:
+        wide = wide.reindex(columns=list(metrics))
+    found = rows.join(wide).reset_index()
+    meanings = {column: f"ncu's metric {column}, in base units" for column in wide.columns}
+    return define(found, definitions(table) | meanings)

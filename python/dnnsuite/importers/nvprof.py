@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: MIT
+"""CSV of nvprof and of its visual profiler: traces of launches, summaries of kernels, metrics of either.
+
+What there is, told by the header:
+
+* nvvp's "GPU Details", full (`Name`, `Duration(ns)`) or summary (`Name`, `Avg. Duration(ns)`, `Invocations`);
+* `nvprof --csv --print-gpu-trace`, with or without `--metrics`, and `nvprof --csv` (`Time(%)`, `Calls`, `Avg`), which
+  write a row of units below the header;
+* `nvprof --csv --metrics` (`Invocations`, `Metric Name`, `Min`, `Max`, `Avg`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..profiler._instrument import define
+from ._text import BadFile, fields_of, numbers, read_lines, read_rows
+from ._units import to_base
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["is_header", "read"]
+
+_NAMES = ("Name", "Kernel")
+_DURATIONS = ("Duration", "Avg. Duration", "Avg")
+_CALLS = ("Invocations", "Calls")
+_DEVICES = ("Device",)
+# What the columns are that are neither of these nor metrics.
+_OTHERS = {
+    "Type", "Time(%)", "Time", "Min", "Max", "Start", "Start Time", "Context", "Stream", "Correlation_ID",
+    "Correlation ID", "Grid X", "Grid Y", "Grid Z", "Block X", "Block Y", "Block Z", "Grid Size", "Block Size",
+    "Registers Per Thread", "Regs", "Static SMem", "Dynamic SMem", "SSMem", "DSMem", "Static Shared Memory",
+    "Dynamic Shared Memory", "Size", "Throughput", "SrcMemType", "DstMemType", "Src Mem Type", "Dst Mem Type",
+    "Metric Name", "Metric Description", "Event Name", "Session", "Process", "Thread", "Unified Memory",
+    "Virtual Address", "Src Dev", "Dst Dev", "Local Memory Per Thread", "Shared Memory Configuration",
+}  # fmt: skip
+_LEVEL = re.compile(r"(?:Idle|Low|Mid|High|Max) \((\d+)\)$", re.IGNORECASE)
+_UNITS_OF_TIME = ("s", "ms", "us", "ns")
+_KERNELS = {
+    "kernel_id": "number of the row in the file, from 0",
+    "name": "the kernel, or the copy, as the tool wrote it",
+    "device": "the GPU as the tool names it; empty where it does not",
+    "calls": "launches that the row is about: 1 in a trace",
+    "duration_ns": "of one launch, their mean in a summary; NaN where the file has none",
+}
+_METRICS = {
+    "kernel_id": "row of table launches",
+    "metric": "name of the metric as the tool wrote it",
+    "unit": "base unit; `level` is 0 (idle) to 10 (max)",
+    "value": "in that unit, the mean over launches in a summary; NaN where nothing was measured",
+    "text": "what was printed, of a level or a word; missing elsewhere",
+}
+
+
+def is_header(line: str) -> bool:
+    """Whether a line is the header of one of these tables."""
+    if "," not in line or line.startswith("=="):
+        return False
+    plain = {_plain(field)[0] for field in fields_of(line)}
+    times = plain & {*_DURATIONS} and (plain & {"Duration", "Avg. Duration"} or "Calls" in plain)
+    metrics = {"Metric Name", "Invocations"} <= plain or {"Context", "Stream", "Kernel"} <= plain
+    return bool(plain & {*_NAMES} and "ID" not in plain and (times or metrics))
+
+
+def _plain(field: str) -> tuple[str, str]:
+    """(`Duration`, `ns`) for `Duration(ns)` or `Duration (ns)`; what is in parentheses must be a unit."""
+    match = re.fullmatch(r"(.+?) ?\((ns|us|ms|s|bytes|[KMG]?B/s|[KMG]?B)\)", field.strip())
+    return (match[1], match[2]) if match else (field.strip(), "")
+
+
+def read(path: str | Path) -> dict[str, pd.DataFrame]:
+    """A CSV file of nvprof or nvvp.
+
+    Returns:
+        `launches`: kernel_id, name, device, calls, duration_ns, a row for each launch or each kernel of a summary;
+        `metrics`: kernel_id, metric, unit, value, text. `Low (1)` is 1, `Max (10)` is 10, `Idle (0)` is 0.
+
+    Raises:
+        BadFile: no header that is known, no row, or a damaged row.
+    """
+    import pandas as pd
+
+    path = Path(path)
+    lines = read_lines(path)
+    heads = [number for number, line in enumerate(lines) if is_header(line)]
+    if not heads:
+        raise BadFile(
+            path, "no header of nvprof or nvvp: `Name` or `Kernel`, and durations, calls or metrics"
+        )
+    pages: list[dict[str, pd.DataFrame]] = []
+    first = 0
+    for begin, end in zip(heads, [*heads[1:], len(lines)], strict=True):
+        page = _Page(path, lines, begin, end)
+        if page.at:
+            tables = page.tables(first)
+            first += len(tables["launches"])
+            pages.append(tables)
+    if not pages:
+        raise BadFile(
+            path, "a header and no row below it: nothing was profiled, or the file is cut", heads[0] + 1
+        )
+    joined = {name: pd.concat([page[name] for page in pages], ignore_index=True) for name in pages[0]}
+    return {"launches": define(joined["launches"], _KERNELS), "metrics": define(joined["metrics"], _METRICS)}
+
+
+class _Page:
+    """One header and the rows below it; nvprof writes one page for each process and each kind of result."""
+
+    def __init__(self, path: Path, lines: Sequence[str], begin: int, end: int) -> None:
+        self.path, self.header = path, begin
+        fields = [_plain(field) for field in fields_of(lines[begin])]
+        self.columns = [name for name, _ in fields]
+        repeated = [name for number, name in enumerate(self.columns) if name in self.columns[:number]]
+        if repeated:
+            raise BadFile(path, f"column {repeated[0]!r} is there twice", begin + 1)
+        self.units = dict(fields)
+        at = [number for number in range(begin + 1, end) if _is_row(lines[number])]
+        if at and (units := self._row_of_units(lines[at[0]])):
+            self.units |= units
+            at = at[1:]
+        self.at = [number + 1 for number in at]
+        self.lines = [lines[number] for number in at]
+
+    def _row_of_units(self, line: str) -> dict[str, str]:
+        fields = [field.strip() for field in fields_of(line)]
+        given = dict(zip(self.columns, fields, strict=False))
+        if len(fields) != len(self.columns) or any(given.get(name) for name in (*_NAMES, *_CALLS)):
+            return {}
+        return {name: unit for name, unit in given.items() if unit}
+
+    def _of(self, names: Sequence[str]) -> str | None:
+        return next((name for name in names if name in self.columns), None)
+
+    def tables(self, first: int) -> dict[str, pd.DataFrame]:
+        """Tables `launches` and `metrics`, kernels numbered from `first`."""
+        import numpy as np
+        import pandas as pd
+
+        rows = read_rows(self.path, self.lines, self.at, self.columns)
+        count = len(rows)
+        calls, device = self._of(_CALLS), self._of(_DEVICES)
+        long = "Metric Name" in self.columns
+        duration = None if long else self._of(_DURATIONS)
+        launches = pd.DataFrame({
+            "kernel_id": np.arange(first, first + count),
+            "name": rows[self._of(_NAMES)].astype(object),
+            "device": rows[device].astype(object) if device else "",
+            "calls": self._numbers(rows[calls]) if calls else np.ones(count),
+            "duration_ns": self._durations(rows, duration) if duration else np.full(count, np.nan),
+        })  # fmt: skip
+        metrics = self._long(rows) if long else self._wide(rows)
+        metrics.insert(0, "kernel_id", metrics.pop("row") + first)
+        return {"launches": launches, "metrics": metrics}
+
+    def _numbers(self, texts: pd.Series) -> Any:
+        """Numbers where nothing else may stand."""
+        import numpy as np
+
+        values, words = numbers(self.path, texts, self.at)
+        if words.any():
+            first = int(np.flatnonzero(words)[0])
+            raise BadFile(self.path, f"{texts.iloc[first]!r} where a number must stand", self.at[first])
+        return values
+
+    def _durations(self, rows: pd.DataFrame, column: str) -> Any:
+        unit = self.units.get(column, "")
+        if unit not in _UNITS_OF_TIME:
+            raise BadFile(
+                self.path,
+                f"{column!r} is in {unit or 'no unit'}, not in {', '.join(_UNITS_OF_TIME)}",
+                self.header + 1,
+            )
+        return self._numbers(rows[column]) * to_base(unit)[0]
+
+    def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Metrics that have a column each."""
+        import pandas as pd
+
+        known = {*_NAMES, *_DURATIONS, *_CALLS, *_DEVICES, *_OTHERS}
+        parts = [
+            self._values(rows[name], self.units.get(name, "")).assign(metric=name)
+            for name in self.columns
+            if name and name not in known
+        ]
+        columns = ["row", "metric", "unit", "value", "text"]
+        return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+
+    def _long(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Metrics that have a row each; the mean of launches is `Avg`."""
+        if "Avg" not in self.columns:
+            raise BadFile(self.path, "no column 'Avg' beside 'Metric Name'", self.header + 1)
+        found = self._values(rows["Avg"], "").assign(metric=rows["Metric Name"].astype(object))
+        return found[["row", "metric", "unit", "value", "text"]]
+
+    def _values(self, texts: pd.Series, unit: str) -> pd.DataFrame:
+        import numpy as np
+        import pandas as pd
+
+        parts = [_value(str(text)) for text in texts.cat.categories]
+        codes = texts.cat.codes.to_numpy()
+        plain = pd.Series([number for number, _ in parts], dtype=object).iloc[codes]
+        values, words = numbers(self.path, plain, self.at)
+        scales = [to_base(own or unit) if own != "level" else (1.0, "level") for _, own in parts]
+        units = np.array([base for _, base in scales], dtype=object)[codes]
+        said = words | (units == "level")
+        return pd.DataFrame({
+            "row": np.arange(len(texts)), "unit": units,
+            "value": values * np.array([factor for factor, _ in scales])[codes],
+            "text": texts.astype(object).where(pd.Series(said, index=texts.index), None),
+        })  # fmt: skip
+
+
+def _is_row(line: str) -> bool:
+    return "," in line and not line.startswith("==")
+
+
+def _value(text: str) -> tuple[str, str]:
+    """(number, unit) of a cell: `Low (1)` is a level, `12.5%` and `8.98GB/s` carry their units."""
+    text = text.strip()
+    level = _LEVEL.match(text)
+    if level:
+        return level[1], "level"
+    carried = re.fullmatch(r"(-?[\d.,]+(?:e[+-]?\d+)?) ?(%|[KMGT]?B(?:/s)?|[num]?s)", text)
+    return (carried[1], carried[2]) if carried else (text, "")

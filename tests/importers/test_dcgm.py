@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+import pytest
+
+from dnnsuite.errors import InvalidArgument
+from dnnsuite.importers import BadFile, dcgm
+from importer_samples import FIXTURES
+
+
+def values(table, device, name):
+    return table[(table["device"] == device) & (table["name"] == name)]["value"].tolist()
+
+
+def test_dmon_of_two_gpus_with_repeated_headers():
+    table = dcgm.read(FIXTURES / "dmon.txt", interval_s=0.5)
+    assert list(table.columns) == ["t_ns", "source", "device", "name", "value", "unit"]
+    assert values(table, "gpu1", "gpm_sm") == pytest.approx([40, 50, 60])
+    assert values(table, "gpu0", "memory_used") == [1024 * 2**20] * 3
+    assert table["value"].isna().sum() == 1
+    assert table["t_ns"].unique().tolist() == [0, 500_000_000, 1_000_000_000]
+    assert set(table["source"]) == {"dcgm"}
+    assert set(table.columns) | set(table["name"]) <= set(table.attrs["definitions"])
+
+
+def test_the_old_header_and_fields_that_are_not_known():
+    table = dcgm.read(FIXTURES / "dmon_old.txt")
+    assert values(table, "gpu0", "gpu_util") == [97, 98]
+    assert values(table, "gpu0", "XYZZY") == [12, 13]
+
+
+@pytest.mark.parametrize("written", ["1004", "TENSO", "tenso", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"])
+def test_fields_by_number_and_by_name(tmp_path, written):
+    path = tmp_path / "x.txt"
+    path.write_text(f"#Entity {written}\nID\nGPU 3  0.25\n", encoding="utf-8")
+    assert values(dcgm.read(path), "gpu3", "gpm_tensor") == [25]
+
+
+def test_the_exporters_text():
+    table = dcgm.read(FIXTURES / "exporter.txt")
+    assert values(table, "gpu0", "gpu_util") == [97, 95]
+    assert values(table, "gpu0/2", "gpm_graphics") == [50]  # a MIG instance
+    assert table["t_ns"].iloc[-1] == 10**9
+
+
+def test_a_table_with_times():
+    table = dcgm.read(FIXTURES / "dcgm.csv")
+    assert table["t_ns"].diff().max() == 10**9
+    assert table["t_ns"].iloc[0] == 1704067200 * 10**9
+    assert values(table, "gpu0", "power_average")[0] == 100.5
+
+
+def test_a_tall_table(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("timestamp_ms,gpu,metric,value\n5,0,DCGM_FI_DEV_SM_CLOCK,1980\n", encoding="utf-8")
+    table = dcgm.read(path)
+    assert table[["t_ns", "name", "value", "unit"]].iloc[0].tolist() == [5_000_000, "sm_clock", 1.98e9, "Hz"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("#Entity GRACT SMACT\nID\nGPU 0  0.5\n", r"x:3: 1 values where the header has 2"),
+        ("#Entity GRACT\nID\nGPU 0  0.5 0.5\n", r"x:3: 2 values"),
+        ("#Entity GRACT\nID\nGPU 0\n", r"x:3: a GPU without values"),
+        ("#Entity GRACT\nID\nGPU 0 0.5x\n", r"x:3: '0.5x' is no number"),
+        ("#Entity\n", r"x:1: a header without fields"),
+        ("#Entity GRACT\nID\n", r"x: a header and no sample"),
+        ('DCGM_FI_DEV_GPU_UTIL{gpu="0"} 1\nDCGM_FI_DEV_GPU_UTIL{gpu="0', r"x:2: not `NAME"),
+        ("timestamp,gpu,DCGM_FI_DEV_GPU_UTIL\nnoon,0,1\n", r"x:2: 'noon' is no time"),
+        ("timestamp,gpu,DCGM_FI_DEV_GPU_UTIL\n1,0\n", r"x:2: 2 fields"),
+        ("timestamp,gpu,heat\n1,0,2\n", r"x:1: none of the columns"),
+        ("nothing of this\n", r"x: no header"),
+    ],
+)
+def test_damage_is_named_by_file_and_line(tmp_path, content, message):
+    path = tmp_path / "x"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(BadFile, match=message):
+        dcgm.read(path)
+
+
+def test_a_clock_that_stands_is_refused():
+    with pytest.raises(InvalidArgument, match="interval_s=0"):
+        dcgm.read(FIXTURES / "dmon.txt", interval_s=0)

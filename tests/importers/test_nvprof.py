@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+import math
+
+import pytest
+
+from dnnsuite.importers import BadFile, nvprof
+from importer_samples import FIXTURES
+
+
+def test_full_details_of_nvvp():
+    tables = nvprof.read(FIXTURES / "nvvp_full.csv")
+    assert tables["launches"]["duration_ns"].tolist() == [4000, 1000, 3000, 500, 2000]
+    assert tables["launches"]["calls"].tolist() == [1] * 5
+    values = tables["metrics"]["value"].tolist()
+    assert values[:3] == [10, 1, 0]  # Max (10) is ten, not its last digit
+    assert math.isnan(values[3])
+    assert values[4] == 7
+    assert tables["metrics"]["text"].iloc[0] == "Max (10)"
+
+
+def test_the_summary_of_nvvp_has_means_and_calls():
+    launches = nvprof.read(FIXTURES / "nvvp_summary.csv")["launches"]
+    assert launches["calls"].tolist() == [2, 1, 1]
+    assert launches["duration_ns"].tolist() == [3000, 1000, 3000]
+
+
+def test_a_trace_of_nvprof_with_banners_and_a_row_of_units():
+    tables = nvprof.read(FIXTURES / "nvprof_trace.csv")
+    assert tables["launches"]["duration_ns"].tolist() == [1500, 20_000]
+    assert tables["launches"]["name"].tolist() == ["[CUDA memcpy HtoD]", "relu(float*, int) [112]"]
+    assert not len(tables["metrics"])
+
+
+def test_metrics_of_nvprof_are_means_with_their_units():
+    tables = nvprof.read(FIXTURES / "nvprof_metrics.csv")
+    metrics = tables["metrics"]
+    assert metrics["value"].tolist() == [3, 9e9, 0.2]
+    assert metrics["unit"].tolist() == ["level", "byte/s", ""]
+    assert tables["launches"]["calls"].tolist() == [3, 3, 3]
+
+
+def test_the_summary_of_nvprof(tmp_path):
+    path = tmp_path / "summary.csv"
+    path.write_text(
+        '"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n,%,ms,,us,us,us,\n'
+        '"GPU activities",60.0,0.4,2,200,100,300,"relu"\n==1== done\n', encoding="utf-8",
+    )  # fmt: skip
+    launches = nvprof.read(path)["launches"]
+    assert launches[["name", "calls", "duration_ns"]].iloc[0].tolist() == ["relu", 2, 200_000]
+
+
+def test_pages_of_several_processes_are_joined(tmp_path):
+    path = tmp_path / "both.csv"
+    text = (FIXTURES / "nvprof_trace.csv").read_text()
+    path.write_text(text + text, encoding="utf-8")
+    assert nvprof.read(path)["launches"]["kernel_id"].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"4,000"', '"soon"', r"x.csv:2: 'soon' where a number must stand"),
+        ("Duration(ns)", "Duration", r"x.csv:1: 'Duration' is in no unit"),
+        ('"1000",', "", r"x.csv:3: 6 fields where the header has 7"),
+        ('"High (7)","V100"\n', '"High (7)","V1', r"x.csv:6: a quote is left open"),
+        ('"Device"\n', '"Name"\n', r"x.csv:1: column 'Name' is there twice"),
+        ('"Name"', '"Label"', r"x.csv: no header of nvprof"),
+    ],
+)
+def test_damage_is_named_by_file_and_line(tmp_path, old, new, message):
+    path = tmp_path / "x.csv"
+    text = (FIXTURES / "nvvp_full.csv").read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(BadFile, match=message):
+        nvprof.read(path)
+
+
+def test_a_header_alone(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text((FIXTURES / "nvvp_full.csv").read_text().split("\n")[0], encoding="utf-8")
+    with pytest.raises(BadFile, match="no row below it"):
+        nvprof.read(path)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dnnsuite.errors import Error
+from dnnsuite.importers._text import BadFile, numbers, read_bytes, read_lines, read_rows
+
+HERE = Path("file.csv")
+
+
+def parsed(*texts):
+    return numbers(HERE, pd.Series(texts), range(1, len(texts) + 1))
+
+
+def test_numbers_as_tools_write_them():
+    values, words = parsed(
+        "1,234", "-1,234,567.5", "8.00", "n/a", "", "CachePreferNone", "1e3", "72.1 (1; 2; 3)"
+    )
+    np.testing.assert_array_equal(values, [1234, -1234567.5, 8, np.nan, np.nan, np.nan, 1000, 72.1])
+    assert words.tolist() == [False, False, False, False, False, True, False, False]
+
+
+@pytest.mark.parametrize("text", ["1,5", "12,34", "1,234,5", "1.234,5"])
+def test_a_decimal_comma_is_refused_and_not_off_by_a_thousand(text):
+    with pytest.raises(BadFile, match=r"file.csv:2: .* grouped digits"):
+        parsed("1.0", text)
+
+
+def test_rows_are_checked_and_the_line_is_named():
+    good = ['"a","b"', "c,d", '"e, f",g', '"say ""x""",y']
+    table = read_rows(HERE, good, [3, 4, 5, 6], ["one", "two"])
+    assert table["one"].tolist() == ["a", "c", "e, f", 'say "x"']
+    for bad, why in (('"a"', "1 fields"), ("a,b,c", "3 fields"), ('"a","b', "left open")):
+        with pytest.raises(BadFile, match=f"file.csv:9: .*{why}"):
+            read_rows(HERE, [good[0], bad], [3, 9], ["one", "two"])
+
+
+def test_files_are_read_whatever_their_ends_and_bytes(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo \xff\n")
+    assert read_lines(path) == ["one", "two \ufffd", ""]
+    path.write_bytes(gzip.compress(b"packed"))
+    assert read_bytes(path) == b"packed"
+
+
+@pytest.mark.parametrize("content", [b"", b" \n", gzip.compress(b"packed" * 100)[:-12], b"\x1f\x8bno"])
+def test_what_cannot_be_read_is_a_typed_error_with_the_files_name(tmp_path, content):
+    path = tmp_path / "x.csv"
+    path.write_bytes(content)
+    with pytest.raises(BadFile, match=r"x\.csv") as caught:
+        read_bytes(path)
+    assert isinstance(caught.value, Error)
+    assert caught.value.line == 0
+    with pytest.raises(BadFile, match="No such file"):
+        read_bytes(tmp_path / "gone")
+    with pytest.raises(BadFile, match="directory"):
+        read_bytes(tmp_path)
