@@ -14,7 +14,7 @@ namespace dnnsuite::gpu {
 
 namespace {
 
-constexpr const char* kRemedy = "pip install 'nvidia-cuda-cupti>=13,<14', or set CUDA_HOME to a toolkit of CUDA 13";
+constexpr const char* kRemedy = "pip install 'dnnsuite[counters]', or set CUDA_HOME to a toolkit of CUDA 13";
 constexpr std::uint32_t kOldest = 130000;  // CUDA 13.0: the records that the headers describe, or longer ones
 
 CuptiActivityApi load() {

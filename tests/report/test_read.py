@@ -21,6 +21,11 @@ def test_own_runs(suite):
     assert bad.flags == ("throttled",)
 
 
+def test_what_scaling_is_judged_by_is_its_efficiency(suite):
+    (entry,) = report.read([suite(record("scaling", rate=300.0, scope="all", metrics={"efficiency": 0.91}))])
+    assert (entry.rate, entry.seed_rate) == (300.0, 0.91)
+
+
 def test_unfinished_runs_are_not_read(suite):
     out = suite(record())
     (out / "runs" / ".tmp-1-vae").mkdir()

@@ -58,7 +58,8 @@ def _own_entry(path: Path, record: Mapping[str, Any], suite: Path) -> Entry:
         interval = record.get("rate_interval_per_s")
         return Entry(
             job=record["job"], run=f"{suite.name}/{int(record['repeat_index']):03d}", device=str(record["slot"]),
-            rate=rate, seed_rate=rate / float(seed["items"]), unit=record["unit"], seed_unit=seed["name"],
+            rate=rate, seed_rate=_seed_rate(record, rate, float(seed["items"])),
+            unit=record["unit"], seed_unit=seed["name"],
             scope=record["scope"], copies=int(record["copies"]),
             interval=(float(interval[0]), float(interval[1])) if interval and None not in interval else None,
             failure=failure or (None if math.isfinite(rate) else "crash"), message=record.get("message") or "",
@@ -71,6 +72,13 @@ def _own_entry(path: Path, record: Mapping[str, Any], suite: Path) -> Entry:
 
 def _rate(value: float | None) -> float:
     return math.nan if value is None else float(value)
+
+
+def _seed_rate(record: Mapping[str, Any], rate: float, items: float) -> float:
+    """In what the original counted; of `scaling`, whose target is 1, what each device adds as a share of the first."""
+    if record["job"] == "scaling":
+        return _rate((record.get("metrics") or {}).get("efficiency"))
+    return rate / items
 
 
 def _isolation(record: Mapping[str, Any]) -> str:

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from .. import _C
 from ..errors import Error
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["Contention"]
 
@@ -64,6 +64,8 @@ class Contention:
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """One entry for each block [n]: t0_ns, t1_ns, clock_ghz, involuntary_switches, throttled, contended, and
         steal_s and pressure_s, NaN where the kernel does not tell."""
+        import numpy as np
+
         t0, t1, ghz, switches, steal, pressure = np.array(self._rows, dtype=np.float64).reshape(-1, 6).T
         times = np.array([row[:2] for row in self._rows], dtype=np.int64).reshape(-1, 2)
         seconds = np.maximum(t1 - t0, 1) * 1e-9
@@ -90,7 +92,8 @@ class Contention:
                 f"{throttled} of {len(self)} blocks were throttled: the clock was down to {low:.2f} of {best:.2f} GHz"
             )
         if contended := int(columns["contended"].sum()):
-            switches, steal = columns["involuntary_switches"].sum(), np.nansum(columns["steal_s"])
+            switches = columns["involuntary_switches"].sum()
+            steal = sum(seconds for seconds in columns["steal_s"] if not math.isnan(seconds))
             notes.append(
                 f"{contended} of {len(self)} blocks were contended: "
                 f"{switches} involuntary switches, {steal:.3g} s stolen"

@@ -6,14 +6,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import _C
 from .._vendor import look_in_wheels
 from ..errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["Span", "Spans", "decorated"]
 
@@ -129,6 +129,8 @@ class Spans:
         `t1_ns` on :func:`now_ns`; with CUDA events also `gpu_ns`, from the begin to the end on the device, NaN where
         there was none. Waits for the device then.
         """
+        import numpy as np
+
         columns: dict[str, npt.NDArray[Any]] = self._spans.columns()
         slots = columns.pop("slot")
         columns["name"] = np.array(self._spans.names(), dtype=object)[columns["name"]]

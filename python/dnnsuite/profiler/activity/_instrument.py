@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ActivityInstrument", "nvtx_environment"]
 
-_REMEDY = "pip install 'nvidia-cuda-cupti>=13,<14', or set CUDA_HOME to a toolkit of CUDA 13"
+_REMEDY = "pip install 'dnnsuite[counters]', or set CUDA_HOME to a toolkit of CUDA 13"
 _STRAY_NS = 1_000_000  # what CUPTI's mapping of clocks may be off by
 
 
