@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: MIT
+import csv
 import gzip
+import io
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dnnsuite.errors import Error
-from dnnsuite.importers._text import BadFile, numbers, read_bytes, read_lines, read_rows
+from dnnsuite.importers._text import BadFile, fields_of, numbers, read_bytes, read_lines, read_rows
 
 HERE = Path("file.csv")
 
@@ -37,6 +41,27 @@ def test_rows_are_checked_and_the_line_is_named():
     for bad, why in (('"a"', "1 fields"), ("a,b,c", "3 fields"), ('"a","b', "left open")):
         with pytest.raises(BadFile, match=f"file.csv:9: .*{why}"):
             read_rows(HERE, [good[0], bad], [3, 9], ["one", "two"])
+
+
+@given(
+    st.lists(st.lists(st.text('ab",', max_size=4), min_size=3, max_size=3), min_size=1, max_size=6), st.data()
+)
+def test_rows_are_those_of_the_csv_module(rows, data):
+    """Whatever is quoted, and however; a line that has not three fields is refused."""
+    lines = []
+    for row in rows:
+        always = data.draw(st.booleans())
+        text = io.StringIO()
+        csv.writer(text, quoting=csv.QUOTE_ALL if always else csv.QUOTE_MINIMAL, lineterminator="").writerow(
+            row
+        )
+        lines.append(text.getvalue())
+    at = range(1, len(lines) + 1)
+    assert read_rows(HERE, lines, at, ["x", "y", "z"]).astype(object).values.tolist() == rows
+    bad = data.draw(st.text('a",', max_size=12))
+    if bad.count('"') % 2 or len(fields_of(bad)) != 3:
+        with pytest.raises(BadFile, match=rf"file.csv:{len(lines) + 1}: "):
+            read_rows(HERE, [*lines, bad], [*at, len(lines) + 1], ["x", "y", "z"])
 
 
 def test_files_are_read_whatever_their_ends_and_bytes(tmp_path):

@@ -55,7 +55,7 @@ def read_bytes(path: Path) -> bytes:
             data = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         raise BadFile(path, getattr(error, "strerror", None) or str(error)) from error
-    if not data.strip():
+    if not data or data.isspace():
         raise BadFile(path, "the file is empty")
     return data
 
@@ -71,7 +71,13 @@ def fields_of(line: str) -> list[str]:
     return next(csv.reader([line.replace("\r", " ")]), [])
 
 
-def read_rows(path: Path, lines: Sequence[str], at: Sequence[int], columns: Sequence[str]) -> pd.DataFrame:
+def read_rows(
+    path: Path,
+    lines: Sequence[str],
+    at: Sequence[int],
+    columns: Sequence[str],
+    wanted: Sequence[str] | None = None,
+) -> pd.DataFrame:
     """Lines of CSV as a table of text; repeated texts are kept once.
 
     Args:
@@ -79,15 +85,18 @@ def read_rows(path: Path, lines: Sequence[str], at: Sequence[int], columns: Sequ
         lines: one record each, without a header.
         at: the number in the file of each line, counted from 1.
         columns: what the header says; a row must have as many fields, and none may be repeated.
+        wanted: the columns to keep; all by default.
 
     Raises:
         BadFile: a row with more or fewer fields, or an open quote: the first such line is named.
     """
     import pandas as pd
 
-    _check_rows(path, lines, at, len(columns))
+    text = "\n".join([*lines, ""])
+    for number in _not_plain(lines, text, len(columns)):
+        _check_row(path, lines[number], at[number], len(columns))
     table = pd.read_csv(
-        io.StringIO("\n".join([*lines, ""])), header=None, names=list(columns), dtype="category", na_filter=False,
+        io.BytesIO(text.encode()), header=None, names=list(columns), usecols=wanted, dtype="category", na_filter=False,
         skip_blank_lines=False, index_col=False, low_memory=False,
     )  # fmt: skip
     for column in table:  # pandas makes categories that look like numbers numbers
@@ -95,19 +104,27 @@ def read_rows(path: Path, lines: Sequence[str], at: Sequence[int], columns: Sequ
     return table
 
 
-def _check_rows(path: Path, lines: Sequence[str], at: Sequence[int], fields: int) -> None:
-    """Every line has so many fields. Most rows have no comma within quotes, so counting is enough for them."""
-    for line, number in zip(lines, at, strict=True):
-        quotes = line.count('"')
-        if quotes % 2:
-            raise BadFile(path, f"a quote is left open: the file is cut short here{_REMEDY}", number)
-        if quotes == 2 * fields and line.count('","') + 1 == fields and line[0] == '"':
-            continue
-        found = len(fields_of(line))
-        if found != fields:
-            raise BadFile(
-                path, f"{found} fields where the header has {fields}: the line is damaged{_REMEDY}", number
-            )
+def _not_plain(lines: Sequence[str], text: str, fields: int) -> Sequence[int]:
+    """Numbers of the lines, from 0, that may be other than so many quoted fields without a quote in them.
+
+    A line of `2 * fields` quotes that does not begin with `","` has at most `fields - 1` of these; where all lines
+    together have as many as they can, each one has.
+    """
+    odd = [number for number, line in enumerate(lines) if line.count('"') != 2 * fields]
+    between = text.count('","') - sum(lines[number].count('","') for number in odd)
+    begins = text.startswith('","') or '\n","' in text
+    full = between == (fields - 1) * (len(lines) - len(odd))
+    return odd if full and not begins else range(len(lines))
+
+
+def _check_row(path: Path, line: str, number: int, fields: int) -> None:
+    if line.count('"') % 2:
+        raise BadFile(path, f"a quote is left open: the file is cut short here{_REMEDY}", number)
+    found = len(fields_of(line))
+    if found != fields:
+        raise BadFile(
+            path, f"{found} fields where the header has {fields}: the line is damaged{_REMEDY}", number
+        )
 
 
 def numbers(

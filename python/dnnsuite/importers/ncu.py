@@ -28,6 +28,7 @@ _LAUNCH = {
 _IDENTITY = {
     "ID", "Process Name", "Host Name", "Kernel Time", "Block Size", "Grid Size", "CC", *_LAUNCH.values(),
 }  # fmt: skip
+_DETAILS = {"ID", "Section Name", "Metric Name", "Metric Unit", "Metric Value", *_LAUNCH.values()}
 _MEANINGS = {
     "kernel_id": "number of the launch in the file, from 0; its order is the file's",
     "process": "id of the process; ids of kernels begin anew in each",
@@ -41,7 +42,7 @@ _MEANINGS = {
     "value": "in that unit; NaN where ncu wrote n/a or a word",
     "text": "what was printed where it is a word; missing elsewhere",
 }
-_ROW = re.compile(r'"?\d+"?,')
+_QUOTED_ROW, _PLAIN_ROW = re.compile(r'"\d+",'), re.compile(r"\d+,")
 _FEW_COMMAS = 4
 
 
@@ -67,7 +68,7 @@ def read(path: str | Path) -> pd.DataFrame:
 
     path = Path(path)
     lines = read_lines(path)
-    heads = [number for number, line in enumerate(lines) if is_header(line)]
+    heads = [number for number, line in enumerate(lines) if "Kernel Name" in line and is_header(line)]
     if not heads:
         raise BadFile(path, _no_header(lines))
     parts, first = [], 0
@@ -110,14 +111,20 @@ def _one_page(path: Path, lines: Sequence[str], begin: int, end: int) -> pd.Data
     if repeated:
         raise BadFile(path, f"column {repeated[0]!r} is there twice", begin + 1)
     quoted = lines[begin].lstrip().startswith('"')
-    at = [number for number in range(begin + 1, end)
-          if _ROW.match(lines[number]) and (lines[number][0] == '"') == quoted]  # fmt: skip
-    _refuse_swallowed(path, lines, begin, end, at, quoted)
+    is_row = (_QUOTED_ROW if quoted else _PLAIN_ROW).match
+    at: list[int] = []
+    others: list[int] = []
+    for number in range(begin + 1, end):
+        (at if is_row(lines[number]) else others).append(number)
+    if quoted:
+        _refuse_swallowed(path, lines, others)
     if not at:
         return None
-    rows = read_rows(path, [lines[number] for number in at], [number + 1 for number in at], columns)
+    is_raw = "Metric Name" not in columns
+    wanted = None if is_raw else [name for name in columns if name in _DETAILS]
     numbers_in_file = [number + 1 for number in at]
-    if "Metric Name" not in columns:
+    rows = read_rows(path, [lines[number] for number in at], numbers_in_file, columns, wanted)
+    if is_raw:
         return _raw(path, rows, _units_of(path, lines, begin, at[0], columns), numbers_in_file)
     missing = [name for name in ("Metric Unit", "Metric Value") if name not in columns]
     if missing:
@@ -125,17 +132,11 @@ def _one_page(path: Path, lines: Sequence[str], begin: int, end: int) -> pd.Data
     return _details(path, rows, numbers_in_file)
 
 
-def _refuse_swallowed(
-    path: Path, lines: Sequence[str], begin: int, end: int, at: Sequence[int], quoted: bool
-) -> None:
+def _refuse_swallowed(path: Path, lines: Sequence[str], others: Sequence[int]) -> None:
     """Rows that something stands before, as a program's output without an end of line, would silently be missing."""
-    if end - begin - 1 == len(at):
-        return
-    rows = {*at}
-    for number in range(begin + 1, end):
+    for number in others:
         line = lines[number]
-        is_row_inside = quoted and line.count('","') > _FEW_COMMAS and not line.startswith('"",')
-        if number not in rows and is_row_inside:
+        if line.count('","') > _FEW_COMMAS and not line.startswith('"",'):
             raise BadFile(
                 path, "a row of ncu behind other output; put the row on a line of its own", number + 1
             )
