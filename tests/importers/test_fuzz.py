@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Whatever a file holds, importing gives tables or an error of the package that names the file: nothing else."""
 
+import json
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -89,6 +91,26 @@ def test_databases_with_values_of_any_type(folder, data):
 def test_damaged_traces(folder, data):
     whole = kineto(folder / "whole.json").read_bytes()
     imports_or_says(folder / "x.json", data.draw(damaged(whole)), ("auto", "kineto"))
+
+
+@slow_files
+@given(data=st.data())
+def test_traces_with_values_of_any_type(folder, data):
+    trace = json.loads(kineto(folder / "whole.json").read_bytes())
+    strange = (
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats()
+        | st.text(max_size=3)
+        | st.lists(st.integers())
+    )
+    for _ in range(data.draw(st.integers(1, 3))):
+        event = data.draw(st.sampled_from(trace["traceEvents"]))
+        inside = event.get("args")
+        where = data.draw(st.sampled_from([event, inside])) if inside and isinstance(inside, dict) else event
+        where[data.draw(st.sampled_from(sorted(where)))] = data.draw(strange)
+    imports_or_says(folder / "x.json", json.dumps(trace).encode())
 
 
 @slow_files

@@ -76,7 +76,7 @@ def read_rows(
     lines: Sequence[str],
     at: Sequence[int],
     columns: Sequence[str],
-    wanted: Sequence[str] | None = None,
+    wanted: list[str] | None = None,
 ) -> pd.DataFrame:
     """Lines of CSV as a table of text; repeated texts are kept once.
 
