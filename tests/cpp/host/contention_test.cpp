@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.hpp"
@@ -11,8 +12,9 @@ namespace dnnsuite::host {
 namespace {
 
 TEST(Contention, AnAdditionTakesAPlausibleTime) {
-    const double ns = addition_ns(100'000);
-    EXPECT_GT(ns, 0.05);  // 20 GHz
+    double ns = addition_ns(100'000);
+    for (int i = 0; i < 20; ++i) ns = std::min(ns, addition_ns(100'000));  // a busy machine takes the CPU away
+    EXPECT_GT(ns, 0.05);                                                   // 20 GHz
     EXPECT_LT(ns, 1000);
     EXPECT_THROW(addition_ns(0), InvalidArgument);
 }

@@ -15,7 +15,8 @@ TEST(Topology, ThisMachine) {
     EXPECT_EQ(static_cast<long>(topology.cpus.size()), sysconf(_SC_NPROCESSORS_ONLN));
     long long memory_bytes = 0;
     for (const auto& node : topology.nodes) memory_bytes += node.memory_bytes;
-    EXPECT_EQ(memory_bytes, topology.memory_bytes);
+    EXPECT_GT(memory_bytes, 0);
+    EXPECT_LE(memory_bytes, topology.memory_bytes);  // what a hypervisor adds later may be of no node
     for (const auto& cpu : topology.cpus) EXPECT_LE(cpu.core, cpu.cpu);
 }
 
