@@ -176,7 +176,7 @@ def _parameters(options: list[str]) -> dict[str, Any]:
         name, equals, value = option.partition("=")
         if not equals or not name:
             raise InvalidArgument(f"--cluster-option {option}: wants NAME=VALUE, as timeout_min=60")
-        found[name] = int(value) if value.isdigit() else value
+        found[name] = int(value) if value.isdecimal() else value
     return found
 
 

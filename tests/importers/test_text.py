@@ -72,7 +72,9 @@ def test_files_are_read_whatever_their_ends_and_bytes(tmp_path):
     assert read_bytes(path) == b"packed"
 
 
-@pytest.mark.parametrize("content", [b"", b" \n", gzip.compress(b"packed" * 100, mtime=0)[:-12], b"\x1f\x8bno"])
+@pytest.mark.parametrize(
+    "content", [b"", b" \n", gzip.compress(b"packed" * 100, mtime=0)[:-12], b"\x1f\x8bno"]
+)
 def test_what_cannot_be_read_is_a_typed_error_with_the_files_name(tmp_path, content):
     path = tmp_path / "x.csv"
     path.write_bytes(content)

@@ -77,7 +77,7 @@ def test_the_record_of_a_run(finished: Finished) -> None:
     assert run["isolation"]["plan"] == finished.state["plan"]["hash"]
     assert run["environment"]["precision"] == "fp32"
     assert run["setup_s"] > 0
-    assert run["elapsed_s"] > run["setup_s"]
+    assert run["elapsed_s"] > 0.5 * run["setup_s"]  # which begins when its group does
     assert len(run["hashes"]["job"]) == 64
     other = json.loads((finished.root / "runs" / "toy_reg-r0-d0" / "run.json").read_text())
     assert other["hashes"] == run["hashes"]

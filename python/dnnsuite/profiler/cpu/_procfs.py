@@ -48,13 +48,13 @@ def key_values(text: str) -> dict[str, int]:
 def resident_bytes(statm: str) -> int | None:
     """Resident memory from /proc/self/statm: its second number, in pages."""
     words = statm.split()
-    return int(words[1]) * os.sysconf("SC_PAGE_SIZE") if len(words) > 1 and words[1].isdigit() else None
+    return int(words[1]) * os.sysconf("SC_PAGE_SIZE") if len(words) > 1 and words[1].isdecimal() else None
 
 
 def sched_ns(schedstat: str) -> tuple[int, int] | None:
     """(time on a CPU, time runnable and waiting for one), ns, from a thread's schedstat."""
     words = schedstat.split()
-    return (int(words[0]), int(words[1])) if len(words) == 3 and all(w.isdigit() for w in words) else None
+    return (int(words[0]), int(words[1])) if len(words) == 3 and all(w.isdecimal() for w in words) else None
 
 
 def pressure(text: str) -> dict[str, int]:
@@ -67,7 +67,7 @@ def frequencies_hz(root: Path, cpus: list[int]) -> dict[int, float]:
     found = {}
     for cpu in cpus:
         khz = read_text(root / f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq").strip()
-        if khz.isdigit():
+        if khz.isdecimal():
             found[cpu] = int(khz) * 1e3
     if found:
         return found
@@ -92,7 +92,7 @@ def rapl_j(root: Path) -> dict[str, tuple[float, float]]:
     for zone in sorted(folder.glob("intel-rapl:*")) if folder.is_dir() else []:
         energy, top = (read_text(zone / name).strip() for name in ("energy_uj", "max_energy_range_uj"))
         name = read_text(zone / "name").strip()
-        if not (energy.isdigit() and top.isdigit() and name):
+        if not (energy.isdecimal() and top.isdecimal() and name):
             continue
         if zone.name.count(":") > 1:
             parent = read_text(folder / zone.name.rsplit(":", 1)[0] / "name").strip()
