@@ -50,4 +50,6 @@ def test_markdown_escapes_what_would_break_a_table(suite):
 def test_without_a_target_there_is_no_diff(suite):
     made = report.make([suite(*(record(repeat=run) for run in range(4)))])
     assert "diff" not in report.style_seed(made)
+    few = report.style_seed(report.make([suite(record(), directory="few")]))
+    assert "Deviation Quantile (80%) : n/a       | False|" in few
     assert "no score without a target" in report.style_score(made)

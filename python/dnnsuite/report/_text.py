@@ -79,6 +79,8 @@ def render_statistics(lines: Sequence[Statistic]) -> str:
     out = ["Statistics               |     Value | Pass |", "-------------------------|-----------|------|"]
     for line in lines:
         value = "" if line.value is None else f"{line.value:+.4f} {line.unit or ' '}"
+        if line.value is not None and not math.isfinite(line.value):
+            value = "n/a"
         out.append(f"{line.name:<24} : {value:<9} | {line.passed!s:<5}|")
     return "\n".join(out)
 
