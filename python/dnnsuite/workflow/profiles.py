@@ -16,6 +16,7 @@ from .._execution.limits import memory_share_bytes
 from .._execution.plugins import import_plugins
 from .._files import TEMPORARY, OutputError, read_json, write_json
 from ..errors import InvalidArgument, Unavailable
+from ..profiler.activity import variables_for_markers
 from .processes import run_group
 
 if TYPE_CHECKING:
@@ -164,9 +165,8 @@ def _one(request: Request, size: int, final: Path, say: Callable[[str], None]) -
 
 
 def _environment(request: Request) -> dict[str, str]:
-    chosen = {
-        "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "99")
-    }  # it reports each window on stderr
+    chosen = variables_for_markers()
+    chosen["KINETO_LOG_LEVEL"] = os.environ.get("KINETO_LOG_LEVEL", "99")  # it reports each window on stderr
     if request.threads:
         chosen |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(request.threads))
     return chosen

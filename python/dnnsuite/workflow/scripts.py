@@ -18,6 +18,7 @@ from .._files import read_json
 from ..errors import Error
 from ..profiler import _script
 from ..profiler._catalogue import choose
+from ..profiler.activity import variables_for_markers
 from .profiling import windows_of
 
 __all__ = ["run_script"]
@@ -64,7 +65,8 @@ def _environment(settings: dict[str, Any]) -> dict[str, str]:
     site = Path(_script.__file__).parent / "_site"
     paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
-        **os.environ, _script.VARIABLE: json.dumps(settings), "PYTHONPATH": os.pathsep.join(paths),
+        **os.environ, **variables_for_markers(),
+        _script.VARIABLE: json.dumps(settings), "PYTHONPATH": os.pathsep.join(paths),
         "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "99"),  # it reports each window on stderr
     }  # fmt: skip
 

@@ -8,10 +8,16 @@ import sys
 import numpy as np
 import pytest
 
-from dnnsuite import _C
+from dnnsuite import _C, host
 from dnnsuite.errors import Error, InvalidArgument, Unavailable
 from dnnsuite.profiler import Instrument
-from dnnsuite.profiler.activity import ActivityInstrument, load_records, nvtx_environment, utilization
+from dnnsuite.profiler.activity import (
+    ActivityInstrument,
+    load_records,
+    nvtx_environment,
+    utilization,
+    variables_for_markers,
+)
 from dnnsuite.profiler.activity import _instrument as module
 
 
@@ -160,6 +166,20 @@ def test_where_markers_go():
         assert "dnnsuite[counters]" in error.remedy  # noqa: PT017
     else:
         assert path.endswith("libcupti.so.13")
+
+
+def test_markers_are_listened_to_where_there_is_a_gpu_and_no_other_listener(monkeypatch):
+    monkeypatch.delenv("NVTX_INJECTION64_PATH", raising=False)
+    monkeypatch.setattr(host, "gpus", list)
+    assert variables_for_markers() == {}
+    monkeypatch.setattr(host, "gpus", lambda: ["a GPU"])
+    try:
+        expected = nvtx_environment()
+    except Unavailable:
+        expected = {}
+    assert variables_for_markers() == expected
+    monkeypatch.setenv("NVTX_INJECTION64_PATH", "/mine.so")
+    assert variables_for_markers() == {}
 
 
 def test_real_buffers_are_walked_by_the_real_library():

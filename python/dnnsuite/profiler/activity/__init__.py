@@ -14,7 +14,7 @@ from ._analyse import analyse
 from ._attribution import attribute, innermost, with_launches
 from ._classes import CLASSES, classify, classify_names
 from ._gaps import host_bound, idle_gaps
-from ._instrument import ActivityInstrument, nvtx_environment
+from ._instrument import ActivityInstrument, nvtx_environment, variables_for_markers
 from ._kernels import by_class, by_kernel, by_span
 from ._recording import Recording, load_records
 from ._tables import TABLES
@@ -23,5 +23,6 @@ from ._utilization import corrected_utilization_pct, exposed_communication, util
 __all__ = [
     "CLASSES", "TABLES", "ActivityInstrument", "Recording", "analyse", "attribute", "by_class", "by_kernel", "by_span",
     "classify", "classify_names", "corrected_utilization_pct", "exposed_communication", "host_bound", "idle_gaps",
-    "innermost", "load_records", "nvtx_environment", "utilization", "with_launches",
+    "innermost", "load_records", "nvtx_environment", "utilization",
+    "variables_for_markers", "with_launches",
 ]  # fmt: skip

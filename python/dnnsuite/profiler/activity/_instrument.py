@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ... import _C, _vendor
-from ...errors import Error, InvalidArgument
+from ... import _C, _vendor, host
+from ...errors import Error, InvalidArgument, Unavailable
 from ._recording import save_records
 from ._tables import TABLES, join_columns, tables_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ActivityInstrument", "nvtx_environment"]
+__all__ = ["ActivityInstrument", "nvtx_environment", "variables_for_markers"]
 
 _REMEDY = "pip install 'dnnsuite[counters]', or set CUDA_HOME to a toolkit of CUDA 13"
 _STRAY_NS = 1_000_000  # what CUPTI's mapping of clocks may be off by
@@ -31,6 +32,16 @@ def nvtx_environment() -> dict[str, str]:
     """
     _vendor.look_in_wheels()
     return {"NVTX_INJECTION64_PATH": _C.library_path("libcupti.so.13", _REMEDY)}
+
+
+def variables_for_markers() -> dict[str, str]:
+    """:func:`nvtx_environment` for a process that is to be profiled; nothing where it has no GPU, or a listener."""
+    if "NVTX_INJECTION64_PATH" in os.environ or not host.gpus():
+        return {}
+    try:
+        return nvtx_environment()
+    except Unavailable:
+        return {}
 
 
 class ActivityInstrument:
