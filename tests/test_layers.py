@@ -167,7 +167,7 @@ INCLUDES = {  # folder of cpp/ → (our own folders it may include, words that m
     "base": (("base/",), ("torch", "Python", "pybind11", "cuda")),
     "host": (("base/", "host/"), ("torch", "Python", "pybind11", "cuda")),
     "gpu": (("base/", "host/", "gpu/"), ("torch", "Python", "pybind11")),
-    "bindings": (("base/", "host/", "gpu/"), ("torch", "cuda")),
+    "bindings": (("base/", "host/", "gpu/", "bindings/"), ("torch", "cuda")),
     "fused/math": (("fused/math/", "fused/arguments.hpp"), ("torch", "Python", "pybind11")),
     "fused/kernels": (
         ("fused/math/", "fused/kernels/", "fused/arguments.hpp", "fused/norm_arguments.hpp"),

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/statistics.hpp"
 #include "base/warmup.hpp"
+#include "bindings/series.hpp"
 
 namespace py = pybind11;
 using py::literals::operator""_a;
@@ -15,15 +16,6 @@ using py::literals::operator""_a;
 namespace dnnsuite::bindings {
 
 namespace {
-
-using Doubles = py::array_t<double, py::array::c_style | py::array::forcecast>;
-
-/// The values of a series; accepts anything numpy can turn into one, without a copy where it is one already.
-std::span<const double> series(const Doubles& values, const char* name) {
-    if (values.ndim() != 1)
-        throw InvalidArgument(std::string(name) + " must have one dimension, not " + std::to_string(values.ndim()));
-    return {values.data(), static_cast<std::size_t>(values.size())};
-}
 
 void init_running(py::module_& m) {
     py::class_<base::RunningStatistics>(m, "RunningStatistics",

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/stop_rules.hpp"
 #include "base/summary.hpp"
+#include "bindings/series.hpp"
 #include "host/contention.hpp"
 
 namespace py = pybind11;
@@ -21,14 +22,6 @@ using py::literals::operator""_a;
 namespace dnnsuite::bindings {
 
 namespace {
-
-using Doubles = py::array_t<double, py::array::c_style | py::array::forcecast>;
-
-std::span<const double> series(const Doubles& values, const char* name) {
-    if (values.ndim() != 1)
-        throw InvalidArgument(std::string(name) + " must have one dimension, not " + std::to_string(values.ndim()));
-    return {values.data(), static_cast<std::size_t>(values.size())};
-}
 
 const char* name_of(base::Status status) {
     switch (status) {

@@ -22,6 +22,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from .._execution.ending import leave
 from .._execution.failures import DISK_EXIT, RESULT_EXIT, NotFinite, classify, disk_full
 from .._execution.limits import die_with_parent, limit_memory, offer_to_oom_killer, peak_rss_bytes
 from .._execution.plugins import import_plugins
@@ -204,11 +205,4 @@ def work(spec: Spec) -> int:
 
 
 if __name__ == "__main__":
-    status = work(json.loads(Path(sys.argv[1]).read_text()))
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError as error:
-            status = DISK_EXIT if disk_full(error) else status
-    # Interpreter and library shutdown can hang or abort (gloo, CUDA); everything is on disk already.
-    os._exit(status)
+    leave(work(json.loads(Path(sys.argv[1]).read_text())))
