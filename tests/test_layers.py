@@ -105,6 +105,7 @@ TESTED_BY: dict[str, str] = {
     "profiler/_site/sitecustomize.py": "workflow/test_scripts.py",
     "pin/_guard.py": "pin/test_partition.py",
     "pin/_report.py": "test_pin_command.py",
+    "jobs/_spread.py": "jobs/test_distributed.py",
     "report/_entries.py": "report/test_summary.py",
     "pin/_running.py": "pin/test_partition.py",
     "suites/_copies.py": "suites/test_run.py",

@@ -97,7 +97,7 @@ def test_a_suite_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
 
 
 def test_a_failed_suite_is_status_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert status("run", "toy-crash", *TOY[1:], "--copies", "1", "--out", "o") == 1
+    assert status("run", "toy-suite-crash", *TOY[1:], "--copies", "1", "--out", "o") == 1
     captured = capsys.readouterr()
     assert captured.out == "o/summary.txt\n"
-    assert "toy-crash run 0 copy 0: crash: no second step" in captured.err
+    assert "toy-suite-crash run 0 copy 0: crash: no second step" in captured.err

@@ -50,7 +50,7 @@ class Nap(Training):
         return {"data": "none"}
 
 
-@register("toy-nan")
+@register("toy-suite-nan")
 class Nan(Nap):
     """The loss of the third batch is NaN."""
 
@@ -59,7 +59,7 @@ class Nan(Nap):
         return loss if self.steps < 3 else loss * math.nan
 
 
-@register("toy-crash")
+@register("toy-suite-crash")
 class Crash(Nap):
     """Fails in its second step; only copy 0 does, when there are others."""
 

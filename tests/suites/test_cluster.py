@@ -25,14 +25,21 @@ def jobs_file(toys, tmp_path):
     """A suite of one job that works and one that fails."""
     path = tmp_path / "pair.json"
     path.write_text(
-        json.dumps([{"name": "toy-nap", "cmd": "", "args": {}}, {"name": "toy-nan", "cmd": "", "args": {}}])
+        json.dumps(
+            [{"name": "toy-nap", "cmd": "", "args": {}}, {"name": "toy-suite-nan", "cmd": "", "args": {}}]
+        )
     )
     return path
 
 
 def test_whole_runs_come_first(jobs_file):
     parts = parts_of(resolve(str(jobs_file), ASKED), 2)
-    assert parts == [Part("toy-nap", 0), Part("toy-nan", 0), Part("toy-nap", 1), Part("toy-nan", 1)]
+    assert parts == [
+        Part("toy-nap", 0),
+        Part("toy-suite-nan", 0),
+        Part("toy-nap", 1),
+        Part("toy-suite-nan", 1),
+    ]
     assert parts[2].name == "toy-nap-run001"
 
 
@@ -44,7 +51,7 @@ def test_processes_of_this_machine(jobs_file, tmp_path):
     entries = report.read([out])
     assert (
         sorted((entry.job, entry.failure) for entry in entries)
-        == [("toy-nan", "nan")] * 2 + [("toy-nap", None)] * 2
+        == [("toy-nap", None)] * 2 + [("toy-suite-nan", "nan")] * 2
     )
     summary = (out / "summary.txt").read_text()
     assert summary.count("PASSED") == 2
@@ -110,7 +117,7 @@ def test_a_job_array_of_slurm(cluster, jobs_file, tmp_path):
     entries = report.read([out])
     assert (
         sorted((entry.job, entry.failure) for entry in entries)
-        == [("toy-nan", "nan")] * 2 + [("toy-nap", None)] * 2
+        == [("toy-nap", None)] * 2 + [("toy-suite-nan", "nan")] * 2
     )
     assert json.loads((out / "cluster.json").read_text())["status"] == "failed"
 

@@ -163,8 +163,8 @@ def test_nothing_to_do_is_done_at_once(finished: Finished, run_toy) -> None:
 
 
 FAILURES = {
-    "toy-nan": ("nan", "the loss of batch 3 is nan"),
-    "toy-crash": ("crash", "no second step"),
+    "toy-suite-nan": ("nan", "the loss of batch 3 is nan"),
+    "toy-suite-crash": ("crash", "no second step"),
     "toy-oom": ("oom", ""),
     "toy-early": ("crash", "ended early, with status 0 and no result"),
     "toy-short": ("data", "StopIteration"),
@@ -200,13 +200,13 @@ def test_a_failed_copy_leaves_the_others_alone_and_is_tried_again(
         raise CgroupReadOnly("make", "/sys/fs/cgroup/cpuset", hint="it is mounted read-only")
 
     monkeypatch.setattr(_partition, "GroupTree", read_only)
-    path = jobs_file(tmp_path, "toy-crash", "toy-nan")
+    path = jobs_file(tmp_path, "toy-suite-crash", "toy-suite-nan")
     done = run_toy(path, tmp_path / "out", copies="2")
     assert {run["isolation"]["level"] for run in done.runs} == {"affinity"}
     assert "read-only" in done.runs[0]["isolation"]["reasons"][0]
     said = {(run["job"], run["slot"]): run["status"] for run in done.runs}
-    assert said["toy-crash", 0] == "failed"
-    assert said["toy-crash", 1] == "ok"
+    assert said["toy-suite-crash", 0] == "failed"
+    assert said["toy-suite-crash", 1] == "ok"
     summary = done.root / "summary.txt"
     assert "[ 1/ 2][ 1/ 2] FAILED |" in summary.read_text()
     assert [path.name for path in (done.root / "mila" / "0").iterdir()] == ["toys_1.json"]

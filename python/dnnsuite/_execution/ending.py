@@ -1,15 +1,57 @@
 # SPDX-License-Identifier: MIT
-"""How a worker ends: with its output written, and without the shutdown of interpreter and libraries."""
+"""How a worker's work becomes a result, its result an exit status, and how it ends: without any library's shutdown."""
 
 from __future__ import annotations
 
+import gc
 import os
+import resource
 import sys
-from typing import NoReturn
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NoReturn
 
-from .failures import DISK_EXIT, disk_full
+from .._files import OutputError
+from .failures import DISK_EXIT, RESULT_EXIT, disk_full
 
-__all__ = ["leave"]
+__all__ = ["attempt", "leave", "status_of"]
+
+Result = dict[str, Any]
+
+
+def attempt(body: Callable[[], Result], classify: Callable[[BaseException], str]) -> Result:
+    """What `body` found, with status ok; or status failed, failure (as `classify` calls it) and message.
+
+    Raises:
+        OutputError: the disk is full; nothing else passes through.
+    """
+    try:
+        return {"status": "ok", **body()}
+    except OutputError:
+        raise
+    except BaseException as error:
+        with suppress(OSError):
+            traceback.print_exc()
+        if disk_full(error):
+            raise OutputError(str(error)) from error
+        message = (str(error).splitlines() or [""])[0][:500] or type(error).__name__
+        failed = {"status": "failed", "failure": classify(error), "message": message}
+    # Out of the except block: the traceback held the job's tensors. Writing needs a little memory too.
+    gc.collect()
+    resource.setrlimit(resource.RLIMIT_DATA, (resource.getrlimit(resource.RLIMIT_DATA)[1],) * 2)
+    return failed
+
+
+def status_of(work: Callable[[], Result]) -> int:
+    """The exit status for the result that `work` returns when it has written it: it only repeats it."""
+    try:
+        result = work()
+    except OutputError as error:
+        with suppress(OSError):
+            print(error, file=sys.stderr)
+        return DISK_EXIT
+    return 0 if result["status"] == "ok" else RESULT_EXIT
 
 
 def leave(status: int) -> NoReturn:

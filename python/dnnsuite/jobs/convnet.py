@@ -11,7 +11,8 @@ import torch
 from ..data import imagenet, import_torchvision
 from ..errors import InvalidArgument
 from . import _distributed
-from ._training import SeedUnit, Training
+from ._spread import SpreadTraining
+from ._training import SeedUnit
 from ._workload import JobConfig, register
 
 _BATCHES = 4  # in the pool
@@ -23,7 +24,7 @@ _HALF_SMOKE = {
 
 
 @register("convnet")
-class ConvNet(Training):
+class ConvNet(SpreadTraining):
     """`arch` of torchvision with random weights, plain gradient descent 0.1, cross-entropy over 1000 classes.
 
     Batches come from a pool made in setup: no loader is measured.
@@ -40,13 +41,6 @@ class ConvNet(Training):
         super().__init__(config)
         if self.options["image_size"] < 1:
             raise InvalidArgument(f"image_size {self.options['image_size']} is below 1")
-        self.place = _distributed.place_of(self.scope)
-        self.device = _distributed.device_of(self.place, self.device)
-
-    @property
-    def items_per_step(self) -> int:
-        """Of all processes."""
-        return self.config.batch_size * self.place.world_size
 
     def setup(self) -> None:
         config, options = self.config, self.options
@@ -81,9 +75,6 @@ class ConvNet(Training):
         loss = torch.nn.functional.cross_entropy(scores.float(), batch[1])
         self.update(loss, self.optimizer)
         return loss
-
-    def close(self) -> None:
-        _distributed.finish()
 
     def provenance(self) -> dict[str, Any]:
         options = self.options

@@ -12,7 +12,8 @@ from ..data import imagenet
 from ..errors import InvalidArgument
 from ..models import Discriminator, Generator
 from . import _distributed
-from ._training import SeedUnit, Training
+from ._spread import SpreadTraining
+from ._training import SeedUnit
 from ._workload import JobConfig, register
 
 _BATCHES = 8  # in the pool
@@ -24,7 +25,7 @@ _DEFAULTS = {
 
 
 @register("dcgan")
-class DCGAN(Training):
+class DCGAN(SpreadTraining):
     """Two Adams (0.0002, β₁ 0.5) on binary cross-entropy; discriminator first, then generator, in each step.
 
     Batches come from a pool made in setup: no loader is measured. The loss is the discriminator's; `metrics` has its
@@ -44,13 +45,6 @@ class DCGAN(Training):
             raise InvalidArgument(
                 f"imageSize {self.options['imageSize']}: the layers of DCGAN are for images of 64"
             )
-        self.place = _distributed.place_of(self.scope)
-        self.device = _distributed.device_of(self.place, self.device)
-
-    @property
-    def items_per_step(self) -> int:
-        """Of all processes."""
-        return self.config.batch_size * self.place.world_size
 
     def setup(self) -> None:
         config, options = self.config, self.options
@@ -110,9 +104,6 @@ class DCGAN(Training):
 
     def metrics(self) -> dict[str, float]:
         return {name: float(value) for name, value in self._errors.items()}
-
-    def close(self) -> None:
-        _distributed.finish()
 
     def provenance(self) -> dict[str, Any]:
         options = self.options

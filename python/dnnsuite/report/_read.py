@@ -12,7 +12,7 @@ from typing import Any
 
 from .._files import read_json
 from ..errors import Error, InvalidArgument
-from ._entries import FAILURES, Entry
+from ._entries import Entry
 
 __all__ = ["read"]
 
@@ -149,8 +149,3 @@ def _mila_entry(path: Path, result: Mapping[str, Any], directory: Path) -> Entry
         )  # fmt: skip
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Error(f"{path}: not a result of the suite: {error!r}") from error
-
-
-def known_failure(entry: Entry) -> str:
-    """The class of a failure, `crash` when it is not one that is known here."""
-    return entry.failure if entry.failure in FAILURES else "crash"

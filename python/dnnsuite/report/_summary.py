@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ._entries import FAILURES, Entry, by_job, by_run, finished, mean
-from ._read import known_failure
 
 if TYPE_CHECKING:
     import pandas
@@ -99,13 +98,18 @@ def device_table(entries: Sequence[Entry]) -> pandas.DataFrame:
     return table.reindex(sorted(table.columns, key=lambda device: (len(device), device)), axis=1)
 
 
+def _class_of(entry: Entry) -> str:
+    """The class of a failure, `crash` when it is not one that is known here."""
+    return entry.failure if entry.failure in FAILURES else "crash"
+
+
 def failures(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     """What failed, by class, in the order of `FAILURES`."""
     failed = [entry for entry in entries if not entry.ok]
     return {
-        kind: [entry for entry in failed if known_failure(entry) == kind]
+        kind: [entry for entry in failed if _class_of(entry) == kind]
         for kind in FAILURES
-        if any(known_failure(entry) == kind for entry in failed)
+        if any(_class_of(entry) == kind for entry in failed)
     }
 
 

@@ -33,6 +33,7 @@ __all__ = ["CLUSTERS", "CLUSTER_FILE", "Part", "parts_of", "run_on_cluster"]
 CLUSTERS = ("slurm", "local", "debug")
 CLUSTER_FILE = "cluster.json"
 _POLL_S = 0.5
+_QUEUE_S = 5.0  # between two questions to the scheduler, which has others to serve
 _LOST_S = 30.0  # that a task may be neither in the queue nor have left a result: shared file systems are slow
 _ENDED = ("done", "failed")  # what a part's suite.json says at its end
 
@@ -132,9 +133,8 @@ def run_part(order: Mapping[str, Any]) -> bool:
     os.chdir(order["folder"])
     sys.path += [path for path in order["sys_path"] if path not in sys.path]
     directory = Path(order["directory"])
-    asked = {**order["asked"], "timeout_s": order["asked"].get("timeout_s")}
     return run_suite(
-        order["suite"], asked, directory, resume=(directory / SUITE_FILE).is_file(), quiet=True
+        order["suite"], order["asked"], directory, resume=(directory / SUITE_FILE).is_file(), quiet=True
     ).ok
 
 
@@ -152,8 +152,11 @@ def _finished(cluster: str, parts: Sequence[Part], tasks: Sequence[Any]) -> Iter
     """The parts in the order in which they end; one that its scheduler lost has ended, too."""
     waiting = dict(zip(parts, tasks, strict=True))
     missed_s: dict[Part, float] = {}
+    asked_s = -_QUEUE_S
     while waiting:
-        queued = _queued() if cluster == "slurm" else None
+        queued = None
+        if cluster == "slurm" and time.monotonic() - asked_s >= _QUEUE_S:
+            queued, asked_s = _queued(), time.monotonic()
         for part, task in list(waiting.items()):
             ended = _over(task)
             if queued is not None and not ended and str(task.job_id).split("_")[0] not in queued:
@@ -200,7 +203,7 @@ def _begin(
 ) -> None:
     now = {
         "suite": suite,
-        "asked": {k: v for k, v in asked.items() if v is not None and k not in ("repeat",)},
+        "asked": {k: v for k, v in asked.items() if v is not None and k != "repeat"},
     }
     for name, value in now.items():
         if record.state.get(name, value) != value:

@@ -8,23 +8,20 @@ write). Its standard input is a socket to the runner: one byte tells that it is 
 
 from __future__ import annotations
 
-import gc
 import json
 import os
-import resource
 import socket
 import sys
-import traceback
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import timing
-from .._execution.ending import leave
-from .._execution.failures import DISK_EXIT, RESULT_EXIT, classify, disk_full
+from .._execution.ending import attempt, leave, status_of
+from .._execution.failures import classify
 from .._execution.limits import die_with_parent, limit_memory, offer_to_oom_killer, peak_rss_bytes
 from .._execution.plugins import import_plugins
-from .._files import OutputError, write_json, write_text
+from .._files import write_json, write_text
 from ..errors import Unavailable
 from ._environment import hashes, process
 from ._figures import figures, samples
@@ -109,21 +106,12 @@ def _write(
 
 def _attempt(spec: Spec, runner: socket.socket | None) -> Result:
     """The result, whatever happens; only a full disk passes through."""
-    try:
-        return {"status": "ok", "failure": None, "message": "", **measure(spec, runner)}
-    except OutputError:
-        raise
-    except BaseException as error:
-        with suppress(OSError):
-            traceback.print_exc()
-        if disk_full(error):
-            raise OutputError(str(error)) from error
-        message = (str(error).splitlines() or [""])[0][:500] or type(error).__name__
-        failed = {"status": "failed", "failure": _class_of(error), "message": message}
-    # Out of the except block: the traceback held the job's tensors. Writing needs a little memory too.
-    gc.collect()
-    resource.setrlimit(resource.RLIMIT_DATA, (resource.getrlimit(resource.RLIMIT_DATA)[1],) * 2)
-    return {**failed, "environment": {"peak_rss_bytes": peak_rss_bytes()}}
+    result = attempt(lambda: {"failure": None, "message": "", **measure(spec, runner)}, _class_of)
+    return (
+        result
+        if result["status"] == "ok"
+        else {**result, "environment": {"peak_rss_bytes": peak_rss_bytes()}}
+    )
 
 
 def _tell_result(path: Path, result: Result) -> None:
@@ -166,14 +154,13 @@ def work(spec: Spec) -> int:
     die_with_parent(spec["parent_pid"] if spec["processes"] == 1 else os.getppid())
     offer_to_oom_killer()
     limit_memory(spec["memory_limit_bytes"])
-    try:
+
+    def told() -> Result:
         result = _attempt(spec, _runner())
         _tell_result(Path(spec["directory"]) / "result.json", result)
-    except OutputError as error:
-        with suppress(OSError):
-            print(error, file=sys.stderr)
-        return DISK_EXIT
-    return 0 if result["status"] == "ok" else RESULT_EXIT
+        return result
+
+    return status_of(told)
 
 
 if __name__ == "__main__":

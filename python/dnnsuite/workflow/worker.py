@@ -8,25 +8,22 @@ write).
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import os
 import platform
-import resource
 import sys
 import time
-import traceback
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from .._execution.ending import leave
-from .._execution.failures import DISK_EXIT, RESULT_EXIT, NotFinite, classify, disk_full
+from .._execution.ending import attempt, leave, status_of
+from .._execution.failures import NotFinite, classify
 from .._execution.limits import die_with_parent, limit_memory, offer_to_oom_killer, peak_rss_bytes
 from .._execution.plugins import import_plugins
-from .._files import OutputError, write_json, write_text
+from .._files import write_json, write_text
 from .._rates import Steps
 from .protocol import GO_FD, READY_FD
 
@@ -172,21 +169,8 @@ def _about_process(spec: Spec) -> Result:
 
 def _attempt(spec: Spec) -> Result:
     """The result, whatever happens; only a full disk passes through."""
-    try:
-        return {"status": "ok", **KINDS[spec["kind"]](spec), "process": _about_process(spec)}
-    except OutputError:
-        raise
-    except BaseException as error:
-        with suppress(OSError):
-            traceback.print_exc()
-        if disk_full(error):
-            raise OutputError(str(error)) from error
-        message = (str(error).splitlines() or [""])[0][:500]
-        failed = {"status": "failed", "failure": classify(error), "message": message or type(error).__name__}
-    # Out of the except block: the traceback held the job's tensors. Writing needs a little memory too.
-    gc.collect()
-    resource.setrlimit(resource.RLIMIT_DATA, (resource.getrlimit(resource.RLIMIT_DATA)[1],) * 2)
-    return {**failed, "process": _about_process(spec)}
+    result = attempt(lambda: {**KINDS[spec["kind"]](spec), "process": _about_process(spec)}, classify)
+    return result if result["status"] == "ok" else {**result, "process": _about_process(spec)}
 
 
 def work(spec: Spec) -> int:
@@ -194,14 +178,13 @@ def work(spec: Spec) -> int:
     die_with_parent(spec["parent_pid"])
     offer_to_oom_killer()
     limit_memory(spec["memory_limit_bytes"])
-    try:
+
+    def written() -> Result:
         result = _attempt(spec)
         write_json(Path(spec["directory"]) / "result.json", result)
-    except OutputError as error:
-        with suppress(OSError):
-            print(error, file=sys.stderr)
-        return DISK_EXIT
-    return 0 if result["status"] == "ok" else RESULT_EXIT
+        return result
+
+    return status_of(written)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ namespace {
 TEST(Contention, AnAdditionTakesAPlausibleTime) {
     double ns = addition_ns(100'000);
     for (int i = 0; i < 20; ++i) ns = std::min(ns, addition_ns(100'000));  // a busy machine takes the CPU away
-    EXPECT_GT(ns, 0.05);                                                   // 20 GHz
+    EXPECT_GT(ns, 0.1);                                                    // 10 GHz
     EXPECT_LT(ns, 1000);
     EXPECT_THROW(addition_ns(0), InvalidArgument);
 }

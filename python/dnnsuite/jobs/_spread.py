@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: MIT
+"""A training that may have several processes, one for each device, with one model between them."""
+
+from __future__ import annotations
+
+from . import _distributed
+from ._training import Training
+from ._workload import JobConfig
+
+
+class SpreadTraining(Training):
+    """Knows its `place` among the processes and its device there; `batch_size` is of each process."""
+
+    def __init__(self, config: JobConfig) -> None:
+        super().__init__(config)
+        self.place = _distributed.place_of(self.scope)
+        self.device = _distributed.device_of(self.place, self.device)
+
+    @property
+    def items_per_step(self) -> int:
+        """Of all processes."""
+        return self.config.batch_size * self.place.world_size
+
+    def close(self) -> None:
+        _distributed.finish()
