@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import multiprocessing
+import signal
 import statistics
 import time
 from collections.abc import Callable
@@ -43,6 +44,7 @@ def repeat(step: Callable[[], Any], finish: Callable[[], Any] = lambda: None) ->
 def _replica(connection: Any, threads: int, make: Callable[..., Way], arguments: tuple[Any, ...]) -> None:
     import torch
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, whose end closes the pipe
     torch.set_num_threads(threads)
     way = make(*arguments)
     connection.send("ready")
@@ -62,6 +64,7 @@ def concurrent(make: Callable[..., Way], arguments: list[tuple[Any, ...]], threa
         mine, theirs = context.Pipe()
         count = max(1, threads // len(arguments))
         context.Process(target=_replica, args=(theirs, count, make, own), daemon=True).start()
+        theirs.close()  # or the end of a replica that fails is never seen
         ends.append(mine)
     for end in ends:
         end.recv()
@@ -96,14 +99,17 @@ def measure(
     clock: Callable[[], float] = time.perf_counter,
     steps: int | None = None,
     segment_s: float = 0.3,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> Seconds:
     """Seconds of a step of one model, per way and round. A round has `steps` steps of each, or about `segment_s`."""
     counts = {}
     for name, way in ways.items():
+        progress(f"warming up {name}")
         way(warmup)
         counts[name] = steps or max(1, min(1000, round(segment_s * 2 / max(timed(way, 2, clock), 1e-6))))
     seconds: Seconds = {name: [] for name in ways}
-    for _ in range(rounds):
+    for number in range(rounds):
+        progress(f"round {number + 1} of {rounds}")
         for name, way in ways.items():
             seconds[name].append(timed(way, counts[name], clock) / (counts[name] * B))
     return seconds

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The training workloads that `bench_workloads.py` rates: a plain torch model, a batch, and a loss."""
+"""The training workloads that `fused.py` rates: a plain torch model, a batch, and a loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Workload:
 
     `loss(model, *batch)` is a scalar for a model of torch; `losses(array, *batch)` is `[B]` for an array and a batch
     `[B, N, ...]`. `vmap_loss(model, frozen, *batch)` stands for `loss` under torch.vmap where that has to be written in
-    another way; `frozen` is the model with parameters that take no gradient.
+    another way; `frozen` is the model with parameters that take no gradient. `total(array, *batch)` is the sum of all
+    models' losses by torch alone, for an array that is not dnnsuite's.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Workload:
     batch: Callable[[], tuple[torch.Tensor, ...]]
     loss: Callable[..., torch.Tensor]
     losses: Callable[..., torch.Tensor]
+    total: Callable[..., torch.Tensor]
     vmap_loss: Callable[..., torch.Tensor] | None = None
 
 
@@ -48,11 +50,16 @@ def classify_array(array: Call, x: torch.Tensor, y: torch.Tensor) -> torch.Tenso
 
 
 def masked(model: Call, tokens: torch.Tensor, positions: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.cross_entropy(model(tokens, positions), y.flatten())
+    return torch.nn.functional.cross_entropy(model(tokens, positions).flatten(0, -2), y.flatten())
 
 
 def masked_array(array: Call, tokens: torch.Tensor, positions: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(array(tokens, positions), y.flatten(1))
+
+
+def total(loss: Call) -> Call:
+    """From the mean over all that a model is given: the sum over B models of each one's mean."""
+    return lambda array, *batch: batch[0].size(0) * loss(array, *batch)
 
 
 class GAN(torch.nn.Module):
@@ -89,6 +96,10 @@ def adversarial(model: Call, real: torch.Tensor, noise: torch.Tensor) -> torch.T
 
 def adversarial_array(array: Call, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     return _adversarial(array, real, noise, 1)
+
+
+def adversarial_total(array: Call, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    return adversarial_array(array, real, noise).sum()
 
 
 def adversarial_vmap(model: Call, frozen: Call, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
@@ -128,7 +139,11 @@ def _bert_batch() -> tuple[torch.Tensor, ...]:
 
 
 def _classifier(name: str, make: Any, batch: Any) -> Workload:
-    return Workload(name, make, batch, classify, classify_array)
+    return Workload(name, make, batch, classify, classify_array, total(classify))
+
+
+def _imagenet(name: str) -> Workload:
+    return _classifier(name, _vision(name), _images)
 
 
 WORKLOADS = {
@@ -137,23 +152,27 @@ WORKLOADS = {
         _classifier("mlp_s", lambda: models.MLP((64, 128, 128, 10)), _features(32, 64)),
         _classifier("mlp_m", lambda: models.MLP((784, 512, 256, 10)), _features(64, 784)),
         _classifier(
-            "pn_256x8",
+            "pointnet",
             lambda: models.PointNetClassifier(16),
             lambda: (torch.randn(8, 3, 256), torch.randint(16, (8,))),
         ),
         Workload(
-            "dcgan_16x16",
+            "dcgan",
             lambda: GAN(100, 16),
             lambda: (torch.rand(16, 3, 64, 64), torch.randn(16, 100, 1, 1)),
             adversarial,
             adversarial_array,
+            adversarial_total,
             adversarial_vmap,
         ),
-        _classifier("tlm_10k", lambda: models.TransformerLanguageModel(10_000), _tokens(10_000, 20, 35)),
-        _classifier("lstm_10k", lambda: models.LSTMLanguageModel(10_000), _tokens(10_000, 20, 35)),
-        Workload("bert_tiny", _bert, _bert_batch, masked, masked_array),
-        _classifier("resnet18", _vision("resnet18"), _images),
-        _classifier("mobv2", _vision("mobilenet_v2"), _images),
-        _classifier("mobv3s", _vision("mobilenet_v3_small"), _images),
+        _classifier(
+            "transformer_lm", lambda: models.TransformerLanguageModel(10_000), _tokens(10_000, 20, 35)
+        ),
+        Workload("bert", _bert, _bert_batch, masked, masked_array, total(masked)),
+        _imagenet("resnet18"),
+        _imagenet("mobilenet_v2"),
+        _imagenet("mobilenet_v3_small"),
+        _imagenet("mobilenet_v3_large"),
+        _classifier("lstm", lambda: models.LSTMLanguageModel(10_000), _tokens(10_000, 20, 35)),
     )
 }

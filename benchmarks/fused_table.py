@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: MIT
+"""What `fused.py` measured: its rows as CSV, the speed of each variant over serial, as Markdown and as a figure.
+
+A row is one round of one variant; a variant that could not run has one row, without seconds, whose note says why.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from dnnsuite import host, plots
+from dnnsuite._files import replacing, write_text
+from dnnsuite.errors import Error
+from dnnsuite.timing import bootstrap_mean
+
+BASE = "serial"
+BEGIN, END = "<!-- fused -->", "<!-- /fused -->"
+_INCHES = 0.16  # of a bar
+
+
+@dataclass(frozen=True)
+class Row:
+    workload: str
+    B: int
+    threads: int
+    variant: str
+    round: int | None
+    seconds_per_model_step: float | None
+    note: str
+    machine: str
+
+    @property
+    def group(self) -> tuple[int, int, str]:
+        """Its line of the table."""
+        return self.threads, self.B, self.workload
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How many times as fast as serial: the geometric mean over rounds, with the 95 % interval (NaN from one round).
+
+    `median_s` is the median of seconds of a step of one model.
+    """
+
+    median_s: float
+    ratio: float
+    low: float
+    high: float
+
+
+def speed(base_s: list[float], own_s: list[float]) -> Speed:
+    """Rounds are paired: what disturbed one hit both, so their ratios are resampled, not the times (BCa bootstrap)."""
+    logs = [[math.log(base / own)] for base, own in zip(base_s, own_s, strict=True)]
+    found = bootstrap_mean(logs)
+    return Speed(statistics.median(own_s), math.exp(found.value), math.exp(found.low), math.exp(found.high))
+
+
+def rows_of(
+    workload: str, B: int, threads: int, seconds: dict[str, list[float]], notes: dict[str, str], machine: str
+) -> list[Row]:
+    measured = [
+        Row(workload, B, threads, variant, number, value, "", machine)
+        for variant, values in seconds.items()
+        for number, value in enumerate(values)
+    ]
+    return measured + [Row(workload, B, threads, v, None, None, note, machine) for v, note in notes.items()]
+
+
+def write_csv(path: Path, rows: Iterable[Row]) -> None:
+    """Whole or not at all."""
+    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Row)])
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+
+
+def read_csv(path: Path) -> list[Row]:
+    """The rows of a file that `write_csv` made; none where there is no file.
+
+    Raises Error for a file that is not one.
+    """
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        try:
+            return [_row(values) for values in csv.DictReader(file)]
+        except (KeyError, TypeError, ValueError) as error:
+            raise Error(f"{path}: not a table of fused.py ({error!r}); move it away") from error
+
+
+def _row(values: dict[str, str]) -> Row:
+    number, seconds = values["round"], values["seconds_per_model_step"]
+    return Row(
+        values["workload"], int(values["B"]), int(values["threads"]), values["variant"],
+        int(number) if number else None, float(seconds) if seconds else None, values["note"], values["machine"],
+    )  # fmt: skip
+
+
+def machine() -> str:
+    """This machine and the versions, as a line of prose."""
+    described, versions = host.describe(), host.versions()
+    memory = described["memory_bytes"] / 2**30
+    gpus = ", ".join(gpu["name"] for gpu in described["gpus"]) or "no GPU"
+    cpus = len(described["cpus_allowed"])
+    return (
+        f"{cpus} CPU{'s' * (cpus > 1)}, {described['cpu_model']}, {memory:.0f} GiB, {gpus}; "
+        f"torch {versions['torch']}, Python {versions['python']}, dnnsuite {versions['dnnsuite']}"
+    )
+
+
+def speeds(rows: Iterable[Row]) -> dict[tuple[int, int, str], dict[str, Speed]]:
+    """By (threads, B, workload), of every variant that was measured beside serial."""
+    times: dict[tuple[int, int, str], dict[str, list[float]]] = {}
+    for row in rows:
+        if row.seconds_per_model_step is not None:
+            times.setdefault(row.group, {}).setdefault(row.variant, []).append(row.seconds_per_model_step)
+    return {
+        group: {variant: speed(found[BASE], values) for variant, values in found.items()}
+        for group, found in times.items()
+        if BASE in found
+    }
+
+
+def _variants(groups: Iterable[Iterable[str]]) -> list[str]:
+    """All of them, serial first, each once."""
+    return list(dict.fromkeys([BASE, *(variant for group in groups for variant in group)]))
+
+
+def _cell(speed: Speed | None, best: bool) -> str:
+    if speed is None:
+        return "–"
+    text = f"**{speed.ratio:.2f}**" if best else f"{speed.ratio:.2f}"
+    return text if math.isnan(speed.low) else f"{text} [{speed.low:.2f}, {speed.high:.2f}]"
+
+
+def markdown(rows: list[Row]) -> str:
+    """A table for each number of threads: workloads by variants, times as fast as serial, the best in bold."""
+    found = speeds(rows)
+    parts = []
+    for threads in dict.fromkeys(threads for threads, _, _ in found):
+        groups = {key[1:]: value for key, value in found.items() if key[0] == threads}
+        variants = [variant for variant in _variants(groups.values()) if variant != BASE]
+        lines = [
+            " | ".join(["| workload", "B", "serial, ms", *variants]) + " |",
+            "|" + "---|" * (3 + len(variants)),
+        ]
+        for (B, workload), group in groups.items():
+            best = max(group, key=lambda variant: group[variant].ratio)
+            cells = [_cell(group.get(variant), variant == best) for variant in variants]
+            lines.append(
+                " | ".join([f"| {workload}", str(B), f"{1e3 * group[BASE].median_s:.3g}", *cells]) + " |"
+            )
+        clock = "one thread, CPU time" if threads == 1 else f"{threads} threads, wall time"
+        parts.append(f"Times as fast as `serial` [95 %], {clock}:\n\n" + "\n".join(lines))
+    if not parts:
+        return "Nothing was measured.\n"
+    machines = dict.fromkeys(row.machine for row in rows)
+    footer = [*_notes(rows), *(f"{text}." for text in machines)]
+    return "\n\n".join([*parts, "\n".join(footer)]) + "\n"
+
+
+def _notes(rows: Iterable[Row]) -> list[str]:
+    """A line for each reason why something could not run."""
+    places: dict[str, list[str]] = {}
+    for row in rows:
+        if row.note:
+            places.setdefault(f"`{row.variant}`: {row.note}", []).append(row.workload)
+    return [f"– {reason} ({', '.join(dict.fromkeys(names))})  " for reason, names in places.items()]
+
+
+def put(text: str, path: Path) -> None:
+    """Write a table to a file of its own, or between the markers of one that has them.
+
+    Raises Error for a file that is there and has no markers, and leaves it as it is.
+    """
+    whole = text
+    if path.exists():
+        before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+        _, end, after = rest.partition(END)
+        if not (begin and end):
+            raise Error(f"{path} has no place for the table: put {BEGIN} and {END} where it belongs")
+        whole = f"{before}{BEGIN}\n{text}{END}{after}"
+    write_text(path, whole)
+
+
+def draw(rows: list[Row], path: Path) -> None:
+    """Bars of the speed over serial with their intervals: a panel for each number of threads and B."""
+    from matplotlib.figure import Figure
+
+    found = speeds(rows)
+    panels = list(dict.fromkeys(key[:2] for key in found))
+    if not panels:
+        return
+    variants = [variant for variant in _variants(found.values()) if variant != BASE]
+    most = max(sum(key[:2] == panel for key in found) for panel in panels)
+    width = max(5.0, _INCHES * most * (len(variants) + 2))
+    figure = Figure(figsize=(width, 3.0 * len(panels)), layout="constrained")
+    axes = figure.subplots(len(panels), squeeze=False)[:, 0]
+    for ax, panel in zip(axes, panels, strict=True):
+        _panel(ax, {key[2]: value for key, value in found.items() if key[:2] == panel}, variants)
+        ax.set_title(f"B = {panel[1]}, {panel[0]} thread{'s' * (panel[0] > 1)}", fontsize="medium")
+    axes[0].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    plots.save(axes[0], path)
+
+
+def _panel(ax: Any, groups: dict[str, dict[str, Speed]], variants: list[str]) -> None:
+    from matplotlib.ticker import LogLocator
+
+    bar = 0.8 / max(len(variants), 1)
+    for place, variant in enumerate(variants):
+        here = [(x, group[variant]) for x, group in enumerate(groups.values()) if variant in group]
+        ratios = [speed.ratio for _, speed in here]
+        known = [(s.low, s.high) if not math.isnan(s.low) else (s.ratio, s.ratio) for _, s in here]
+        spread = [
+            [max(0.0, r - low) for r, (low, _) in zip(ratios, known, strict=True)],
+            [max(0.0, high - r) for r, (_, high) in zip(ratios, known, strict=True)],
+        ]
+        xs = [x + bar * (place - (len(variants) - 1) / 2) for x, _ in here]
+        colour = "black" if variant == "dnnsuite" else f"C{place}"
+        heights = [ratio - 1 for ratio in ratios]
+        ax.bar(xs, heights, bar, 1.0, yerr=spread, label=variant, color=colour, error_kw={"ecolor": "0.5"})
+    ax.axhline(1.0, color="0.3", linewidth=0.8, linestyle="--")
+    ax.set_yscale("log", base=2)
+    ax.yaxis.set_major_locator(LogLocator(base=2, subs=(1.0, 1.5)))
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.set_xticks(range(len(groups)), list(groups), rotation=20, ha="right")
+    ax.set_ylabel("× serial")

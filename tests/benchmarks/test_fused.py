@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""benchmarks/fused.py, run as a user runs it."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import fused
+import fused_memory
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks/fused.py"
+
+
+def run(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *map(str, arguments)],
+        capture_output=True, text=True, timeout=200, check=False, env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+def rows_in(folder):
+    with (folder / "fused.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_two_variants_end_to_end(tmp_path):
+    quick = ["--B", "2", "--rounds", "2", "--segment", "0.01", "--out", tmp_path]
+    first = run("mlp_s", *quick, "--variants", "serial,dnnsuite", "--markdown", tmp_path / "table.md")
+    assert first.returncode == 0, first.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"fused.csv", "fused.md", "fused.png", "table.md"}
+    rows = rows_in(tmp_path)
+    assert [(row["workload"], row["variant"], row["round"]) for row in rows] == [
+        ("mlp_s", variant, number) for variant in ("serial", "dnnsuite") for number in "01"
+    ]
+    assert all(float(row["seconds_per_model_step"]) > 0 for row in rows)
+    assert "| mlp_s | 2 |" in (tmp_path / "table.md").read_text()
+
+    # Another workload comes beside it; what cannot run is left out and says why; serial is always there.
+    second = run("lstm", *quick, "--variants", "hfta", PYTHONPATH="")
+    assert second.returncode == 0, second.stderr
+    assert {row["workload"] for row in rows_in(tmp_path)} == {"mlp_s", "lstm"}
+    (left_out,) = [row for row in rows_in(tmp_path) if row["variant"] == "hfta"]
+    assert left_out["seconds_per_model_step"] == ""
+    assert "HFTA" in left_out["note"]
+    assert "left out" in second.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["mlp_x"], "no workload mlp_x"),
+        (["mlp_s", "--variants", "serial,fast"], "no variant fast"),
+        (["mlp_s", "--rounds", "0"], "--rounds must be at least 1"),
+        (["mlp_s", "--B", "0"], "--B must be at least 1"),
+    ],
+)
+def test_what_is_refused_is_named(arguments, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["fused.py", *arguments])
+    with pytest.raises(SystemExit) as refused:
+        fused.parse()
+    assert refused.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_serial_is_always_there(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["fused.py", "--variants", "vmap"])
+    assert fused.parse().variants == ["serial", "vmap"]
+
+
+def test_memory_against_both():
+    MiB = 2**20
+    text = fused_memory.line("mlp_s", 4, fused_memory.Memory(array=30 * MiB, separate=20 * MiB, one=10 * MiB))
+    assert "array     30.0 MiB" in text
+    assert "20.0 MiB (array is 1.500 of it)" in text
+    assert "40.0 MiB (0.750)" in text
+
+
+def test_memory_grows_with_the_models():
+    assert fused_memory.peak_bytes("serial", "mlp_m", 8) > fused_memory.peak_bytes("serial", "mlp_m", 1) > 0

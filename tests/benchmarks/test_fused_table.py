@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+"""Rows to speeds, Markdown, CSV and figure; the place of the table in another file."""
+
+import math
+
+import fused_table as table
+import pytest
+from fused_table import Row
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dnnsuite.errors import Error
+
+MACHINE = "a machine"
+
+
+def rows(workload="mlp_s", B=8, threads=1, notes=(), **seconds):
+    seconds = {name.replace("plus", "+"): values for name, values in seconds.items()}
+    return table.rows_of(workload, B, threads, seconds, dict(notes), MACHINE)
+
+
+def test_speed_is_over_serial_round_by_round():
+    """Rounds of a machine that slows down: the times spread, their ratios do not."""
+    base = [0.8, 1.6, 3.2, 6.4, 12.8]
+    found = table.speed(base, [value / 4 for value in base])
+    assert found.median_s == 0.8
+    assert (found.ratio, found.low, found.high) == pytest.approx((4, 4, 4))
+
+
+def test_speed_is_the_geometric_mean_within_its_interval():
+    found = table.speed([1.0, 1.0, 1.0], [1.0, 0.5, 0.25])
+    assert found.ratio == pytest.approx(2)
+    assert 1 <= found.low < 2 < found.high <= 4
+
+
+def test_one_round_has_no_interval():
+    found = table.speed([2.0], [1.0])
+    assert found.ratio == pytest.approx(2)
+    assert math.isnan(found.low)
+    assert math.isnan(found.high)
+
+
+@given(st.lists(st.tuples(st.floats(1e-6, 1e3), st.floats(1e-6, 1e3)), min_size=3, max_size=7))
+def test_to_exchange_the_two_is_to_invert_the_ratio(times):
+    base, own = zip(*times, strict=True)
+    there, back = table.speed(list(base), list(own)), table.speed(list(own), list(base))
+    assert there.ratio * back.ratio == pytest.approx(1)
+
+
+def test_markdown():
+    made = rows(serial=[0.004, 0.004], dnnsuite=[0.001, 0.001], vmap=[0.002, 0.002])
+    made += rows("lstm", serial=[0.1, 0.1], dnnsuite=[0.2, 0.2], notes={"vmap": "no LSTM here"})
+    assert table.markdown(made) == (
+        "Times as fast as `serial` [95 %], one thread, CPU time:\n\n"
+        "| workload | B | serial, ms | dnnsuite | vmap |\n"
+        "|---|---|---|---|---|\n"
+        "| mlp_s | 8 | 4 | **4.00** [4.00, 4.00] | 2.00 [2.00, 2.00] |\n"
+        "| lstm | 8 | 100 | 0.50 [0.50, 0.50] | – |\n\n"
+        "– `vmap`: no LSTM here (lstm)  \n"
+        "a machine.\n"
+    )
+
+
+def test_each_number_of_threads_has_its_table():
+    text = table.markdown(rows(serial=[1.0], vmap=[1.0]) + rows(threads=2, serial=[1.0], vmap=[1.0]))
+    assert "one thread, CPU time" in text
+    assert "2 threads, wall time" in text
+
+
+def test_without_serial_there_is_no_speed():
+    assert table.speeds(rows(vmap=[1.0])) == {}
+    assert table.markdown(rows(vmap=[1.0])) == "Nothing was measured.\n"
+
+
+def test_csv_gives_the_rows_back(tmp_path):
+    made = rows(serial=[0.1, 0.3], vmap=[0.2, 1e-7], notes={"hfta": 'says "no", twice'})
+    table.write_csv(tmp_path / "fused.csv", made)
+    assert table.read_csv(tmp_path / "fused.csv") == made
+    assert [path.name for path in tmp_path.iterdir()] == ["fused.csv"]
+    assert table.read_csv(tmp_path / "none.csv") == []
+
+
+@pytest.mark.parametrize(
+    "text", ["a,b\n1,2\n", "workload,B,threads,variant,round,note,machine\nx,y,1,v,0,,\n"]
+)
+def test_another_csv_is_refused_by_name(tmp_path, text):
+    path = tmp_path / "other.csv"
+    path.write_text(text)
+    with pytest.raises(Error, match=r"other\.csv"):
+        table.read_csv(path)
+
+
+def test_put_fills_the_place_of_the_table_again_and_again(tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")
+    for text in ("first\n", "second\n"):
+        table.put(text, path)
+        assert path.read_text() == f"before\n{table.BEGIN}\n{text}{table.END}\nafter\n"
+
+
+def test_put_makes_a_file_and_spoils_none(tmp_path):
+    table.put("text\n", tmp_path / "new.md")
+    assert (tmp_path / "new.md").read_text() == "text\n"
+    for other in ("no place\n", f"{table.END} {table.BEGIN}\n"):
+        (tmp_path / "other.md").write_text(other)
+        with pytest.raises(Error, match="no place for the table"):
+            table.put("text\n", tmp_path / "other.md")
+        assert (tmp_path / "other.md").read_text() == other
+
+
+def test_figure(tmp_path):
+    made = rows(serial=[0.4, 0.5], dnnsuite=[0.1, 0.1]) + rows(B=2, serial=[0.4], vmap=[0.5])
+    table.draw(made, tmp_path / "fused.png")
+    assert (tmp_path / "fused.png").read_bytes().startswith(b"\x89PNG")
+    table.draw([], tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
+
+
+def test_a_row_knows_its_machine():
+    assert "torch" in table.machine()
+    assert Row("w", 1, 2, "v", 0, 1.0, "", "m").group == (2, 1, "w")
