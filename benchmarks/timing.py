@@ -2,16 +2,24 @@
 """Times variants of one computation against each other: in turns, in one process, by the CPU time of the thread.
 
 CPU time, not wall time, so that a busy neighbour does not decide; turns, so that whatever drifts drifts for all. A
-benchmark prints ratios: they carry over to other machines, milliseconds do not.
+benchmark prints ratios: they carry over to other machines, milliseconds do not. Benchmarks of operators also print
+what was reached of this machine's measured roofline, by one thread.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from work import Work
+
+    from dnnsuite.profiler.roofline import Peaks
 
 Variants = dict[str, Callable[[], object]]
 
@@ -22,6 +30,40 @@ class Timing:
 
     min_s: float
     median_s: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator on one shape: ours first, then the peers that do the same work.
+
+    `precision` names the variants that do not compute in fp32.
+    """
+
+    name: str
+    shape: str
+    variants: Variants
+    work: Work
+    precision: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What a variant of a case reached. `ratio` is how many times as fast ours is, by the least times; `median_ratio`
+    by the medians. `roof_pct` is of the least time this machine needs, `bound` what that is for."""
+
+    name: str
+    shape: str
+    variant: str
+    us: float
+    gflop_per_s: float
+    gb_per_s: float
+    roof_pct: float
+    bound: str
+    ratio: float
+    median_ratio: float
+
+
+Cases = Callable[[int], Iterable[Case]]  # of B models
 
 
 def interleaved(variants: Variants, rounds: int = 9, segment_s: float = 0.05) -> dict[str, Timing]:
@@ -44,34 +86,94 @@ def interleaved(variants: Variants, rounds: int = 9, segment_s: float = 0.05) ->
     return {name: Timing(min(values), statistics.median(values)) for name, values in samples.items()}
 
 
-def report(title: str, variants: Variants, flops: float = 0.0, **options: float) -> None:
-    """Prints one line: how many times faster the first variant is than each of the others, by min (by median).
-
-    `flops`, the operations of one call, adds the first variant's rate.
-    """
+def report(title: str, variants: Variants, **options: float) -> None:
+    """Prints one line: how many times faster the first variant is than each of the others, by min (by median)."""
     timings = interleaved(variants, **options)  # type: ignore[arg-type]
     (own, mine), *others = timings.items()
     ratios = "  ".join(
         f"vs {name} {t.min_s / mine.min_s:.2f}x ({t.median_s / mine.median_s:.2f}x)" for name, t in others
     )
-    rate = f" {flops / mine.min_s / 1e9:6.1f} GFLOP/s" if flops else ""
-    print(f"{title:<44} {own} {mine.min_s * 1e6:9.1f} us{rate}  {ratios}", flush=True)
+    print(f"{title:<44} {own} {mine.min_s * 1e6:9.1f} us  {ratios}", flush=True)
 
 
-def start(description: str) -> argparse.Namespace:
-    """One torch thread, a heap that keeps its pages, and the options all benchmarks have."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--models", type=int, nargs="+", default=[1, 8], help="sizes of the array")
-    arguments = parser.parse_args()
+def rates(case: Case, timings: dict[str, Timing], peaks: Peaks) -> list[Rate]:
+    from work import roof
+
+    mine = next(iter(timings.values()))
+    found = []
+    for variant, t in timings.items():
+        least = roof(case.work, peaks, case.precision.get(variant, "fp32"))
+        flop_per_s, bytes_per_s = (amount / t.min_s for amount in case.work)
+        found.append(Rate(
+            case.name, case.shape, variant, 1e6 * t.min_s, flop_per_s / 1e9, bytes_per_s / 1e9,
+            100 * least.seconds / t.min_s, least.bound, t.min_s / mine.min_s, t.median_s / mine.median_s,
+        ))  # fmt: skip
+    return found
+
+
+def show(found: list[Rate]) -> None:
+    """A line for ours and each peer."""
+    print(f"{found[0].name} {found[0].shape}")
+    for rate in found:
+        ratio = "" if rate is found[0] else f"  ours {rate.ratio:.2f}x ({rate.median_ratio:.2f}x) as fast"
+        print(
+            f"  {rate.variant:<24} {rate.us:10.1f} us {rate.gflop_per_s:8.2f} GFLOP/s {rate.gb_per_s:7.2f} GB/s "
+            f"{rate.roof_pct:5.1f} % of the {rate.bound} roof{ratio}",
+            flush=True,
+        )
+
+
+def run(cases: Cases, sizes: list[int], peaks: Peaks, options: argparse.Namespace) -> Iterator[list[Rate]]:
+    """Times and shows each case in turn."""
+    for B in sizes:
+        for case in cases(B):
+            found = rates(case, interleaved(case.variants, options.rounds, options.segment), peaks)
+            show(found)
+            yield found
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """The options that all benchmarks of operators have."""
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument(
+        "--models", type=int, nargs="+", default=[1, 8], help="sizes of the array (default 1 8)"
+    )
+    made.add_argument("--rounds", type=int, default=9, help="in which each variant has its turn (default 9)")
+    made.add_argument("--segment", type=float, default=0.05, help="seconds of a turn (default 0.05)")
+    return made
+
+
+def start() -> Peaks:
+    """One torch thread, a heap that keeps its pages, and what one thread can do here at most."""
     import torch
 
     from dnnsuite import _C, ops
+    from dnnsuite.profiler.roofline import measure_peaks
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
     kept = _C.heap_retain()  # or page faults of fresh memory are most of what is measured
+    peaks = measure_peaks(1, report=lambda text: print(text, file=sys.stderr))
     print(
-        f"# {description.splitlines()[0]} torch {torch.__version__}, {ops.instruction_set()}, one thread, "
-        f"heap {'kept' if kept else 'as it is'}"
+        f"# torch {torch.__version__}, {ops.instruction_set()}, one thread, heap {'kept' if kept else 'as it is'}\n"
+        f"# {roofs(peaks)}"
     )
-    return arguments
+    return peaks
+
+
+def roofs(peaks: Peaks) -> str:
+    """The peaks as a line of prose, and whether they can be trusted."""
+    flops = ", ".join(f"{name} {value / 1e9:.0f} GFLOP/s" for name, value in peaks.flops_per_s.items())
+    moved = ", ".join(f"{name} {value / 1e9:.0f} GB/s" for name, value in peaks.bytes_per_s.items())
+    busy = " (measured beside busy neighbours: the true roofs are higher)" * peaks.contention.busy
+    return f"roofs of one thread: {flops}; {moved}{busy}"
+
+
+def main(description: str, cases: Cases) -> None:
+    """One benchmark of an operator as a command."""
+    options = parser(description).parse_args()
+    peaks = start()
+    for _ in run(cases, options.models, peaks, options):
+        pass

@@ -8,9 +8,11 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import work
+
 from dnnsuite import ops
 from dnnsuite.ops._attention import _composed
-from timing import report, start
+from timing import Case, main
 
 
 def bench(B, sequences, length, heads, head_dim, drop):
@@ -34,19 +36,23 @@ def bench(B, sequences, length, heads, head_dim, drop):
 
         return run
 
-    report(
-        f"attention B={B} N={sequences} L={length} H={heads} d={head_dim} p={drop}",
+    return Case(
+        "attention",
+        f"B={B} N={sequences} L={length} H={heads} d={head_dim} p={drop}",
         {
             "own": train(lambda: ops.attention(qkv, heads, p, rng)),
             "torch sdpa": train(lambda: sdpa(qkv)),
             "composition, own dropout": train(lambda: _composed(qkv, heads, p, rng, False, None)),
         },
+        work.attention(B, sequences, length, heads, head_dim, bool(drop)),
     )
 
 
+def cases(B):
+    for drop in (0.1, 0.0):
+        for shape in ((32, 32, 8, 16), (20, 35, 2, 100), (8, 128, 4, 64)):
+            yield bench(B, *shape, drop)
+
+
 if __name__ == "__main__":
-    for models in start(__doc__).models:
-        for drop in (0.1, 0.0):
-            bench(models, 32, 32, 8, 16, drop)
-            bench(models, 20, 35, 2, 100, drop)
-            bench(models, 8, 128, 4, 64, drop)
+    main(__doc__, cases)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """batch_norm_act, forward and backward, against torch's batch norm and activation per model."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -8,8 +9,10 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import work
+
 from dnnsuite import ops
-from timing import report, start
+from timing import Case, main
 
 LAYOUTS = {"contiguous": lambda x: x, "channels last": lambda x: x.movedim(2, -1).contiguous().movedim(-1, 2)}
 ACTIVATIONS = {"none": lambda z: z, "relu": F.relu, "hardswish": F.hardswish}
@@ -53,13 +56,21 @@ def bench(B, shape, activation, add=False):
         chosen = {f"own {layout}": variants.pop(f"own {layout}")}
         others = {name: run for name, run in variants.items() if name.startswith("torch")}
         text = "x".join(map(str, shape))
-        report(f"B={B} {text} {activation}{' + residual' if add else ''}", chosen | others)
+        yield Case(
+            "batch_norm_act",
+            f"B={B} {text} {activation}{' + residual' if add else ''}",
+            chosen | others,
+            work.batch_norm(B, shape[0], shape[1], math.prod(shape[2:]), activation, add),
+        )
+
+
+def cases(B):
+    for shape in ((2048, 64), (2048, 1024), (8, 512), (32, 64, 8, 8), (32, 512, 1, 1), (32, 24, 16, 16)):
+        yield from bench(B, shape, "relu")
+    yield from bench(B, (32, 96, 8, 8), "hardswish")
+    yield from bench(B, (32, 256, 4, 4), "relu", add=True)
+    yield from bench(B, (32, 512, 7, 7), "none")
 
 
 if __name__ == "__main__":
-    for models in start(__doc__).models:
-        for shape in ((2048, 64), (2048, 1024), (8, 512), (32, 64, 8, 8), (32, 512, 1, 1), (32, 24, 16, 16)):
-            bench(models, shape, "relu")
-        bench(models, (32, 96, 8, 8), "hardswish")
-        bench(models, (32, 256, 4, 4), "relu", add=True)
-        bench(models, (32, 512, 7, 7), "none")
+    main(__doc__, cases)

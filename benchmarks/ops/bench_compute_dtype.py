@@ -7,8 +7,10 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import work
+
 from dnnsuite import nn
-from timing import report, start
+from timing import Case, main
 
 
 def bench(B, rows, inputs, outputs):
@@ -23,14 +25,19 @@ def bench(B, rows, inputs, outputs):
 
         return run
 
-    report(
-        f"bfloat16 B={B} {rows}x{inputs} to {outputs}",
+    return Case(
+        "linear in bfloat16",
+        f"B={B} {rows}x{inputs} to {outputs}",
         {"bfloat16": train(rounded), "float32": train(exact)},
-        flops=6 * B * rows * inputs * outputs,
+        work.linear(B, rows, inputs, outputs),
+        {"bfloat16": "bf16"},
     )
 
 
+def cases(B):
+    for shape in ((32, 128, 128), (1024, 128, 512), (512, 768, 768), (64, 784, 512)):
+        yield bench(B, *shape)
+
+
 if __name__ == "__main__":
-    for models in start(__doc__).models:
-        for shape in ((32, 128, 128), (1024, 128, 512), (512, 768, 768), (64, 784, 512)):
-            bench(models, *shape)
+    main(__doc__, cases)

@@ -8,8 +8,10 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import work
+
 from dnnsuite.nn import functional
-from timing import report, start
+from timing import Case, main
 
 
 def bench(B, inputs, outputs, side, kernel, samples=32):
@@ -37,13 +39,15 @@ def bench(B, inputs, outputs, side, kernel, samples=32):
 
         return run
 
-    report(
-        f"conv B={B} {inputs}->{outputs} k{kernel} {side}x{side}",
+    return Case(
+        "convolution",
+        f"B={B} {inputs}->{outputs} k{kernel} {side}x{side}",
         {
             "own": own,
             "loop of torch": loop(torch.contiguous_format),
             "loop, channels last": loop(torch.channels_last),
         },
+        work.convolution(B, samples, inputs, outputs, side, side, kernel),
     )
 
 
@@ -52,7 +56,11 @@ SHAPES = [
     *((64, 64, 1, 3), (512, 512, 1, 3)),
 ]
 
+
+def cases(B):
+    for shape in SHAPES:
+        yield bench(B, *shape)
+
+
 if __name__ == "__main__":
-    for models in start(__doc__).models:
-        for shape in SHAPES:
-            bench(models, *shape)
+    main(__doc__, cases)

@@ -8,8 +8,10 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import work
+
 from dnnsuite import ops
-from timing import report, start
+from timing import Case, main
 
 
 def bench(B, rows, classes):
@@ -32,13 +34,18 @@ def bench(B, rows, classes):
             1
         ).sum().backward()
 
-    report(
-        f"cross_entropy B={B} {rows}x{classes}", {"own": own, "loop of torch": loop, "torch stacked": stacked}
+    return Case(
+        "cross_entropy",
+        f"B={B} {rows}x{classes}",
+        {"own": own, "loop of torch": loop, "torch stacked": stacked},
+        work.cross_entropy(B, rows, classes),
     )
 
 
+def cases(B):
+    for shape in ((160, 8192), (512, 10000), (8, 10)):
+        yield bench(B, *shape)
+
+
 if __name__ == "__main__":
-    for models in start(__doc__).models:
-        bench(models, 160, 8192)
-        bench(models, 512, 10000)
-        bench(models, 8, 10)
+    main(__doc__, cases)

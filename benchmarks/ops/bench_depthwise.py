@@ -8,8 +8,10 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import work
+
 from dnnsuite.nn import functional
-from timing import report, start
+from timing import Case, main
 
 
 def bench(B, channels, side, kernel, stride, samples=32):
@@ -45,13 +47,15 @@ def bench(B, channels, side, kernel, stride, samples=32):
 
         return run
 
-    report(
-        f"depthwise B={B} {channels}x{side}x{side} k{kernel} s{stride}",
+    return Case(
+        "depthwise convolution",
+        f"B={B} {channels}x{side}x{side} k{kernel} s{stride}",
         {
             "own": own,
             "loop of torch": loop(torch.contiguous_format),
             "loop, channels last": loop(last),
         },
+        work.convolution(B, samples, channels, channels, side, grad.size(-1), kernel, channels, bias=True),
     )
 
 
@@ -60,7 +64,11 @@ SHAPES = [
     *((144, 8, 3, 1), (144, 8, 3, 2), (96, 16, 3, 1), (32, 32, 3, 1), (32, 56, 3, 1)),
 ]
 
+
+def cases(B):
+    for shape in SHAPES:
+        yield bench(B, *shape)
+
+
 if __name__ == "__main__":
-    for models in start(__doc__).models:
-        for shape in SHAPES:
-            bench(models, *shape)
+    main(__doc__, cases)

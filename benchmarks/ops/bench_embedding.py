@@ -8,8 +8,10 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import work
+
 from dnnsuite import ops
-from timing import report, start
+from timing import Case, main
 
 
 def bench(B, vocabulary, columns, count):
@@ -31,17 +33,22 @@ def bench(B, vocabulary, columns, count):
             table.grad = None
             F.embedding(ix, table).backward(g)
 
-    report(
-        f"embedding B={B} {count} of {vocabulary}x{columns}",
+    return Case(
+        "embedding",
+        f"B={B} {count} of {vocabulary}x{columns}",
         {
             "own": own(lambda: ops.embedding(weight, indices)),
             "loop of torch": loop,
             "torch with offsets": own(lambda: F.embedding(offset, weight.view(-1, columns))),
         },
+        work.embedding(B, vocabulary, columns, count),
     )
 
 
+def cases(B):
+    yield bench(B, 8192, 128, 1024)
+    yield bench(B, 33278, 200, 700)
+
+
 if __name__ == "__main__":
-    for models in start(__doc__).models:
-        bench(models, 8192, 128, 1024)
-        bench(models, 33278, 200, 700)
+    main(__doc__, cases)

@@ -8,8 +8,10 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import work
+
 from dnnsuite import ops
-from timing import report, start
+from timing import Case, main
 
 
 def bench(B, shape, groups):
@@ -33,18 +35,20 @@ def bench(B, shape, groups):
         y = F.group_norm(x.flatten(0, 1), groups).view(x.shape)
         (y * weight.view(wide) + bias.view(wide)).backward(grad)
 
-    report(
-        f"group_norm B={B} {'x'.join(map(str, shape))} in {groups}",
+    return Case(
+        "group_norm",
+        f"B={B} {'x'.join(map(str, shape))} in {groups}",
         {"own": own, "loop of torch": loop, "torch stacked": stacked},
+        work.affine_norm(x.numel(), B * shape[1], B * shape[0] * groups),
     )
 
 
+def cases(B):
+    yield bench(B, (32, 64, 8, 8), 32)
+    yield bench(B, (8, 128, 16, 16), 32)
+    yield bench(B, (8, 64, 32, 32), 8)
+    yield bench(B, (2, 32, 4, 4), 4)
+
+
 if __name__ == "__main__":
-    for models in start(__doc__).models:
-        for shape, groups in (
-            ((32, 64, 8, 8), 32),
-            ((8, 128, 16, 16), 32),
-            ((8, 64, 32, 32), 8),
-            ((2, 32, 4, 4), 4),
-        ):
-            bench(models, shape, groups)
+    main(__doc__, cases)

@@ -8,8 +8,10 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import work
+
 from dnnsuite import ops
-from timing import report, start
+from timing import Case, main
 
 
 def bench(B, rows, columns):
@@ -39,16 +41,19 @@ def bench(B, rows, columns):
     def affine(x):
         return F.layer_norm(x, (columns,)) * weight.unsqueeze(1) + norm_bias.unsqueeze(1)
 
-    report(
-        f"layer_norm B={B} {rows}x{columns}",
+    yield Case(
+        "layer_norm",
+        f"B={B} {rows}x{columns}",
         {
             "own": stacked(lambda: ops.layer_norm(x, weight, norm_bias)),
             "loop of torch": loop(lambda x, b, r, w, n: F.layer_norm(x, (columns,), w, n)),
             "torch stacked": stacked(lambda: affine(x)),
         },
+        work.layer_norm(B, rows, columns),
     )
-    report(
-        f"bias_dropout_add_layer_norm B={B} {rows}x{columns}",
+    yield Case(
+        "bias_dropout_add_layer_norm",
+        f"B={B} {rows}x{columns}",
         {
             "own": stacked(
                 lambda: ops.bias_dropout_add_layer_norm(x, bias, residual, p, rng, weight, norm_bias)
@@ -58,11 +63,14 @@ def bench(B, rows, columns):
             ),
             "torch stacked": stacked(lambda: affine(residual + F.dropout(x + bias.unsqueeze(1), 0.1))),
         },
+        work.bias_dropout_add_layer_norm(B, rows, columns),
     )
 
 
+def cases(B):
+    for shape in ((1024, 128), (2048, 768), (32, 128)):
+        yield from bench(B, *shape)
+
+
 if __name__ == "__main__":
-    for models in start(__doc__).models:
-        bench(models, 1024, 128)
-        bench(models, 2048, 768)
-        bench(models, 32, 128)
+    main(__doc__, cases)

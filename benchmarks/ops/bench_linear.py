@@ -8,8 +8,10 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import work
+
 from dnnsuite import ops
-from timing import report, start
+from timing import Case, main
 
 
 def bench(B, rows, inputs, outputs):
@@ -44,27 +46,33 @@ def bench(B, rows, inputs, outputs):
     def batched():
         return torch.relu(torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2)))
 
-    products = 2 * B * rows * inputs * outputs
-    shape = f"linear+relu B={B} {rows}x{inputs} to {outputs}"
-    report(
+    shape = f"B={B} {rows}x{inputs} to {outputs}"
+    yield Case(
+        "linear+relu",
         shape,
         {
             "own": stacked(lambda: ops.linear(x, weight, bias, "relu")),
             "loop of torch": loop,
             "baddbmm": stacked(batched),
         },
-        flops=3 * products,
+        work.linear(B, rows, inputs, outputs, "relu"),
     )
-    report(
-        f"  forward alone, {rows}x{inputs} to {outputs}",
+    yield Case(
+        "linear+relu, forward alone",
+        shape,
         {"own": forward, "loop of torch": forward_loop, "baddbmm": torch.no_grad()(batched)},
-        flops=products,
+        work.linear_forward(B, rows, inputs, outputs, "relu"),
     )
+
+
+SMALL = ((32, 64, 128), (32, 128, 128), (32, 128, 10), (8, 256, 256), (64, 784, 32), (256, 128, 100))
+LARGE = ((64, 784, 512), (1024, 128, 384), (1024, 512, 128), (160, 128, 8192))
+
+
+def cases(B):
+    for shape in (*SMALL, *LARGE):
+        yield from bench(B, *shape)
 
 
 if __name__ == "__main__":
-    small = ((32, 64, 128), (32, 128, 128), (32, 128, 10), (8, 256, 256), (64, 784, 32), (256, 128, 100))
-    large = ((64, 784, 512), (1024, 128, 384), (1024, 512, 128), (160, 128, 8192))
-    for models in start(__doc__).models:
-        for shape in (*small, *large):
-            bench(models, *shape)
+    main(__doc__, cases)

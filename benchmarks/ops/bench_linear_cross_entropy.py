@@ -8,8 +8,10 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import work
+
 from dnnsuite import ops
-from timing import report, start
+from timing import Case, main
 
 
 def bench(B, rows, inputs, classes):
@@ -41,17 +43,18 @@ def bench(B, rows, inputs, classes):
     if hasattr(F, "linear_cross_entropy"):
         options = torch.nn.LinearCrossEntropyOptions()
         variants["torch in chunks"] = loop(lambda x, w, y: F.linear_cross_entropy(x, w, y, options=options))
-    report(
-        f"linear_cross_entropy B={B} {rows}x{inputs} to {classes}",
+    return Case(
+        "linear_cross_entropy",
+        f"B={B} {rows}x{inputs} to {classes}",
         variants,
-        flops=6 * B * rows * inputs * classes,
-        segment_s=0.2,
-        rounds=5,
+        work.linear_cross_entropy(B, rows, inputs, classes),
     )
 
 
+def cases(B):
+    for shape in ((512, 128, 10000), (700, 200, 10000), (160, 128, 8192)):
+        yield bench(B, *shape)
+
+
 if __name__ == "__main__":
-    for models in start(__doc__).models:
-        bench(models, 512, 128, 10000)
-        bench(models, 700, 200, 10000)
-        bench(models, 160, 128, 8192)
+    main(__doc__, cases)

@@ -7,8 +7,10 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import work
+
 from dnnsuite import ops
-from timing import report, start
+from timing import Case, main
 
 
 def bench(B, shape, dim):
@@ -31,18 +33,23 @@ def bench(B, shape, dim):
 
         return run
 
-    report(
-        f"max_over B={B} {'x'.join(map(str, shape))} over {dim}",
+    return Case(
+        "max_over",
+        f"B={B} {'x'.join(map(str, shape))} over {dim}",
         {
             "own": stacked(lambda t: ops.max_over(t, dim + 1)[0]),
             "loop of max": loop(lambda t: torch.max(t, dim, keepdim=True)[0]),
             "loop of amax": loop(lambda t: torch.amax(t, dim, keepdim=True)),
         },
+        work.max_over(x.numel(), grad.numel()),
     )
 
 
+def cases(B):
+    yield bench(B, (8, 256, 1024), 1)
+    yield bench(B, (8, 1024, 256), 2)
+    yield bench(B, (16, 64, 128), 1)
+
+
 if __name__ == "__main__":
-    for models in start(__doc__).models:
-        bench(models, (8, 256, 1024), 1)
-        bench(models, (8, 1024, 256), 2)
-        bench(models, (16, 64, 128), 1)
+    main(__doc__, cases)

@@ -8,8 +8,10 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import work
+
 from dnnsuite import ops
-from timing import report, start
+from timing import Case, main
 
 
 def train(call, leaves, grad):
@@ -40,34 +42,47 @@ def bench(B, rows, columns):
 
         return run
 
-    def compare(name, own, one, leaves):
+    def compare(name, own, one, leaves, does):
         wide = bias.unsqueeze(1)
-        report(
-            f"{name} B={B} {rows}x{columns}",
+        return Case(
+            name,
+            f"B={B} {rows}x{columns}",
             {
                 "own": train(own, leaves, grad),
                 "loop of torch": loop(one),
                 "torch stacked": train(lambda: one(x, wide, residual), leaves, grad),
             },
+            does,
         )
 
-    compare("dropout", lambda: ops.dropout(x, p, rng), lambda x, b, r: F.dropout(x, 0.1), [x])
+    yield compare(
+        "dropout",
+        lambda: ops.dropout(x, p, rng),
+        lambda x, b, r: F.dropout(x, 0.1),
+        [x],
+        work.dropout(B, rows, columns),
+    )
     for name, act in (("relu", F.relu), ("gelu", F.gelu)):
-        compare(
+        yield compare(
             f"bias_act_dropout {name}",
             lambda n=name: ops.bias_act_dropout(x, bias, n, p, rng),
             lambda x, b, r, a=act: F.dropout(a(x + b), 0.1),
             [x, bias],
+            work.bias_act_dropout(B, rows, columns, name),
         )
-    compare(
+    yield compare(
         "bias_dropout_add",
         lambda: ops.bias_dropout_add(x, bias, residual, p, rng),
         lambda x, b, r: r + F.dropout(x + b, 0.1),
         [x, bias, residual],
+        work.bias_dropout_add(B, rows, columns),
     )
 
 
+def cases(B):
+    yield from bench(B, 1024, 512)
+    yield from bench(B, 32, 128)
+
+
 if __name__ == "__main__":
-    for models in start(__doc__).models:
-        bench(models, 1024, 512)
-        bench(models, 32, 128)
+    main(__doc__, cases)

@@ -7,8 +7,10 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import work
+
 from dnnsuite import nn
-from timing import report, start
+from timing import Case, main
 
 
 def bench(layer, B, steps, rows, inputs, hidden):
@@ -34,15 +36,24 @@ def bench(layer, B, steps, rows, inputs, hidden):
         for model, own_x in zip(models, x, strict=True):
             model(own_x)
 
-    title = f"{layer} B={B} T={steps} N={rows} {inputs}-{hidden}"
-    report(title, {"own": own, "loop of torch": loop})
-    report(f"{title} no grad", {"own": own_forward, "loop of torch": loop_forward})
+    sizes = (layer, B, steps, rows, inputs, hidden)
+    shape = f"B={B} T={steps} N={rows} {inputs}-{hidden}"
+    yield Case(layer, shape, {"own": own, "loop of torch": loop}, work.recurrence(*sizes))
+    yield Case(
+        f"{layer}, no grad",
+        shape,
+        {"own": own_forward, "loop of torch": loop_forward},
+        work.recurrence(*sizes, backward=False),
+    )
+
+
+def cases(B):
+    for layer in ("LSTM", "GRU", "RNN"):
+        yield from bench(layer, B, 35, 20, 200, 200)
+        yield from bench(layer, B, 32, 32, 64, 64)
+    yield from bench("LSTM", B, 32, 64, 256, 512)
+    yield from bench("LSTM", B, 16, 1, 32, 128)
 
 
 if __name__ == "__main__":
-    for models in start(__doc__).models:
-        for layer in ("LSTM", "GRU", "RNN"):
-            bench(layer, models, 35, 20, 200, 200)
-            bench(layer, models, 32, 32, 64, 64)
-        bench("LSTM", models, 32, 64, 256, 512)
-        bench("LSTM", models, 16, 1, 32, 128)
+    main(__doc__, cases)

@@ -8,8 +8,10 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import work
+
 from dnnsuite import ops
-from timing import report, start
+from timing import Case, main
 
 
 def bench(B, rows, columns):
@@ -29,17 +31,22 @@ def bench(B, rows, columns):
             own.grad = w.grad = None
             F.rms_norm(own, (columns,), w, 1e-6).backward(g)
 
-    report(
-        f"rms_norm B={B} {rows}x{columns}",
+    return Case(
+        "rms_norm",
+        f"B={B} {rows}x{columns}",
         {
             "own": stacked(lambda: ops.rms_norm(x, weight)),
             "loop of torch": loop,
             "torch stacked": stacked(lambda: F.rms_norm(x, (columns,), eps=1e-6) * weight.unsqueeze(1)),
         },
+        work.rms_norm(B, rows, columns),
     )
 
 
+def cases(B):
+    for shape in ((1024, 128), (2048, 768), (700, 200), (32, 128)):
+        yield bench(B, *shape)
+
+
 if __name__ == "__main__":
-    for models in start(__doc__).models:
-        for rows, columns in ((1024, 128), (2048, 768), (700, 200), (32, 128)):
-            bench(models, rows, columns)
+    main(__doc__, cases)

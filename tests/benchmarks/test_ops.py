@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""benchmarks/ops: what is reached of the roof, the table, every operator's cases, and the command itself."""
+
+import csv
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import run
+import work
+
+import timing
+from timing import Rate
+
+SCRIPT = Path(run.__file__)
+
+
+def test_rates_of_ours_and_a_peer(peaks):
+    case = timing.Case("op", "B=1", {}, work.Work(100.0, 25.0), {"peer": "bf16"})
+    timings = {"own": timing.Timing(2.0, 4.0), "peer": timing.Timing(4.0, 4.0)}
+    own, peer = timing.rates(case, timings, peaks)
+    assert (own.gflop_per_s, own.gb_per_s) == pytest.approx((50e-9, 12.5e-9))
+    assert (own.roof_pct, own.bound) == (50.0, "compute")  # 1 s at 100 FLOP/s
+    assert peer.bound == "L1"  # with bf16's peak, its bytes take longer
+    assert peer.roof_pct == pytest.approx(100 * 0.5 / 4)
+    assert (own.ratio, peer.ratio, peer.median_ratio) == (1.0, 2.0, 1.0)
+
+
+def test_markdown():
+    own = Rate("norm", "B=8 4x4", "own channels last", 12.34, 1.26, 3.0, 49.6, "L2", 1.0, 1.0)
+    peer = Rate("norm", "B=8 4x4", "torch", 24.7, 0.6, 1.5, 25.0, "L2", 2.0, 2.1)
+    assert run.markdown([[own, peer]], "footer").splitlines()[2:] == [
+        "| norm | B=8 4x4, channels last | 12.3 | 1.3 | 3.0 | 50 % (L2) | torch 2.00 |",
+        "",
+        "footer",
+    ]
+
+
+@pytest.mark.parametrize("name", run.NAMES)
+def test_every_operator_has_cases_that_run(name):
+    case = next(iter(importlib.import_module(f"bench_{name}").cases(2)))
+    assert len(case.variants) > 1
+    assert case.work.flops > 0
+    assert case.work.bytes > 0
+    for variant in case.variants.values():
+        variant()
+
+
+def test_the_command_end_to_end(tmp_path):
+    arguments = ["rms_norm", "--models", "1", "--rounds", "2", "--segment", "0.001", "--out", tmp_path]
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *map(str, arguments)],
+        capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "of the" in done.stdout
+    with (tmp_path / "ops.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["variant"] for row in rows} == {"own", "loop of torch", "torch stacked"}
+    assert all(float(row["roof_pct"]) > 0 for row in rows)
+    assert (tmp_path / "ops.md").read_text().count("| rms_norm |") == len(rows) / 3
+
+
+def test_an_unknown_name_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["run.py", "softmix"])
+    with pytest.raises(SystemExit):
+        run.main()
+    assert "no benchmark softmix; there are attention, " in capsys.readouterr().err
