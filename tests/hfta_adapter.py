@@ -9,6 +9,7 @@ reads parameters through `snatch_parameters`. None of its code is here: `run` ex
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import runpy
@@ -105,7 +106,10 @@ class MultiheadAttention(torch.nn.Module):
 
 
 def index_array_or_return_scalar(value: Any, b: int) -> Any:
-    return value if isinstance(value, (int, float)) or value is None else value[b]
+    """As HFTA's, but a plain number also of a tensor: torch's Adam refuses betas that are a tensor and a number."""
+    if isinstance(value, (int, float)) or value is None:
+        return value
+    return value[b].item() if hasattr(value[b], "item") else value[b]
 
 
 def _of_model(value: Any, b: int) -> Any:
@@ -195,12 +199,26 @@ def _modules(rows: list[tuple[str, Callable[[], None]]]) -> dict[str, types.Modu
     return {module.__name__: module for module in (package, ops, optim, partial)}
 
 
+@contextlib.contextmanager
+def _imported(modules: dict[str, types.ModuleType]) -> Iterator[None]:
+    """Puts `modules` in the place of those of their names; what else is imported meanwhile stays imported."""
+    before = {name: sys.modules.get(name) for name in modules}
+    sys.modules.update(modules)
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            if module is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module
+
+
 def run(test_file: Path) -> Iterator[tuple[str, Exception | None]]:
     """Runs every row of a test file of HFTA; yields its name and what went wrong with it."""
     rows: list[tuple[str, Callable[[], None]]] = []
-    modules = _modules(rows)
     with (
-        mock.patch.dict(sys.modules, modules),
+        _imported(_modules(rows)),
         mock.patch.object(sys, "path", [str(test_file.parent), *sys.path]),
         mock.patch.object(np.testing, "assert_allclose", _numpy_compare),
     ):

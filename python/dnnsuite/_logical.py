@@ -10,18 +10,27 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
 from .errors import InvalidArgument
 
 __all__ = ["ModelTensor", "NotFusable", "logical", "physical", "state", "wrap"]
 
 
+#: The buffer with the random streams of what belongs to no layer.
+RANDOM_STREAM = "_function_stream"
+
+
 class NotFusable(Exception):
     """What a module does has no meaning for all models at once; its models run one by one."""
+
+
+class Stray(InvalidArgument):
+    """A parameter that belongs to no module of the array."""
 
 
 class _State(threading.local):
@@ -29,7 +38,7 @@ class _State(threading.local):
 
     def __init__(self) -> None:
         self.B = 0  # models of the array whose forward runs; 0 outside
-        self.wary = False  # gradients are wanted and the code was not seen to run before
+        self.wary = False  # gradients are wanted
         self.report: Any = None  # takes note of what the module whose code runs cannot fuse
         self.random: Any = None  # draws the random numbers of functions that belong to no layer
         self.pending: list[ModelTensor] = []  # tensors not computed yet, see `Deferred`
@@ -164,6 +173,21 @@ class ModelTensor(torch.Tensor):
 _bare_tensor = torch.Tensor._make_wrapper_subclass
 
 
+class OwnTensors:
+    """Mixed into modules of an array: code of one model that goes through their parameters sees one model's."""
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
+        for name, value in super().named_parameters(*args, **kwargs):  # type: ignore[misc]
+            yield name, ModelTensor(value) if state.B else value
+
+    def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
+        for name, value in super().named_buffers(*args, **kwargs):  # type: ignore[misc]
+            if not state.B:
+                yield name, value
+            elif not name.endswith(RANDOM_STREAM):
+                yield name, ModelTensor(value)
+
+
 def wrap(value: Any) -> Any:
     """A tensor `[B, ...]` as seen by one model's code; anything else as it is."""
     return ModelTensor(value) if isinstance(value, torch.Tensor) and type(value) is not ModelTensor else value
@@ -178,9 +202,16 @@ def check_stray(value: torch.Tensor) -> None:
     """Refuses a parameter that code reaches past its module: it would be one of all models, or of the first."""
     if type(value) is ModelTensor or not isinstance(value, torch.nn.Parameter):
         return
-    owner = state.random
-    if isinstance(owner, torch.nn.Module) and not any(p is value for p in owner.parameters()):
+    if not state.B and torch._C._current_graph_task_id() != -1:
         raise InvalidArgument(
+            f"a parameter {list(value.shape)} is read in a backward pass, where a checkpoint runs a forward again: use "
+            "dnnsuite.nn.checkpoint in place of torch.utils.checkpoint.checkpoint"
+        )
+    owner, B = state.random, state.B
+    with outside():
+        stray = isinstance(owner, torch.nn.Module) and not any(p is value for p in owner.parameters())
+    if stray and B != 1:
+        raise Stray(
             f"a parameter {list(value.shape)} that is no attribute of a module is used, perhaps from a closure: it "
             "would be the first model's for all of them; hold it as an attribute"
         )
@@ -196,6 +227,8 @@ def expanded(value: Any, B: int) -> Any:
         return value.unsqueeze(0).expand(B, *value.shape)
     if type(value) in (tuple, list):
         return type(value)(expanded(v, B) for v in value)
+    if isinstance(value, PackedSequence):
+        return value._replace(data=expanded(value.data, B))
     return value
 
 
@@ -207,6 +240,8 @@ def wrap_all(output: Any) -> Any:
     """Tensors `[B, ...]` in a (named) tuple, list or dictionary of results, as one model's code sees them."""
     if isinstance(output, torch.Tensor):
         return wrap(output)
+    if isinstance(output, PackedSequence):
+        return output._replace(data=wrap(output.data))
     if isinstance(output, (tuple, list)):
         items = [wrap_all(o) for o in output]
         # Named tuples take their fields one by one, torch.return_types.max and its like as a sequence.

@@ -53,6 +53,7 @@ class Shard:
         self._whole = length == array_width(array)
         views = views_of(array, start, length)
         self.array = narrow(array, start, length, views)
+        self._kept = _buffers_of(self.array)
         self._groups: list[dict[str, Any]] = []
         self._state: dict[torch.Tensor, dict[str, Any]] = {}
         for group in optimizer.param_groups:
@@ -125,6 +126,7 @@ class Shard:
     def train(self, batch: tuple[Any, ...], hyper: Sequence[Mapping[str, torch.Tensor]]) -> torch.Tensor:
         """One step on a batch and hyper-parameters that are this shard's part already."""
         losses = self._backward(batch)
+        self._settle_buffers()
         scaler = self._scaler
         if scaler is None:
             self._optimizer.step_groups(self._groups, self._state, hyper)
@@ -141,6 +143,24 @@ class Shard:
             for parameter in group["params"]:
                 parameter.grad = None
         return losses
+
+    def _settle_buffers(self) -> None:
+        """Writes what the forward put in a buffer's place into the buffer, which is a part of the array's."""
+        for name, buffers, held, saved in self._kept:
+            leaf = name.rpartition(".")[2]
+            now = buffers.get(leaf)
+            if now is held:
+                continue
+            if held is None or now is None or now.shape != held.shape or now.dtype != held.dtype:
+                if not saved:
+                    continue  # a cache
+                raise InvalidArgument(
+                    f"the forward gives the buffer {name} another shape or dtype, and the array would keep the old "
+                    "one: call the array once on a batch of this size before StepRunner, or register the buffer with "
+                    "persistent=False if it is only a cache"
+                )
+            held.copy_(now)
+            buffers[leaf] = held
 
     def _backward(self, batch: tuple[Any, ...]) -> torch.Tensor:
         """The losses; leaves the gradients in the parameters."""
@@ -163,6 +183,15 @@ class Shard:
         if scaler is None:
             return losses.sum()
         return scaler.scale(losses).sum() if isinstance(scaler, GradScaler) else scaler.scale(losses.sum())
+
+
+def _buffers_of(array: torch.nn.Module) -> list[tuple[str, dict[str, Any], torch.Tensor | None, bool]]:
+    """Each buffer of the array: its name, where it is held, what is there now, and whether it is saved."""
+    return [
+        (f"{path}.{name}".lstrip("."), module._buffers, held, name not in module._non_persistent_buffers_set)
+        for path, module in array.__dict__.get("_root", array).named_modules()
+        for name, held in module._buffers.items()
+    ]
 
 
 def _slice(batch: Any, index: int, parts: int) -> Any:

@@ -38,6 +38,13 @@ INDEX = torch.tensor([[0, 1, 2, 0], [2, 1, 0, 1]])
         lambda x: x.index_select(1, torch.tensor([0, 2])),
         lambda x: F.normalize(x) + F.normalize(x, dim=-1),
         lambda x: torch.std_mean(x, dim=0),
+        lambda x: (
+            x.round().mode().values,
+            x.round().mode(0).values,
+            x.diff(),
+            x.diff(2),
+            torch.diff(x, n=2, dim=0),
+        ),
         lambda x: x.t() if x.dim() == 2 else x[0].t(),
         lambda x: torch.linalg.vector_norm(x.norm(dim=1), dim=0) if False else x.norm(dim=1),
         lambda x: x.sum(0).squeeze(),

@@ -123,6 +123,25 @@ def test_refused_edits_change_nothing():
         assert_same(held, state(array, index))
 
 
+def test_a_companion_that_refuses_leaves_the_others_as_they_were():
+    array, optimizer = trained(2)
+    plain = dnnsuite.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    schedule = dnnsuite.optim.lr_scheduler.ChainedScheduler([plain])
+    picky = dnnsuite.optim.lr_scheduler.StepLR(optimizer, [1, 2], 0.5)
+    scaler = dnnsuite.optim.GradScaler("cpu", B=2)
+    rates = optimizer.param_groups[0]["lr"].clone()
+    before = {p: {n: v.clone() for n, v in own.items()} for p, own in optimizer.state.items()}
+    with pytest.raises(InvalidArgument, match="needs step_size"):
+        array.append(make(), optimizer, scaler, schedule, picky, lr=0.5)
+    assert (array.B, optimizer.B, scaler.B, schedule.B, len(plain.last_epoch)) == (2, 2, 2, 2, 2)
+    assert torch.equal(optimizer.param_groups[0]["lr"], rates)
+    for parameter, own in before.items():
+        assert_same(own, optimizer.state[parameter])
+    array.append(make(), optimizer, scaler, schedule, picky, lr=0.5, step_size=3, init_scale=4.0)
+    assert scaler.get_scale().tolist() == [65536.0, 65536.0, 4.0]
+    assert float(optimizer.param_groups[0]["lr"][2]) == 0.5
+
+
 def test_a_difference_is_named():
     array, _ = trained(2)
     wider = make()

@@ -32,6 +32,7 @@ def test_a_layer_runs_with_its_activation(monkeypatch):
 def test_a_hook_sees_the_layers_own_result():
     models = make_models(make, 2)
     seen = []
-    models[0][0].register_forward_hook(lambda module, args, output: seen.append(output.min().ndim))
+    for model in models:
+        model[0].register_forward_hook(lambda module, args, output: seen.append(output.min().ndim))
     dnnsuite.fuse(models)(torch.randn(2, 5, 4))
     assert seen == [0]

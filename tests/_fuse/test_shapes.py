@@ -5,6 +5,7 @@ from torch.nn import functional as F
 
 from _fuse.function_cases import check, run
 from dnnsuite.errors import InvalidArgument
+from helpers import check_matches_models, make_models
 
 PICK = torch.tensor([2, 0])
 
@@ -44,6 +45,22 @@ PICK = torch.tensor([2, 0])
 )
 def test_shapes_are_the_models_own(function):
     check(function, torch.randn(3, 4, 3, 4))
+
+
+def test_what_is_written_to_a_view_reaches_the_tensor():
+    """Also where a layer of ours keeps its result in another order in memory than torch's does."""
+
+    class Writes(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = torch.nn.Conv2d(3, 4, 3)
+
+        def forward(self, x):
+            y = self.conv(x)
+            y.view(y.size(0), -1).mul_(2)
+            return y + 1
+
+    check_matches_models(make_models(Writes, 3), torch.randn(3, 2, 3, 6, 6))
 
 
 def test_assignment_to_a_part():

@@ -111,6 +111,49 @@ def _weight(array):
     return next(p for p in array.parameters() if p.dim() == 3)
 
 
+def test_models_that_leave_take_their_plain_parts_along():
+    array, _, optimizer = parts()
+    kept = optimizer.plain[0], optimizer.plain[2]
+    array.drop([1], optimizer)
+    assert optimizer.B == 2
+    assert tuple(optimizer.plain) == kept
+    for wrong in ([0, 0], [0, None]):
+        with pytest.raises(InvalidArgument, match="give `plain`"):
+            optimizer.select(wrong)
+
+
+@pytest.mark.parametrize("unscale", [False, True])
+@pytest.mark.parametrize("part", ["fused", "plain"])
+def test_a_scale_for_each_model(unscale, part):
+    """An overflow in either part of a model skips both, and no other model."""
+    array, heads, optimizer = parts()
+    plain_array, plain_heads, reference = parts()
+    scaler = optim.GradScaler("cpu", init_scale=[8.0, 4.0, 2.0], growth_interval=2, B=3)
+    data = torch.randn(3, 3, 6, 4)
+    for number, x in enumerate(data):
+        optimizer.zero_grad()
+        hidden = array(x)
+        losses = torch.stack([h(hidden[b]).square().sum() for b, h in enumerate(heads)])
+        scaler.scale(losses).sum().backward()
+        if number == 1:
+            spoiled = heads[1].weight if part == "plain" else _weight(array)
+            spoiled.grad[0 if part == "plain" else 1] = torch.inf
+        if unscale:
+            scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        reference.zero_grad()
+        backward(plain_array, plain_heads, x)
+        if number == 1:
+            reference.freeze(1)
+        reference.step()
+        reference.unfreeze(1)
+    for b in range(3):
+        assert_near(_weight(array)[b], _weight(plain_array)[b])
+        assert_near(heads[b].weight, plain_heads[b].weight)
+    assert scaler.get_scale().tolist() == [16.0, 2.0, 4.0]
+
+
 def test_refuses_what_does_not_fit():
     *_, optimizer = parts()
     with pytest.raises(InvalidArgument, match="2 plain optimizers for an array of 3"):

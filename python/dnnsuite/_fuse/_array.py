@@ -57,7 +57,7 @@ class Array(torch.nn.Module):
                 isinstance(m, ArrayModule)
                 or type(m) in ELEMENTWISE
                 or type(m) in CONTAINERS
-                or (isinstance(m, Shell) and not m.own_code)
+                or (isinstance(m, Shell) and not m._fused_code)
                 for m in parts_of(self._root)
             )
         return bool(found) and not any(m._forward_hooks or m._forward_pre_hooks for m in self._root.modules())
@@ -185,7 +185,7 @@ class Array(torch.nn.Module):
         module = self._root.get_submodule(name)
         if not isinstance(module, Shell):
             raise InvalidArgument(f"{name!r} is a {type(module).__name__}, which has no code of a user's own")
-        module.report.reason = module.report.reason or reason
+        module._fused_report.reason = module._fused_report.reason or reason
 
 
 def fuse(models: Sequence[torch.nn.Module], *, seeds: Sequence[int] | None = None) -> Array:
@@ -228,7 +228,9 @@ def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
 def width(array: torch.nn.Module) -> int:
     """B, the number of models in `array`. Raises InvalidArgument for a module that is no array."""
     for module in array.modules():
-        if isinstance(module, (Array, ArrayModule, Shell)):
+        if isinstance(module, Shell):
+            return module._fused_B
+        if isinstance(module, (Array, ArrayModule)):
             return module.B
     raise InvalidArgument(
         f"{type(array).__name__} is no array of models: make one with dnnsuite.fuse or dnnsuite.nn.array"

@@ -37,7 +37,7 @@ def coverage(array: torch.nn.Module) -> list[Cover]:
             found.append(Cover(name, kind, "fused"))
             return
         if isinstance(module, Shell):
-            report = module.report
+            report = module._fused_report
             cost = report.seconds / report.calls if report.calls else float("nan")
             if report.reason:
                 found.append(Cover(name, kind, "per model", report.reason, cost))

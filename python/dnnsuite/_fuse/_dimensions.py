@@ -74,7 +74,8 @@ _TABLE: list[tuple[str, dict[int, str], dict[str, Any]]] = [
             "cummin",
         ]
     ],
-    *[(n, {1: "dim"}, {"dim": -1}) for n in ["sort", "argsort", "glu", "diff"]],
+    *[(n, {1: "dim"}, {"dim": -1}) for n in ["sort", "argsort", "glu", "mode"]],
+    ("diff", {2: "dim"}, {"dim": -1}),
     *[(n, {2: "dim"}, {"dim": -1}) for n in ["topk", "kthvalue"]],
     *[(n, {2: "dim"}, {"dim": 0}) for n in ["chunk", "split", "tensor_split", "split_with_sizes"]],
     *[(n, {1: "dim"}, {"dim": 0}) for n in ["unbind"]],
@@ -96,7 +97,7 @@ _OVER_ALL = {  # the function that reduces one dimension as `name()` reduces all
 
 
 @rule("sum nansum mean nanmean prod amax amin all any std var logsumexp count_nonzero argmax argmin max min median "
-      "nanmedian mode std_mean var_mean aminmax")  # fmt: skip
+      "nanmedian std_mean var_mean aminmax")  # fmt: skip
 def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if type(args[0]) is not ModelTensor or any(type(a) is ModelTensor for a in (*args[1:], *kwargs.values())):
         from ._elementwise import elementwise

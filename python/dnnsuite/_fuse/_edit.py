@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+import inspect
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -11,8 +13,9 @@ import torch
 from ..errors import InvalidArgument
 from ..nn._base import ArrayModule
 from ..nn._dropout import FUNCTION_STREAM as STREAM
+from ._narrow import set_width
 from ._parts import Parts
-from ._shell import Shell
+from ._shell import Shell, make_shell
 from ._tree import Fusion
 
 
@@ -44,6 +47,7 @@ class Edit:
                 f"no optimizer or scheduler given takes {', '.join(sorted(set(fresh) - taken))}"
             )
         self.new: dict[int, Any] = {}
+        self._unlike: dict[str, set[str]] = {}  # attributes in which new models differ, by module
         for slot, model in models.items():
             self.new[slot] = self._one(model)
 
@@ -53,18 +57,26 @@ class Edit:
         device = next((p.device for p in self.array.parameters()), None)
         tree = Fusion([model if device is None else model.to(device)]).tree()
         try:
-            Fusion([like, model]).tree()
+            both = Fusion([like, model]).tree()
         except InvalidArgument as error:
             raise InvalidArgument(
                 str(error).replace("models 0 and 1", "the array and the new model")
             ) from None
+        for path, module in both.named_modules():
+            if isinstance(module, Shell) and module._fused_withheld:
+                if isinstance(self.array._root.get_submodule(path), ArrayModule):
+                    names = ", ".join(sorted(module._fused_withheld))
+                    raise InvalidArgument(f"at {path}: the array and the new model differ in {names}")
+                self._unlike.setdefault(path, set()).update(module._fused_withheld)
         return tree
 
     @torch.no_grad()
     def carry_out(self) -> None:
         """Makes all new tensors, puts them in place, and lets the companions follow; an error undoes it."""
         array = self.array
-        before = _Before(array)
+        before = _Before(array, self.companions)
+        if self._unlike:
+            self._model = array[0]  # has the attributes that all have until now
         new = {slot: dict(_state(tree)) for slot, tree in self.new.items()}
         made: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
         places = _state_with_kind(array._root)
@@ -99,11 +111,10 @@ class Edit:
         for path, module in list(self.array._root.named_modules()):
             if isinstance(module, ArrayModule):
                 self._lists(module, path)
-            elif isinstance(module, Shell) and module._parts is not None:
-                module._parts = self._parts(module, path) if module._parts.own else None
-            if "B" in module.__dict__:
-                module.B = len(self.slots)
-        self.array.B = len(self.slots)
+            elif path in self._unlike or isinstance(module, Shell):
+                self._attributes(module, path)
+            set_width(module, len(self.slots))
+        set_width(self.array, len(self.slots))
 
     def _gathered(self, key: str, tensor: torch.Tensor, fresh: dict[int, Any]) -> torch.Tensor:
         if all(slot is not None for slot in self.slots):
@@ -126,16 +137,38 @@ class Edit:
             fresh = {slot: getattr(tree.get_submodule(path), name)[0] for slot, tree in self.new.items()}
             setattr(module, name, [fresh[k] if s is None else held[s] for k, s in enumerate(self.slots)])
 
-    def _parts(self, module: Shell, path: str) -> Parts:
-        held = module._parts.trees
-        trees = [self.new[k].get_submodule(path) if s is None else held[s] for k, s in enumerate(self.slots)]
-        return Parts(module, trees)
+    def _attributes(self, module: Any, path: str) -> None:
+        """Lets each model have its own of the attributes in which they differ."""
+        names = self._unlike.get(path, set())
+        held = getattr(module, "_fused_parts", None)
+        if held is not None and held.own:
+            names = names | module._fused_withheld
+        if not names:
+            if held is not None:
+                module._fused_parts = None  # made again, for the models that there are
+            return
+        if not isinstance(module, Shell):
+            make_shell(module, len(self.slots))
+        trees = [self._tree_at(held, path, slot, source) for slot, source in enumerate(self.slots)]
+        module._fused_parts = Parts(module, trees)
+        module._fused_withhold(names)
+        module._fused_report.reason = module._fused_report.reason or f"models differ in {sorted(names)[0]}"
+
+    def _tree_at(self, held: Any, path: str, slot: int, source: int | None) -> Any:
+        """The module at `path` as the one of the model that gets `slot`."""
+        if source is None:
+            return self.new[slot].get_submodule(path)
+        if held is not None and held.own:
+            tree = held.trees[source]
+            return tree if self.slots.count(source) == 1 else copy.deepcopy(tree)
+        return Fusion([self._model]).tree().get_submodule(path)
 
 
 class _Before:
     """What an edit changes, to put it back."""
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Any, companions: Sequence[Any]) -> None:
+        self.companions = [(one, _kept(one)) for companion in companions for one in _with_parts(companion)]
         self.array, self.B = array, array.B
         self.tensors = [(p, p.data, p.grad) for p in array.parameters()]
         self.modules = [(m, dict(m._buffers), dict(m.__dict__)) for m in array._root.modules()]
@@ -148,7 +181,30 @@ class _Before:
         for module, buffers, attributes in self.modules:
             module._buffers.update(buffers)
             module.__dict__.update(attributes)
-        self.array.B = self.B
+        set_width(self.array, self.B)
+        for companion, (attributes, groups, state) in self.companions:
+            companion.__dict__.clear()
+            companion.__dict__.update(attributes)
+            for group, values in zip(attributes.get("param_groups", ()), groups, strict=True):
+                group.clear()
+                group.update(values)
+            if state:
+                companion.state.clear()
+                companion.state.update(state)
+
+
+def _with_parts(companion: Any) -> Iterator[Any]:
+    """A companion, and those that it consists of."""
+    yield companion
+    for part in (getattr(companion, "fused", None), *getattr(companion, "_schedulers", ())):
+        if part is not None:
+            yield from _with_parts(part)
+
+
+def _kept(companion: Any) -> tuple[dict[str, Any], list[dict[str, Any]], dict[Any, Any]]:
+    """What a companion has: its attributes, and an optimizer's groups and state."""
+    held = dict(vars(companion))
+    return held, [dict(group) for group in held.get("param_groups", ())], dict(held.get("state", ()))
 
 
 def _state(tree: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
@@ -171,5 +227,11 @@ def _state_with_kind(tree: torch.nn.Module) -> list[tuple[tuple[str, torch.Tenso
 
 def _accepted(companion: Any, fresh: dict[str, Any]) -> dict[str, Any]:
     """Those of the new models' values that are the companion's."""
-    names = {*getattr(companion, "per_model", fresh), *getattr(companion, "pairs", ()), "max_grad_norm"}
+    arguments = inspect.signature(companion.select).parameters.values()
+    names = {argument.name for argument in arguments}
+    if any(argument.kind is argument.VAR_KEYWORD for argument in arguments):
+        leader = getattr(companion, "fused", companion)  # of a PartiallyFused
+        names |= {*getattr(leader, "per_model", fresh), *getattr(leader, "pairs", ())}
+        if hasattr(leader, "pairs"):
+            names.add("max_grad_norm")
     return {name: value for name, value in fresh.items() if name in names}

@@ -114,6 +114,8 @@ def number(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if func in (torch.Tensor.float, torch.Tensor.int, torch.Tensor.bool):
         return elementwise(func, args, kwargs)
     value = args[0].value.detach()
+    if state.report is not None:
+        state.report.asked = True
     if value.size(0) > 1 and not bool((value == value[:1]).all()):
         raise NotFusable(f"{func.__name__.strip('_')}() of a tensor differs from model to model")
     return func(value[0])

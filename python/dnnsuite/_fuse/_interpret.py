@@ -16,6 +16,7 @@ import torch
 
 from .. import _logical
 from .._logical import ModelTensor, NotFusable, state, wrap_all
+from ..errors import InvalidArgument
 
 Rule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -43,6 +44,8 @@ def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`func(*args, **kwargs)` for all models at once."""
     if state.wary and not torch.is_grad_enabled():
         _refuse_autograd_function()
+    if not state.B:
+        _refuse_outside(func, args)
     found = _resolved.get(func)
     if found is None:
         found = _resolved[func] = _resolve(func)
@@ -50,6 +53,16 @@ def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 _logical.handler = interpret
+
+
+def _refuse_outside(func: Any, args: tuple[Any, ...]) -> None:
+    """A tensor of each model that left the array knows nothing of tensors `[B, ...]`."""
+    plain = [a for a in args if isinstance(a, torch.Tensor) and type(a) is not ModelTensor and a.dim()]
+    if plain and torch._C._current_graph_task_id() == -1:
+        raise InvalidArgument(
+            f"{getattr(func, '__name__', func)} gets a tensor of each model, which left the array in an object or a "
+            f"hook, and an ordinary tensor {list(plain[0].shape)}: take `.value` of the first, which is [B, ...]"
+        )
 
 
 def _refuse_autograd_function() -> None:
@@ -151,7 +164,7 @@ def settle() -> None:
 def map_over_models(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function without a rule: torch's own, under `torch.vmap`."""
     name = getattr(func, "__name__", repr(func))
-    if "out" in kwargs:
+    if kwargs.get("out") is not None:
         raise NotFusable(f"{name}(out=...) has no meaning for several models")
     settle()
     begin = time.perf_counter()

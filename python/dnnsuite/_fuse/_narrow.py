@@ -38,24 +38,33 @@ def views(array: torch.nn.Module, start: int, length: int) -> dict[int, torch.Te
     return found
 
 
+def set_width(module: torch.nn.Module, B: int) -> None:
+    """Tells an array, or a module of one, how many models it holds; a user's own attribute B stays what it is."""
+    if "_fused_B" in module.__dict__:
+        module.__dict__["_fused_B"] = B
+    elif isinstance(module, ArrayModule) or "_root" in module.__dict__:
+        module.__dict__["B"] = B
+
+
 def narrow(
     array: torch.nn.Module, start: int, length: int, known: dict[int, torch.Tensor] | None = None
 ) -> Any:
     """Models `start` to `start + length` of `array`. `known` are the `views`, if the caller has them."""
     memo: dict[int, Any] = dict(views(array, start, length) if known is None else known)
     for module in tree(array):
-        parts = module.__dict__.get("_parts")
+        parts = module.__dict__.get("_fused_parts")
         if parts is not None and not parts.own:
             memo[id(parts)] = None  # made again, for the models that are left
     part: torch.nn.Module = copy.deepcopy(array, memo)
     part.__dict__.pop("_plain", None)
     for module in tree(part):
-        if "B" in module.__dict__:
-            module.B = length  # type: ignore[assignment]
+        set_width(module, length)
         if isinstance(module, ArrayModule):
             for name in module.per_model_lists:
                 setattr(module, name, getattr(module, name)[start : start + length])
-        parts = module.__dict__.get("_parts")
+        parts = module.__dict__.get("_fused_parts")
         if parts is not None:
             parts.trees = parts.trees[start : start + length]
+            if length == 1 and module.__dict__["_fused_withheld"]:
+                module._fused_restore(parts.attributes(0))  # type: ignore[operator]
     return part

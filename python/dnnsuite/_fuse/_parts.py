@@ -19,8 +19,13 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from .._logical import ModelTensor, NotFusable, outside, state, wrap
 from ..nn._dropout import FUNCTION_STREAM as STREAM
 from ._narrow import narrow
+from ._shell import INTERNAL
 
-_INTERNAL = {"B", "report", "own_code", "training"}
+_NO_ATTRIBUTES = frozenset((*vars(torch.nn.Module()), *INTERNAL))
+_NUMBERS = (bool, int, float, complex, str)
+
+
+Put = dict[tuple[torch.nn.Module, str, str], Sequence[torch.Tensor | None]]
 
 
 class Parts:
@@ -36,64 +41,98 @@ class Parts:
         """Plain attributes of model `index` that may differ from the others'."""
         if not self.own:
             return {}
-        held = vars(self.trees[index])
-        return {n: copy.deepcopy(v) for n, v in held.items() if not n.startswith("_") and n not in _INTERNAL}
+        held, withheld = vars(self.trees[index]), self.shell._fused_withheld
+        return {
+            name: copy.deepcopy(value)
+            for name, value in held.items()
+            if name in withheld or (name not in _NO_ATTRIBUTES and isinstance(value, _NUMBERS))
+        }
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
-        if self.shell.B == 1 and not self.own:
+        if self.shell._fused_B == 1 and not self.own:
             return self._as_torch(args, kwargs)
-        if not self.own and len(self.trees) != self.shell.B:
-            self.trees = [narrow(self.shell, index, 1) for index in range(self.shell.B)]
+        if not self.own and len(self.trees) != self.shell._fused_B:
+            self.trees = [narrow(self.shell, index, 1) for index in range(self.shell._fused_B)]
             for tree in self.trees:
-                tree.report.reason, tree._parts = "", None
+                tree._fused_report.reason, tree._fused_parts = "", None
         leaves, spec = tree_flatten((args, kwargs))
         split = [torch.split(leaf.value, 1) if type(leaf) is ModelTensor else None for leaf in leaves]
         outputs = []
         owner = state.random
-        held = self._put_state()
+        held, put = self._put_state()
         try:
             for index, tree in enumerate(self.trees):
                 state.random = _stream_of(owner, index)
-                tree.train(self.shell.training)
                 inner_args, inner_kwargs = tree_unflatten(_of_model(leaves, split, index), spec)
                 outputs.append(_called(tree, inner_args, inner_kwargs))
+            self._take_buffers(put)
         finally:
             state.random = owner
             for module, names, name, value in held:
                 _put(module, names, name, value)
         return _joined(outputs)
 
-    def _put_state(self) -> list[tuple[torch.nn.Module, str, str, torch.Tensor]]:
-        """Gives the parts the array's parameters and buffers, as they are now; returns what they held."""
+    def _take_buffers(self, put: Put) -> None:
+        """Buffers that the models' code made anew, and did not write to, become the array's."""
+        for (module, path, name), parts in put.items():
+            now = [tree.get_submodule(path)._buffers[name] for tree in self.trees]
+            if all(new is old for new, old in zip(now, parts, strict=True)):
+                continue
+            shapes = [None if value is None else list(value.shape[1:]) for value in now]
+            for index, shape in enumerate(shapes):
+                if shape != shapes[0]:
+                    raise NotFusable(
+                        f"models 0 and {index} give their buffer {name} different shapes, {shapes[0]} and {shape}"
+                    )
+            made = [value for value in now if value is not None]
+            module._buffers[name] = torch.cat(made).detach() if made else None
+
+    def _put_state(self) -> tuple[list[tuple[torch.nn.Module, str, str, torch.Tensor]], Put]:
+        """Gives the parts the array's parameters and buffers, as they are now; returns what they held, and which
+        buffers they got."""
         cut: dict[int, Sequence[torch.Tensor]] = {}
-        held = []
-        for names, split in (("_parameters", True), ("_buffers", False)):
-            for path, module in self.shell.named_modules():
+        held: list[tuple[torch.nn.Module, str, str, torch.Tensor]] = []
+        put: Put = {}
+        for path, module in self.shell.named_modules():
+            owners = [tree.get_submodule(path) for tree in self.trees]
+            for owner in owners:
+                owner.training = module.training
+            for names, split in (("_parameters", True), ("_buffers", False)):
                 for name, value in getattr(module, names).items():
-                    if value is None or name in getattr(module, "shared_buffers", ()):
-                        continue
-                    if id(value) not in cut:
+                    if name in getattr(module, "shared_buffers", ()) or name not in getattr(owners[0], names):
+                        continue  # the latter: the stream of the array's root
+                    if value is not None and id(value) not in cut:
                         cut[id(value)] = torch.split(value, 1) if split else _views(value)
-                    for tree, part in zip(self.trees, cut[id(value)], strict=True):
-                        owner = tree.get_submodule(path)
-                        if name not in getattr(owner, names):
-                            continue  # the stream of the array's root
-                        held.append((owner, names, name, getattr(owner, names)[name]))
-                        _put(owner, names, name, part)
-        return held
+                    parts = [None] * len(owners) if value is None else cut[id(value)]
+                    if not split:
+                        put[module, path, name] = parts
+                    for owner, part in zip(owners, parts, strict=True):
+                        if part is not None:
+                            held.append((owner, names, name, getattr(owner, names)[name]))
+                            _put(owner, names, name, part)
+        return held, put
 
     def _as_torch(self, args: Any, kwargs: Any) -> Any:
         from ._tree import model_of
 
         if self._plain is None:
             self._plain = model_of(self.shell, 0)
-        for names in ("_parameters", "_buffers"):
-            for path, module in self.shell.named_modules():
+        put = []
+        theirs = dict(self._plain.named_modules())
+        for path, module in self.shell.named_modules():
+            own = theirs.get(path)
+            if own is None:
+                continue  # a part that only our layer has
+            own.train(module.training)
+            for names in ("_parameters", "_buffers"):
                 for name, value in getattr(module, names).items():
-                    own = self._plain.get_submodule(path)
-                    if value is not None and name in getattr(own, names):
-                        _put(own, names, name, value[0])
-        self._plain.train(self.shell.training)
+                    if name not in getattr(own, names):
+                        continue
+                    part = None if value is None else value[0]
+                    if part is not None:
+                        _put(own, names, name, part)
+                    if names == "_buffers":
+                        put.append((module, own, name, part))
 
         def first(value: Any) -> Any:
             return value.value[0] if type(value) is ModelTensor else value
@@ -101,6 +140,10 @@ class Parts:
         args, kwargs = tree_map(first, (args, kwargs))
         with outside():
             output = self._plain(*args, **kwargs)
+        for module, own, name, part in put:
+            now = own._buffers[name]
+            if now is not part:
+                module._buffers[name] = None if now is None else now.detach().unsqueeze(0)
         return tree_map(lambda o: wrap(o.unsqueeze(0)) if isinstance(o, torch.Tensor) else o, output)
 
 
@@ -129,7 +172,8 @@ def _called(tree: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _views(value: torch.Tensor) -> list[torch.Tensor]:
-    return [value.narrow(0, index, 1) for index in range(value.size(0))]
+    # `.data` starts a version counter of its own: what a model writes is no change of another's.
+    return [value.data.narrow(0, index, 1) for index in range(value.size(0))]
 
 
 def _stream_of(owner: Any, index: int) -> Any:

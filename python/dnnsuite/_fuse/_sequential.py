@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from .._logical import ModelTensor
+from .._logical import ModelTensor, OwnTensors
 from ..nn._base import ArrayModule
 from ._deferred import activation_of
 
 
-class Sequential(torch.nn.Sequential):
+class Sequential(OwnTensors, torch.nn.Sequential):
     """Holds what the user's Sequential holds."""
 
     def forward(self, x: Any) -> Any:

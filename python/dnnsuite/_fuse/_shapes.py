@@ -28,8 +28,14 @@ def reshape(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if (len(args) == 2 and isinstance(args[1], torch.dtype)) or "dtype" in kwargs:
         return wrap_all(x.view(args[1] if len(args) == 2 else kwargs["dtype"]))
     sizes = sizes_of(args[1:], kwargs, "size", "shape")
-    # A view of one model's tensor may be none of all models' when the memory has another order: a copy then.
-    return wrap_all(x.reshape(x.size(0), *_solved(sizes, args[0].shape)))
+    sizes = (x.size(0), *_solved(sizes, args[0].shape))
+    result = x.reshape(sizes)
+    if func.__name__ == "view" and result.data_ptr() != x.data_ptr() and x.numel():
+        # A view of one model's tensor is none of all models' where a layer of ours gave it another order in memory.
+        # What is written to the view must reach the tensor, so that becomes the copy.
+        args[0].become(x.contiguous())
+        result = args[0].value.view(sizes)
+    return wrap_all(result)
 
 
 def _solved(sizes: tuple[Any, ...], shape: torch.Size) -> tuple[int, ...]:

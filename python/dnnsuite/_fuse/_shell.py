@@ -3,156 +3,193 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from .._logical import ModelTensor, NotFusable, expanded, outside, state, wrap
+from .._logical import ModelTensor, NotFusable, OwnTensors, Stray, expanded, outside, state, wrap
 from ..errors import InvalidArgument
+from ..nn._dropout import FUNCTION_STREAM
 from ._interpret import settle_since
 
-Kept = list[tuple[torch.Tensor, torch.Tensor]]
+Kept = list[tuple[torch.nn.Module, str, torch.Tensor | None, torch.Tensor | None]]
+#: What a shell has beside the user's attributes.
+INTERNAL = tuple(f"_fused_{name}" for name in ("B", "report", "code", "parts", "known", "withheld"))
 
 
 class Report:
     """What `coverage` says of a module: functions without a rule, and why its models run one by one."""
 
     def __init__(self) -> None:
+        self.asked = (
+            False  # for a number of the data, which was the same in all models: next time it may not be
+        )
         self.reason = ""  # why the models run one by one; empty: they do not
         self.mapped: Counter[str] = Counter()
         self.seconds = 0.0  # spent in what was not fused
         self.calls = 0
 
 
-class Shell:
+class Shell(OwnTensors):
     """Mixed into a copy of a user's module, before the user's class.
 
     Outside of a forward its parameters are `[B, ...]`; inside, its code sees those of one model.
     """
 
-    B: int
-    report: Report
-    own_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
-    _original: type[torch.nn.Module]
-    _parts: Any  # `Parts`, once the models run one by one
+    _fused_B: int  # the models; the names are such that no user has them
+    _fused_report: Report
+    _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
+    _fused_original: type[torch.nn.Module]
+    _fused_parts: Any  # `Parts`, once the models run one by one
+    _fused_withheld: frozenset[
+        str
+    ]  # attributes that differ from model to model: each of `_parts` has its own
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         inside = bool(state.B) or any(type(a) is ModelTensor for a in tree_leaves((args, kwargs)))
-        if not self.own_code:
-            return self._call_on_arrays(inside, args, kwargs)
+        if not self._fused_code:
+            return self._fused_call_on_arrays(inside, args, kwargs)
         if not inside:
-            return enter(self, self, self.B, args, kwargs)
-        if self.report.reason:
-            return self._one_by_one(args, kwargs)
-        return self._all_at_once(args, kwargs)
+            return enter(self, self, self._fused_B, args, kwargs)
+        if self._fused_report.reason:
+            return self._fused_one_by_one(args, kwargs)
+        return self._fused_all_at_once(args, kwargs)
 
-    def _call_on_arrays(self, inside: bool, args: Any, kwargs: Any) -> Any:
+    def _fused_call_on_arrays(self, inside: bool, args: Any, kwargs: Any) -> Any:
         call = super().__call__  # type: ignore[misc]
         if not inside:
             return call(*args, **kwargs)
-        args, kwargs = tree_map(lambda a: expanded(a, self.B), (args, kwargs))
+        args, kwargs = tree_map(lambda a: expanded(a, self._fused_B), (args, kwargs))
         with outside():
             return tree_map(wrap, call(*args, **kwargs))
 
-    def _all_at_once(self, args: Any, kwargs: Any) -> Any:
+    def _fused_all_at_once(self, args: Any, kwargs: Any) -> Any:
         before, report = state.B, state.report
-        state.B, state.report = self.B, self.report
+        state.B, state.report = self._fused_B, self._fused_report
         mark = len(state.pending)
-        kept = self._keep()
-        wary, state.wary = state.wary, state.wary or (kept is not None and torch.is_grad_enabled())
+        kept = self._fused_keep()
+        wary, state.wary = state.wary, state.wary or torch.is_grad_enabled()
         try:
             output = super().__call__(*args, **kwargs)  # type: ignore[misc]
             settle_since(mark)
         except NotFusable as error:
             state.pending = state.pending[:mark]
-            self._turn_back(kept, str(error))
+            self._fused_turn_back(kept, str(error))
         except Exception as error:
             state.pending = state.pending[:mark]
-            if kept is None or hasattr(error, "_of_a_model"):
+            if kept is None or hasattr(error, "_of_a_model") or isinstance(error, Stray):
                 raise
-            self._turn_back(
+            self._fused_turn_back(
                 kept, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             )
-            return self._second_try(args, kwargs, error)
+            return self._fused_second_try(args, kwargs, error)
         else:
-            self._known.add((self.training, torch.is_grad_enabled()))
-            self.report.calls += bool(self.report.mapped)
+            if not self._fused_report.asked:
+                self._fused_known.add((self.training, torch.is_grad_enabled()))
+            self._fused_report.calls += bool(self._fused_report.mapped)
             return output
         finally:
             state.B, state.report, state.wary = before, report, wary
-        return self._one_by_one(args, kwargs)
+        return self._fused_one_by_one(args, kwargs)
 
-    def _second_try(self, args: Any, kwargs: Any, error: Exception) -> Any:
+    def _fused_second_try(self, args: Any, kwargs: Any, error: Exception) -> Any:
         """Code that fails for all models at once may be right for one; if not, it is the user's error."""
         state.B, before = 0, state.B
         try:
-            return self._one_by_one(args, kwargs)
+            return self._fused_one_by_one(args, kwargs)
         except InvalidArgument:
             raise error from None
         except Exception as own:
-            self.report.reason, self._parts = "", None
+            self._fused_report.reason, self._fused_parts = "", None
             own.__dict__["_of_a_model"] = True
             raise own from None
         finally:
             state.B = before
 
-    def _keep(self) -> Kept | None:
+    def _fused_keep(self) -> Kept | None:
         """Copies of the buffers, before code that was not seen to run; None once it was."""
-        if (self.training, torch.is_grad_enabled()) in self._known:
+        if (self.training, torch.is_grad_enabled()) in self._fused_known:
             return None
-        return [(b, b.clone()) for b in self.buffers()]
+        kept = []
+        for module in self.modules():
+            for name, buffer in module._buffers.items():
+                kept.append((module, name, buffer, None if buffer is None else buffer.clone()))
+        return kept
 
-    def _turn_back(self, kept: Kept | None, reason: str) -> None:
+    def _fused_turn_back(self, kept: Kept | None, reason: str) -> None:
         if kept is None:
-            if self.training and next(self.buffers(), None) is not None:
+            names = {name.rpartition(".")[2] for name, _ in self.named_buffers()}
+            if self.training and names - {FUNCTION_STREAM}:
                 raise InvalidArgument(
-                    f"{self._original.__name__} went another way than before ({reason}), with buffers already "
-                    "changed; call array.per_model() with its name before training"
+                    f"{self._fused_original.__name__} went another way than before ({reason}), with buffers already "
+                    "changed; call array.per_model(name) with the name of this module before training"
                 )
             kept = []
         with torch.no_grad():
-            for buffer, value in kept:
-                if not torch.equal(
-                    buffer, value
-                ):  # one that autograd may have kept is not touched for nothing
+            for module, name, buffer, value in kept:
+                module._buffers[name] = buffer
+                # One that autograd may have kept is not touched for nothing.
+                if buffer is not None and value is not None and not torch.equal(buffer, value):
                     buffer.copy_(value)
-        self.report.reason = reason
+        self._fused_report.reason = reason
 
-    def _one_by_one(self, args: Any, kwargs: Any) -> Any:
+    def _fused_one_by_one(self, args: Any, kwargs: Any) -> Any:
         from ._parts import Parts
 
-        if self._parts is None:
-            self._parts = Parts(self)
+        if self._fused_parts is None:
+            self._fused_parts = Parts(self)
         begin = time.perf_counter()
-        output = self._parts(args, kwargs)
-        self.report.seconds += time.perf_counter() - begin
-        self.report.calls += 1
+        output = self._fused_parts(args, kwargs)
+        self._fused_report.seconds += time.perf_counter() - begin
+        self._fused_report.calls += 1
         return output
 
+    def _fused_withhold(self, names: Iterable[str]) -> None:
+        """Takes away attributes that differ: code for all models must not see those of the first."""
+        self._fused_withheld = frozenset(names)
+        for name in self._fused_withheld:
+            self.__dict__.pop(name, None)
+
+    def _fused_restore(self, attributes: dict[str, Any]) -> None:
+        """Makes this the shell of one model, with `attributes` of its own."""
+        self.__dict__.update(attributes, _fused_withheld=frozenset(), _fused_parts=None)
+        self._fused_report.reason = ""
+
     def __getattr__(self, name: str) -> Any:
+        if name in self.__dict__.get("_fused_withheld", ()):
+            what = f"{name} of {self._fused_original.__name__} differs from model to model"
+            raise NotFusable(what) if state.B else AttributeError(f"{what}; array[i] has that of model i")
         value = super().__getattr__(name)  # type: ignore[misc]
+        if not state.B and isinstance(value, torch.Tensor) and torch._C._current_graph_task_id() != -1:
+            raise InvalidArgument(
+                f"{self._fused_original.__name__}.{name} is read in a backward pass, where a checkpoint runs a forward "
+                "again: use dnnsuite.nn.checkpoint in place of torch.utils.checkpoint.checkpoint"
+            )
         if state.B and isinstance(value, torch.Tensor) and type(value) is not ModelTensor:
             return ModelTensor(value)
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if (
+            state.B
+            and type(value) in (torch.Tensor, torch.nn.Buffer)
+            and name in self.__dict__.get("_buffers", ())
+        ):
+            value = ModelTensor(value.unsqueeze(0).expand(self._fused_B, *value.shape).clone())
         if type(value) is ModelTensor and name in self.__dict__.get("_buffers", ()):
-            held = self._buffers[name]
-            if held is not None and held.shape == value.value.shape and held.dtype == value.dtype:
-                with torch.no_grad():  # in place: the buffer may be a part of an array's
-                    held.copy_(value.value.detach())
-            else:
-                self._buffers[name] = value.value.detach()
+            # In its place, not into it: autograd may have kept the old one.
+            self._buffers[name] = value.value.detach()
             return
         super().__setattr__(name, value)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _bare, (self._original,), self.__dict__
+        return _bare, (self._fused_original,), self.__dict__
 
 
 def _bare(original: type[torch.nn.Module]) -> torch.nn.Module:
@@ -166,7 +203,7 @@ _classes: dict[Any, Any] = {}
 def shell_class(original: Any) -> Any:
     """The class of an array's copies of `original` modules."""
     if original not in _classes:
-        body = {"_original": original, "__module__": original.__module__, "__doc__": original.__doc__}
+        body = {"_fused_original": original, "__module__": original.__module__, "__doc__": original.__doc__}
         _classes[original] = type(original)(original.__name__, (Shell, original), body)
     return _classes[original]
 
@@ -176,17 +213,18 @@ def make_shell(module: torch.nn.Module, B: int) -> None:
     original = type(module)
     module.__class__ = shell_class(original)
     module.__dict__.update(
-        B=B,
-        report=Report(),
-        own_code=not getattr(original, "array_forward", False),
-        _parts=None,
-        _known=set(),
+        _fused_B=B,
+        _fused_report=Report(),
+        _fused_code=not getattr(original, "array_forward", False),
+        _fused_parts=None,
+        _fused_known=set(),
+        _fused_withheld=frozenset(),
     )
 
 
 def bare_class(module: torch.nn.Module) -> type[torch.nn.Module]:
     """The user's class of a module of an array."""
-    return getattr(type(module), "_original", type(module))
+    return getattr(type(module), "_fused_original", type(module))
 
 
 def enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any) -> Any:
@@ -218,7 +256,17 @@ def _enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any)
             )
         return ModelTensor(value)
 
-    args, kwargs = tree_map(put_in, (args, kwargs))
+    def put_in_any(value: Any) -> Any:
+        if isinstance(value, torch.nn.utils.rnn.PackedSequence):  # its lengths are all models'
+            return value._replace(data=put_in(value.data))
+        if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+            value = copy.copy(value)
+            for name in value.__dataclass_fields__:
+                object.__setattr__(value, name, tree_map(put_in_any, getattr(value, name), is_leaf=_whole))
+            return value
+        return put_in(value)
+
+    args, kwargs = tree_map(put_in_any, (args, kwargs), is_leaf=_whole)
     before, random = state.B, state.random
     state.B, state.random = B, owner
     mark = len(state.pending)
@@ -233,20 +281,42 @@ def _enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any)
     return taken_out(output, B)
 
 
+def _whole(value: Any) -> bool:
+    return isinstance(value, torch.nn.utils.rnn.PackedSequence)
+
+
 def taken_out(output: Any, B: int) -> Any:
     """Results with every ModelTensor as `[B, ...]`, every tensor that all models share expanded to it."""
 
     def take(value: Any) -> Any:
+        if isinstance(value, torch.nn.utils.rnn.PackedSequence):
+            return value._replace(data=take(value.data))
         if type(value) is ModelTensor:
             return value.value
         if isinstance(value, torch.Tensor):
             return value.unsqueeze(0).expand(B, *value.shape)
         if hasattr(value, "__dataclass_fields__"):
             for name in value.__dataclass_fields__:
-                object.__setattr__(value, name, tree_map(take, getattr(value, name)))
+                object.__setattr__(value, name, tree_map(take, getattr(value, name), is_leaf=_whole))
+        if isinstance(value, torch.distributions.Distribution):
+            return _distribution_of(value, B)
         return value
 
-    return tree_map(take, output)
+    return tree_map(take, output, is_leaf=_whole)
+
+
+def _distribution_of(value: torch.distributions.Distribution, B: int) -> torch.distributions.Distribution:
+    """A distribution over `[B, ...]`, from that of one model."""
+    value = copy.copy(value)
+    for name, held in list(vars(value).items()):
+        if type(held) is ModelTensor:
+            value.__dict__[name] = held.value
+        elif isinstance(held, torch.Tensor):
+            value.__dict__[name] = held.unsqueeze(0).expand(B, *held.shape)
+        elif isinstance(held, torch.distributions.Distribution):
+            value.__dict__[name] = _distribution_of(held, B)
+    value._batch_shape = torch.Size((B, *value._batch_shape))
+    return value
 
 
 __all__ = ["Report", "Shell", "bare_class", "enter", "make_shell", "shell_class"]

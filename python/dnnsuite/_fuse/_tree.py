@@ -15,8 +15,8 @@ from ..errors import InvalidArgument
 from ..nn._base import ArrayModule
 from ..nn._dropout import FUNCTION_STREAM as STREAM
 from ._sequential import Sequential
-from ._shell import Shell, bare_class, make_shell
-from ._state import same, stacked_parameter, stacked_tensor
+from ._shell import INTERNAL, Shell, bare_class, make_shell
+from ._state import differences, registered_in, same, stacked_parameter, stacked_tensor
 
 #: torch's layer to the array layer that computes B of it.
 RULES: dict[Any, type[ArrayModule]] = {
@@ -77,6 +77,7 @@ class Fusion:
 
     def __init__(self, models: Sequence[torch.nn.Module]) -> None:
         self.models, self.B = models, len(models)
+        self._registered = registered_in(models)
         self._memo: dict[int, Any] = {}
         self._shells: list[tuple[torch.nn.Module, list[torch.nn.Module]]] = []
 
@@ -92,12 +93,14 @@ class Fusion:
             if module is None:
                 continue
             make_shell(module, self.B)
-            unlike = _first_difference(models)
+            unlike = differences(models, self._registered)
             if unlike:
                 from ._parts import Parts
 
-                module.report.reason = f"models differ in {unlike}"
-                module._parts = Parts(module, [Fusion([m]).tree() for m in models])
+                name, index = next(iter(unlike.items()))
+                module._fused_report.reason = f"models differ in {name} (models 0 and {index})"
+                module._fused_parts = Parts(module, [Fusion([m]).tree() for m in models])
+                module._fused_withhold(unlike)
         _tie(root, self.models)
         return root
 
@@ -115,14 +118,17 @@ class Fusion:
                     f"models 0 and {index} differ at {where}: training is {first.training} and {model.training}"
                 )
         kind = type(first)
+        _refuse_other_hooks(models, where)
         for inner, parts in _together(models) if kind in RULES else [("", models)]:
             _refuse_backward_hooks(parts, ".".join(filter(None, (path, inner))) or "the top")
         # A stack of layers can refuse: what it is made of may have no rule; then it is fused part by part.
         can_fuse = getattr(RULES.get(kind), "can_fuse", None)
         whole = kind in RULES and "forward" not in first.__dict__ and not _hooked_inside(first)
-        if whole and (can_fuse is None or can_fuse(models)):
-            self._memo[id(first)] = self._leaf(models, path)
-            return
+        if whole and (can_fuse is None or can_fuse(models)) and not _has_more_state(models):
+            leaf = self._leaf(models, path)
+            if leaf is not None:
+                self._memo[id(first)] = leaf
+                return
         self._memo[id(first)] = None  # on the way
         for index, model in enumerate(models):
             if list(model._modules) != list(first._modules):
@@ -134,20 +140,29 @@ class Fusion:
             if child is not None and all(c is not None for c in children):
                 self._visit(children, f"{path}.{name}".lstrip("."))  # type: ignore[arg-type]
         self._own_state(models, where)
+        for value in vars(first).values():
+            if isinstance(value, torch.Tensor) and value.grad_fn is not None:  # deepcopy would refuse it
+                self._memo[id(value)] = value.detach().clone()
         del self._memo[id(first)]
-        if (kind not in CONTAINERS and kind not in ELEMENTWISE) or kind in (
-            torch.nn.ParameterList,
-            torch.nn.ParameterDict,
-        ):
+        alike = kind in ELEMENTWISE and not differences(models)
+        if kind is not torch.nn.Sequential and not alike:
             self._shells.append((first, list(models)))
 
-    def _leaf(self, models: Sequence[torch.nn.Module], path: str) -> torch.nn.Module:
+    def _leaf(self, models: Sequence[torch.nn.Module], path: str) -> torch.nn.Module | None:
+        """The array layer of these layers; None if a user gave them attributes of their own that differ."""
+        first = models[0]
         try:
-            leaf = RULES[type(models[0])].from_models(models)
+            leaf = RULES[type(first)].from_models(models)
         except InvalidArgument as error:
             raise InvalidArgument(f"at {path}: {error}" if path else str(error)) from None
+        own = [name for name in vars(first) if name not in _attributes_of(leaf)]
+        if own:
+            if set(own) & set(differences(models, self._registered)):
+                return None
+            extra = {name: vars(first)[name] for name in own}
+            leaf.__dict__.update(extra, extra_attributes=extra)
         for name in _FORWARD_HOOKS:
-            leaf.__dict__[name] = copy.copy(getattr(models[0], name))
+            leaf.__dict__[name] = copy.copy(getattr(first, name))
         return leaf
 
     def _own_state(self, models: Sequence[torch.nn.Module], where: str) -> None:
@@ -165,6 +180,25 @@ class Fusion:
                 values = [getattr(m, kind)[name] for m in models]
                 if value is not None and id(value) not in self._memo:
                     self._memo[id(value)] = stacked(f"{where}.{name}", values)
+
+
+def _has_more_state(models: Sequence[torch.nn.Module]) -> bool:
+    """Whether a layer's weight is made of other tensors before each forward, as torch's old weight_norm does."""
+    first = models[0]
+    return any(
+        f"{name}_{end}" in (*first._parameters, *first._buffers) for name in vars(first) for end in _REMADE
+    )
+
+
+_REMADE = ("g", "v", "orig", "u", "mask")  # of weight_norm, spectral_norm and torch.nn.utils.prune
+_known_attributes: dict[type, frozenset[str]] = {}
+
+
+def _attributes_of(leaf: ArrayModule) -> frozenset[str]:
+    """The attributes that torch itself gives a layer of this kind."""
+    if type(leaf) not in _known_attributes:
+        _known_attributes[type(leaf)] = frozenset(vars(leaf.to_model(0)))
+    return _known_attributes[type(leaf)]
 
 
 def _together(models: Sequence[torch.nn.Module]) -> Iterator[tuple[str, list[torch.nn.Module]]]:
@@ -187,6 +221,18 @@ def _kind(module: torch.nn.Module) -> Any:
     return own.__mro__[1:] if torch.nn.utils.parametrize.is_parametrized(module) else own
 
 
+def _refuse_other_hooks(models: Sequence[torch.nn.Module], where: str) -> None:
+    first = models[0]
+    for index, model in enumerate(models):
+        for name in ("_forward_pre_hooks", "_forward_hooks"):
+            mine, other = (list(getattr(m, name).values()) for m in (first, model))
+            if len(mine) != len(other) or not all(map(same, mine, other)):
+                raise InvalidArgument(
+                    f"models 0 and {index} differ at {where}: they have other forward hooks; give all models the same, "
+                    "or register it on the array's module after fuse"
+                )
+
+
 def _refuse_backward_hooks(models: Sequence[torch.nn.Module], where: str) -> None:
     for index, model in enumerate(models):
         if any(getattr(model, name, None) for name in _BACKWARD_HOOKS):
@@ -194,28 +240,6 @@ def _refuse_backward_hooks(models: Sequence[torch.nn.Module], where: str) -> Non
                 f"model {index} has a backward hook at {where}, which would see the gradients of all models; remove it "
                 "before fuse and look at array.parameters() instead"
             )
-
-
-_NO_ATTRIBUTES = {
-    "training",
-    "_parameters",
-    "_buffers",
-    "_modules",
-    "_non_persistent_buffers_set",
-    "_is_full_backward_hook",
-}
-
-
-def _first_difference(models: Sequence[torch.nn.Module]) -> str:
-    """The first plain attribute in which a model differs from the first one; empty if none."""
-    first = models[0]
-    for name, value in vars(first).items():
-        if name in _NO_ATTRIBUTES or name.endswith("_hooks") or "hooks" in name:
-            continue
-        for index, model in enumerate(models):
-            if not same(value, vars(model).get(name)):
-                return f"{name} (models 0 and {index})"
-    return ""
 
 
 def _tie(target: torch.nn.Module, models: Sequence[torch.nn.Module]) -> None:
@@ -265,6 +289,7 @@ def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
     for module in parts_of(root):
         if isinstance(module, ArrayModule):
             leaf = memo[id(module)] = module.to_model(index)
+            leaf.__dict__.update(module.__dict__.get("extra_attributes", {}))
             for name in _FORWARD_HOOKS:
                 leaf.__dict__[name] = copy.copy(getattr(module, name))
             continue
@@ -276,13 +301,13 @@ def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
             if buffer is not None and id(buffer) not in memo:
                 memo[id(buffer)] = buffer.detach()[index].clone()
         if isinstance(module, Shell):
-            memo[id(module.report)] = None
-            if module._parts is not None:
-                memo[id(module._parts)] = None
+            memo[id(module._fused_report)] = None
+            if module._fused_parts is not None:
+                memo[id(module._fused_parts)] = None
     attributes = {
-        id(m): m._parts.attributes(index)
+        id(m): m._fused_parts.attributes(index)
         for m in parts_of(root)
-        if isinstance(m, Shell) and m._parts is not None
+        if isinstance(m, Shell) and m._fused_parts is not None
     }
     model: torch.nn.Module = copy.deepcopy(root, memo)
     for module in parts_of(root):
@@ -293,12 +318,11 @@ def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
             made.__class__ = torch.nn.Sequential
         if isinstance(module, Shell):
             made.__class__ = bare_class(module)
-            for name in ("B", "report", "own_code", "_parts", "_known"):
+            for name in INTERNAL:
                 made.__dict__.pop(name, None)
             for name, value in attributes.get(id(module), {}).items():
                 made.__dict__[name] = value
         made._buffers.pop(STREAM, None)
         made._non_persistent_buffers_set.discard(STREAM)
-        made.__dict__.pop("B", None)
     _tie(model, [root])
     return model

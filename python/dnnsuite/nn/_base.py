@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 
-from .._logical import ModelTensor, logical, state
+from .._logical import ModelTensor, OwnTensors, logical, state
 from ..errors import InvalidArgument
 
 ArrayT = TypeVar("ArrayT", bound="ArrayModule")
@@ -33,7 +33,7 @@ def check_width(B: int) -> None:
         raise InvalidArgument(f"B must be a whole number of models, 0 (plain torch) or more; got {B!r}")
 
 
-class ArrayModule(torch.nn.Module, metaclass=_ArrayMeta):
+class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
     """A layer of `B` models. Dimension 0 of every parameter, buffer, input and output is the model.
 
     Parameters are `[B, ...]`, exactly what `torch.func.stack_module_state` gives for B layers of `torch_class`, so a

@@ -67,14 +67,39 @@ class PartiallyFused:
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One update of every model, of both its parts."""
-        skipped = self.fused.skipped.tolist()
-        loss = self.fused.step(closure)
-        self._hand_out()
-        after = zip(self.fused.active.tolist(), skipped, self.fused.skipped.tolist(), strict=True)
-        for one, (active, before, now) in zip(self.plain, after, strict=True):
-            if active and before == now:
-                one.step()
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self.step_parts()
         return loss
+
+    @torch.no_grad()
+    def step_parts(self, factor: torch.Tensor | None = None, found: torch.Tensor | None = None) -> None:
+        """One update of the models that are not in `found` `[B]`; `factor` `[B]` multiplies the fused gradients as they
+        are read, as in `ArrayOptimizer.step_groups`, the plain ones in place."""
+        before = self.fused.skipped.clone()
+        self.fused.step_groups(self.fused.param_groups, self.fused.state, None, factor, found)
+        moving = self.fused.active & (self.fused.skipped == before)
+        if found is not None:
+            moving = moving & ~found
+        self._hand_out()
+        if factor is not None:
+            self.scale_plain_(factor)
+        for one, moves in zip(self.plain, moving.tolist(), strict=True):
+            if moves:
+                one.step()
+
+    def plain_gradients(self) -> list[list[torch.Tensor]]:
+        """Each model's gradients of its own parts."""
+        groups = [one.param_groups for one in self.plain]
+        return [[p.grad for g in own for p in g["params"] if p.grad is not None] for own in groups]
+
+    def scale_plain_(self, factor: torch.Tensor) -> None:
+        """Multiplies each model's gradients of its own parts by its `factor` `[B]`, in place."""
+        for grads, own in zip(self.plain_gradients(), factor.tolist(), strict=True):
+            if grads:
+                torch._foreach_mul_(grads, own)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Of both parts."""
@@ -95,9 +120,23 @@ class PartiallyFused:
         return self.fused.frozen
 
     def select(
-        self, indices: Sequence[int | None], plain: Sequence[torch.optim.Optimizer], **fresh: Any
+        self,
+        indices: Sequence[int | None],
+        plain: Sequence[torch.optim.Optimizer] | None = None,
+        **fresh: Any,
     ) -> None:
-        """As `ArrayOptimizer.select`; `plain` are the optimizers of the new models' own parts, in order."""
+        """As `ArrayOptimizer.select`; `plain` are the optimizers of all models' own parts, in the new order.
+
+        Models that only leave or change places need no `plain`; fresh ones and clones do, for their parts are new.
+        """
+        if plain is None:
+            kept = [index % self.B for index in indices if index is not None]
+            if len(set(kept)) < len(indices):
+                raise InvalidArgument(
+                    "fresh models and clones have parts of their own that are not fused: give `plain`, the optimizers "
+                    "of all models' own parts in the new order"
+                )
+            plain = [self.plain[index] for index in kept]
         if len(plain) != len(indices):
             raise InvalidArgument(f"{len(plain)} plain optimizers for {len(indices)} models")
         self._hand_out()

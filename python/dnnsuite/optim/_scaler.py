@@ -11,6 +11,7 @@ import torch
 from .. import ops
 from ..errors import InvalidArgument
 from ._base import ArrayOptimizer
+from ._partial import PartiallyFused
 from ._plan import Group, Hyper, refuse_sparse
 from ._values import as_vector, check_indices, fill_fresh, fresh_values, pick
 
@@ -22,7 +23,8 @@ class GradScaler:
 
     Use it as torch's: `scaler.scale(losses).sum().backward()`, `scaler.step(optimizer)`, `scaler.update()`, with losses
     `[B]`. The gradients are unscaled as the optimizer reads them; `unscale_` writes them unscaled, to look at them or
-    clip them before. Works on any device. Frozen models keep their scale.
+    clip them before. Works on any device. Frozen models keep their scale. Of a `PartiallyFused` a model steps if the
+    gradients of both its parts are finite.
 
     Args:
         init_scale, growth_factor, backoff_factor, growth_interval: one number, or one per model.
@@ -83,30 +85,53 @@ class GradScaler:
             self._active.copy_(active)
         return grads
 
+    def _look_at_plain(self, optimizer: PartiallyFused) -> None:
+        """Notes the models of which a gradient of a part that is not fused is not finite."""
+        finite = [
+            all(bool(torch.isfinite(norm)) for norm in torch._foreach_norm(grads)) if grads else True
+            for grads in optimizer.plain_gradients()
+        ]
+        active = optimizer.fused.active
+        self._active.copy_(active)
+        bad = ~torch.tensor(finite, device=self._found.device)
+        self._found.logical_or_(bad & active.to(bad.device))
+
     @torch.no_grad()
-    def unscale_(self, optimizer: ArrayOptimizer) -> None:
+    def unscale_(self, optimizer: ArrayOptimizer | PartiallyFused) -> None:
         """Divides the gradients by the scales, in place."""
         if not self._enabled:
             return
         if id(optimizer) in self._unscaled:
             raise InvalidArgument("unscale_ was called for this optimizer already since the last update()")
         kinds: dict[Any, list[torch.Tensor]] = {}
-        for grad in self._look(optimizer.param_groups):
+        fused = optimizer.fused if isinstance(optimizer, PartiallyFused) else optimizer
+        factor = 1.0 / self._vectors["scale"]
+        for grad in self._look(fused.param_groups):
             kinds.setdefault(grad.dtype, []).append(grad)
         for grads in kinds.values():
-            ops.scale_gradients_(grads, 1.0 / self._vectors["scale"])
+            ops.scale_gradients_(grads, factor)
+        if isinstance(optimizer, PartiallyFused):
+            self._look_at_plain(optimizer)
+            optimizer.scale_plain_(factor)
         self._unscaled.add(id(optimizer))
 
-    def step(self, optimizer: ArrayOptimizer) -> None:
+    @torch.no_grad()
+    def step(self, optimizer: ArrayOptimizer | PartiallyFused) -> None:
         """The optimizer's step of every model whose gradients are finite."""
         if not self._enabled:
             optimizer.step()
             return
-        if not isinstance(optimizer, ArrayOptimizer):
+        if not isinstance(optimizer, (ArrayOptimizer, PartiallyFused)):
             raise InvalidArgument(
                 f"this scaler steps optimizers of dnnsuite.optim, got {type(optimizer).__name__}; use torch.amp's"
             )
         done = id(optimizer) in self._unscaled
+        if isinstance(optimizer, PartiallyFused):
+            if not done:
+                self._look(optimizer.fused.param_groups)
+                self._look_at_plain(optimizer)
+            optimizer.step_parts(None if done else 1.0 / self._vectors["scale"], self._found)
+            return
         self.step_groups(optimizer, optimizer.param_groups, optimizer.state, unscaled=done)
 
     @torch.no_grad()

@@ -72,7 +72,10 @@ def _channel_factors(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
         raise InvalidArgument(f"dropout of channels takes [B, N, C, ...], got {list(x.shape)}")
     with torch.no_grad():
         ones = torch.ones(x.shape[:3], dtype=computable(x).dtype, device=x.device)
-        return ops.dropout(ones, p, rng).view(*x.shape[:3], *[1] * (x.dim() - 3))
+        kept = ops.dropout(ones, p, rng) > 0
+        # 1 / (1 - p) as torch has it; the operator's own scale is that of p rounded to 16 bits.
+        factors = torch.where(kept, (1 / (1 - p.double())).to(ones.dtype).view(-1, 1, 1), 0.0)
+        return factors.view(*x.shape[:3], *[1] * (x.dim() - 3))
 
 
 def _alpha(x: Tensor, factors: Tensor, p: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ Vector = torch.Tensor
 
 class LRScheduler:
     """Base of the schedules. `last_epoch` is an int64 `[B]`: models that joined later are at an epoch of their own.
+    As an argument it is one number, or one per model.
 
     A schedule gives each group's learning rates float64 `[B]` by `rates`, from those of the epoch before where torch
     does so, such that schedules can be combined.
@@ -26,11 +27,11 @@ class LRScheduler:
     per_model: ClassVar[tuple[str, ...]] = ()
     """The arguments with a value per model, kept as float64 `[B]` on the CPU."""
 
-    def __init__(self, optimizer: Any, last_epoch: int = -1) -> None:
+    def __init__(self, optimizer: Any, last_epoch: Any = -1) -> None:
         self._attach(optimizer)
-        self.last_epoch = torch.full((self.B,), int(last_epoch))
+        self.last_epoch = as_vector(last_epoch, self.B, "last_epoch").long()
         for place, group in enumerate(optimizer.param_groups):
-            if last_epoch == -1:
+            if bool(self._starts(last_epoch).all()):
                 group.setdefault("initial_lr", group["lr"].clone())
             elif "initial_lr" not in group:
                 raise InvalidArgument(
@@ -58,6 +59,10 @@ class LRScheduler:
         B = getattr(self.optimizer, "B", 0)
         for name, value in values.items():
             setattr(self, name, as_vector(value, B, name))
+
+    def _starts(self, last_epoch: Any) -> Vector:
+        """The models that begin anew, and do not go on from an epoch."""
+        return as_vector(last_epoch, self.B, "last_epoch") == -1
 
     def _all(self) -> Vector:
         return torch.ones(self.B, dtype=torch.bool)

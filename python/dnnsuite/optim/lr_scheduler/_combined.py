@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...errors import InvalidArgument
-from .._values import as_vector, check_indices
+from .._values import as_vector, check_indices, pick
 from ._base import LRScheduler, Vector
 from ._plateau import ReduceLROnPlateau
 
@@ -83,7 +83,7 @@ class SequentialLR(_Combined):
         optimizer: Any,
         schedulers: Sequence[LRScheduler],
         milestones: Sequence[Any],
-        last_epoch: int = -1,
+        last_epoch: Any = -1,
     ) -> None:
         self._take(optimizer, schedulers)
         if len(milestones) != len(schedulers) - 1:
@@ -91,15 +91,8 @@ class SequentialLR(_Combined):
                 f"{len(schedulers)} schedules have {len(schedulers) - 1} milestones between them"
             )
         self._milestones = [as_vector(m, self.B, f"milestone {i}") for i, m in enumerate(milestones)]
-        self.last_epoch = torch.full((self.B,), last_epoch + 1)
-        for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"].clone()
-        for one in self._schedulers:
-            _undo(one)
-        place = self._place(torch.zeros(self.B))
-        for index, one in enumerate(self._schedulers):
-            if bool((place == index).any()):
-                one._move(place == index, initial=True)
+        self.last_epoch = as_vector(last_epoch, self.B, "last_epoch").long() + 1
+        self._begin(self._all())
 
     def _place(self, epoch: Vector) -> Vector:
         """Which schedule each model is in."""
@@ -121,23 +114,57 @@ class SequentialLR(_Combined):
             if bool((here & ~entering).any()):
                 one._move(here & ~entering, initial, restart)
 
-    def select(self, indices: Sequence[int | None], **fresh: Any) -> None:
-        """As `LRScheduler.select`, but for fresh models: which schedule they are in would be a guess."""
-        if None in indices or fresh:
+    def select(
+        self,
+        indices: Sequence[int | None],
+        schedulers: Sequence[Mapping[str, Any]] = (),
+        milestones: Sequence[float] | None = None,
+        **fresh: Any,
+    ) -> None:
+        """As `LRScheduler.select`. A fresh model begins with the first schedule; `schedulers` are its arguments of each
+        schedule, and `milestones` its milestones, where those of the others differ."""
+        parts = self._parts(indices, schedulers)
+        chosen = check_indices(indices, len(self.last_epoch))
+        steps = self._fresh_milestones(milestones) if None in chosen else []
+        for one, part in zip(self._schedulers, parts, strict=True):
+            one.select(indices, **part, **fresh)
+        self.last_epoch = pick(self.last_epoch, chosen)
+        self._milestones = [pick(milestone, chosen) for milestone in self._milestones]
+        new = torch.tensor([index is None for index in chosen])
+        for milestone, step in zip(self._milestones, steps, strict=False):
+            milestone[new] = step
+        if bool(new.any()):
+            self._begin(new)
+
+    def _fresh_milestones(self, given: Sequence[float] | None) -> list[float]:
+        if given is None:
+            values = [set(milestone.tolist()) for milestone in self._milestones]
+            if any(len(one) > 1 for one in values):
+                raise InvalidArgument("a fresh model of SequentialLR needs milestones: the others' differ")
+            return [one.pop() for one in values]
+        if len(given) != len(self._milestones):
             raise InvalidArgument(
-                "SequentialLR has no fresh models: make a new one for the changed optimizer"
+                f"milestones are {list(given)} for {len(self._schedulers)} schedules: give one less than those"
             )
+        return [float(step) for step in given]
+
+    def _begin(self, new: Vector) -> None:
+        """The models `new` enter the first schedule, as those that a sequence is made with do."""
+        for group in self.optimizer.param_groups:
+            rates = torch.where(new, group["initial_lr"].cpu(), group["lr"].cpu())
+            group["lr"] = rates.to(group["lr"].device)
         for one in self._schedulers:
-            one.select(indices)
-        chosen = [index for index in check_indices(indices, len(self.last_epoch)) if index is not None]
-        self.last_epoch = self.last_epoch[chosen]
-        self._milestones = [milestone[chosen] for milestone in self._milestones]
+            _undo(one, new)
+        place = self._place(torch.zeros(len(new)))
+        for index, one in enumerate(self._schedulers):
+            if bool((new & (place == index)).any()):
+                one._move(new & (place == index), initial=True)
 
 
-def _undo(one: LRScheduler) -> None:
-    """Takes back the step that making the schedule was."""
+def _undo(one: LRScheduler, models: Vector) -> None:
+    """Takes back the step that making the schedule was for the `models`."""
     if isinstance(one, _Combined):
         for part in one._schedulers:
-            _undo(part)
+            _undo(part, models)
     else:
-        one.last_epoch = one.last_epoch - 1
+        one.last_epoch = one.last_epoch - models.long()

@@ -21,13 +21,16 @@ class _Cycling(LRScheduler):
     base_momentum: Vector
     max_momentum: Vector
 
-    def _start_momentum(self, cycle_momentum: bool, base: Any, most: Any, last_epoch: int) -> None:
+    def _start_momentum(self, cycle_momentum: bool, base: Any, most: Any, last_epoch: Any) -> None:
         self.cycle_momentum = cycle_momentum
         self._set(base_momentum=base, max_momentum=most)
         for group in self.optimizer.param_groups if cycle_momentum else ():
-            name = momentum_name(group)
-            if last_epoch == -1:
-                group[name] = self.max_momentum.to(group[name].device)
+            self._start(group, momentum_name(group), self.max_momentum, last_epoch)
+
+    def _start(self, group: dict[str, Any], name: str, values: Vector, last_epoch: Any) -> None:
+        """Writes the values of the models that begin anew."""
+        held = group.get(name, values)
+        group[name] = torch.where(self._starts(last_epoch), values, held.cpu()).to(held.device)
 
 
 class CyclicLR(_Cycling):
@@ -51,7 +54,7 @@ class CyclicLR(_Cycling):
         cycle_momentum: bool = True,
         base_momentum: Any = 0.8,
         max_momentum: Any = 0.9,
-        last_epoch: int = -1,
+        last_epoch: Any = -1,
     ) -> None:
         self._attach(optimizer)
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
@@ -68,9 +71,8 @@ class CyclicLR(_Cycling):
         self.mode, self.scale_fn = mode, scale_fn
         self.scale_mode = scale_mode if scale_fn else ("iterations" if mode == "exp_range" else "cycle")
         self._start_momentum(cycle_momentum, base_momentum, max_momentum, last_epoch)
-        if last_epoch == -1:
-            for group in optimizer.param_groups:
-                group["lr"] = self.base_lr.to(group["lr"].device)
+        for group in optimizer.param_groups:
+            self._start(group, "lr", self.base_lr, last_epoch)
         super().__init__(optimizer, last_epoch)
 
     def _heights(self, epoch: Vector) -> Vector:
@@ -120,7 +122,7 @@ class OneCycleLR(_Cycling):
         div_factor: Any = 25.0,
         final_div_factor: Any = 1e4,
         three_phase: bool = False,
-        last_epoch: int = -1,
+        last_epoch: Any = -1,
     ) -> None:
         self._attach(optimizer)
         if total_steps is None:
@@ -143,10 +145,16 @@ class OneCycleLR(_Cycling):
         require((part >= 0) & (part <= 1), "pct_start", part, "it must lie in [0, 1]")
         self.anneal_strategy, self.three_phase = anneal_strategy, three_phase
         self._start_momentum(cycle_momentum, base_momentum, max_momentum, last_epoch)
-        if last_epoch == -1:
-            for group in optimizer.param_groups:
-                group["initial_lr"] = (self.max_lr / self.div_factor).to(group["lr"].device)
+        for group in optimizer.param_groups:
+            if bool(self._starts(last_epoch).all()) or "initial_lr" in group:  # else the base refuses
+                self._start(group, "initial_lr", self.max_lr / self.div_factor, last_epoch)
         super().__init__(optimizer, last_epoch)
+
+    def _begin(self, new: Vector) -> None:
+        for group in self.optimizer.param_groups:
+            rates = torch.where(new, self.max_lr / self.div_factor, group["initial_lr"].cpu())
+            group["initial_lr"] = rates.to(group["lr"].device)
+        super()._begin(new)
 
     def _phased(self, epoch: Vector, rate: bool) -> Vector:
         """The rate or the momentum at `epoch`, by the phase that each model is in."""

@@ -21,7 +21,7 @@ class LambdaLR(LRScheduler):
     with one per model, and a function may return one number per model. `state_dict` holds no function.
     """
 
-    def __init__(self, optimizer: Any, lr_lambda: Any, last_epoch: int = -1) -> None:
+    def __init__(self, optimizer: Any, lr_lambda: Any, last_epoch: Any = -1) -> None:
         self._attach(optimizer)
         groups = len(optimizer.param_groups)
         lambdas = list(lr_lambda) if isinstance(lr_lambda, list) else [lr_lambda] * groups

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ...errors import InvalidArgument
-from .._values import check_indices
+from .._values import as_vector, check_indices
 from ._base import LRScheduler, Vector, require
 
 _COUNTS = "it counts epochs, 1 or more"
@@ -21,7 +21,7 @@ class StepLR(LRScheduler):
 
     per_model = ("step_size", "gamma")
 
-    def __init__(self, optimizer: Any, step_size: Any, gamma: Any = 0.1, last_epoch: int = -1) -> None:
+    def __init__(self, optimizer: Any, step_size: Any, gamma: Any = 0.1, last_epoch: Any = -1) -> None:
         self._attach(optimizer)
         self.step_size: Vector
         self.gamma: Vector
@@ -45,7 +45,7 @@ class MultiStepLR(LRScheduler):
     per_model = ("gamma",)
 
     def __init__(
-        self, optimizer: Any, milestones: Sequence[Any], gamma: Any = 0.1, last_epoch: int = -1
+        self, optimizer: Any, milestones: Sequence[Any], gamma: Any = 0.1, last_epoch: Any = -1
     ) -> None:
         self._attach(optimizer)
         self.gamma: Vector
@@ -95,7 +95,7 @@ class ConstantLR(LRScheduler):
     per_model = ("factor", "total_iters")
 
     def __init__(
-        self, optimizer: Any, factor: Any = 1.0 / 3, total_iters: Any = 5, last_epoch: int = -1
+        self, optimizer: Any, factor: Any = 1.0 / 3, total_iters: Any = 5, last_epoch: Any = -1
     ) -> None:
         self._attach(optimizer)
         self.factor: Vector
@@ -123,7 +123,7 @@ class LinearLR(LRScheduler):
         start_factor: Any = 1.0 / 3,
         end_factor: Any = 1.0,
         total_iters: Any = 5,
-        last_epoch: int = -1,
+        last_epoch: Any = -1,
     ) -> None:
         self._attach(optimizer)
         self.start_factor: Vector
@@ -151,7 +151,7 @@ class ExponentialLR(LRScheduler):
 
     per_model = ("gamma",)
 
-    def __init__(self, optimizer: Any, gamma: Any, last_epoch: int = -1) -> None:
+    def __init__(self, optimizer: Any, gamma: Any, last_epoch: Any = -1) -> None:
         self._attach(optimizer)
         self.gamma: Vector
         self._set(gamma=gamma)
@@ -169,7 +169,7 @@ class PolynomialLR(LRScheduler):
 
     per_model = ("total_iters", "power")
 
-    def __init__(self, optimizer: Any, total_iters: Any = 5, power: Any = 1.0, last_epoch: int = -1) -> None:
+    def __init__(self, optimizer: Any, total_iters: Any = 5, power: Any = 1.0, last_epoch: Any = -1) -> None:
         self._attach(optimizer)
         self.total_iters: Vector
         self.power: Vector
@@ -193,7 +193,7 @@ class CosineAnnealingLR(LRScheduler):
 
     per_model = ("T_max", "eta_min")
 
-    def __init__(self, optimizer: Any, T_max: Any, eta_min: Any = 0.0, last_epoch: int = -1) -> None:
+    def __init__(self, optimizer: Any, T_max: Any, eta_min: Any = 0.0, last_epoch: Any = -1) -> None:
         self._attach(optimizer)
         self.T_max: Vector
         self.eta_min: Vector
@@ -219,7 +219,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     per_model = ("T_0", "T_mult", "eta_min")
 
     def __init__(
-        self, optimizer: Any, T_0: Any, T_mult: Any = 1, eta_min: Any = 0.0, last_epoch: int = -1
+        self, optimizer: Any, T_0: Any, T_mult: Any = 1, eta_min: Any = 0.0, last_epoch: Any = -1
     ) -> None:
         self._attach(optimizer)
         self.T_0: Vector
@@ -229,7 +229,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         for name, vector in (("T_0", self.T_0), ("T_mult", self.T_mult)):
             require((vector >= 1) & (vector % 1 == 0), name, vector, "it must be a whole number, 1 or more")
         self.T_i = self.T_0.clone()
-        self.T_cur = torch.full_like(self.T_0, float(last_epoch + 1))
+        self.T_cur = as_vector(last_epoch, self.B, "last_epoch") + 1
         super().__init__(optimizer, last_epoch)
 
     def _advance(self, moving: Vector) -> None:

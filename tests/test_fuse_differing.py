@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: MIT
+"""Models of one class that differ in plain attributes: each keeps its own, whoever asks for them."""
+
+import collections
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dnnsuite
+from dnnsuite.errors import InvalidArgument
+from helpers import assert_near, check_matches_models, make_models
+
+
+class Block(torch.nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+        self._scale = scale
+
+    def forward(self, x):
+        return self.inner(x) * self._scale
+
+    def other(self, x):
+        return self.inner(x) + self._scale
+
+
+class Outer(torch.nn.Module):
+    """What differs is an attribute of a part; `look` is how the outer code gets at it."""
+
+    def __init__(self, scale, look):
+        super().__init__()
+        self.block = Block(scale)
+        self.blocks = torch.nn.ModuleList([Block(2 * scale)])
+        self.look = look
+
+    def forward(self, x):
+        return self.look(self, x)
+
+
+def numbered(make, B=3):
+    counter = iter(range(1, B + 1))
+    return make_models(lambda: make(next(counter)), B)
+
+
+LOOKS = [
+    lambda self, x: self.block(x),
+    lambda self, x: self.block.forward(x),
+    lambda self, x: self.block.other(x),
+    lambda self, x: self.blocks[0].inner(x) * self.block._scale,
+    lambda self, x: self.block(x) * self.blocks[0]._scale,
+    lambda self, x: self.block.inner(x) * getattr(self.block, "_scale", 1.0),
+]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_code_outside_of_the_module_sees_each_models_own(look):
+    x = torch.randn(3, 5, 4)
+    models = numbered(lambda i: Outer(float(i), look))
+    array = dnnsuite.fuse(models)
+    optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.0)
+    for width in (1, 2, 3):
+        with dnnsuite.StepRunner(
+            array, optimizer, lambda part, x: part(x).square().mean((1, 2)), threads=1, width=width
+        ) as runner:
+            losses = runner.step(x).losses()
+        for index, model in enumerate(models):
+            assert_near(losses[index], model(x[index]).square().mean())
+    output = array(x)
+    for index, model in enumerate(models):
+        assert_near(output[index], model(x[index]))
+        assert array[index].block._scale == model.block._scale
+        assert_near(array[index](x[index]), model(x[index]))
+
+
+class Holder(torch.nn.Module):
+    def __init__(self, held, use):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+        self.held, self.use = held, use
+
+    def forward(self, x):
+        return self.inner(x) * self.use(self.held)
+
+
+@pytest.mark.parametrize(
+    ("make", "use"),
+    [
+        (lambda i: np.array([float(i)]), lambda held: float(held[0])),
+        (lambda i: collections.deque([float(i)]), lambda held: held[0]),
+        (lambda i: {"a": [[[[[[[[float(i)]]]]]]]]}, lambda held: held["a"][0][0][0][0][0][0][0][0]),
+        (lambda i: lambda x, y=float(i): x * y, lambda held: held(1.0)),
+        (lambda i: torch.nn.LeakyReLU(0.1 * i), lambda held: held.negative_slope),
+        (lambda i: torch.nn.LeakyReLU(0.1 * i), lambda held: held(torch.tensor(-1.0))),
+        (lambda i: [torch.nn.Linear(4, 4)], lambda held: held[0](torch.ones(4))),
+    ],
+)
+def test_whatever_kind_of_thing_differs(make, use):
+    x = torch.randn(3, 5, 4)
+    models = numbered(lambda i: Holder(make(i), use))
+    array = dnnsuite.fuse(models)
+    for _ in range(2):
+        output = array(x)
+        for index, model in enumerate(models):
+            assert_near(output[index], model(x[index]))
+
+
+def test_slopes_of_activations():
+    models = numbered(lambda i: torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LeakyReLU(0.1 * i)))
+    check_matches_models(models, torch.randn(3, 5, 4))
+
+
+def test_an_attribute_that_only_a_later_model_has():
+    class Maybe(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.inner(x) * getattr(self, "extra", 1.0)
+
+    models = make_models(Maybe, 3)
+    models[2].extra = 3.0
+    check_matches_models(models, torch.randn(3, 5, 4))
+
+
+def test_attributes_that_a_user_gave_to_a_layer():
+    class Reader(torch.nn.Module):
+        def __init__(self, scale):
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 4)
+            self.inner.scale = scale
+
+        def forward(self, x):
+            return self.inner(x) * self.inner.scale
+
+    same = check_matches_models(make_models(lambda: Reader(3.0), 3), torch.randn(3, 5, 4))
+    assert [cover.how for cover in same.coverage()] == ["fused"]
+    assert same[1].inner.scale == 3.0
+    check_matches_models(numbered(lambda i: Reader(float(i))), torch.randn(3, 5, 4))
+
+
+def test_hooks_that_differ_are_refused():
+    models = make_models(lambda: torch.nn.Sequential(torch.nn.Linear(4, 3)), 3)
+    models[1][0].register_forward_hook(lambda module, args, output: output * 2)
+    with pytest.raises(InvalidArgument, match="models 0 and 1 differ at 0: they have other forward hooks"):
+        dnnsuite.fuse(models)
+
+
+def test_a_new_model_brings_its_own():
+    array = dnnsuite.fuse(make_models(lambda: Block(2.0), 2))
+    young = Block(5.0)
+    array.append(young)
+    x = torch.randn(3, 5, 4)
+    assert_near(array(x)[2], young(x[2]))
+    assert [model._scale for model in array] == [2.0, 2.0, 5.0]
+    third = Block(7.0)
+    array.replace(0, third)
+    assert_near(array(x)[0], third(x[0]))
+    array.drop([0, 2])
+    assert_near(array(x[:1])[0], array[0](x[0]))
+    assert array[0]._scale == 2.0
+
+
+class Named(torch.nn.Module):
+    """Its attributes have the names that an array's own could have."""
+
+    def __init__(self):
+        super().__init__()
+        self.A = torch.nn.Parameter(torch.randn(4, 2))
+        self.B = torch.nn.Parameter(torch.randn(2, 4))
+        self.report, self.own_code, self.state, self._parts, self._known = 1.0, True, 2.0, 3.0, 4.0
+
+    def _keep(self, x):
+        return x * self._known
+
+    def forward(self, x):
+        return self._keep(x @ self.A @ self.B) + F.relu(x) * self._parts + self.report + self.state
+
+
+class Counts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+        self.B = 7
+
+    def forward(self, x):
+        return self.inner(x) * self.B
+
+
+@pytest.mark.parametrize("make", [Named, Counts, lambda: torch.nn.Sequential(Named(), Counts())])
+def test_names_that_an_array_has_too(make):
+    array = check_matches_models(make_models(make, 3), torch.randn(3, 5, 4))
+    array.drop([1])
+    x = torch.randn(2, 5, 4)
+    assert array.B == 2
+    for index, model in enumerate(array):
+        assert_near(array(x)[index], model(x[index]))
+        assert_near(array.narrow(index, 1)(x[index : index + 1])[0], model(x[index]))
+
+
+@pytest.mark.filterwarnings("ignore:.*(weight_norm|spectral_norm).*:FutureWarning")
+@pytest.mark.parametrize("norm", [torch.nn.utils.weight_norm, torch.nn.utils.spectral_norm])
+def test_weights_made_of_others_before_each_forward(norm):
+    models = make_models(lambda: torch.nn.Sequential(norm(torch.nn.Linear(4, 4)), torch.nn.Tanh()), 3)
+    array = dnnsuite.fuse(models)
+    x = torch.randn(3, 5, 4)
+    array(x).sum().backward()
+    gradients = {name: p.grad for name, p in array.named_parameters()}
+    for index, model in enumerate(models):
+        model(x[index]).sum().backward()
+        for name, parameter in model.named_parameters():
+            assert_near(gradients[name][index], parameter.grad, name)
