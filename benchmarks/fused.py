@@ -7,8 +7,8 @@
     python benchmarks/fused.py mlp_m --memory
 
 The variants take turns in every round, so that whatever drifts drifts for all. Speeds are relative to `serial`, with
-the 95 % interval over rounds; milliseconds are of a step of one model. With one thread CPU time is counted, with
-several wall time.
+the 95 % interval over rounds; milliseconds are the median of a step of one model. With one thread CPU time is counted,
+with several wall time. StepRunner has the process keep its free memory, so all variants but `concurrent` gain by that.
 
 variants:
   serial                torch, one model after the other
@@ -22,7 +22,7 @@ variants:
   dnnsuite              the fused array, run by StepRunner
 
 `--out DIR` has fused.csv (every round), fused.md and fused.png, all written anew after each workload; what DIR holds of
-other workloads on the same machine stays in the table, so that it can be filled in pieces. `--peer MODULE:FUNCTION`
+other workloads stays in the table, so that it can be filled in pieces. `--peer MODULE:FUNCTION`
 adds a variant of your own: a function (B, workload) that returns one that trains one step of all B models; `workload`
 has `make()`, `batch()` and `loss`. `--memory` prints peak memory instead of speed: the array against B models in one
 process, and against B processes of one model.
@@ -110,7 +110,9 @@ def run(options: argparse.Namespace) -> list[Row]:
     """Measures all, and keeps what is in the output folder up to date."""
     makers = {name: VARIANTS[name] for name in options.variants} | {name: peer(name) for name in options.peer}
     csv, machine = options.out and options.out / "fused.csv", table.machine()
-    rows = [row for row in table.read_csv(csv) if row.machine == machine] if csv else []
+    rows = table.read_csv(csv) if csv else []
+    if others := {row.machine for row in rows} - {machine}:
+        raise Error(f"{csv} is of another machine ({', '.join(others)}): give --out a folder of its own")
     progress = Progress()
     points = [(workload, B) for workload in options.workloads for B in options.B]
     try:
