@@ -29,6 +29,10 @@ class NotFusable(Exception):
     """What a module does has no meaning for all models at once; its models run one by one."""
 
 
+class WritesShared(NotFusable):
+    """Each model writes its own values into a tensor that all models share."""
+
+
 class Stray(InvalidArgument):
     """A parameter that belongs to no module of the array."""
 
@@ -41,6 +45,8 @@ class _State(threading.local):
         self.wary = False  # gradients are wanted
         self.report: Any = None  # takes note of what the module whose code runs cannot fuse
         self.random: Any = None  # draws the random numbers of functions that belong to no layer
+        self.making = 0  # 1: each model draws its own numbers, 2: and gets its own of tensors that are made
+        self.drew = False  # whether code of the models drew numbers
         self.pending: list[ModelTensor] = []  # tensors not computed yet, see `Deferred`
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from dnnsuite._fuse._shell import Report, enter
+from dnnsuite._fuse._enter import enter
+from dnnsuite._fuse._shell import Report
 from dnnsuite._logical import state
 
 

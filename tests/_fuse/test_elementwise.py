@@ -45,6 +45,7 @@ def test_means_what_it_means_for_one_model(function):
 def test_two_tensors_of_different_rank():
     check(lambda x, y: x * y + y, torch.randn(2, 3, 4), torch.randn(2, 4))
     check(lambda x, y: y - x, torch.randn(2, 3, 4), torch.randn(2))
+    check(lambda x: torch.arange(3, dtype=torch.int32) + (x > 0).sum(), torch.randn(2, 3, 4))
 
 
 def test_in_place_writes_into_the_same_tensor():

@@ -2,9 +2,7 @@
 """A user's own code in an array."""
 
 import copy
-import functools
 import io
-from dataclasses import dataclass
 
 import pytest
 import torch
@@ -181,87 +179,6 @@ def test_a_dataclass_of_results():
     assert result.loss.shape == (2,)
     assert [h.shape for h in result.hidden] == [(2, 5, 2), (2, 3)]
     assert not any(type(h) is not torch.Tensor for h in result.hidden)
-
-
-@dataclass
-class Given:
-    x: torch.Tensor
-    weights: dict[str, torch.Tensor]
-    power: int = 2
-
-
-class TakesDataclass(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = torch.nn.Linear(4, 6)
-
-    def forward(self, given):
-        return self.inner(given.x) * given.weights["w"][:, None] ** given.power
-
-
-def test_a_dataclass_of_inputs():
-    models = make_models(TakesDataclass, 3)
-    x, w = torch.randn(3, 6, 4), torch.rand(3, 6)
-    given = Given(x, {"w": w})
-    output = dnnsuite.fuse(models)(given)
-    assert given.x is x
-    for index, model in enumerate(models):
-        assert_near(output[index], model(Given(x[index], {"w": w[index]})))
-
-
-class Policy(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = torch.nn.Linear(4, 6)
-
-    def forward(self, x):
-        y = self.inner(x)
-        return torch.distributions.Normal(y, torch.ones(6)), torch.distributions.Categorical(logits=y)
-
-
-def test_distributions_of_results():
-    models = make_models(Policy, 3)
-    x, target = torch.randn(3, 5, 4), torch.randn(3, 5, 6)
-    normal, categorical = dnnsuite.fuse(models)(x)
-    assert normal.batch_shape == (3, 5, 6)
-    for index, model in enumerate(models):
-        one, other = model(x[index])
-        assert_near(normal.log_prob(target)[index], one.log_prob(target[index]))
-        assert_near(categorical.entropy()[index], other.entropy())
-    assert categorical.sample().shape == (3, 5)
-
-
-def test_a_tensor_that_left_the_array_meets_no_ordinary_one():
-    """It says that it is one model's; with a tensor [B, ...] it would broadcast to nonsense."""
-    kept = []
-    models = make_models(lambda: torch.nn.Sequential(torch.nn.Linear(4, 3)), 2)
-    array = dnnsuite.fuse(models)
-    array[0]  # the hooks are those of the array's module
-    array.get_submodule("0").register_forward_hook(lambda module, args, output: kept.append(output))
-    x = torch.randn(2, 5, 4)
-    output = array(x)
-    with pytest.raises(InvalidArgument, match=r"`\.value`"):
-        kept[0] - output
-    torch.testing.assert_close(kept[0].value, output)
-
-
-class Recomputes(torch.nn.Module):
-    def __init__(self, checkpoint):
-        super().__init__()
-        self.inner = torch.nn.Linear(4, 4)
-        self.register_buffer("shift", torch.randn(4))
-        self.checkpoint = checkpoint
-
-    def forward(self, x):
-        return self.checkpoint(lambda y: torch.tanh(self.inner(y) * self.inner.bias) + self.shift, x)
-
-
-def test_a_closure_in_a_checkpoint():
-    theirs = functools.partial(torch.utils.checkpoint.checkpoint, use_reentrant=False)
-    array = dnnsuite.fuse(make_models(lambda: Recomputes(theirs), 3))
-    with pytest.raises(InvalidArgument, match=r"use dnnsuite\.nn\.checkpoint"):
-        array(torch.randn(3, 5, 4)).sum().backward()
-    check_matches_models(make_models(lambda: Recomputes(dnnsuite.nn.checkpoint), 3), torch.randn(3, 5, 4))
 
 
 class LateFunction(torch.nn.Module):

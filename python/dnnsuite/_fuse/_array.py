@@ -13,9 +13,10 @@ from ..errors import InvalidArgument
 from ..nn._base import ArrayModule
 from ..nn._dropout import FUNCTION_STREAM as STREAM
 from ._coverage import Cover, coverage
+from ._enter import enter
 from ._narrow import narrow
 from ._random import new_stream
-from ._shell import Shell, bare_class, enter
+from ._shell import Shell, bare_class
 from ._tree import CONTAINERS, ELEMENTWISE, Fusion, model_of, parts_of
 
 

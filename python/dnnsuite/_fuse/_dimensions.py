@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .._logical import ModelTensor, NotFusable, expanded, wrap_all
+from .._logical import ModelTensor, NotFusable, WritesShared, expanded, wrap_all
 from ..nn import functional as ours
 from ._interpret import in_place, map_over_models, raw, rule, settle
 from ._shapes import sizes_of
@@ -224,6 +224,8 @@ def indexed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _by_models(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if in_place(func) and type(args[0]) is not ModelTensor:
-        raise NotFusable(f"{func.__name__} writes a value of each model into a tensor that all models share")
+        raise WritesShared(
+            f"{func.__name__} writes a value of each model into a tensor that all models share"
+        )
     result = map_over_models(func, args, kwargs)
     return args[0] if in_place(func) else result

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .._logical import ModelTensor, NotFusable, check_stray, state, wrap_all
+from .._logical import ModelTensor, NotFusable, WritesShared, check_stray, state, wrap_all
 from ._deferred import continued
 from ._interpret import in_place, rule, settle
 
@@ -58,7 +58,7 @@ def aligned(values: list[Any]) -> list[Any]:
     for value in values:
         if type(value) is ModelTensor and value.dim() < rank:
             own = value.value
-            if value.dim() == 0 and own.dtype.is_floating_point:
+            if value.dim() == 0:
                 others = [
                     v.value[0] if type(v) is ModelTensor else v for v in values if isinstance(v, torch.Tensor)
                 ]
@@ -88,7 +88,9 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 def _in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     target = args[0]
     if type(target) is not ModelTensor:
-        raise NotFusable(f"{func.__name__} writes a value of each model into a tensor that all models share")
+        raise WritesShared(
+            f"{func.__name__} writes a value of each model into a tensor that all models share"
+        )
     settle()
     rank = target.dim()
     values = aligned([*args, *kwargs.values()])

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .. import _logical
-from .._logical import ModelTensor, NotFusable, state, wrap_all
+from .._logical import ModelTensor, NotFusable, WritesShared, state, wrap_all
 from ..errors import InvalidArgument
 
 Rule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -118,7 +118,7 @@ def _put_back(found: Rule) -> Rule:
     def write(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         first = args[0]
         if type(first) is not ModelTensor:
-            raise NotFusable(
+            raise WritesShared(
                 f"{func.__name__} writes a value of each model into a tensor that all models share"
             )
         settle()

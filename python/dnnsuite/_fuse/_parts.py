@@ -9,16 +9,20 @@ scripted function), one plain torch module computes one model; its dropout then 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from .._logical import ModelTensor, NotFusable, outside, state, wrap
+from .._logical import ModelTensor, NotFusable, WritesShared, outside, state, wrap
+from ..nn._checkpoint import seeds_of
 from ..nn._dropout import FUNCTION_STREAM as STREAM
 from ._narrow import narrow
+from ._random import next_stream
 from ._shell import INTERNAL
 
 _NO_ATTRIBUTES = frozenset((*vars(torch.nn.Module()), *INTERNAL))
@@ -36,6 +40,9 @@ class Parts:
         self.own = trees is not None
         self.trees: list[Any] = list(trees or [])
         self._plain: torch.nn.Module | None = None
+        self._draws: dict[
+            bool, bool
+        ] = {}  # whether that draws from torch's generator, when training and when not
 
     def attributes(self, index: int) -> dict[str, Any]:
         """Plain attributes of model `index` that may differ from the others'."""
@@ -87,6 +94,18 @@ class Parts:
             made = [value for value in now if value is not None]
             module._buffers[name] = torch.cat(made).detach() if made else None
 
+    def _called_as_torch(self, args: Any, kwargs: Any) -> Any:
+        assert self._plain is not None
+        training = self._plain.training
+        if self._draws.get(training) is False:
+            return self._plain(*args, **kwargs)
+        with _own_numbers() as start:
+            output = self._plain(*args, **kwargs)
+            self._draws[training] = (
+                not torch.equal(start, torch.get_rng_state()) or torch.cuda.is_initialized()
+            )
+        return output
+
     def _put_state(self) -> tuple[list[tuple[torch.nn.Module, str, str, torch.Tensor]], Put]:
         """Gives the parts the array's parameters and buffers, as they are now; returns what they held, and which
         buffers they got."""
@@ -137,14 +156,35 @@ class Parts:
         def first(value: Any) -> Any:
             return value.value[0] if type(value) is ModelTensor else value
 
+        plain = [
+            a
+            for a in tree_leaves((args, kwargs))
+            if isinstance(a, torch.Tensor) and type(a) is not ModelTensor
+        ]
+        versions = [leaf._version for leaf in plain]
         args, kwargs = tree_map(first, (args, kwargs))
         with outside():
-            output = self._plain(*args, **kwargs)
+            output = self._called_as_torch(args, kwargs)
+        if [leaf._version for leaf in plain] != versions:
+            raise WritesShared(f"{type(self._plain).__name__} writes into a tensor that it is given")
         for module, own, name, part in put:
             now = own._buffers[name]
             if now is not part:
                 module._buffers[name] = None if now is None else now.detach().unsqueeze(0)
         return tree_map(lambda o: wrap(o.unsqueeze(0)) if isinstance(o, torch.Tensor) else o, output)
+
+
+@contextmanager
+def _own_numbers() -> Iterator[torch.Tensor]:
+    """Draws from torch's generator are the model's own meanwhile; it is given back as it was."""
+    with _lock:  # it belongs to all threads
+        devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+        with torch.random.fork_rng(devices):
+            torch.manual_seed(seeds_of(next_stream(1))[0])
+            yield torch.get_rng_state()
+
+
+_lock = threading.RLock()
 
 
 def _put(module: torch.nn.Module, names: str, name: str, value: torch.Tensor) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from .._logical import ModelTensor, NotFusable, state, wrap_all
-from ..nn._checkpoint import advance
+from .._logical import ModelTensor, NotFusable, WritesShared, state, wrap_all
+from ..nn._checkpoint import advance, generators_of
 from ..nn._dropout import FUNCTION_STREAM as STREAM
 from ._interpret import rule, settle
 
@@ -28,11 +28,7 @@ def next_stream(B: int) -> torch.Tensor:
 
 
 def _generators(B: int, device: torch.device) -> list[torch.Generator]:
-    found = []
-    for key, step in next_stream(B).tolist():
-        seed = (key * 0x9E3779B97F4A7C15 + step * 0xD1B54A32D192ED03 + 1) & ((1 << 63) - 1)
-        found.append(torch.Generator(device).manual_seed(seed))
-    return found
+    return generators_of(next_stream(B), device)
 
 
 _FILLS = {
@@ -58,7 +54,7 @@ def drawn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Functions with a generator argument, once for each model."""
     first = args[0]
     if type(first) is not ModelTensor:
-        raise NotFusable(f"{func.__name__} draws for a tensor that all models share")
+        raise WritesShared(f"{func.__name__} draws for a tensor that all models share")
     settle()
     B = first.value.size(0)
     drawn = []

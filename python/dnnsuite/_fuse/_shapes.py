@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .._logical import ModelTensor, NotFusable, wrap_all
+from .._logical import ModelTensor, NotFusable, WritesShared, wrap_all
 from ._interpret import map_over_models, rule, settle
 
 
@@ -141,17 +141,21 @@ def question(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return func(x.value, *args[1:], **kwargs)
 
 
-@rule("new_zeros new_ones new_empty new_full new_tensor")
+@rule("new new_zeros new_ones new_empty new_full new_tensor")
 def factory(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Each model gets its own, so that it may be written to."""
     x, name = args[0].value, func.__name__
-    if name == "new_tensor":
+    if name == "new_tensor" or (
+        name == "new" and not all(isinstance(n, int) for n in sizes_of(args[1:], {}))
+    ):
         return func(x, *args[1:], **kwargs)
     if name == "new_full":
         size, rest = tuple(args[1]), args[2:]
     else:
         size, rest = sizes_of(args[1:], kwargs, "size"), ()
         kwargs = {k: v for k, v in kwargs.items() if k != "size"}
+    if name == "new":  # takes a tuple for the data
+        return wrap_all(x.new_empty((x.size(0), *size)))
     return wrap_all(func(x, (x.size(0), *size), *rest, **kwargs))
 
 
@@ -195,7 +199,7 @@ def _lookup(tensor: ModelTensor, index: Any) -> Any:
 def setitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tensor, index, value = args
     if type(tensor) is not ModelTensor:
-        raise NotFusable("a value of each model is written into a part of a tensor that all models share")
+        raise WritesShared("a value of each model is written into a part of a tensor that all models share")
     settle()
     found = _physical_index(index, tensor.dim())
     if found is None:

@@ -3,33 +3,63 @@
 
 from __future__ import annotations
 
-import copy
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from .._logical import ModelTensor, NotFusable, OwnTensors, Stray, expanded, outside, state, wrap
+from .._logical import (
+    ModelTensor,
+    NotFusable,
+    OwnTensors,
+    Stray,
+    WritesShared,
+    expanded,
+    outside,
+    state,
+    wrap,
+)
 from ..errors import InvalidArgument
 from ..nn._dropout import FUNCTION_STREAM
+from ._enter import enter
 from ._interpret import settle_since
+from ._making import making
 
 Kept = list[tuple[torch.nn.Module, str, torch.Tensor | None, torch.Tensor | None]]
 #: What a shell has beside the user's attributes.
-INTERNAL = tuple(f"_fused_{name}" for name in ("B", "report", "code", "parts", "known", "withheld"))
+INTERNAL = tuple(
+    f"_fused_{name}" for name in ("B", "report", "code", "parts", "known", "withheld", "making", "draws")
+)
+
+
+def keep(root: Any) -> Kept:
+    """Every buffer under `root`, with a copy."""
+    return [
+        (module, name, buffer, None if buffer is None else buffer.clone())
+        for module in root.modules()
+        for name, buffer in module._buffers.items()
+    ]
+
+
+def put_back(kept: Kept) -> None:
+    """Gives buffers the values that they had."""
+    with torch.no_grad():
+        for module, name, buffer, value in kept:
+            module._buffers[name] = buffer
+            # One that autograd may have kept is not touched for nothing.
+            if buffer is not None and value is not None and not torch.equal(buffer, value):
+                buffer.copy_(value)
 
 
 class Report:
     """What `coverage` says of a module: functions without a rule, and why its models run one by one."""
 
     def __init__(self) -> None:
-        self.asked = (
-            False  # for a number of the data, which was the same in all models: next time it may not be
-        )
+        self.asked = False  # for a number that was the same in all models: next time it may not be
         self.reason = ""  # why the models run one by one; empty: they do not
         self.mapped: Counter[str] = Counter()
         self.seconds = 0.0  # spent in what was not fused
@@ -44,6 +74,7 @@ class Shell(OwnTensors):
 
     _fused_B: int  # the models; the names are such that no user has them
     _fused_report: Report
+    _fused_making: bool  # each model gets its own of the tensors that the code makes
     _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
     _fused_original: type[torch.nn.Module]
     _fused_parts: Any  # `Parts`, once the models run one by one
@@ -75,12 +106,17 @@ class Shell(OwnTensors):
         mark = len(state.pending)
         kept = self._fused_keep()
         wary, state.wary = state.wary, state.wary or torch.is_grad_enabled()
+        again = False
         try:
-            output = super().__call__(*args, **kwargs)  # type: ignore[misc]
-            settle_since(mark)
+            with making(memory=True) if self._fused_making else nullcontext():
+                output = super().__call__(*args, **kwargs)  # type: ignore[misc]
+                settle_since(mark)
         except NotFusable as error:
             state.pending = state.pending[:mark]
-            self._fused_turn_back(kept, str(error))
+            again = isinstance(error, WritesShared) and state.making < 2 and not self._fused_making
+            if isinstance(error, WritesShared) and not again and before:
+                raise  # what is written into was made by code further out
+            self._fused_turn_back(kept, "" if again else str(error))
         except Exception as error:
             state.pending = state.pending[:mark]
             if kept is None or hasattr(error, "_of_a_model") or isinstance(error, Stray):
@@ -96,6 +132,9 @@ class Shell(OwnTensors):
             return output
         finally:
             state.B, state.report, state.wary = before, report, wary
+        if again:
+            self._fused_making = True
+            return self._fused_all_at_once(args, kwargs)
         return self._fused_one_by_one(args, kwargs)
 
     def _fused_second_try(self, args: Any, kwargs: Any, error: Exception) -> Any:
@@ -116,11 +155,7 @@ class Shell(OwnTensors):
         """Copies of the buffers, before code that was not seen to run; None once it was."""
         if (self.training, torch.is_grad_enabled()) in self._fused_known:
             return None
-        kept = []
-        for module in self.modules():
-            for name, buffer in module._buffers.items():
-                kept.append((module, name, buffer, None if buffer is None else buffer.clone()))
-        return kept
+        return keep(self)
 
     def _fused_turn_back(self, kept: Kept | None, reason: str) -> None:
         if kept is None:
@@ -131,12 +166,7 @@ class Shell(OwnTensors):
                     "changed; call array.per_model(name) with the name of this module before training"
                 )
             kept = []
-        with torch.no_grad():
-            for module, name, buffer, value in kept:
-                module._buffers[name] = buffer
-                # One that autograd may have kept is not touched for nothing.
-                if buffer is not None and value is not None and not torch.equal(buffer, value):
-                    buffer.copy_(value)
+        put_back(kept)
         self._fused_report.reason = reason
 
     def _fused_one_by_one(self, args: Any, kwargs: Any) -> Any:
@@ -219,6 +249,7 @@ def make_shell(module: torch.nn.Module, B: int) -> None:
         _fused_parts=None,
         _fused_known=set(),
         _fused_withheld=frozenset(),
+        _fused_making=False,
     )
 
 
@@ -227,96 +258,4 @@ def bare_class(module: torch.nn.Module) -> type[torch.nn.Module]:
     return getattr(type(module), "_fused_original", type(module))
 
 
-def enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any) -> Any:
-    """Calls code of one model with `[B, ...]` tensors; its results are `[B, ...]` again.
-
-    torch.compile leaves it as it is, with a graph break: it cannot look through tensors that say they are others.
-    """
-    global _uncompiled
-    if "torch._dynamo" not in sys.modules:
-        return _enter(owner, call, B, args, kwargs)
-    if _uncompiled is None:
-        _uncompiled = torch._dynamo.disable(_enter)
-    return _uncompiled(owner, call, B, args, kwargs)
-
-
-enter._torchdynamo_disable = True  # type: ignore[attr-defined]
-_uncompiled: Callable[..., Any] | None = None
-
-
-def _enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any) -> Any:
-
-    def put_in(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or value.dim() == 0:
-            return value
-        if value.size(0) != B:
-            raise InvalidArgument(
-                f"the array holds B={B} models and takes [B, ...] with the model in dimension 0; got "
-                f"{list(value.shape)}. A batch that all models share is dnnsuite.stack(x, B={B}), which copies nothing"
-            )
-        return ModelTensor(value)
-
-    def put_in_any(value: Any) -> Any:
-        if isinstance(value, torch.nn.utils.rnn.PackedSequence):  # its lengths are all models'
-            return value._replace(data=put_in(value.data))
-        if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
-            value = copy.copy(value)
-            for name in value.__dataclass_fields__:
-                object.__setattr__(value, name, tree_map(put_in_any, getattr(value, name), is_leaf=_whole))
-            return value
-        return put_in(value)
-
-    args, kwargs = tree_map(put_in_any, (args, kwargs), is_leaf=_whole)
-    before, random = state.B, state.random
-    state.B, state.random = B, owner
-    mark = len(state.pending)
-    try:
-        output = call(*args, **kwargs)
-        settle_since(mark)
-    except NotFusable as error:
-        raise InvalidArgument(f"{type(owner).__name__}: {error}") from error
-    finally:
-        del state.pending[mark:]
-        state.B, state.random = before, random
-    return taken_out(output, B)
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, torch.nn.utils.rnn.PackedSequence)
-
-
-def taken_out(output: Any, B: int) -> Any:
-    """Results with every ModelTensor as `[B, ...]`, every tensor that all models share expanded to it."""
-
-    def take(value: Any) -> Any:
-        if isinstance(value, torch.nn.utils.rnn.PackedSequence):
-            return value._replace(data=take(value.data))
-        if type(value) is ModelTensor:
-            return value.value
-        if isinstance(value, torch.Tensor):
-            return value.unsqueeze(0).expand(B, *value.shape)
-        if hasattr(value, "__dataclass_fields__"):
-            for name in value.__dataclass_fields__:
-                object.__setattr__(value, name, tree_map(take, getattr(value, name), is_leaf=_whole))
-        if isinstance(value, torch.distributions.Distribution):
-            return _distribution_of(value, B)
-        return value
-
-    return tree_map(take, output, is_leaf=_whole)
-
-
-def _distribution_of(value: torch.distributions.Distribution, B: int) -> torch.distributions.Distribution:
-    """A distribution over `[B, ...]`, from that of one model."""
-    value = copy.copy(value)
-    for name, held in list(vars(value).items()):
-        if type(held) is ModelTensor:
-            value.__dict__[name] = held.value
-        elif isinstance(held, torch.Tensor):
-            value.__dict__[name] = held.unsqueeze(0).expand(B, *held.shape)
-        elif isinstance(held, torch.distributions.Distribution):
-            value.__dict__[name] = _distribution_of(held, B)
-    value._batch_shape = torch.Size((B, *value._batch_shape))
-    return value
-
-
-__all__ = ["Report", "Shell", "bare_class", "enter", "make_shell", "shell_class"]
+__all__ = ["Report", "Shell", "bare_class", "make_shell", "shell_class"]

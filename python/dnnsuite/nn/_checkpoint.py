@@ -50,6 +50,17 @@ def advance(rng: torch.Tensor) -> torch.Tensor:
     return now
 
 
+def seeds_of(rng: torch.Tensor) -> list[int]:
+    """A seed for each (key, step) of `rng` `[B, 2]`, for draws that torch makes."""
+    mixed = (key * 0x9E3779B97F4A7C15 + step * 0xD1B54A32D192ED03 + 1 for key, step in rng.tolist())
+    return [seed & ((1 << 63) - 1) for seed in mixed]
+
+
+def generators_of(rng: torch.Tensor, device: torch.device) -> list[torch.Generator]:
+    """A generator for each (key, step) of `rng` `[B, 2]`."""
+    return [torch.Generator(device).manual_seed(seed) for seed in seeds_of(rng)]
+
+
 def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """`function(*args, **kwargs)` without keeping its activations: the backward pass computes them again.
 

@@ -38,6 +38,7 @@ from torch.nn.functional import threshold as threshold
 from torch.nn.functional import threshold_ as threshold_  # type: ignore[attr-defined]
 
 from ...errors import InvalidArgument
+from .._checkpoint import generators_of
 from ._models import each_model, shifted
 
 
@@ -70,10 +71,29 @@ def log_softmax(
 
 
 def gumbel_softmax(
-    logits: torch.Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+    logits: torch.Tensor,
+    tau: float = 1,
+    hard: bool = False,
+    eps: float = 1e-10,
+    dim: int = -1,
+    *,
+    rng: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """`torch.nn.functional.gumbel_softmax`; `dim` counts without the model, noise is from torch's generator."""
-    return F.gumbel_softmax(logits, tau, hard, dim=shifted(dim, logits, "gumbel_softmax"))
+    """`torch.nn.functional.gumbel_softmax`; `dim` counts without the model.
+
+    The noise is from torch's generator, or from `rng`, (key, step) of each model's stream, int64 `[B, 2]`.
+    """
+    dim = shifted(dim, logits, "gumbel_softmax")
+    if rng is None:
+        return F.gumbel_softmax(logits, tau, hard, dim=dim)
+    noise = torch.empty_like(logits, memory_format=torch.contiguous_format)
+    for part, generator in zip(noise.detach(), generators_of(rng, logits.device), strict=True):
+        part.exponential_(generator=generator)
+    soft = ((logits - noise.log()) / tau).softmax(dim)
+    if not hard:
+        return soft
+    chosen = torch.zeros_like(soft).scatter_(dim, soft.max(dim, keepdim=True)[1], 1.0)
+    return chosen - soft.detach() + soft
 
 
 def glu(input: torch.Tensor, dim: int = -1) -> torch.Tensor:
