@@ -24,8 +24,8 @@ variants:
 `--out DIR` has fused.csv (every round), fused.md and fused.png, all written anew after each workload; what DIR holds of
 other workloads stays in the table, so that it can be filled in pieces. `--peer MODULE:FUNCTION`
 adds a variant of your own: a function (B, workload) that returns one that trains one step of all B models; `workload`
-has `make()`, `batch()` and `loss`. `--memory` prints peak memory instead of speed: the array against B models in one
-process, and against B processes of one model.
+has `make()`, `batch()` and `loss`. `--memory` prints the peak memory of 24 steps instead of speed: the array against B
+models in one process, and against B processes of one model.
 """
 
 from __future__ import annotations
