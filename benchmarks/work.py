@@ -170,6 +170,13 @@ def max_over(inputs: int, outputs: int) -> Work:
     return Work(inputs, _FLOAT * 2 * (inputs + outputs) + 2 * _INDEX * outputs)
 
 
+def batch_norm_max(B: int, samples: int, channels: int, positions: int) -> Work:
+    """Forward: mean 1, variance 3, comparison 1; backward: dx 2. What is of the maxima alone is not counted."""
+    e, c = B * samples * channels * positions, B * channels
+    maxima = B * samples * channels
+    return Work(7 * e, _FLOAT * (3 * e + 2 * maxima + 9 * c) + 2 * _INDEX * maxima)
+
+
 def recurrence(
     layer: str, B: int, steps: int, rows: int, inputs: int, hidden: int, backward: bool = True
 ) -> Work:

@@ -46,6 +46,18 @@ def test_a_heavy_model_is_dealt_out_alone_without_a_trial_of_more():
     assert run({1: 5.0}) == ([1, 1], 1)
 
 
+def test_python_is_no_work_of_a_model():
+    trial = WidthTrial(8, 2, "key")
+    trial.add(0.4)
+    trial.add(0.4)
+    assert not trial.done
+    trial = WidthTrial(8, 2, "key")
+    trial.add(0.4, captured=True)
+    trial.add(0.4, captured=True)
+    assert trial.done
+    assert trial.width == 1
+
+
 @pytest.mark.parametrize(("B", "threads"), [(1, 1), (1, 4), (2, 2), (3, 3)])
 def test_nothing_to_try_where_every_thread_has_one_model_at_most(B, threads, table):
     assert run({}, B, threads) == ([], 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Convolutions that become products (1 x 1 filters, maps of one pixel) against a loop of torch's layers."""
+"""Convolutions that become products (1 x 1 filters, maps of few pixels) against a loop of torch's layers."""
 
 import sys
 from pathlib import Path
@@ -14,15 +14,16 @@ from dnnsuite.nn import functional
 from timing import Case, main
 
 
-def bench(B, inputs, outputs, side, kernel, samples=32):
+def bench(B, inputs, outputs, side, kernel, stride=1, samples=32):
     x = torch.randn(B, samples, side, side, inputs).movedim(-1, 2).requires_grad_()
-    weight = torch.randn(B, outputs, inputs, kernel, kernel).requires_grad_()
+    weight = torch.randn(B, outputs, kernel, kernel, inputs).movedim(-1, 2).requires_grad_()
     padding = kernel // 2
-    grad = torch.randn(B, samples, side, side, outputs).movedim(-1, 2)
+    out_side = (side + 2 * padding - kernel) // stride + 1
+    grad = torch.randn(B, samples, out_side, out_side, outputs).movedim(-1, 2)
 
     def own():
         x.grad = weight.grad = None
-        functional.conv2d(x, weight, padding=padding).backward(grad)
+        functional.conv2d(x, weight, padding=padding, stride=stride).backward(grad)
 
     def loop(form):
         alone = [
@@ -35,25 +36,26 @@ def bench(B, inputs, outputs, side, kernel, samples=32):
             for leaves, g in zip(alone, grads, strict=True):
                 for leaf in leaves:
                     leaf.grad = None
-                F.conv2d(*leaves, padding=padding).backward(g)
+                F.conv2d(*leaves, padding=padding, stride=stride).backward(g)
 
         return run
 
     return Case(
         "convolution",
-        f"B={B} {inputs}->{outputs} k{kernel} {side}x{side}",
+        f"B={B} {inputs}->{outputs} k{kernel}/{stride} {side}x{side}",
         {
             "own": own,
             "loop of torch": loop(torch.contiguous_format),
             "loop, channels last": loop(torch.channels_last),
         },
-        work.convolution(B, samples, inputs, outputs, side, side, kernel),
+        work.convolution(B, samples, inputs, outputs, side, out_side, kernel),
     )
 
 
 SHAPES = [
     *((32, 192, 4, 1), (384, 96, 2, 1), (320, 1280, 1, 1), (24, 144, 8, 1), (256, 64, 16, 1)),
     *((64, 64, 1, 3), (512, 512, 1, 3)),
+    *((256, 256, 2, 3), (256, 512, 2, 3, 2), (128, 256, 4, 3, 2), (256, 256, 3, 3), (128, 128, 4, 3)),
 ]
 
 

@@ -108,6 +108,17 @@ struct BatchNormOperators {
         return {y, statistics};
     }
 
+    /// [mean, 1 / deviation, unbiased variance] of the batch.
+    static Tensor statistics(const Tensor& x, double eps) {
+        const Checker check("batch_norm_statistics");
+        BatchNormInputs in(check, x, eps, "none", 0.0);
+        Tensor found = new_accumulator(x, {3, x.size(0), in.layout.channels});
+        in.args.training = true;
+        in.args.statistics = found.data_ptr();
+        Backend::forward(in.args, x);
+        return found;
+    }
+
     /// (dx, dweight, dbias, dresidual); dresidual is empty [0] without a residual.
     static std::tuple<Tensor, Tensor, Tensor, Tensor> backward(const Tensor& grad, const Tensor& x,
                                                                OptionalTensor weight, OptionalTensor bias,
@@ -139,6 +150,7 @@ struct BatchNormOperators {
     static void implement(torch::stable::detail::StableLibrary& m) {
         m.impl("batch_norm_act", TORCH_BOX(&forward));
         m.impl("batch_norm_act_backward", TORCH_BOX(&backward));
+        if constexpr (Backend::kStatisticsAlone) m.impl("batch_norm_statistics", TORCH_BOX(&statistics));
     }
 };
 

@@ -18,8 +18,28 @@ struct MaxOperators {
         const Checker check("max_over");
         check.at_least(x, "x", 2);
         STD_TORCH_CHECK(dim > 0 && dim < x.dim(), "max_over: dim must be 1 to ", x.dim() - 1, ", not ", dim);
-        STD_TORCH_CHECK(x.size(dim) > 0 && x.size(dim) < std::numeric_limits<int32_t>::max(),
-                        "max_over: nothing, or too much, in dimension ", dim, " of ", shape_text(x));
+        return over(check, x, dim, OptionalTensor());
+    }
+
+    /// The same of x [B, N, L, C] times sign [B, C], over L.
+    static std::tuple<Tensor, Tensor> signed_forward(const Tensor& x, const Tensor& sign) {
+        const Checker check("signed_max_over");
+        STD_TORCH_CHECK(x.dim() == 4, "signed_max_over: x must be [B, N, L, C], not ", shape_text(x));
+        check.same_kind(sign, "sign", x);
+        check.shape(sign, "sign", {x.size(0), x.size(3)});
+        return over(check, x, 2, packed(OptionalTensor(sign)));
+    }
+
+    static void implement(torch::stable::detail::StableLibrary& m) {
+        m.impl("max_over", TORCH_BOX(&forward));
+        m.impl("signed_max_over", TORCH_BOX(&signed_forward));
+    }
+
+  private:
+    static std::tuple<Tensor, Tensor> over(const Checker& check, const Tensor& x, int64_t dim,
+                                           const OptionalTensor& sign) {
+        STD_TORCH_CHECK(x.size(dim) > 0 && x.size(dim) < std::numeric_limits<int32_t>::max(), check.op(),
+                        ": nothing, or too much, in dimension ", dim, " of ", shape_text(x));
         const Tensor input = packed(x);
         MaxArguments args{};
         args.dtype = check.floating(x, "x");
@@ -35,13 +55,12 @@ struct MaxOperators {
         Tensor values = new_tensor(x, sizes.data(), x.dim());
         Tensor indices = torch::stable::new_empty(x, sizes, ScalarType::Long);
         args.x = input.data_ptr();
+        args.sign = pointer(sign);
         args.values = values.data_ptr();
         args.indices = static_cast<int64_t*>(indices.data_ptr());
         Backend::forward(args, x);
         return {values, indices};
     }
-
-    static void implement(torch::stable::detail::StableLibrary& m) { m.impl("max_over", TORCH_BOX(&forward)); }
 };
 
 }  // namespace dnnsuite::fused

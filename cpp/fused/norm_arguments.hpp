@@ -20,9 +20,9 @@ struct BatchNormArguments {
     int64_t x_stride, residual_stride, grad_stride;
     const void *x, *residual, *grad, *weight, *bias;  // residual, weight and bias may be null
     const void *given_mean, *given_variance;          // of an evaluation; null in training
-    void* y;
-    void* statistics;                        // [3, B, C]: mean, 1 / deviation, unbiased variance
-    void *dx, *dresidual, *dweight, *dbias;  // backward
+    void* y;                                          // null: only the statistics are wanted
+    void* statistics;                                 // [3, B, C]: mean, 1 / deviation, unbiased variance
+    void *dx, *dresidual, *dweight, *dbias;           // backward
     int64_t values_per_channel() const { return channels > 0 ? rows.elements / channels : 0; }
 };
 
@@ -50,7 +50,7 @@ struct GroupNormArguments {
 struct MaxArguments {
     DType dtype;
     int64_t models, outer, count, inner;
-    const void* x;
+    const void *x, *sign;  // sign [B, inner], 1 or -1, which x is taken times; or null
     void* values;
     int64_t* indices;
 };

@@ -30,6 +30,8 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         "group_norm_backward(Tensor grad, Tensor x, int num_groups, Tensor? weight, float eps)"
         " -> (Tensor, Tensor, Tensor)");
     m.def("max_over(Tensor x, int dim) -> (Tensor, Tensor)");
+    m.def("signed_max_over(Tensor x, Tensor sign) -> (Tensor, Tensor)");
+    m.def("batch_norm_statistics(Tensor x, float eps) -> Tensor");
     m.def(
         "batch_norm_act(Tensor x, Tensor? weight, Tensor? bias, Tensor? residual, Tensor? mean, Tensor? variance,"
         " float eps, str activation, float slope) -> (Tensor, Tensor)");

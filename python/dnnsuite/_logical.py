@@ -59,16 +59,22 @@ def handler(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 class Deferred:
-    """What a layer makes of `x`, plus `residual`: not computed yet, for what is done with it next may be done in the
-    same pass (`layer.activated`). `shape` is that of the result for all models.
+    """What a layer makes of `x`, plus `residual`, through `activation` (its name and slope): not computed yet, for what
+    is done with it next may be done in the same pass (`layer.activated`). `shape` is that of the result for all models.
     """
 
-    __slots__ = ("device", "dtype", "grad", "layer", "residual", "shape", "taken", "x")
+    __slots__ = ("activation", "device", "dtype", "grad", "layer", "residual", "shape", "taken", "x")
 
     def __init__(
-        self, layer: Any, x: torch.Tensor, shape: torch.Size, residual: torch.Tensor | None = None
+        self,
+        layer: Any,
+        x: torch.Tensor,
+        shape: torch.Size,
+        residual: torch.Tensor | None = None,
+        activation: tuple[str, float] | None = None,
     ) -> None:
         self.layer, self.x, self.shape, self.residual = layer, x, shape, residual
+        self.activation = activation
         self.dtype, self.device, self.grad = x.dtype, x.device, torch.is_grad_enabled()
         self.taken = False  # computed already, with more: what this would change in the layer is changed
 
@@ -77,10 +83,12 @@ class Deferred:
         with outside(), torch.set_grad_enabled(self.grad):
             if self.taken:
                 result = self.layer.repeated(self.x)
-                return result if self.residual is None else result + self.residual
-            if self.residual is None:
+                result = result if self.residual is None else result + self.residual
+                return result if self.activation is None else self.layer.activate(result, *self.activation)
+            if self.residual is None and self.activation is None:
                 return self.layer.forward(self.x)
-            return self.layer.activated(self.x, residual=self.residual)
+            more = {} if self.residual is None else {"residual": self.residual}
+            return self.layer.activated(self.x, *(self.activation or ("none",)), **more)
 
 
 class ModelTensor(torch.Tensor):

@@ -104,7 +104,7 @@ class StepRunner:
         self._trial: WidthTrial | None = None
         if self._on_cpu and self._asked_width is None:
             shapes = [list(p.shape[1:]) for p in self._array.parameters()]
-            how = "captured step width" if self._capture else "step width"
+            how = "width of captured steps" if self._capture else "width of steps"
             key = _tune.key(how, type(self._array).__name__, shapes, self.B, self.threads)
             self._trial = WidthTrial(self.B, self.threads, key, _CAPTURE_STEPS if self._capture else 1)
             self.width = self._trial.width
@@ -188,7 +188,7 @@ class StepRunner:
         begin = time.perf_counter()
         self._workers.submit(step)
         self.synchronize()
-        trial.add(time.perf_counter() - begin)
+        trial.add(time.perf_counter() - begin, self.mode == "captured")
         self.width = trial.width
 
     def _vectors(self) -> Vectors:

@@ -7,8 +7,9 @@ from . import _tune
 
 _TRIAL_STEPS = 2  # timed steps of each candidate width, after those that warm up
 # A model that keeps a core busy for so long gains nothing from sharing calls with others, and alone its
-# activations are the only ones of its thread: its width is one, without a trial of wider shards.
-_HEAVY_STEP_S = 0.02
+# activations are the only ones of its thread: its width is one, without a trial of wider shards. Where Python makes
+# the calls, tens of milliseconds may be Python's.
+_HEAVY_STEP_S = {True: 0.02, False: 0.5}
 
 
 class WidthTrial:
@@ -31,11 +32,12 @@ class WidthTrial:
         if known in self.candidates:
             self.width, self.done = known, True
 
-    def add(self, seconds: float) -> None:
-        """A step at `width` took so long; sets the width of the next."""
+    def add(self, seconds: float, captured: bool = False) -> None:
+        """A step at `width` took so long, with or without Python; sets the width of the next."""
         mine = self._seconds[self.width]
         mine.append(seconds)
-        if len(mine) > self._untimed and self.width == 1 and seconds / self._models_per_core > _HEAVY_STEP_S:
+        heavy = seconds / self._models_per_core > _HEAVY_STEP_S[captured]
+        if heavy and len(mine) > self._untimed and self.width == 1:
             self._settle(1)
         elif len(mine) >= self._untimed + _TRIAL_STEPS:
             left = [candidate for candidate in self.candidates if not self._seconds[candidate]]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Models that leave an array, come into it, or take another's place."""
 
+import copy
+
 import pytest
 import torch
 
@@ -169,3 +171,37 @@ def test_half_the_models_dropped_from_a_users_own_code():
     assert torch.equal(array.weight, expected)
     assert array(x[2:]).shape == (2, 3, 4)
     assert kept.B == 2
+
+
+def test_weights_and_their_states_go_on_lying_as_they_did():
+    def images():
+        return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten())
+
+    array = dnnsuite.fuse(make_models(images, 3))
+    optimizer = optim.Adam(array.parameters(), lr=0.1)
+    whole, whole_optimizer = copy.deepcopy(array), None
+    whole_optimizer = optim.Adam(whole.parameters(), lr=0.1)
+
+    def step(array, optimizer, x):
+        array(x).square().mean((1, 2)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    x = torch.randn(3, 2, 3, 5, 5)
+    for one in ((array, optimizer), (whole, whole_optimizer)):
+        step(*one, x)
+    array.drop([1], optimizer)
+    (weight, _) = array.parameters()
+    step(array, optimizer, x[[0, 2]])
+    step(whole, whole_optimizer, x)
+    for value in (weight, *(optimizer.state[weight][name] for name in ("exp_avg", "exp_avg_sq"))):
+        assert value.movedim(2, -1).is_contiguous()
+    for mine, theirs in ((0, 0), (1, 2)):
+        assert_same(state(array, mine), state(whole, theirs))
+    optimizer.state[weight]["exp_avg"] = optimizer.state[weight][
+        "exp_avg"
+    ].contiguous()  # as of an older file
+    step(array, optimizer, x[[0, 2]])
+    step(whole, whole_optimizer, x)
+    for mine, theirs in ((0, 0), (1, 2)):
+        assert_same(state(array, mine), state(whole, theirs))

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
+import copy
+
 import pytest
 import torch
 
+import dnnsuite
 from dnnsuite import nn
 from dnnsuite.errors import InvalidArgument
 from helpers import check_matches_models, make_models
@@ -58,3 +61,18 @@ def test_under_autocast():
         y = layer(x)
     assert y.dtype == torch.bfloat16
     torch.testing.assert_close(y.float(), layer(x), rtol=3e-2, atol=3e-2)
+
+
+def channels_last(weight):
+    return weight.movedim(2, -1).is_contiguous()
+
+
+def test_weights_lie_as_their_device_convolves():
+    layer = nn.Conv2d(4, 6, 3, B=2)
+    assert channels_last(layer.weight)
+    assert channels_last(layer.double().weight)
+    assert channels_last(copy.deepcopy(layer).weight)
+    assert layer.to("meta").weight.is_contiguous()
+    assert nn.Conv3d(4, 6, 3, B=2).weight.is_contiguous()
+    (fused,) = dnnsuite.fuse([torch.nn.Sequential(torch.nn.ConvTranspose2d(4, 6, 3)) for _ in range(2)])._root
+    assert channels_last(fused.weight)

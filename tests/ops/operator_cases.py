@@ -9,62 +9,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import torch
+from case import Case, Tensors, maker, normal
+from channel_cases import (
+    BATCH_NORM_CASES,
+    BATCH_NORM_MAX_CASES,
+    TAP_CASES,
+    batch_norm_case,
+    depthwise_case,
+    group_norm_case,
+    max_case,
+    rms_norm_case,
+)
 from torch.nn import functional
 
 from dnnsuite import ops
 from dnnsuite.ops.reference import dropout_mask
-
-Tensors = dict[str, torch.Tensor]
-
-
-@dataclass(frozen=True)
-class Case:
-    """`make(B, dtype)` gives the inputs, named; floating ones named in `inputs` are differentiated."""
-
-    name: str
-    family: str
-    make: Callable[[int, torch.dtype], Tensors]
-    call: Callable[[Tensors], torch.Tensor]
-    one: Callable[[Tensors], torch.Tensor]
-    exact: bool = True  # bit-equal for any B
-    inputs: tuple[str, ...] = field(default=("x", "bias", "residual", "weight", "norm_bias"))
-
-    def differentiable(self, tensors: Tensors) -> list[str]:
-        return [name for name in self.inputs if name in tensors and tensors[name].is_floating_point()]
-
-
-def rates(B: int) -> torch.Tensor:
-    return torch.linspace(0.1, 0.6, B)
-
-
-def generators(B: int) -> torch.Tensor:
-    return torch.stack([torch.arange(B) * 2**40 - 12345, torch.arange(B) + 2**33], 1)
-
-
-def normal(generator: torch.Generator, dtype: torch.dtype, *shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float32).to(dtype)
-
-
-def maker(
-    rows: tuple[int, ...], columns: int, names: str, drop: bool
-) -> Callable[[int, torch.dtype], Tensors]:
-    """x and residual [B, *rows, columns], the parameters [B, columns], and dropout; each model has its own seed."""
-
-    def make(B: int, dtype: torch.dtype) -> Tensors:
-        shapes = {"x": (*rows, columns), "residual": (*rows, columns)}
-        tensors: Tensors = {}
-        for name in names.split():
-            generator = torch.Generator().manual_seed(len(name))
-            shape = shapes.get(name, (columns,))
-            tensors[name] = torch.stack([normal(generator, dtype, *shape) for _ in range(B)])
-        if drop:
-            tensors |= {"p": rates(B), "rng": generators(B)}
-        return tensors
-
-    return make
 
 
 def mask_of(t: Tensors, shape: torch.Size) -> torch.Tensor | float:
@@ -267,122 +228,6 @@ def matmul_case(a: tuple[int, ...], b: tuple[int, ...], turned: bool = False) ->
     )
 
 
-def depthwise_case(
-    side: int, channels: int, kernel: int, stride: int, bias: bool, samples: int = 2, label: str = ""
-) -> Case:
-    def make(B: int, dtype: torch.dtype) -> Tensors:
-        generator = torch.Generator().manual_seed(4)
-        tensors = {"x": (samples, side, side, channels), "weight": (kernel, kernel, channels)}
-        tensors |= {"bias": (channels,)} if bias else {}
-        return {n: torch.stack([normal(generator, dtype, *s) for _ in range(B)]) for n, s in tensors.items()}
-
-    steps = (stride, stride), (kernel // 2, kernel // 2)
-
-    def one(t: Tensors) -> torch.Tensor:
-        image, filters = t["x"].movedim(-1, 1), t["weight"].movedim(-1, 0).unsqueeze(1)
-        return functional.conv2d(image, filters, t.get("bias"), *steps, groups=channels).movedim(1, -1)
-
-    return Case(
-        f"depthwise-{side}x{side}x{channels}-k{kernel}s{stride}{label}",
-        "depthwise",
-        make,
-        lambda t: ops.depthwise(t["x"], t["weight"], t.get("bias"), *steps),
-        one,
-    )
-
-
-def batch_norm_case(
-    shape: tuple[int, ...], kind: str, names: str, last: bool = False, given: bool = False
-) -> Case:
-    """x [B, N, C, *], contiguous or with the channels last; `given`: with statistics that are not the batch's."""
-
-    def make(B: int, dtype: torch.dtype) -> Tensors:
-        generator = torch.Generator().manual_seed(4)
-        shapes = {name: shape if name in ("x", "residual") else shape[1:2] for name in names.split()}
-        tensors = {
-            n: torch.stack([normal(generator, dtype, *s) for _ in range(B)]) for n, s in shapes.items()
-        }
-        if last:
-            for name in {"x", "residual"} & tensors.keys():
-                tensors[name] = tensors[name].movedim(2, -1).contiguous().movedim(-1, 2)
-        if given:
-            tensors["mean"], tensors["var"] = (
-                torch.ones(B, shape[1]).to(dtype),
-                torch.full((B, shape[1]), 2.0).to(dtype),
-            )
-        return tensors
-
-    def one(t: Tensors) -> torch.Tensor:
-        y = functional.batch_norm(
-            t["x"], t.get("mean"), t.get("var"), t.get("weight"), t.get("bias"), "mean" not in t, 0.1, 1e-5
-        )
-        return ops.NORM_ACTIVATIONS[kind](y + t["residual"] if "residual" in t else y, 0.2)
-
-    text = f"{'x'.join(map(str, shape))}-{kind}-{names.replace(' ', '+')}"
-    return Case(
-        f"batch-norm-{text}{'-last' if last else ''}{'-given' if given else ''}",
-        "batch_norm_act",
-        make,
-        lambda t: ops.batch_norm_act(
-            *(t.get(name) for name in ("x", "weight", "bias", "residual", "mean", "var")), 1e-5, kind, 0.2
-        )[0],
-        one,
-    )
-
-
-BATCH_NORM_CASES = [
-    *(batch_norm_case((5, 7), kind, "x weight bias residual") for kind in ops.NORM_ACTIVATIONS),
-    batch_norm_case((4, 3, 2, 2), "relu", "x weight bias"),
-    batch_norm_case((4, 3, 5, 5), "hardswish", "x weight bias residual"),
-    batch_norm_case((4, 3, 5, 5), "relu6", "x bias", last=True),
-    batch_norm_case((4, 20, 3, 2), "silu", "x weight residual", last=True),
-    batch_norm_case((4, 6, 18), "leaky_relu", "x weight bias", given=True),
-    batch_norm_case((6, 40, 8, 8), "relu", "x weight bias residual", last=True, given=True),
-]
-
-
-def rms_norm_case(rows: tuple[int, ...], columns: int, names: str) -> Case:
-    return Case(
-        f"rms-norm-{'x'.join(map(str, (*rows, columns)))}-{names.replace(' ', '+')}",
-        "rms_norm",
-        maker(rows, columns, names, False),
-        lambda t: ops.rms_norm(t["x"], t.get("weight"), 1e-4),
-        lambda t: functional.rms_norm(t["x"], t["x"].shape[-1:], t.get("weight"), 1e-4),
-    )
-
-
-def group_norm_case(shape: tuple[int, ...], groups: int, names: str) -> Case:
-    def make(B: int, dtype: torch.dtype) -> Tensors:
-        generator = torch.Generator().manual_seed(5)
-        shapes = {name: shape if name == "x" else shape[1:2] for name in names.split()}
-        return {n: torch.stack([normal(generator, dtype, *s) for _ in range(B)]) for n, s in shapes.items()}
-
-    return Case(
-        f"group-norm-{'x'.join(map(str, shape))}-{groups}-{names.replace(' ', '+')}",
-        "group_norm",
-        make,
-        lambda t: ops.group_norm(t["x"], groups, t.get("weight"), t.get("bias")),
-        lambda t: functional.group_norm(t["x"], groups, t.get("weight"), t.get("bias")),
-    )
-
-
-def max_case(shape: tuple[int, ...], dim: int, turned: bool = False) -> Case:
-    """The largest over dimension `dim` of one model's x; `turned`: with the last dimensions exchanged in memory."""
-    plain = maker(shape[:-1], shape[-1], "x", False)
-
-    def make(B: int, dtype: torch.dtype) -> Tensors:
-        x = plain(B, dtype)["x"]
-        return {"x": x.transpose(-1, -2).contiguous().transpose(-1, -2) if turned else x}
-
-    return Case(
-        f"max-{'x'.join(map(str, shape))}-{dim}{'-turned' if turned else ''}",
-        "max_over",
-        make,
-        lambda t: ops.max_over(t["x"], dim + 1)[0],
-        lambda t: torch.max(t["x"], dim, keepdim=True)[0],
-    )
-
-
 CASES = [
     rms_norm_case((3, 5), 37, "x weight"),
     rms_norm_case((4,), 16, "x"),
@@ -397,6 +242,8 @@ CASES = [
     max_case((3, 20, 9), 2, turned=True),
     max_case((2, 500, 64), 1),
     *BATCH_NORM_CASES,
+    *BATCH_NORM_MAX_CASES,
+    *TAP_CASES,
     batch_norm_case((700, 64), "relu", "x weight bias"),  # several tasks for each model
     batch_norm_case((30, 24, 9, 9), "hardswish", "x weight bias"),
     depthwise_case(5, 18, 3, 1, True),

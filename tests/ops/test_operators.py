@@ -113,7 +113,7 @@ def test_not_contiguous(case, device):
             strided[name] = torch.stack([tensor, tensor], -1).flatten(-2)[..., ::2]
             assert tensor.shape[-1] == 1 or not strided[name].is_contiguous()
     got = run(case, strided)
-    exact = case.exact and not case.name.startswith("batch-norm")  # which sums in the order of its memory
+    exact = case.exact and not case.name.startswith(("batch-norm", "taps"))  # sums in memory order
     for name, value in expected.items():
         torch.testing.assert_close(got[name], value, rtol=0.0 if exact else 1e-5, atol=0.0 if exact else 1e-5)
 
@@ -201,6 +201,8 @@ def opcheck_samples(device):
         (library.rms_norm, (x, bias, 1e-5)),
         (library.group_norm, (r(2, 3, 4, 17), 2, r(2, 4), r(2, 4), 1e-5)),
         (library.max_over, (r(2, 3, 5), 1)),
+        (library.signed_max_over, (r(2, 3, 5, 4).detach(), r(2, 4).detach().sign())),
+        (library.batch_norm_statistics, (r(2, 3, 5, 4).detach(), 1e-5)),
         (library.layer_norm, (x, bias, bias, 1e-5)),
         (library.bias_dropout_add_layer_norm, (x, bias, r(2, 3, 5), p, rng, bias, bias, 1e-5)),
         (library.attention, (r(2, 2, 4, 12), 2, p, rng, True, None)),
@@ -230,7 +232,7 @@ def test_every_operator_has_a_sample():
         "optimizer_plan",
         "recurrence",
     }  # the last in test_recurrence
-    assert names == public
+    assert names == public | {"signed_max_over", "batch_norm_statistics"}  # parts of batch_norm_max
 
 
 @pytest.mark.gpu

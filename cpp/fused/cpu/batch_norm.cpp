@@ -8,6 +8,8 @@ namespace dnnsuite::fused {
 namespace {
 
 struct Backend {
+    static constexpr bool kStatisticsAlone = true;
+
     /// A thread takes whole models; where there are fewer models than threads the threads share each one's tasks.
     template <class Kernel>
     static void run(const BatchNormArguments& args, const Kernel& kernel) {
@@ -26,7 +28,7 @@ struct Backend {
                 kernel(args, model, Step::kPrepare, 0, 0, room);
                 tasks(Step::kSums);
                 kernel(args, model, Step::kCombine, 0, 0, room);
-                tasks(Step::kApply);
+                if (args.y != nullptr || args.dx != nullptr) tasks(Step::kApply);
             }
         });
     }

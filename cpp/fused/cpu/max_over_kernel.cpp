@@ -33,13 +33,14 @@ DNNSUITE_HD Replaced replaces(const Vec<float>& value, const Vec<float>& best) {
 
 /// Rows of `inner` numbers, streamed whole; the best so far of each column stay in L1. Several rows at once, so that
 /// they are loaded and stored once for all of them.
-template <int rows>
-void take_rows(const float* x, int64_t inner, int32_t row, float* best, int32_t* where) {
+template <int rows, bool signs>
+void take_rows(const float* x, const float* sign, int64_t inner, int32_t row, float* best, int32_t* where) {
     for_each_vector(inner, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         Vec<float> b = Vec<float>::load(best + i, n);
         Vec<int32_t> w = Vec<int32_t>::load(where + i, n);
         DNNSUITE_UNROLL for (int r = 0; r < rows; ++r) {
-            const Vec<float> value = Vec<float>::load(x + r * inner + i, n);
+            Vec<float> value = Vec<float>::load(x + r * inner + i, n);
+            if constexpr (signs) value = value * Vec<float>::load(sign + i, n);
             const Replaced mask = replaces(value, b);
             b = select(mask.floats, value, b);
             w = select(mask.integers, Vec<int32_t>(row + r), w);
@@ -49,13 +50,15 @@ void take_rows(const float* x, int64_t inner, int32_t row, float* best, int32_t*
     });
 }
 
-void middle(const float* x, int64_t count, int64_t inner, float* best, int32_t* where) {
+template <bool signs>
+void middle(const float* x, const float* sign, int64_t count, int64_t inner, float* best, int32_t* where) {
     constexpr int kRows = 8;
-    for (int64_t i = 0; i < inner; ++i) best[i] = x[i];
+    for (int64_t i = 0; i < inner; ++i) best[i] = signs ? x[i] * sign[i] : x[i];
     fill(where, inner, int32_t(0));
     int64_t k = 1;
-    for (; k + kRows <= count; k += kRows) take_rows<kRows>(x + k * inner, inner, static_cast<int32_t>(k), best, where);
-    for (; k < count; ++k) take_rows<1>(x + k * inner, inner, static_cast<int32_t>(k), best, where);
+    for (; k + kRows <= count; k += kRows)
+        take_rows<kRows, signs>(x + k * inner, sign, inner, static_cast<int32_t>(k), best, where);
+    for (; k < count; ++k) take_rows<1, signs>(x + k * inner, sign, inner, static_cast<int32_t>(k), best, where);
 }
 
 /// One run of numbers: a best for each lane, then the best lane; of equals the one that came first.
@@ -97,13 +100,14 @@ void last(const float* x, int64_t count, float* best, int32_t* where) {
 
 /// Any type and shape.
 template <class T>
-void plain(const T* x, int64_t count, int64_t inner, T* best, int32_t* where) {
+void plain(const T* x, const T* sign, int64_t count, int64_t inner, T* best, int32_t* where) {
     for (int64_t i = 0; i < inner; ++i) {
-        best[i] = x[i];
+        const T times = sign == nullptr ? T(1) : sign[i];
+        best[i] = x[i] * times;
         where[i] = 0;
         for (int64_t k = 1; k < count; ++k) {
-            if (replaces(x[k * inner + i], best[i])) {
-                best[i] = x[k * inner + i];
+            if (const T value = x[k * inner + i] * times; replaces(value, best[i])) {
+                best[i] = value;
                 where[i] = static_cast<int32_t>(k);
             }
         }
@@ -114,14 +118,17 @@ template <class T>
 void slices(const MaxArguments& args, int64_t begin, int64_t end, int32_t* where) {
     for (int64_t s = begin; s < end; ++s) {
         const T* x = at<T>(args.x, s * args.count * args.inner);
+        const T* sign = at<T>(args.sign, s / args.outer * args.inner);
         T* best = mutable_at<T>(args.values, s * args.inner);
         if constexpr (sizeof(T) == 4) {
-            if (args.inner == 1)
+            if (sign != nullptr)
+                middle<true>(x, sign, args.count, args.inner, best, where);
+            else if (args.inner == 1)
                 last(x, args.count, best, where);
             else
-                middle(x, args.count, args.inner, best, where);
+                middle<false>(x, nullptr, args.count, args.inner, best, where);
         } else {
-            plain(x, args.count, args.inner, best, where);
+            plain(x, sign, args.count, args.inner, best, where);
         }
         for (int64_t i = 0; i < args.inner; ++i) args.indices[s * args.inner + i] = where[i];
     }

@@ -56,17 +56,41 @@ def continued(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if (
         wanted is None
         or wanted[0] not in waiting.layer.activations
+        or waiting.activation is not None
+        or waiting.taken
         or waiting.grad != torch.is_grad_enabled()
     ):
         return None
-    more = {} if waiting.residual is None else {"residual": waiting.residual}
-    with outside():
-        value = waiting.layer.activated(waiting.x, *wanted, **more)
+    value = later = None
+    if wanted[0] in waiting.layer.before_maximum(waiting.x):
+        later = Deferred(waiting.layer, waiting.x, waiting.shape, waiting.residual, wanted)
+    else:
+        more = {} if waiting.residual is None else {"residual": waiting.residual}
+        with outside():
+            value = waiting.layer.activated(waiting.x, *wanted, **more)
     waiting.taken = True
     if in_place(func) or kwargs.get("inplace") or True in args[_INPLACE[name] : _INPLACE[name] + 1]:
-        first.become(value)
+        first.become(value, later)
         return first
-    return ModelTensor(value)
+    return ModelTensor(value, later)
+
+
+def maximum(x: ModelTensor, dim: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """(values, indices) over dimension `dim` of what still waits, by its layer's own way; None if it has none."""
+    waiting = x.deferred
+    if waiting is None or waiting.taken or waiting.residual is not None or dim % x.dim() != x.dim() - 1:
+        return None
+    activation = waiting.activation or ("none", 0.0)
+    if (
+        activation[1] < 0
+        or waiting.grad != torch.is_grad_enabled()
+        or activation[0] not in waiting.layer.before_maximum(waiting.x)
+    ):
+        return None
+    with outside():
+        found: tuple[torch.Tensor, torch.Tensor] = waiting.layer.maximum(waiting.x, *activation)
+    waiting.taken = True
+    return found
 
 
 def _sum(func: Any, a: Any, b: Any) -> Any:
@@ -78,6 +102,7 @@ def _sum(func: Any, a: Any, b: Any) -> Any:
             continue
         waiting = first.deferred
         same = second.shape == first.shape and second.dtype == first.dtype and second is not first
+        same = same and waiting.activation is None
         if not (same and waiting.layer.adds_residual and waiting.residual is None and not waiting.taken):
             continue
         if waiting.grad != torch.is_grad_enabled():

@@ -10,6 +10,7 @@ import torch
 
 from .._logical import ModelTensor, NotFusable, WritesShared, expanded, wrap_all
 from ..nn import functional as ours
+from ._deferred import maximum
 from ._interpret import in_place, map_over_models, raw, rule, settle
 from ._shapes import sizes_of
 
@@ -103,10 +104,15 @@ def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         from ._elementwise import elementwise
 
         return elementwise(func, args, kwargs)  # max(a, b)
-    x, rank, name = args[0].value, args[0].dim(), func.__name__
+    rank, name = args[0].dim(), func.__name__
     kwargs = dict(kwargs)
     key = "axis" if "axis" in kwargs else "dim"
     dim = args[1] if len(args) > 1 else kwargs.pop(key, None)
+    if name == "max" and type(dim) is int and "out" not in kwargs and (found := maximum(args[0], dim)):
+        if not (args[2] if len(args) > 2 else kwargs.get("keepdim", False)):
+            found = found[0].squeeze(-1), found[1].squeeze(-1)
+        return wrap_all(torch.return_types.max(found))
+    x = args[0].value
     if isinstance(dim, bool) and name in ("std", "var", "std_mean", "var_mean"):  # std(unbiased)
         kwargs["unbiased"], dim = dim, None
     if isinstance(dim, torch.Tensor):

@@ -118,7 +118,7 @@ class Edit:
 
     def _gathered(self, key: str, tensor: torch.Tensor, fresh: dict[int, Any]) -> torch.Tensor:
         if all(slot is not None for slot in self.slots):
-            return tensor.data[torch.tensor(self.slots, device=tensor.device)]
+            return _like(tensor, tensor.data[torch.tensor(self.slots, device=tensor.device)])
         rows = []
         for slot, source in enumerate(self.slots):
             if source is not None:
@@ -129,7 +129,7 @@ class Edit:
                 made = torch.randint(-(1 << 62), 1 << 62, (1, 2), dtype=torch.int64)
                 made[0, 1] = 0
             rows.append(made[0].to(tensor.device, tensor.dtype))
-        return torch.stack(rows)
+        return _like(tensor, torch.stack(rows))
 
     def _lists(self, module: ArrayModule, path: str) -> None:
         for name in module.per_model_lists:
@@ -162,6 +162,14 @@ class Edit:
             tree = held.trees[source]
             return tree if self.slots.count(source) == 1 else copy.deepcopy(tree)
         return Fusion([self._model]).tree().get_submodule(path)
+
+
+def _like(tensor: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """`value` with its dimensions in memory in the order of `tensor`'s."""
+    strides = tensor.stride()
+    order = [0, *sorted(range(1, tensor.dim()), key=lambda i: (-strides[i], i))]
+    back = [order.index(i) for i in range(len(order))]
+    return value.permute(order).contiguous().permute(back)
 
 
 class _Before:

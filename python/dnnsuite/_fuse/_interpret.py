@@ -145,10 +145,19 @@ def width_of(args: Any, kwargs: dict[str, Any]) -> int:
     return state.B
 
 
-def settle_since(mark: int) -> None:
-    """Computes what still waits and was begun after there were `mark` others, if it is needed."""
+def settle_since(mark: int, output: Any = None) -> None:
+    """Computes what still waits and was begun after there were `mark` others, if it is needed.
+
+    Of a module's `output` waits on what the caller may take the maximum of.
+    """
     late = state.pending[mark:]
     del state.pending[mark:]
+    if late and output is not None:
+        for tensor in torch.utils._pytree.tree_leaves(output):
+            waiting = tensor.deferred if type(tensor) is ModelTensor else None
+            if waiting is not None and waiting.layer.before_maximum(waiting.x):
+                late = [other for other in late if other is not tensor]
+                state.pending.append(tensor)
     while late:
         tensor = late.pop()
         # What was done together with its successor, and no one holds any more, is not done again.

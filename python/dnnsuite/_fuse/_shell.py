@@ -110,7 +110,7 @@ class Shell(OwnTensors):
         try:
             with making(memory=True) if self._fused_making else nullcontext():
                 output = super().__call__(*args, **kwargs)  # type: ignore[misc]
-                settle_since(mark)
+                settle_since(mark, output)
         except NotFusable as error:
             state.pending = state.pending[:mark]
             again = isinstance(error, WritesShared) and state.making < 2 and not self._fused_making

@@ -44,7 +44,7 @@ class TransformNet(nn.Module):
         self.matrix = nn.Linear(width // 4, k * k)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.points(x).amax(dim=2)
+        x = self.points(x).max(dim=2).values
         x = self.matrix(self.dense(x)).view(-1, self.k, self.k)
         return x + torch.eye(self.k, dtype=x.dtype, device=x.device)
 
@@ -69,7 +69,7 @@ class PointFeatures(nn.Module):
         if self.feature_transform is not None:
             matrix = self.feature_transform(x)
             x = torch.bmm(x.transpose(2, 1), cast(torch.Tensor, matrix)).transpose(2, 1)
-        return x, self.third(self.second(x)).amax(dim=2), matrix
+        return x, self.third(self.second(x)).max(dim=2).values, matrix
 
 
 class PointNetClassifier(nn.Module):

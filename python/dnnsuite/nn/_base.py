@@ -110,6 +110,11 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         """The shape of `forward(x)`, for a layer with `activations`."""
         return x.shape
 
+    def before_maximum(self, x: torch.Tensor) -> frozenset[str]:
+        """Activations, 'none' among them, between the layer and a maximum over the last dimension that `maximum(x,
+        activation, slope)` computes with the layer."""
+        return frozenset()
+
     def repeated(self, x: torch.Tensor) -> torch.Tensor:
         """`forward(x)` once more, without what it changes in the layer."""
         result: torch.Tensor = self.forward(x)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from .. import ops
 from ..errors import InvalidArgument
 from . import functional
 from ._base import ArrayModule, check_models
@@ -162,6 +163,22 @@ class _BatchNorm(_NormBase):
         return functional.batch_norm_act(
             own, mean, var, weight, bias, training, momentum, eps, activation, slope, residual
         )
+
+    def before_maximum(self, x: torch.Tensor) -> frozenset[str]:
+        return ops.MAX_ACTIVATIONS if functional.has_batch_norm_max(x) else frozenset()
+
+    def maximum(
+        self, x: torch.Tensor, activation: str = "none", slope: float = 0.01
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The largest of `activation(self(x))` over the last dimension, kept as 1, and where it is."""
+        arguments = (*self._arguments(x), activation, slope)
+        return functional.batch_norm_max(*arguments)
+
+    @staticmethod
+    def activate(x: torch.Tensor, activation: str, slope: float) -> torch.Tensor:
+        """The activation alone."""
+        result: torch.Tensor = ops.NORM_ACTIVATIONS[activation](x, slope)
+        return result
 
     def repeated(self, x: torch.Tensor) -> torch.Tensor:
         if not self.training:

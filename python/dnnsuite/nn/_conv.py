@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -13,6 +13,15 @@ from . import functional
 from ._base import ArrayModule, check_models
 
 Size = int | Sequence[int]
+
+
+def laid_out(weight: torch.Tensor) -> torch.Tensor:
+    """A weight `[B, O, I, H, W]` as its device convolves with it: on a CPU the input channels last in memory, or every
+    pass would rearrange it there and its gradient back (an eighth of the step of a ResNet-18); elsewhere as it is.
+    """
+    if weight.dim() != 5 or weight.device.type != "cpu":
+        return weight.contiguous()
+    return weight.movedim(2, -1).contiguous().movedim(-1, 2)
 
 
 class _ConvBase(ArrayModule):
@@ -35,18 +44,26 @@ class _ConvBase(ArrayModule):
         for name in self.arguments:
             setattr(self, name, getattr(plain, name))
         where = {"device": device, "dtype": dtype}
-        self.weight = torch.nn.Parameter(torch.empty(B, *plain.weight.shape, **where))
+        self.weight = torch.nn.Parameter(laid_out(torch.empty(B, *plain.weight.shape, **where)))
         has_bias = plain.bias is not None
         bias = torch.nn.Parameter(torch.empty(B, *plain.bias.shape, **where)) if has_bias else None
         self.register_parameter("bias", bias)
         self.reset_parameters()
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> _ConvBase:
+        super()._apply(fn, recurse)
+        self.weight.data = laid_out(self.weight.data)  # as the device has it, which may be another one now
+        return self
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Each model in turn as torch does it, so B layers made one by one from the same seed are the same."""
         fan_in = self.weight[0, 0].numel() if self.B else 0
         for index in range(self.B):
-            torch.nn.init.kaiming_uniform_(self.weight[index], a=5**0.5)
+            drawn = torch.empty_like(
+                self.weight[index], memory_format=torch.contiguous_format
+            )  # in torch's order
+            self.weight[index].copy_(torch.nn.init.kaiming_uniform_(drawn, a=5**0.5))
             if self.bias is not None:
                 bound = fan_in**-0.5 if fan_in else 0.0
                 torch.nn.init.uniform_(self.bias[index], -bound, bound)

@@ -9,6 +9,8 @@ them, or how many threads run.
 from ._attention import attention as attention
 from ._batch_norm import NORM_ACTIVATIONS as NORM_ACTIVATIONS
 from ._batch_norm import batch_norm_act as batch_norm_act
+from ._batch_norm_max import MAX_ACTIVATIONS as MAX_ACTIVATIONS
+from ._batch_norm_max import batch_norm_max as batch_norm_max
 from ._cross_entropy import cross_entropy as cross_entropy
 from ._depthwise import depthwise as depthwise
 from ._embedding import embedding as embedding
@@ -33,13 +35,16 @@ from ._pointwise import dropout as dropout
 from ._recurrence import GATES as GATES
 from ._recurrence import recurrence as recurrence
 from ._rms_norm import rms_norm as rms_norm
+from ._tap_convolution import tap_convolution as tap_convolution
 
 __all__ = [
     "GATES",
+    "MAX_ACTIVATIONS",
     "NORM_ACTIVATIONS",
     "RULES",
     "attention",
     "batch_norm_act",
+    "batch_norm_max",
     "bias_act_dropout",
     "bias_dropout_add",
     "bias_dropout_add_layer_norm",
@@ -62,4 +67,5 @@ __all__ = [
     "recurrence",
     "rms_norm",
     "scale_gradients_",
+    "tap_convolution",
 ]

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from ._library import differentiable, library, tracing
 
-__all__ = ["NORM_ACTIVATIONS", "batch_norm_act"]
+__all__ = ["NORM_ACTIVATIONS", "batch_norm_act", "batch_norm_composition"]
 
 _forward = library.batch_norm_act.default
 _backward = library.batch_norm_act_backward.default
@@ -107,7 +107,7 @@ def _grad(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
     )
 
 
-def _composition(
+def batch_norm_composition(
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -118,6 +118,8 @@ def _composition(
     activation: str,
     slope: float,
 ) -> tuple[Tensor, ...]:
+    """The operator in torch's own functions."""
+
     def wide(parameter: Tensor) -> Tensor:
         return parameter.view(len(parameter), 1, -1, *[1] * (x.dim() - 3))
 
@@ -136,7 +138,7 @@ def _composition(
     return NORM_ACTIVATIONS[activation](z, slope), torch.stack([mean, inverse, unbiased])
 
 
-_eager = differentiable(_forward, _setup, _grad, _composition)
+_eager = differentiable(_forward, _setup, _grad, batch_norm_composition)
 
 
 def batch_norm_act(
@@ -163,6 +165,6 @@ def batch_norm_act(
     """
     call = _forward if tracing() else _eager
     if x.is_cuda and not _has_cuda:
-        call = _composition
+        call = batch_norm_composition
     result: tuple[Tensor, Tensor] = call(x, weight, bias, residual, mean, variance, eps, activation, slope)
     return result

@@ -241,9 +241,12 @@ class ArrayOptimizer(torch.optim.Optimizer):
                     state[parameter][name] = row
         for parameter in params:
             for name in takes.states:
-                if name not in state[parameter]:
+                own = state[parameter]
+                if name not in own:
                     value = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-                    state[parameter][name] = self.start_state(name, value, hyper)
+                    own[name] = self.start_state(name, value, hyper)
+                elif own[name].stride() != parameter.stride():  # of a file, or of an array that was edited
+                    own[name] = torch.empty_like(parameter).copy_(own[name])
 
     def start_state(self, name: str, value: torch.Tensor, hyper: Hyper) -> torch.Tensor:
         """A new state, given as zeros."""

@@ -29,10 +29,13 @@ def test_each_model_has_its_own_weights(B, dims):
         (1, 5, {"padding": 4, "dilation": 2, "stride": 7}),
         (1, 3, {"padding": 2}),  # of one pixel to nine
         (2, 3, {"padding": 1}),
+        (3, 3, {"padding": 1, "stride": 2}),
     ],
 )
 @pytest.mark.parametrize("last", [False, True])
-def test_products_in_disguise(side, kernel, rest, last):
+@pytest.mark.parametrize("few", [7000, 1])
+def test_products_in_disguise(side, kernel, rest, last, few, monkeypatch):
+    monkeypatch.setattr(convolution, "FILTERS_PER_OUTPUT", few)
     x = torch.randn(3, 2, 6, side, side)
     x = (x.movedim(2, -1).contiguous().movedim(-1, 2) if last else x).requires_grad_()
     weight = torch.randn(3, 5, 6, kernel, kernel, requires_grad=True)
@@ -112,3 +115,29 @@ def test_images_are_put_channels_last_once():
     assert functional.conv2d(x, torch.randn(3, 6, 4, 3, 3))[1].is_contiguous(
         memory_format=torch.channels_last
     )
+
+
+@pytest.mark.parametrize("name", ["conv1d", "conv_transpose1d"])
+@pytest.mark.parametrize("rest", [{}, {"stride": (2,), "padding": 1, "dilation": 2}, {"groups": 2}])
+def test_lines_are_images_of_one_row(name, rest):
+    x = torch.randn(2, 3, 4, 9, requires_grad=True)
+    shape = (6, 4) if name == "conv1d" else (4, 6)
+    weight = torch.randn(2, shape[0], shape[1] // rest.get("groups", 1), 3, requires_grad=True)
+    bias = torch.randn(2, 6)
+    y = getattr(functional, name)(x, weight, bias, **rest)
+    plain = getattr(torch.nn.functional, name)
+    truth = torch.stack([plain(x[i], weight[i], bias[i], **rest) for i in range(2)])
+    grad = torch.randn_like(truth)
+    got, wanted = (torch.autograd.grad(z, (x, weight), grad) for z in (y, truth))
+    for a, b in zip((y, *got), (truth, *wanted), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_an_activation_in_place_behind_a_convolution_of_one_model():
+    x, weight = torch.randn(1, 2, 3, 5, 5), torch.randn(1, 4, 3, 3, 3, requires_grad=True)
+    y = functional.conv2d(x, weight)
+    assert not y._is_view()
+    torch.nn.functional.leaky_relu(y, 0.3, inplace=True).sum().backward()
+    mine, weight.grad = weight.grad, None
+    torch.nn.functional.leaky_relu(torch.nn.functional.conv2d(x[0], weight[0]), 0.3).sum().backward()
+    torch.testing.assert_close(mine, weight.grad)

@@ -75,7 +75,9 @@ from .loss import nll_loss as nll_loss
 from .maximum import max as max
 from .normalization import batch_norm as batch_norm
 from .normalization import batch_norm_act as batch_norm_act
+from .normalization import batch_norm_max as batch_norm_max
 from .normalization import group_norm as group_norm
+from .normalization import has_batch_norm_max as has_batch_norm_max
 from .normalization import instance_norm as instance_norm
 from .normalization import layer_norm as layer_norm
 from .normalization import local_response_norm as local_response_norm
@@ -142,6 +144,7 @@ __all__ = [
     "avg_pool3d",
     "batch_norm",
     "batch_norm_act",
+    "batch_norm_max",
     "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from ._models import each_model
 
 Size = int | Sequence[int]
 
+_unsafe_view = torch.ops.aten._unsafe_view.default
+
 FEW_PIXELS = 1024
 """Pixels of one model's batch up to which a filter of one tap is a product of ours: a torch convolution channels last
 is 1.3 times as fast at 2048 and more, and 1.1 to 2.5 times slower below (`benchmarks/ops/bench_convolution.py`)."""
@@ -24,6 +27,11 @@ is 1.3 times as fast at 2048 and more, and 1.1 to 2.5 times slower below (`bench
 FEW_OF_AN_IMAGE = 9
 """Pixels of an image up to which 3 x 3 filters of single channels are ours: 3 to 12 times torch's rate at 4 and fewer,
 0.6 to 0.9 of it, channels last, from 16 on; larger filters are always ours (`benchmarks/ops/bench_depthwise.py`)."""
+
+
+FEW_OUTPUTS, FILTERS_PER_OUTPUT = 9, 7000
+"""Pixels that come out, and filters of single channels for each, with which products of taps are 1.5 to 5 times as fast
+as torch's convolution, channels last (`benchmarks/ops/bench_convolution.py`); 16 pixels take 1.5 times as long."""
 
 
 def check_images(input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, name: str) -> None:
@@ -75,6 +83,14 @@ def _quick_conv2d(
         y = ops.depthwise(x.movedim(2, -1), wide.squeeze(2).movedim(1, -1), b, *steps)
     elif groups == 1 and (product := _product(x, wide, *steps)) is not None:
         y = ops.linear(*product, b)
+    elif (
+        groups == 1
+        and _padding_is_most(input, weight, *steps)
+        and not autocast
+        and wide.dtype == weight.dtype
+    ):
+        y = ops.tap_convolution(channels_last(x).movedim(2, -1), wide.movedim(2, -1), *steps[:2])
+        y = y if b is None else y + b[:, None, None, None]
     else:
         return None
     return y.movedim(-1, 2).to(torch.get_autocast_dtype("cpu") if autocast else input.dtype)
@@ -101,8 +117,50 @@ def _product(
         taps = [p // d for p, d in zip(padding, dilation, strict=True)]
         ends = zip(weight.shape[3:], stride, padding, dilation, strict=True)
         if all((2 * p - d * (k - 1)) // s == 0 and p // d < k for k, s, p, d in ends):
-            return pixels, weight[..., taps[0], taps[1]]
+            return pixels, _tap(weight, *taps)
     return None
+
+
+def _padding_is_most(
+    input: Tensor,
+    weight: Tensor,
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+) -> bool:
+    """Whether few pixels come out, much of what their filters see is padding, and the filters are many."""
+    ends = zip(input.shape[3:], weight.shape[3:], stride, padding, strict=True)
+    outputs = math.prod((n + 2 * p - k) // s + 1 for n, k, s, p in ends)
+    filters = weight.size(1) * weight.size(2)
+    return (
+        dilation == (1, 1)
+        and padding != (0, 0)
+        and outputs <= FEW_OUTPUTS
+        and filters >= FILTERS_PER_OUTPUT * outputs
+    )
+
+
+class _Tap(torch.autograd.Function):
+    """`weight[..., row, column]`, with a gradient in the weight's own memory order that is written once."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, row: int, column: int) -> Tensor:
+        ctx.save_for_backward(weight)
+        ctx.place = row, column
+        return weight[..., row, column]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        whole = torch.zeros_like(ctx.saved_tensors[0])
+        whole[(..., *ctx.place)] = grad
+        return whole, None, None
+
+
+def _tap(weight: Tensor, row: int, column: int) -> Tensor:
+    tap: Tensor = (
+        weight[..., row, column] if torch.compiler.is_compiling() else _Tap.apply(weight, row, column)
+    )
+    return tap
 
 
 def _fits(
@@ -120,16 +178,48 @@ def _fits(
 def _convolution(
     plain: Callable[..., Tensor], dims: int, input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
 ) -> Tensor:
-    """On a CPU torch's convolution model by model, the library's best kernel for one model, and its bits; on a GPU one
-    convolution in groups, as HFTA's."""
+    """On a CPU torch's convolution model by model, the library's best kernel for one model; on a GPU one convolution in
+    groups, as HFTA's."""
     check_images(input, weight, bias, dims, plain.__name__)
+    if dims == 1 and input.device.type == "cpu":
+        return _as_rows(plain, input, weight, bias, *rest)
     if plain is F.conv2d and (y := _quick_conv2d(input, weight, bias, *rest)) is not None:
         return y
     if input.is_cuda and input.size(0) > 1 and input.dim() == dims + 3:
         return grouped(plain, input, weight, bias, *rest)
     if dims == 2 and input.dim() == 5:
         input = channels_last(input)
+    if len(input) == 1:
+        y = plain(input.squeeze(0), weight.squeeze(0), None if bias is None else bias.squeeze(0), *rest)
+        # No view for autograd: an activation in place behind it would be one of a part, with copies to and fro.
+        return _unsafe_view(y, (1, *y.shape))
     return each_model(lambda x, w, b: plain(x, w, b, *rest), input, weight, bias)
+
+
+def _as_rows(
+    plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
+) -> Tensor:
+    """A convolution along a line, as one of images of a single row: what is quick for those is for these."""
+    if plain is F.conv1d:
+        stride, padding, dilation, groups = rest
+        across = padding if isinstance(padding, str) else (0, *_one(padding))
+        rest = (1, *_one(stride)), across, (1, *_one(dilation)), groups
+        plain = F.conv2d
+    else:
+        stride, padding, output_padding, groups, dilation = rest
+        rest = (
+            (1, *_one(stride)),
+            (0, *_one(padding)),
+            (0, *_one(output_padding)),
+            groups,
+            (1, *_one(dilation)),
+        )
+        plain = F.conv_transpose2d
+    return _convolution(plain, 2, input.unsqueeze(-2), weight.unsqueeze(-2), bias, *rest).squeeze(-2)
+
+
+def _one(size: Size) -> tuple[int, ...]:
+    return (size,) if isinstance(size, int) else tuple(size)
 
 
 def channels_last(images: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch.nn import functional as F
@@ -73,27 +73,95 @@ def batch_norm_act(
     `activation` is 'none', 'relu', 'relu6', 'leaky_relu' (with `negative_slope`), 'hardswish' or 'silu'; the residual
     has the input's shape. The result lies in memory as the input does.
     """
-    check_channels(input, (running_mean, running_var, weight, bias), "batch_norm")
-    check_batch(input, training, "batch_norm")
-    if not training and (running_mean is None or running_var is None):
-        raise InvalidArgument("batch_norm with training=False needs running_mean and running_var")
-    if activation not in ops.NORM_ACTIVATIONS:
-        known = ", ".join(map(repr, ops.NORM_ACTIVATIONS))
-        raise InvalidArgument(f"activation must be one of {known}; got {activation!r}")
     if residual is not None and residual.shape != input.shape:
         raise InvalidArgument(
             f"residual {list(residual.shape)} is added to {list(input.shape)}: the shapes must be equal"
         )
+    x, *known = _prepared(
+        input, running_mean, running_var, weight, bias, training, activation, ops.NORM_ACTIVATIONS
+    )
+    weight, bias, mean, var = known
+    y, statistics = ops.batch_norm_act(
+        x, weight, bias, match(residual, x), mean, var, eps, activation, negative_slope
+    )
+    _follow(running_mean, running_var, statistics, momentum, training and input.numel() > 0)
+    return y if y.dtype == input.dtype else y.to(input.dtype)
+
+
+def has_batch_norm_max(input: torch.Tensor) -> bool:
+    """Whether `batch_norm_max` pays: points `[B, N, C, L]` with the channels last in memory, on a CPU."""
+    return (
+        input.dim() == 4
+        and input.device.type == "cpu"
+        and input.numel() > 0
+        and input.dtype in (torch.float32, torch.float64)
+        and input.movedim(2, -1).is_contiguous()
+    )
+
+
+def batch_norm_max(
+    input: torch.Tensor,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    training: bool = False,
+    momentum: float | torch.Tensor = 0.1,
+    eps: float = 1e-5,
+    activation: str = "none",
+    negative_slope: float = 0.01,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The largest over L of `activation(batch_norm(input, ...))` of points `[B, N, C, L]`, and where it is, both
+    `[B, N, C, 1]`. What is normalised is never written: each channel's largest, or smallest, is enough.
+
+    `activation` is one that keeps the order: 'none', 'relu', 'relu6', or 'leaky_relu' (with `negative_slope` >= 0).
+    """
+    x, *known = _prepared(
+        input, running_mean, running_var, weight, bias, training, activation, ops.MAX_ACTIVATIONS
+    )
+    weight, bias, mean, var = known
+    values, indices, statistics = ops.batch_norm_max(
+        x, weight, bias, mean, var, eps, activation, negative_slope
+    )
+    _follow(running_mean, running_var, statistics, momentum, training)
+    return values.to(input.dtype), indices
+
+
+def _prepared(
+    input: torch.Tensor,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    training: bool,
+    activation: str,
+    known: Iterable[str],
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    """Input, weight, bias, and the statistics to normalise with if not the batch's, in the dtype to compute in."""
+    check_channels(input, (running_mean, running_var, weight, bias), "batch_norm")
+    check_batch(input, training, "batch_norm")
+    if not training and (running_mean is None or running_var is None):
+        raise InvalidArgument("batch_norm with training=False needs running_mean and running_var")
+    if activation not in known:
+        raise InvalidArgument(f"activation must be one of {', '.join(map(repr, known))}; got {activation!r}")
     x = computable(input)
     for parameter in (running_mean, weight):  # a norm of 16 bits whose parameters have 32 is computed in 32
         x = x if parameter is None else x.to(torch.promote_types(x.dtype, parameter.dtype))
-    weight, bias, residual = match(weight, x), match(bias, x), match(residual, x)
     mean, var = (None, None) if training else (match(running_mean, x), match(running_var, x))
-    y, statistics = ops.batch_norm_act(x, weight, bias, residual, mean, var, eps, activation, negative_slope)
-    if training and running_mean is not None and running_var is not None and input.numel() > 0:
+    return x, match(weight, x), match(bias, x), mean, var
+
+
+def _follow(
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    statistics: torch.Tensor,
+    momentum: float | torch.Tensor,
+    training: bool,
+) -> None:
+    """The running statistics take the batch's in."""
+    if training and running_mean is not None and running_var is not None:
         _take_in(running_mean, statistics[0], momentum)
         _take_in(running_var, statistics[2], momentum)
-    return y if y.dtype == input.dtype else y.to(input.dtype)
 
 
 @torch.no_grad()

@@ -21,7 +21,7 @@ avg_pool1d = over_samples(F.avg_pool1d, "avg_pool1d", 1)
 avg_pool2d = over_samples(F.avg_pool2d, "avg_pool2d", 2)
 avg_pool3d = over_samples(F.avg_pool3d, "avg_pool3d", 3)
 adaptive_avg_pool1d = over_samples(F.adaptive_avg_pool1d, "adaptive_avg_pool1d", 1)
-adaptive_avg_pool2d = over_samples(F.adaptive_avg_pool2d, "adaptive_avg_pool2d", 2)
+_adaptive_avg_pool2d = over_samples(F.adaptive_avg_pool2d, "adaptive_avg_pool2d", 2)
 adaptive_avg_pool3d = over_samples(F.adaptive_avg_pool3d, "adaptive_avg_pool3d", 3)
 adaptive_max_pool1d = over_samples(F.adaptive_max_pool1d, "adaptive_max_pool1d", 1)
 adaptive_max_pool2d = over_samples(F.adaptive_max_pool2d, "adaptive_max_pool2d", 2)
@@ -29,6 +29,14 @@ adaptive_max_pool3d = over_samples(F.adaptive_max_pool3d, "adaptive_max_pool3d",
 lp_pool1d = over_samples(F.lp_pool1d, "lp_pool1d", 1)
 lp_pool2d = over_samples(F.lp_pool2d, "lp_pool2d", 2)
 lp_pool3d = over_samples(F.lp_pool3d, "lp_pool3d", 3)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """`torch.nn.functional.adaptive_avg_pool2d` of `[B, N, C, H, W]`, or without N."""
+    if output_size in (1, (1, 1), [1, 1]) and input.dim() in (4, 5) and input.shape[-2:].numel() > 0:
+        # What torch computes, less the strides it gives the result in place, which no recorded step can repeat.
+        return input.mean((-2, -1), keepdim=True)
+    return _adaptive_avg_pool2d(input, output_size)
 
 
 def _unpool(plain: Any, name: str, dims: int, input: Tensor, indices: Tensor, *args: Any) -> Tensor:

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: MIT
+"""Rows of the table of operators: norms, and what is computed of images and points."""
+
+from __future__ import annotations
+
+import torch
+from case import Case, Tensors, maker, normal
+from torch.nn import functional
+
+from dnnsuite import ops
+
+
+def depthwise_case(
+    side: int, channels: int, kernel: int, stride: int, bias: bool, samples: int = 2, label: str = ""
+) -> Case:
+    def make(B: int, dtype: torch.dtype) -> Tensors:
+        generator = torch.Generator().manual_seed(4)
+        tensors = {"x": (samples, side, side, channels), "weight": (kernel, kernel, channels)}
+        tensors |= {"bias": (channels,)} if bias else {}
+        return {n: torch.stack([normal(generator, dtype, *s) for _ in range(B)]) for n, s in tensors.items()}
+
+    steps = (stride, stride), (kernel // 2, kernel // 2)
+
+    def one(t: Tensors) -> torch.Tensor:
+        image, filters = t["x"].movedim(-1, 1), t["weight"].movedim(-1, 0).unsqueeze(1)
+        return functional.conv2d(image, filters, t.get("bias"), *steps, groups=channels).movedim(1, -1)
+
+    return Case(
+        f"depthwise-{side}x{side}x{channels}-k{kernel}s{stride}{label}",
+        "depthwise",
+        make,
+        lambda t: ops.depthwise(t["x"], t["weight"], t.get("bias"), *steps),
+        one,
+    )
+
+
+def batch_norm_case(
+    shape: tuple[int, ...], kind: str, names: str, last: bool = False, given: bool = False
+) -> Case:
+    """x [B, N, C, *], contiguous or with the channels last; `given`: with statistics that are not the batch's."""
+
+    def make(B: int, dtype: torch.dtype) -> Tensors:
+        generator = torch.Generator().manual_seed(4)
+        shapes = {name: shape if name in ("x", "residual") else shape[1:2] for name in names.split()}
+        tensors = {
+            n: torch.stack([normal(generator, dtype, *s) for _ in range(B)]) for n, s in shapes.items()
+        }
+        if last:
+            for name in {"x", "residual"} & tensors.keys():
+                tensors[name] = tensors[name].movedim(2, -1).contiguous().movedim(-1, 2)
+        if given:
+            tensors["mean"], tensors["var"] = (
+                torch.ones(B, shape[1]).to(dtype),
+                torch.full((B, shape[1]), 2.0).to(dtype),
+            )
+        return tensors
+
+    def one(t: Tensors) -> torch.Tensor:
+        y = functional.batch_norm(
+            t["x"], t.get("mean"), t.get("var"), t.get("weight"), t.get("bias"), "mean" not in t, 0.1, 1e-5
+        )
+        return ops.NORM_ACTIVATIONS[kind](y + t["residual"] if "residual" in t else y, 0.2)
+
+    text = f"{'x'.join(map(str, shape))}-{kind}-{names.replace(' ', '+')}"
+    return Case(
+        f"batch-norm-{text}{'-last' if last else ''}{'-given' if given else ''}",
+        "batch_norm_act",
+        make,
+        lambda t: ops.batch_norm_act(
+            *(t.get(name) for name in ("x", "weight", "bias", "residual", "mean", "var")), 1e-5, kind, 0.2
+        )[0],
+        one,
+    )
+
+
+BATCH_NORM_CASES = [
+    *(batch_norm_case((5, 7), kind, "x weight bias residual") for kind in ops.NORM_ACTIVATIONS),
+    batch_norm_case((4, 3, 2, 2), "relu", "x weight bias"),
+    batch_norm_case((4, 3, 5, 5), "hardswish", "x weight bias residual"),
+    batch_norm_case((4, 3, 5, 5), "relu6", "x bias", last=True),
+    batch_norm_case((4, 20, 3, 2), "silu", "x weight residual", last=True),
+    batch_norm_case((4, 6, 18), "leaky_relu", "x weight bias", given=True),
+    batch_norm_case((6, 40, 8, 8), "relu", "x weight bias residual", last=True, given=True),
+]
+
+
+def rms_norm_case(rows: tuple[int, ...], columns: int, names: str) -> Case:
+    return Case(
+        f"rms-norm-{'x'.join(map(str, (*rows, columns)))}-{names.replace(' ', '+')}",
+        "rms_norm",
+        maker(rows, columns, names, False),
+        lambda t: ops.rms_norm(t["x"], t.get("weight"), 1e-4),
+        lambda t: functional.rms_norm(t["x"], t["x"].shape[-1:], t.get("weight"), 1e-4),
+    )
+
+
+def group_norm_case(shape: tuple[int, ...], groups: int, names: str) -> Case:
+    def make(B: int, dtype: torch.dtype) -> Tensors:
+        generator = torch.Generator().manual_seed(5)
+        shapes = {name: shape if name == "x" else shape[1:2] for name in names.split()}
+        return {n: torch.stack([normal(generator, dtype, *s) for _ in range(B)]) for n, s in shapes.items()}
+
+    return Case(
+        f"group-norm-{'x'.join(map(str, shape))}-{groups}-{names.replace(' ', '+')}",
+        "group_norm",
+        make,
+        lambda t: ops.group_norm(t["x"], groups, t.get("weight"), t.get("bias")),
+        lambda t: functional.group_norm(t["x"], groups, t.get("weight"), t.get("bias")),
+    )
+
+
+def max_case(shape: tuple[int, ...], dim: int, turned: bool = False) -> Case:
+    """The largest over dimension `dim` of one model's x; `turned`: with the last dimensions exchanged in memory."""
+    plain = maker(shape[:-1], shape[-1], "x", False)
+
+    def make(B: int, dtype: torch.dtype) -> Tensors:
+        x = plain(B, dtype)["x"]
+        return {"x": x.transpose(-1, -2).contiguous().transpose(-1, -2) if turned else x}
+
+    return Case(
+        f"max-{'x'.join(map(str, shape))}-{dim}{'-turned' if turned else ''}",
+        "max_over",
+        make,
+        lambda t: ops.max_over(t["x"], dim + 1)[0],
+        lambda t: torch.max(t["x"], dim, keepdim=True)[0],
+    )
+
+
+def batch_norm_max_case(shape: tuple[int, ...], kind: str, names: str, given: bool = False) -> Case:
+    """The largest over the points of x [N, C, L], channels last."""
+    norm = batch_norm_case(shape, kind, names, True, given)
+    return Case(
+        norm.name.replace("batch-norm", "batch-norm-max"),
+        "batch_norm_act",
+        norm.make,
+        lambda t: ops.batch_norm_max(
+            *(t.get(name) for name in ("x", "weight", "bias", "mean", "var")), 1e-5, kind, 0.2
+        )[0],
+        lambda t: norm.one(t).amax(-1, keepdim=True),
+    )
+
+
+BATCH_NORM_MAX_CASES = [
+    *(batch_norm_max_case((3, 20, 9), kind, "x weight bias") for kind in sorted(ops.MAX_ACTIVATIONS)),
+    batch_norm_max_case((3, 33, 40), "relu", "x", given=True),
+    batch_norm_max_case((2, 5, 7), "none", "x weight"),
+]
+
+
+def tap_case(
+    sides: tuple[int, int], channels: tuple[int, int], kernel: int, stride: int, padding: int
+) -> Case:
+    """A convolution of 3 images, without a bias."""
+    inputs, outputs = channels
+
+    def make(B: int, dtype: torch.dtype) -> Tensors:
+        generator = torch.Generator().manual_seed(4)
+        shapes = {"x": (3, *sides, inputs), "weight": (outputs, kernel, kernel, inputs)}
+        return {n: torch.stack([normal(generator, dtype, *s) for _ in range(B)]) for n, s in shapes.items()}
+
+    def one(t: Tensors) -> torch.Tensor:
+        image, filters = t["x"].movedim(-1, 1), t["weight"].movedim(-1, 1)
+        return functional.conv2d(image, filters, None, stride, padding).movedim(1, -1)
+
+    return Case(
+        f"taps-{'x'.join(map(str, (*sides, *channels)))}-k{kernel}s{stride}p{padding}",
+        "tap_convolution",
+        make,
+        lambda t: ops.tap_convolution(t["x"], t["weight"], (stride, stride), (padding, padding)),
+        one,
+    )
+
+
+TAP_CASES = [
+    tap_case((2, 2), (5, 4), 3, 1, 1),
+    tap_case((2, 3), (4, 6), 3, 2, 1),
+    tap_case((4, 4), (3, 2), 4, 1, 0),
+    tap_case((1, 1), (3, 2), 5, 1, 2),
+    tap_case((3, 3), (40, 70), 3, 2, 1),
+]
