@@ -162,6 +162,20 @@ def test_refuses_bad_arguments(argument):
         StepRunner(*make(2), loss, **argument)
 
 
+def test_refuses_gradient_hooks_that_it_would_not_call():
+    array, optimizer = make(2)
+    with StepRunner(array, optimizer, loss) as runner:
+        runner.step(*batches(2, 1)[0]).losses()
+        handle = next(array.parameters()).register_hook(lambda grad: grad * 0)
+        with pytest.raises(InvalidArgument, match="gradient hook"):
+            runner.step(*batches(2, 1)[0])
+        handle.remove()
+        runner.step(*batches(2, 1)[0]).losses()
+    next(array.parameters()).register_post_accumulate_grad_hook(lambda parameter: None)
+    with pytest.raises(InvalidArgument, match="gradient hook"):
+        StepRunner(array, optimizer, loss)
+
+
 def test_refuses_a_batch_of_another_width():
     with (
         StepRunner(*make(2), loss) as runner,

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ._fuse import narrow
+from ._fuse import has_gradient_hook, narrow
 from ._fuse import views as views_of
 from ._fuse import width as array_width
 from .errors import InvalidArgument
@@ -69,6 +69,11 @@ class Shard:
                 raise InvalidArgument(
                     f"the optimizer holds a parameter {list(parameter.shape)} that the array does not: after an edit "
                     "of the array edit the optimizer too, then call refresh"
+                )
+            if has_gradient_hook(parameter):
+                raise InvalidArgument(
+                    f"a parameter {list(parameter.shape)} has a gradient hook, which StepRunner's parts of the array "
+                    "would not call: take it away, or train without StepRunner"
                 )
             view = views[id(parameter)]
             state = self._optimizer.state[parameter]

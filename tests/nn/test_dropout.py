@@ -155,3 +155,32 @@ def test_refuses_the_wrong_number_of_rates_and_seeds():
         nn.Dropout([0.1, 0.2, 0.3], B=2)
     with pytest.raises(InvalidArgument, match="one per model"):
         nn.seed(nn.Dropout(B=2), [1])
+
+
+class Noisy(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drop = torch.nn.Dropout(0.5)
+
+    def forward(self, x):
+        return self.drop(x) + torch.randn(4)
+
+
+def test_streams_go_on_from_where_they_were():
+    array = fuse([torch.nn.Sequential(Noisy(), torch.nn.Dropout(0.5)) for _ in range(2)])
+    x = torch.randn(2, 3, 4)
+    array(x)
+    state = nn.get_rng_state(array)
+    expected = array(x), array(x)
+    nn.set_rng_state(array, state)
+    assert torch.equal(array(x), expected[0])
+    assert torch.equal(array(x), expected[1])
+    other = fuse([torch.nn.Sequential(Noisy(), torch.nn.Dropout(0.5)) for _ in range(2)])
+    nn.set_rng_state(other, state)
+    assert torch.equal(other(x), expected[0])
+    for wrong in (
+        fuse([Noisy() for _ in range(2)]),
+        fuse([torch.nn.Sequential(Noisy(), torch.nn.Dropout(0.5))]),
+    ):
+        with pytest.raises(InvalidArgument, match="the state has streams"):
+            nn.set_rng_state(wrong, state)

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch.nn.modules import module as module_globals
 
+from .._fuse import has_gradient_hook
+
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 _CONTAINERS = (list, dict, set)
 _SHORT = 16  # containers up to this length are compared value by value, others by their length
@@ -54,6 +56,7 @@ class Modes:
         return (
             [m.training for m in self._modules],
             [p.requires_grad for p in self._parameters],
+            any(map(has_gradient_hook, self._parameters)),
             self._parameters[0].data_ptr() if self._parameters else 0,
             sum(map(len, self._hooks)),
         )

@@ -16,5 +16,18 @@ from ._coverage import Cover as Cover
 from ._coverage import coverage as coverage
 from ._narrow import narrow as narrow
 from ._narrow import views as views
+from ._state import has_gradient_hook as has_gradient_hook
 
-__all__ = ["Array", "Cover", "coverage", "fuse", "narrow", "stack", "unfuse", "unstack", "views", "width"]
+__all__ = [
+    "Array",
+    "Cover",
+    "coverage",
+    "fuse",
+    "has_gradient_hook",
+    "narrow",
+    "stack",
+    "unfuse",
+    "unstack",
+    "views",
+    "width",
+]

@@ -29,9 +29,14 @@ def stacked_tensor(name: str, values: Sequence[Any]) -> Any:
     return torch.stack([value.detach() for value in values])
 
 
+def has_gradient_hook(tensor: Any) -> bool:
+    """Whether something waits for the tensor's gradient."""
+    return bool(tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None))
+
+
 def stacked_parameter(name: str, values: Sequence[Any]) -> torch.nn.Parameter:
     """As `stacked_tensor`, a parameter."""
-    if any(getattr(value, "_backward_hooks", None) for value in values):
+    if any(map(has_gradient_hook, values)):
         raise InvalidArgument(f"{name} has a gradient hook, which would see the gradients of all models")
     return torch.nn.Parameter(stacked_tensor(name, values), requires_grad=values[0].requires_grad)
 

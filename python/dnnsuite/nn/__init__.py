@@ -38,7 +38,9 @@ from ._dropout import Dropout1d as Dropout1d
 from ._dropout import Dropout2d as Dropout2d
 from ._dropout import Dropout3d as Dropout3d
 from ._dropout import FeatureAlphaDropout as FeatureAlphaDropout
+from ._dropout import get_rng_state as get_rng_state
 from ._dropout import seed as seed
+from ._dropout import set_rng_state as set_rng_state
 from ._linear import Linear as Linear
 from ._linear_cross_entropy import LinearCrossEntropyLoss as LinearCrossEntropyLoss
 from ._loss import BCELoss as BCELoss
@@ -243,5 +245,7 @@ __all__ = [
     "checkpoint",
     "compute_dtype",
     "functional",
+    "get_rng_state",
     "seed",
+    "set_rng_state",
 ]

@@ -137,13 +137,43 @@ def seed(array: torch.nn.Module, seeds: Sequence[int]) -> None:
 
     Two arrays of the same architecture give model s the same dropout masks, whatever slot s has in them.
     """
-    held = [stream.rng for _, stream in streams(array)]
-    for module in array.modules():
-        stream_of_functions = module._buffers.get(FUNCTION_STREAM)
-        held += [] if stream_of_functions is None else [stream_of_functions]
+    held = list(_all_streams(array).values())
     for place, rng in enumerate(held):
         if len(seeds) != len(rng):
             raise InvalidArgument(f"{len(seeds)} seeds for an array of {len(rng)} models: give one per model")
         for index, value in enumerate(seeds):
             rng[index, 0] = stream_key(int(value), place)
             rng[index, 1] = 0
+
+
+def _all_streams(array: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Every random stream of `array`, int64 `[B, 2]`, by name: those of layers, then those of functions."""
+    found = {f"{name}.rng".lstrip("."): stream.rng for name, stream in streams(array)}
+    for name, module in array.named_modules():
+        if module._buffers.get(FUNCTION_STREAM) is not None:
+            found[f"{name}.{FUNCTION_STREAM}".lstrip(".")] = module._buffers[FUNCTION_STREAM]
+    return found
+
+
+def get_rng_state(array: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Where the random streams of `array` are, `[B, 2]` each, by name; a `state_dict` has torch's keys and not them.
+
+    Saved beside the `state_dict` it lets a later run draw the masks and numbers that this one would have drawn.
+    """
+    return {name: rng.clone() for name, rng in _all_streams(array).items()}
+
+
+@torch.no_grad()
+def set_rng_state(array: torch.nn.Module, state: dict[str, torch.Tensor]) -> None:
+    """Puts the random streams of `array` where `get_rng_state` found them.
+
+    Raises InvalidArgument for the state of another kind of array, or of more or fewer models.
+    """
+    held = _all_streams(array)
+    if held.keys() != state.keys() or any(held[name].shape != rng.shape for name, rng in state.items()):
+        raise InvalidArgument(
+            f"the state has streams {sorted(state)}, the array {sorted(held)}: it must be of as many "
+            "models of the same kind"
+        )
+    for name, rng in state.items():
+        held[name].copy_(rng)
