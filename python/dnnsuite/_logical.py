@@ -96,6 +96,8 @@ class ModelTensor(torch.Tensor):
 
     _value: torch.Tensor | None
     deferred: Deferred | None
+    of_layer = False  # what a layer of ours made: torch's own would be contiguous
+    unsure = False  # a copy that may be a view in torch: nothing is written into it
 
     @staticmethod
     def __new__(cls, value: torch.Tensor | None, deferred: Deferred | None = None) -> ModelTensor:
@@ -187,12 +189,19 @@ class ModelTensor(torch.Tensor):
 _bare_tensor = torch.Tensor._make_wrapper_subclass
 
 
+def wrap_parameter(value: torch.Tensor) -> ModelTensor:
+    """A parameter `[B, ...]` as one model's code sees it, `isinstance(..., Parameter)` included."""
+    seen = ModelTensor(value)
+    seen._is_param = True
+    return seen
+
+
 class OwnTensors:
     """Mixed into modules of an array: code of one model that goes through their parameters sees one model's."""
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
         for name, value in super().named_parameters(*args, **kwargs):  # type: ignore[misc]
-            yield name, ModelTensor(value) if state.B else value
+            yield name, wrap_parameter(value) if state.B else value
 
     def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
         for name, value in super().named_buffers(*args, **kwargs):  # type: ignore[misc]
@@ -287,10 +296,15 @@ def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
         B = self.B
         if self.activations and state.B and len(args) == 1 and not kwargs and type(args[0]) is ModelTensor:
             x = args[0].value
-            return ModelTensor(None, Deferred(self, x, self.shape_of_result(x)))
+            result = ModelTensor(None, Deferred(self, x, self.shape_of_result(x)))
+            result.of_layer = True
+            return result
         args = tuple(expanded(a, B) for a in args)
         kwargs = {name: expanded(a, B) for name, a in kwargs.items()}
         with outside():
-            return wrap_all(forward(self, *args, **kwargs))
+            result = wrap_all(forward(self, *args, **kwargs))
+        if type(result) is ModelTensor:
+            result.of_layer = True
+        return result
 
     return call

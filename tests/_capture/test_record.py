@@ -78,9 +78,27 @@ def test_refusals_name_the_operator():
     assert "aten._local_scalar_dense" in refusal(lambda x: x * x.sum().item(), x)
     assert "aten.nonzero" in refusal(lambda x: x.nonzero(), x)
     assert "aten.bernoulli" in refusal(lambda x: torch.bernoulli(x.sigmoid()), x)
-    assert "aten.t_" in refusal(lambda x: x.clone().view(2, 2).t_(), x)
+    assert "aten.resize_" in refusal(lambda x: x.clone().resize_(2), x)
     assert "sparse" in refusal(lambda x: x.to_sparse(), x)
     assert refusal(lambda x: torch.dropout(x, 0.0, True), x) is None
+
+
+def test_a_shape_changed_in_place_is_another_view():
+    def function(x):
+        y = x * 2
+        y.unsqueeze_(0).add_(1)
+        return (y.t_() + 1).squeeze_()
+
+    recording, _ = record(function, torch.randn(4))
+    assert recording.refusal is None
+    assert names(recording) == [
+        "aten.mul.Tensor",
+        "aten.unsqueeze",
+        "aten.add_.Tensor",
+        "aten.t",
+        "aten.add.Tensor",
+        "aten.squeeze",
+    ]
 
 
 def test_values_of_what_stays_may_be_read():

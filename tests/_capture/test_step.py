@@ -250,6 +250,24 @@ def test_what_reads_values_runs_as_written():
     )
 
 
+def test_what_writes_into_its_batch_runs_as_written():
+    """The comparison would do it twice."""
+
+    def loss(array, x, y):
+        return cross_entropy(array, x.mul_(2), y)
+
+    losses = []
+    for capture in (True, False):
+        array = dnnsuite.fuse(make_models(mlp, 3))
+        optimizer = adam(array, 3)
+        with dnnsuite.StepRunner(array, optimizer, loss, threads=1, width=3, capture=capture) as runner:
+            data = [tuple(t.clone() for t in batch) for batch in batches(3, STEPS)]
+            losses.append(torch.stack([runner.step(*batch).losses() for batch in data]))
+            if capture:
+                assert runner.mode == "eager: the step writes into its batch"
+    assert torch.equal(*losses)
+
+
 def test_what_draws_from_torchs_generator_runs_as_written():
     def loss(array, x, y):
         return cross_entropy(array, x + torch.randn_like(x), y)

@@ -47,7 +47,23 @@ def test_shapes_are_the_models_own(function):
     check(function, torch.randn(3, 4, 3, 4))
 
 
-def test_what_is_written_to_a_view_reaches_the_tensor():
+WRITES = {
+    "view": lambda y: y.view(y.size(0), -1).mul_(2),
+    "view of a view": lambda y: y.view(2, 4, -1)[0].mul_(2),
+    "flatten": lambda y: y.flatten(1).mul_(2),
+    "part of flatten": lambda y: y.flatten(1).__setitem__((slice(None), 3), 5.0),
+    "reshape": lambda y: y.reshape(-1).add_(1),
+    "one image": lambda y: y[0].view(-1).mul_(3),
+    "part of one image": lambda y: y[0].flatten()[2:5].mul_(3),
+    "activated": lambda y: torch.relu_(y.view(-1)),
+    "scattered": lambda y: y[1].view(-1).index_fill_(0, torch.tensor([1, 2]), 7.0),
+    "no view": lambda y: y.transpose(1, 2).reshape(2, -1).mul_(2),
+    "permuted": lambda y: y.permute(0, 2, 3, 1)[..., 0].mul_(2),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_is_written_to_a_view_reaches_the_tensor(name):
     """Also where a layer of ours keeps its result in another order in memory than torch's does."""
 
     class Writes(torch.nn.Module):
@@ -57,7 +73,7 @@ def test_what_is_written_to_a_view_reaches_the_tensor():
 
         def forward(self, x):
             y = self.conv(x)
-            y.view(y.size(0), -1).mul_(2)
+            WRITES[name](y)
             return y + 1
 
     check_matches_models(make_models(Writes, 3), torch.randn(3, 2, 3, 6, 6))

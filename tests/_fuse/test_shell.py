@@ -215,3 +215,28 @@ def test_an_operator_of_the_users_that_is_called_later():
             model.zero_grad()
             model(x[index]).sum().backward()
             assert_near(array.inner.weight.grad[index], model.inner.weight.grad)
+
+
+class LooksUp(torch.nn.Module):
+    """Finds its parameters by name and by kind, and remembers one under another name."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+        self.gain = torch.nn.Parameter(torch.randn(4))
+        self.register_buffer("shift", torch.randn(4))
+
+    def forward(self, x):
+        assert isinstance(self.gain, torch.nn.Parameter)
+        assert isinstance(self.inner.weight, torch.nn.Parameter)
+        assert not isinstance(self.shift, torch.nn.Parameter)
+        self.kept = self.gain
+        scale = self.get_parameter("inner.weight").sum() + sum(
+            p.sum() for n, p in self.named_parameters() if "gain" in n
+        )
+        return self.inner(x) * self.get_parameter("gain") * scale + self.kept + self.get_buffer("shift")
+
+
+def test_parameters_are_parameters_to_code_that_asks():
+    array = check_matches_models(make_models(LooksUp, 3), torch.randn(3, 5, 4))
+    assert [name for name, _ in array.named_parameters()] == ["gain", "inner.weight", "inner.bias"]

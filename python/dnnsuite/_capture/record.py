@@ -147,7 +147,8 @@ class Recorder(TorchDispatchMode):
         )
         self._check(func, schema, arguments, _looks_for_true(given))
         output = func(*args, **kwargs)
-        self._note(func, schema, given, arguments, output)
+        view = _view_of(func)
+        self._note(view or func, view._schema if view else schema, given, arguments, output)
         return output
 
     def _check(self, func: Any, schema: Any, given: Sequence[Any], masked: bool) -> None:
@@ -161,7 +162,7 @@ class Recorder(TorchDispatchMode):
             self.recording.refuse(f"{name} hands a tensor's value to Python (as .item() does)")
         elif torch.Tag.dynamic_output_shape in tags and (masked or name != "aten.index"):
             self.recording.refuse(f"the shape of what {name} returns depends on values")
-        elif torch.Tag.inplace_view in tags:
+        elif torch.Tag.inplace_view in tags and _view_of(func) is None:
             self.recording.refuse(f"{name} changes a tensor's shape in place")
         elif torch.Tag.nondeterministic_seeded in tags and not self._seeded:
             rates = [
@@ -225,6 +226,22 @@ class Recorder(TorchDispatchMode):
         if all(isinstance(t, torch.Tensor) and t.untyped_storage().nbytes() <= _KEPT_BYTES for t in results):
             call.results = [t.detach() for t in results]
             self._constant |= slots_in(call.outputs)
+
+
+def _view_of(func: Any) -> Any:
+    """The operator that returns as a view what `func`, `unsqueeze_` for one, makes of its argument; None if it is no
+    such operator. From then on the step knows the tensor by its new shape: one is as good as the other."""
+    if torch.Tag.inplace_view not in func.tags:
+        return None
+    twin = getattr(torch.ops.aten, func._schema.name.split("::")[1].rstrip("_"), None)
+    wanted = [(one.name, str(one.type)) for one in func._schema.arguments]
+    for overload in twin.overloads() if twin is not None else ():
+        found = getattr(twin, overload)
+        aliases = [one.alias_info for one in found._schema.returns]
+        takes = [(one.name, str(one.type)) for one in found._schema.arguments]
+        if takes == wanted and aliases and all(one is not None and not one.is_write for one in aliases):
+            return found
+    return None
 
 
 def _key(tensor: torch.Tensor) -> Key:

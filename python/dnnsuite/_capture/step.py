@@ -149,6 +149,9 @@ class CapturedStep:
         for own in hyper:
             inputs += own.values()
         losses, recording = self._watch(batch, hyper, inputs)
+        given = recording.inputs[: len(inputs) - self._fixed]
+        if any(recording.storage[slot] in recording.written for slot in given):
+            recording.refuse("the step writes into its batch")
         if any(recording.storage[slot] in recording.written for slot in recording.read):
             recording.refuse("Python looks into a tensor that the step changes")
         if recording.refusal is None:

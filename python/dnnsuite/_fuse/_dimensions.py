@@ -11,8 +11,8 @@ import torch
 from .._logical import ModelTensor, NotFusable, WritesShared, expanded, wrap_all
 from ..nn import functional as ours
 from ._deferred import maximum
-from ._interpret import in_place, map_over_models, raw, rule, settle
-from ._shapes import sizes_of
+from ._interpret import check_sure, in_place, map_over_models, raw, rule, settle
+from ._shapes import sizes_of, viewed
 
 
 def moved(dim: Any, rank: int) -> Any:
@@ -56,9 +56,15 @@ def _named(name: str, places: dict[int, str], defaults: dict[str, Any]) -> None:
                 kwargs[dim_name] = moved(defaults[dim_name], rank)
         if in_place(func):
             settle()
+            check_sure(first)
             _call(func, values, kwargs)
             return first
-        return wrap_all(_call(func, values, kwargs))
+        result = wrap_all(_call(func, values, kwargs))
+        if name == "flatten":
+            return viewed(first, result.value)
+        if first.unsure and type(result) is ModelTensor:
+            result.unsure = True
+        return result
 
 
 _TABLE: list[tuple[str, dict[int, str], dict[str, Any]]] = [
@@ -223,6 +229,7 @@ def indexed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         kwargs = {k: expanded(v, B) for k, v in kwargs.items()}
     if in_place(func):
         settle()
+        check_sure(args[0])
         _call(func, values, kwargs)
         return args[0]
     return wrap_all(_call(func, values, kwargs))

@@ -9,7 +9,7 @@ import torch
 
 from .._logical import ModelTensor, NotFusable, WritesShared, check_stray, state, wrap_all
 from ._deferred import continued
-from ._interpret import in_place, rule, settle
+from ._interpret import check_sure, in_place, rule, settle
 
 NAMES = (
     # of one tensor
@@ -92,6 +92,7 @@ def _in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             f"{func.__name__} writes a value of each model into a tensor that all models share"
         )
     settle()
+    check_sure(target)
     rank = target.dim()
     values = aligned([*args, *kwargs.values()])
     if values[0].dim() - 1 != rank:

@@ -122,6 +122,7 @@ def _put_back(found: Rule) -> Rule:
                 f"{func.__name__} writes a value of each model into a tensor that all models share"
             )
         settle()
+        check_sure(first)
         result = found(func, args, kwargs).value
         if result.shape == first.value.shape:
             first.value.copy_(result)
@@ -168,6 +169,12 @@ def settle_since(mark: int, output: Any = None) -> None:
 def settle() -> None:
     """Computes what still waits, before something is written in place."""
     settle_since(0)
+
+
+def check_sure(target: ModelTensor) -> None:
+    """Refuses to write into a copy that is perhaps a view in torch, whose tensor would change too."""
+    if target.unsure:
+        raise NotFusable("it writes into a reshaped tensor, which is a copy here and may be a view in torch")
 
 
 def map_over_models(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -149,12 +149,15 @@ class Parts:
                         continue
                     part = None if value is None else value[0]
                     if part is not None:
+                        if names == "_parameters":
+                            part = part.contiguous()  # as torch's own is
+                            part._is_param = True
                         _put(own, names, name, part)
                     if names == "_buffers":
                         put.append((module, own, name, part))
 
         def first(value: Any) -> Any:
-            return value.value[0] if type(value) is ModelTensor else value
+            return value.value[0].contiguous() if type(value) is ModelTensor else value
 
         plain = [
             a

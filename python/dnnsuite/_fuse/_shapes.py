@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .._logical import ModelTensor, NotFusable, WritesShared, wrap_all
-from ._interpret import map_over_models, rule, settle
+from ._interpret import check_sure, map_over_models, rule, settle
 
 
 def sizes_of(args: Sequence[Any], kwargs: dict[str, Any], *names: str) -> tuple[Any, ...]:
@@ -28,14 +28,21 @@ def reshape(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if (len(args) == 2 and isinstance(args[1], torch.dtype)) or "dtype" in kwargs:
         return wrap_all(x.view(args[1] if len(args) == 2 else kwargs["dtype"]))
     sizes = sizes_of(args[1:], kwargs, "size", "shape")
-    sizes = (x.size(0), *_solved(sizes, args[0].shape))
-    result = x.reshape(sizes)
-    if func.__name__ == "view" and result.data_ptr() != x.data_ptr() and x.numel():
-        # A view of one model's tensor is none of all models' where a layer of ours gave it another order in memory.
-        # What is written to the view must reach the tensor, so that becomes the copy.
-        args[0].become(x.contiguous())
-        result = args[0].value.view(sizes)
-    return wrap_all(result)
+    return viewed(args[0], x.reshape(x.size(0), *_solved(sizes, args[0].shape)))
+
+
+def viewed(source: ModelTensor, result: torch.Tensor) -> Any:
+    """A reshaped tensor. What is written to a view must reach the tensor, but a view of one model's tensor is none of
+    all models' where a layer of ours gave it another order in memory: then the copy becomes the tensor."""
+    x = source.value
+    if result.data_ptr() == x.data_ptr() or not x.numel():
+        return wrap_all(result)
+    if source.of_layer:
+        source.become(x.contiguous())
+        return wrap_all(source.value.view(result.shape))
+    copied = wrap_all(result)
+    copied.unsure = True
+    return copied
 
 
 def _solved(sizes: tuple[Any, ...], shape: torch.Size) -> tuple[int, ...]:
@@ -180,7 +187,9 @@ def getitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if type(tensor) is ModelTensor:
         found = _physical_index(index, tensor.dim())
         if found is not None:
-            return wrap_all(tensor.value[found])
+            result = wrap_all(tensor.value[found])
+            result.unsure = tensor.unsure
+            return result
         if type(index) is ModelTensor and index.dtype == torch.bool:
             raise NotFusable("a mask picks another number of elements in each model")
         return _lookup(tensor, index)
@@ -201,6 +210,7 @@ def setitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if type(tensor) is not ModelTensor:
         raise WritesShared("a value of each model is written into a part of a tensor that all models share")
     settle()
+    check_sure(tensor)
     found = _physical_index(index, tensor.dim())
     if found is None:
         if type(index) is ModelTensor and index.dtype == torch.bool and type(value) is not ModelTensor:

@@ -22,6 +22,7 @@ from .._logical import (
     outside,
     state,
     wrap,
+    wrap_parameter,
 )
 from ..errors import InvalidArgument
 from ..nn._dropout import FUNCTION_STREAM
@@ -202,7 +203,7 @@ class Shell(OwnTensors):
                 "again: use dnnsuite.nn.checkpoint in place of torch.utils.checkpoint.checkpoint"
             )
         if state.B and isinstance(value, torch.Tensor) and type(value) is not ModelTensor:
-            return ModelTensor(value)
+            return wrap_parameter(value) if name in self._parameters else ModelTensor(value)
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -215,6 +216,11 @@ class Shell(OwnTensors):
         if type(value) is ModelTensor and name in self.__dict__.get("_buffers", ()):
             # In its place, not into it: autograd may have kept the old one.
             self._buffers[name] = value.value.detach()
+            return
+        if type(value) is ModelTensor:
+            if name in self._parameters:
+                raise NotFusable(f"it assigns its parameter {name} in the forward")
+            self.__dict__[name] = value  # torch would register what looks like a parameter
             return
         super().__setattr__(name, value)
 

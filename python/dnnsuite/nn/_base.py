@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 
-from .._logical import ModelTensor, OwnTensors, logical, state
+from .._logical import ModelTensor, OwnTensors, logical, state, wrap_parameter
 from ..errors import InvalidArgument
 
 ArrayT = TypeVar("ArrayT", bound="ArrayModule")
@@ -59,7 +59,8 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
     def __getattr__(self, name: str) -> Any:
         value = super().__getattr__(name)
         if state.B and isinstance(value, torch.Tensor) and name not in self.shared_buffers:
-            return ModelTensor(value)  # a user's code that looks into a layer sees one model's weight
+            # A user's code that looks into a layer sees one model's weight.
+            return wrap_parameter(value) if name in self._parameters else ModelTensor(value)
         return value
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
