@@ -248,3 +248,29 @@ def test_the_models_are_left_alone():
         assert all(p.grad is None for p in model.parameters())
         for name, value in model.state_dict().items():
             assert torch.equal(value, state[name]), name
+
+
+def lazy():
+    return torch.nn.Sequential(torch.nn.LazyLinear(4))
+
+
+def scripted():
+    return torch.nn.Sequential(small(), torch.jit.script(torch.nn.Linear(3, 3)))
+
+
+def compiled():
+    return torch.nn.Sequential(small(), torch.compile(torch.nn.Linear(3, 3), backend="eager"))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lazy, "weight of 0, a LazyLinear, has no shape yet: call each model once"),
+        (scripted, r"1 is a \w+ of torch.jit.*give the module itself"),
+        (compiled, "1 is what torch.compile made: give the module itself"),
+    ],
+)
+def test_modules_that_are_none_of_the_users_code(make, message):
+    with pytest.raises(Error, match=message):
+        dnnsuite.fuse([make() for _ in range(2)])

@@ -118,6 +118,7 @@ class Fusion:
                     f"models 0 and {index} differ at {where}: training is {first.training} and {model.training}"
                 )
         kind = type(first)
+        _refuse_what_is_no_plain_module(first, where)
         _refuse_other_hooks(models, where)
         for inner, parts in _together(models) if kind in RULES else [("", models)]:
             _refuse_backward_hooks(parts, ".".join(filter(None, (path, inner))) or "the top")
@@ -219,6 +220,23 @@ def _kind(module: torch.nn.Module) -> Any:
     """The class, or what it is made of where each module has a class of its own (parametrizations)."""
     own = type(module)
     return own.__mro__[1:] if torch.nn.utils.parametrize.is_parametrized(module) else own
+
+
+def _refuse_what_is_no_plain_module(module: torch.nn.Module, where: str) -> None:
+    name = type(module).__name__
+    if isinstance(module, torch.jit.ScriptModule):
+        raise InvalidArgument(
+            f"{where} is a {name} of torch.jit, whose code cannot be read: give the module itself"
+        )
+    if "_orig_mod" in module._modules and hasattr(module, "_torchdynamo_orig_callable"):
+        raise InvalidArgument(
+            f"{where} is what torch.compile made: give the module itself (._orig_mod) and compile the array"
+        )
+    for parameter, value in module._parameters.items():
+        if value is not None and torch.nn.parameter.is_lazy(value):
+            raise InvalidArgument(
+                f"{parameter} of {where}, a {name}, has no shape yet: call each model once before fuse"
+            )
 
 
 def _refuse_other_hooks(models: Sequence[torch.nn.Module], where: str) -> None:
