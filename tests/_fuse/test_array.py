@@ -109,3 +109,26 @@ def test_refuses_models_that_differ(models, message):
 def test_unfuse_refuses_what_is_no_array():
     with pytest.raises(InvalidArgument, match="no array"):
         dnnsuite.unfuse(torch.nn.Linear(3, 3))
+
+
+def test_an_array_within_a_module_of_the_users():
+    class Around(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.array = dnnsuite.fuse(make_models(Flattening, 2))
+            self.gain = torch.nn.Parameter(torch.ones(2, 1, 1))
+
+        def forward(self, x):
+            return self.array(x) * self.gain
+
+    around, other = Around(), Around()
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(1)
+    other.load_state_dict(around.state_dict())
+    x = torch.randn(2, 5, 4, 3)
+    assert torch.equal(other(x), around(x))
+    assert sorted(around.state_dict()) == sorted(
+        ["gain", *(f"array.{name}" for name in around.array.state_dict())]
+    )
+    assert around.double()(x.double()).dtype == torch.float64

@@ -40,6 +40,7 @@ class Array(torch.nn.Module):
         self.training = root.training
         first = next(iter(root.parameters()), None)
         root.register_buffer(STREAM, new_stream(B, None if first is None else first.device), persistent=False)
+        self._non_persistent_buffers_set = root._non_persistent_buffers_set
 
     # -- running ---------------------------------------------------------------------------------------------------
 
