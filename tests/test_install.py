@@ -41,7 +41,7 @@ def _editable():
 
 
 def expected_files():
-    names = {"_C.pyi", "py.typed", "libdnnsuite_ops.so", Path(_C.__file__).name}
+    names = {"_C.pyi", "py.typed", "libdnnsuite_memory.so", "libdnnsuite_ops.so", Path(_C.__file__).name}
     return names | {library.name for library in LIBRARIES}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from . import _tune
+from . import _memory, _tune
 from ._capture import CapturedStep, CudaGraphs, Scripts, guards
 from ._fuse import width as array_width
 from ._shard import LossFunction, Shard, StepOptions, Vectors
@@ -84,11 +84,10 @@ class StepRunner:
         self.queue_depth = queue_depth
         self._closed = False
         self._last_vectors: Vectors = []
+        self._warm = False
         self._workers = Workers(self._run, self.threads if self._on_cpu else 0, queue_depth)
         if self._on_cpu:
-            from . import _C
-
-            _C.heap_retain()  # step-sized buffers are reused, not page-faulted anew each step
+            _memory.keep()  # step-sized buffers are reused, not page-faulted anew each step
             atexit.register(self.close)  # a thread inside an operator must not outlive the interpreter
         self._set_up()
 
@@ -151,6 +150,9 @@ class StepRunner:
             self._workers.submit(step)
         else:
             self._try(step, self._trial)
+        if self._on_cpu and not self._warm and self.mode == "captured":
+            self._warm = True
+            _memory.release()  # what the steps on the way to a replay took, copies of the state among it
         return step
 
     def _check(self, batch: Any) -> bool:
@@ -235,6 +237,8 @@ class StepRunner:
         """Lets the steps under way end, drops those not begun, and ends the threads."""
         self._closed = True
         self._workers.close()
+        if self._on_cpu:
+            _memory.release()
         atexit.unregister(self.close)
 
     def __enter__(self) -> StepRunner:

@@ -199,6 +199,7 @@ class CapturedStep:
             why = str(error)
         for tensor, value in zip(changed, before, strict=True):
             tensor.detach().copy_(value)
+        before.clear()  # as large as the state
         losses, second = self._watch(batch, hyper, inputs)
         why = why or second.refusal or difference(recording, second) or self._side_effect(attempt)
         pairs = zip([replayed, *after], [losses, *changed], strict=True)

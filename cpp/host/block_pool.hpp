@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace dnnsuite::host {
+
+/// Memory of large sizes that come again and again, as a training step's do: a block that was given back is handed out
+/// again for the next request of about its size, with its pages in place.
+///
+/// What malloc does instead costs a page fault for every 4 KiB of each step, or, told to keep its memory, splits it: an
+/// aligned block of glibc before 2.38 does not fit where one of the same size was.
+///
+/// No more is kept than brings the whole to kSlack times the most that was in use at once; what was unused for longest
+/// is unmapped. All functions may be called from any thread.
+class BlockPool {
+  public:
+    static constexpr std::size_t kLeast = std::size_t{1} << 16;  // smaller requests are malloc's
+    static constexpr std::size_t kAlignment = 64;
+    static constexpr double kSlack = 1.1;
+
+    struct Usage {
+        std::int64_t used_bytes, kept_bytes, most_used_bytes;
+    };
+
+    BlockPool() = default;
+    BlockPool(const BlockPool&) = delete;
+    BlockPool& operator=(const BlockPool&) = delete;
+
+    /// At least `size` bytes, aligned; null if there is no memory.
+    void* take(std::size_t size) noexcept;
+    /// Gives back what `take` gave; null is nothing.
+    void give(void* pointer) noexcept;
+    /// Unmaps all that is kept.
+    void release() noexcept;
+    Usage usage() const noexcept;
+
+    /// Around a fork, so that the child's pool is in one piece.
+    void lock() noexcept { mutex_.lock(); }
+    void unlock() noexcept { mutex_.unlock(); }
+
+    /// Bytes that are mapped for a request: a sixteenth of its power of two is the finest difference.
+    static std::size_t rounded(std::size_t size) noexcept;
+
+  private:
+    struct Block {
+        void* base;
+        std::size_t bytes;
+    };
+    using Kept = std::list<Block>;  // what was given back first is in front
+
+    void* reused(std::size_t bytes) noexcept;
+    void shrink(std::size_t bytes) noexcept;
+    void drop(Kept::iterator block) noexcept;
+
+    mutable std::mutex mutex_;
+    Kept kept_;
+    std::unordered_map<std::size_t, std::vector<Kept::iterator>> by_size_;
+    std::size_t used_ = 0, kept_bytes_ = 0, most_ = 0;
+};
+
+}  // namespace dnnsuite::host
