@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 #include <cstring>
 
@@ -24,17 +23,17 @@ void* memory_of(void* base, std::size_t bytes) {
     return static_cast<char*>(base) + BlockPool::kAlignment;
 }
 
+std::size_t whole_pages(std::size_t size) {
+    constexpr std::size_t kPage = 4096;
+    return (size + kPage - 1) / kPage * kPage;
+}
+
 void* mapped(std::size_t bytes) {
     void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return base == MAP_FAILED ? nullptr : base;
 }
 
 }  // namespace
-
-std::size_t BlockPool::rounded(std::size_t size) noexcept {
-    const std::size_t least_step = 4096, step = std::max(least_step, std::bit_floor(size) >> 4);
-    return (size + step - 1) / step * step;
-}
 
 void* BlockPool::take(std::size_t size) noexcept {
     if (size > SIZE_MAX / 2) return nullptr;
@@ -43,7 +42,7 @@ void* BlockPool::take(std::size_t size) noexcept {
         void* base = std::aligned_alloc(kAlignment, (whole + kAlignment - 1) / kAlignment * kAlignment);
         return base == nullptr ? nullptr : memory_of(base, 0);
     }
-    const std::size_t bytes = rounded(whole);
+    std::size_t bytes = whole_pages(whole);
     const std::lock_guard<std::mutex> guard(mutex_);
     void* base = reused(bytes);
     if (base == nullptr) {
@@ -89,16 +88,21 @@ BlockPool::Usage BlockPool::usage() const noexcept {
     return {static_cast<std::int64_t>(used_), static_cast<std::int64_t>(kept_bytes_), static_cast<std::int64_t>(most_)};
 }
 
-/// The block of this size that was given back last: its memory may still be in a cache.
-void* BlockPool::reused(std::size_t bytes) noexcept {
-    const auto found = by_size_.find(bytes);
-    if (found == by_size_.end() || found->second.empty()) return nullptr;
-    const auto block = found->second.back();
-    found->second.pop_back();
-    void* base = block->base;
-    kept_.erase(block);
-    kept_bytes_ -= bytes;
-    return base;
+/// The block that was given back last, for its memory may still be in a cache, of the least size that will do; `bytes`
+/// becomes that size.
+void* BlockPool::reused(std::size_t& bytes) noexcept {
+    for (auto found = by_size_.lower_bound(bytes); found != by_size_.end(); ++found) {
+        if (found->first > bytes + bytes / 16) break;
+        if (found->second.empty()) continue;
+        const auto block = found->second.back();
+        found->second.pop_back();
+        void* base = block->base;
+        kept_.erase(block);
+        bytes = found->first;
+        kept_bytes_ -= bytes;
+        return base;
+    }
+    return nullptr;
 }
 
 /// Makes room for `bytes` more, as far as what is in use allows for it.
@@ -111,6 +115,7 @@ void BlockPool::drop(Kept::iterator block) noexcept {
     auto& same = by_size_[block->bytes];
     same.erase(std::find(same.begin(), same.end(), block));
     kept_bytes_ -= block->bytes;
+    if (same.empty()) by_size_.erase(block->bytes);
     munmap(block->base, block->bytes);
     kept_.erase(block);
 }

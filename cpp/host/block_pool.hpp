@@ -4,14 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 namespace dnnsuite::host {
 
 /// Memory of large sizes that come again and again, as a training step's do: a block that was given back is handed out
-/// again for the next request of about its size, with its pages in place.
+/// again for the next request of its size, or of a sixteenth less, with its pages in place.
 ///
 /// What malloc does instead costs a page fault for every 4 KiB of each step, or, told to keep its memory, splits it: an
 /// aligned block of glibc before 2.38 does not fit where one of the same size was.
@@ -44,9 +44,6 @@ class BlockPool {
     void lock() noexcept { mutex_.lock(); }
     void unlock() noexcept { mutex_.unlock(); }
 
-    /// Bytes that are mapped for a request: a sixteenth of its power of two is the finest difference.
-    static std::size_t rounded(std::size_t size) noexcept;
-
   private:
     struct Block {
         void* base;
@@ -54,13 +51,13 @@ class BlockPool {
     };
     using Kept = std::list<Block>;  // what was given back first is in front
 
-    void* reused(std::size_t bytes) noexcept;
+    void* reused(std::size_t& bytes) noexcept;
     void shrink(std::size_t bytes) noexcept;
     void drop(Kept::iterator block) noexcept;
 
     mutable std::mutex mutex_;
     Kept kept_;
-    std::unordered_map<std::size_t, std::vector<Kept::iterator>> by_size_;
+    std::map<std::size_t, std::vector<Kept::iterator>> by_size_;
     std::size_t used_ = 0, kept_bytes_ = 0, most_ = 0;
 };
 

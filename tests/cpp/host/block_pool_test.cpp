@@ -21,15 +21,6 @@ long page_faults() {
     return usage.ru_minflt;
 }
 
-TEST(BlockPool, RoundsByASixteenthAtMost) {
-    for (const std::size_t size : {std::size_t{70'000}, kMiB + 1, 3 * kMiB - 64, 100 * kMiB + 12345}) {
-        const std::size_t bytes = BlockPool::rounded(size);
-        EXPECT_GE(bytes, size);
-        EXPECT_LE(static_cast<double>(bytes), static_cast<double>(size) * 17 / 16 + 4096);
-        EXPECT_EQ(bytes % 4096, 0U);
-    }
-}
-
 TEST(BlockPool, AllSizesAreAlignedAndWritable) {
     BlockPool pool;
     for (std::size_t size = 1; size < 4 * kMiB; size = size * 3 + 1) {
@@ -47,12 +38,19 @@ TEST(BlockPool, ABlockOfTheSameSizeIsTheSameMemory) {
     void* first = pool.take(8 * kMiB);
     std::memset(first, 1, 8 * kMiB);
     pool.give(first);
-    const long before = page_faults();
-    void* second = pool.take(8 * kMiB - 1000);  // of about its size
-    EXPECT_EQ(second, first);
-    std::memset(second, 2, 8 * kMiB - 1000);
-    EXPECT_LT(page_faults() - before, 100);
-    pool.give(second);
+    [[maybe_unused]] const long before = page_faults();
+    for (const std::size_t size : {8 * kMiB, 8 * kMiB - 1000, 8 * kMiB - kMiB / 4}) {  // or of about its size
+        void* again = pool.take(size);
+        EXPECT_EQ(again, first);
+        std::memset(again, 2, size);
+        pool.give(again);
+    }
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+    EXPECT_LT(page_faults() - before, 100);  // of 2048 pages
+#endif
+    void* smaller = pool.take(4 * kMiB);  // half the size is another block
+    EXPECT_NE(smaller, first);
+    pool.give(smaller);
     EXPECT_EQ(pool.usage().used_bytes, 0);
     pool.release();
     EXPECT_EQ(pool.usage().kept_bytes, 0);
