@@ -190,19 +190,19 @@ class CapturedStep:
         assert recording is not None
         assert replay is not None
         changed = _once([*recording.written_externals(), *self._state()])
-        before = _copies(changed)
-        why, after, replayed = None, [], None
+        other = [t.detach().clone() for t in changed]
+        why, replayed = None, None
         try:
             replayed = replay(inputs)
-            after = _copies(changed)
         except RuntimeError as error:
             why = str(error)
-        for tensor, value in zip(changed, before, strict=True):
+        for tensor, value in zip(changed, other, strict=True):  # exchanged: one copy of the state is enough
+            after = tensor.detach().clone()
             tensor.detach().copy_(value)
-        before.clear()  # as large as the state
+            value.copy_(after)
         losses, second = self._watch(batch, hyper, inputs)
         why = why or second.refusal or difference(recording, second) or self._side_effect(attempt)
-        pairs = zip([replayed, *after], [losses, *changed], strict=True)
+        pairs = zip([replayed, *other], [losses, *changed], strict=True)
         if why is None and not all(self._replays.same(a, b.detach()) for a, b in pairs if a is not None):
             why = "a replay gives other bits than the step as written"
         if why is not None:
@@ -246,10 +246,12 @@ def _first_difference(a: Sequence[Any], b: Sequence[Any]) -> str:
 
 
 def _once(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Without those that lie where another one does."""
-    places = {(t.data_ptr(), t.shape, t.stride(), t.dtype): t for t in tensors}
-    return list(places.values())
+    """Without those that lie where another one does, in whatever order of dimensions."""
+    return list({_place(t): t for t in tensors}.values())
 
 
-def _copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    return [t.detach().clone() for t in tensors]
+def _place(t: torch.Tensor) -> tuple[Any, ...]:
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(t.shape, t.stride(), strict=True))
+    if reach == t.numel():  # without gaps
+        return t.data_ptr(), t.numel(), t.dtype
+    return t.data_ptr(), t.shape, t.stride(), t.dtype
