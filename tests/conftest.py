@@ -4,6 +4,7 @@
 import functools
 import os
 import random
+import signal
 import sys
 
 import hypothesis
@@ -12,6 +13,9 @@ import pytest
 # No test asserts a time, hypothesis' own included; what CI draws, everybody can draw again.
 hypothesis.settings.register_profile("dnnsuite", deadline=None, derandomize=bool(os.environ.get("CI")))
 hypothesis.settings.load_profile("dnnsuite")
+
+# A job in the background of a shell ignores Ctrl-C, and so would all that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REQUIRE_CUDA = os.environ.get("DNNSUITE_REQUIRE_CUDA") == "1"
 _NO_GPU = "needs an NVIDIA GPU and a CUDA torch"

@@ -4,10 +4,10 @@
 import os
 import signal
 
-import psutil
 import pytest
 import torch
 
+from children import children
 from dnnsuite import jobs
 from dnnsuite.errors import Error
 from dnnsuite.jobs import _replica
@@ -25,7 +25,7 @@ def team():
     made = Team(2, config())
     yield made
     made.close()
-    assert not psutil.Process().children()
+    assert not children()
 
 
 def alone(ranks, steps):
@@ -70,11 +70,11 @@ def test_one_that_dies_is_named_and_ends_the_others(team):
     team._processes[1].wait()
     with pytest.raises(Error, match="process 1 of the 2 that train together: it"):
         team.wait(2)
-    assert not psutil.Process().children()
+    assert not children()
 
 
 def test_one_that_fails_says_why():
     team = Team(1, config(network="resnet1"))
     with pytest.raises(Error, match=r"process 0 of the 1 .*'resnet1' is no model"):
         team.begin(1)
-    assert not psutil.Process().children()
+    assert not children()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-import psutil
 import pytest
 import torch
 
+from children import children
 from dnnsuite import jobs
 from dnnsuite.data import import_torchvision
 from dnnsuite.errors import InvalidArgument
@@ -31,7 +31,7 @@ def test_two_devices():
     finally:
         job.close()
         job.close()
-    assert not psutil.Process().children()
+    assert not children()
 
 
 def test_one_device_and_the_same_seed():

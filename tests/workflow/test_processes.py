@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
+from children import children
 from dnnsuite._files import OutputError
 from dnnsuite.jobs import JobConfig
 from dnnsuite.workflow import metrics
@@ -36,10 +36,6 @@ def group(toys: None, tmp_path: Path) -> RunGroup:
         )
 
     return run
-
-
-def children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
 
 
 def test_replicas_start_together(group: RunGroup, tmp_path: Path) -> None:
