@@ -7,9 +7,10 @@ from . import _tune
 
 _TRIAL_STEPS = 2  # timed steps of each candidate width, after those that warm up
 # A model that keeps a core busy for so long gains nothing from sharing calls with others, and alone its
-# activations are the only ones of its thread: its width is one, without a trial of wider shards. Where Python makes
-# the calls, tens of milliseconds may be Python's.
-_HEAVY_STEP_S = {True: 0.02, False: 0.5}
+# activations are the only ones of its thread: its width is one, without a trial of wider shards, whose memory would be
+# the peak. A captured step of 3 ms is no faster eight models wide; where Python makes the calls, tens of milliseconds
+# may be Python's.
+_HEAVY_STEP_S = {True: 0.002, False: 0.5}
 
 
 class WidthTrial:
