@@ -7,6 +7,7 @@ import torch.nn.functional as F
 
 import dnnsuite
 from dnnsuite import optim
+from dnnsuite._capture.record import Recorder
 from helpers import assert_near, check_matches_models, make_models
 
 SEEDS = [11, 12, 13]
@@ -171,3 +172,12 @@ class HandsOut(torch.nn.Module):
 
 def test_a_part_that_fills_what_it_is_given():
     check_matches_models(make_models(HandsOut, 3), torch.randn(3, 5, 4))
+
+
+def test_looking_for_draws_is_no_part_of_a_recorded_step():
+    array = dnnsuite.fuse(make_models(lambda: Drawing(lambda self, y: y), 2))
+    x = torch.randn(2, 3, 4)
+    array(x)
+    with Recorder([]) as recorder:
+        array(x)
+    assert not [t for t in recorder.recording.external.values() if t.dtype == torch.uint8]

@@ -105,10 +105,11 @@ def watched(owner: Any, call: Callable[[], Any]) -> Any:
 
 
 def _generators_now() -> list[bytes]:
-    found = [torch.get_rng_state()]
-    if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
-        found.append(torch.cuda.get_rng_state())
-    return [one.numpy().tobytes() for one in found]
+    with torch._C._DisableTorchDispatch():  # or a step that is recorded would have these tensors among its own
+        found = [torch.get_rng_state()]
+        if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+            found.append(torch.cuda.get_rng_state())
+        return [one.numpy().tobytes() for one in found]
 
 
 @contextmanager
