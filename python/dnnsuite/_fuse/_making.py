@@ -105,7 +105,8 @@ def watched(owner: Any, call: Callable[[], Any]) -> Any:
 
 
 def _generators_now() -> list[bytes]:
-    with torch._C._DisableTorchDispatch():  # or a step that is recorded would have these tensors among its own
+    # Out of sight of a step that is recorded, which would take these tensors for its own.
+    with torch._C._DisableTorchDispatch():
         found = [torch.get_rng_state()]
         if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
             found.append(torch.cuda.get_rng_state())
