@@ -35,6 +35,7 @@ import statistics
 import sys
 from pathlib import Path
 
+import command
 import fused_memory
 import fused_table as table
 import torch
@@ -196,10 +197,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        print("interrupted; with --out, the workloads that were finished are kept", file=sys.stderr)
-        sys.exit(130)
-    except Error as error:
-        sys.exit(str(error))
+    command.run(main, "workloads")

@@ -6,19 +6,9 @@ import torch
 
 import dnnsuite
 from dnnsuite.errors import InvalidArgument
-from helpers import assert_near, make_models
+from helpers import Negated, assert_near, make_models
 
 STEPS = 3
-
-
-class Reversed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return -grad
 
 
 class Averaging(torch.nn.Module):
@@ -43,7 +33,7 @@ class Averaging(torch.nn.Module):
         self.mean = 0.9 * self.mean + 0.1 * hidden.detach().mean(0)
         self.count += 1
         if self.how == "own gradient":
-            hidden = Reversed.apply(hidden)
+            hidden = Negated.apply(hidden)
         if self.how == "branch" and hidden.sum() > 0:
             hidden = hidden * 2
         return before + hidden * self.mean

@@ -21,11 +21,11 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import command
 import fused_table
 
 import timing
 from dnnsuite._files import replacing, write_text
-from dnnsuite.errors import Error
 from timing import Rate
 
 NAMES = sorted(path.stem.removeprefix("bench_") for path in Path(__file__).parent.glob("bench_*.py"))
@@ -79,10 +79,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        print("interrupted; with --out, the cases that were finished are kept", file=sys.stderr)
-        sys.exit(130)
-    except Error as error:
-        sys.exit(str(error))
+    command.run(main, "cases")

@@ -150,7 +150,7 @@ class StepRunner:
             self._workers.submit(step)
         else:
             self._try(step, self._trial)
-        if self._on_cpu and not self._warm and self.mode == "captured":
+        if self._on_cpu and not self._warm and self.mode != "warming up":
             self._warm = True
             _memory.release()  # what the steps on the way to a replay took, copies of the state among it
         return step

@@ -9,7 +9,7 @@ import torch
 
 import dnnsuite
 from dnnsuite.errors import InvalidArgument
-from helpers import assert_near, check_matches_models, make_models
+from helpers import Negated, assert_near, check_matches_models, make_models
 
 
 class Steered(torch.nn.Module):
@@ -192,16 +192,6 @@ class LateFunction(torch.nn.Module):
     def forward(self, x):
         self.calls += 1
         return Negated.apply(self.inner(x)) if self.calls > 1 else self.inner(x)
-
-
-class Negated(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return -grad
 
 
 def test_an_operator_of_the_users_that_is_called_later():

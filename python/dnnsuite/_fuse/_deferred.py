@@ -61,13 +61,9 @@ def continued(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         or waiting.grad != torch.is_grad_enabled()
     ):
         return None
-    value = later = None
-    if wanted[0] in waiting.layer.before_maximum(waiting.x):
-        later = Deferred(waiting.layer, waiting.x, waiting.shape, waiting.residual, wanted)
-    else:
-        more = {} if waiting.residual is None else {"residual": waiting.residual}
-        with outside():
-            value = waiting.layer.activated(waiting.x, *wanted, **more)
+    activated = Deferred(waiting.layer, waiting.x, waiting.shape, waiting.residual, wanted)
+    waits = wanted[0] in waiting.layer.before_maximum(waiting.x)
+    value, later = (None, activated) if waits else (activated.compute(), None)
     waiting.taken = True
     if in_place(func) or kwargs.get("inplace") or True in args[_INPLACE[name] : _INPLACE[name] + 1]:
         first.become(value, later)

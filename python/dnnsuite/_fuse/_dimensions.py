@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from .._logical import ModelTensor, NotFusable, WritesShared, expanded, wrap_all
+from .._logical import ModelTensor, NotFusable, expanded, wrap_all
 from ..nn import functional as ours
 from ._deferred import maximum
-from ._interpret import check_sure, in_place, map_over_models, raw, rule, settle
+from ._interpret import before_writing, check_own, in_place, map_over_models, raw, rule
 from ._shapes import sizes_of, viewed
 
 
@@ -55,8 +55,7 @@ def _named(name: str, places: dict[int, str], defaults: dict[str, Any]) -> None:
             elif dim_name in defaults:
                 kwargs[dim_name] = moved(defaults[dim_name], rank)
         if in_place(func):
-            settle()
-            check_sure(first)
+            before_writing(func, first)
             _call(func, values, kwargs)
             return first
         result = wrap_all(_call(func, values, kwargs))
@@ -228,17 +227,14 @@ def indexed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         values = [expanded(v, B) for v in values]
         kwargs = {k: expanded(v, B) for k, v in kwargs.items()}
     if in_place(func):
-        settle()
-        check_sure(args[0])
+        before_writing(func, args[0])
         _call(func, values, kwargs)
         return args[0]
     return wrap_all(_call(func, values, kwargs))
 
 
 def _by_models(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if in_place(func) and type(args[0]) is not ModelTensor:
-        raise WritesShared(
-            f"{func.__name__} writes a value of each model into a tensor that all models share"
-        )
+    if in_place(func):
+        check_own(func, args[0])
     result = map_over_models(func, args, kwargs)
     return args[0] if in_place(func) else result

@@ -13,6 +13,7 @@ import torch
 from ..errors import InvalidArgument
 from ..nn._base import ArrayModule
 from ..nn._dropout import FUNCTION_STREAM as STREAM
+from ..ops._max_over import memory_order
 from ._narrow import set_width
 from ._parts import Parts
 from ._shell import Shell, make_shell
@@ -166,8 +167,7 @@ class Edit:
 
 def _like(tensor: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """`value` with its dimensions in memory in the order of `tensor`'s."""
-    strides = tensor.stride()
-    order = [0, *sorted(range(1, tensor.dim()), key=lambda i: (-strides[i], i))]
+    order = memory_order(tensor)
     back = [order.index(i) for i in range(len(order))]
     return value.permute(order).contiguous().permute(back)
 

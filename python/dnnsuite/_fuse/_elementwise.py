@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from .._logical import ModelTensor, NotFusable, WritesShared, check_stray, state, wrap_all
+from .._logical import ModelTensor, NotFusable, check_stray, state, wrap_all
 from ._deferred import continued
-from ._interpret import check_sure, in_place, rule, settle
+from ._interpret import before_writing, in_place, rule
 
 NAMES = (
     # of one tensor
@@ -87,12 +87,7 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 def _in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     target = args[0]
-    if type(target) is not ModelTensor:
-        raise WritesShared(
-            f"{func.__name__} writes a value of each model into a tensor that all models share"
-        )
-    settle()
-    check_sure(target)
+    before_writing(func, target)
     rank = target.dim()
     values = aligned([*args, *kwargs.values()])
     if values[0].dim() - 1 != rank:

@@ -112,17 +112,27 @@ def _resolve(func: Any) -> Rule:
     return _put_back(found) if in_place(func) and found not in WRITING else found
 
 
+def check_own(func: Any, target: Any) -> None:
+    """Refuses to write values of each model into a tensor that all models share."""
+    if type(target) is not ModelTensor:
+        raise WritesShared(
+            f"{func.__name__} writes a value of each model into a tensor that all models share"
+        )
+
+
+def before_writing(func: Any, target: Any) -> None:
+    """What an in-place function has to see to before it writes into `target`."""
+    check_own(func, target)
+    settle()
+    check_sure(target)
+
+
 def _put_back(found: Rule) -> Rule:
     """The rule of an in-place twin, from that of the function: its result becomes the first argument's value."""
 
     def write(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         first = args[0]
-        if type(first) is not ModelTensor:
-            raise WritesShared(
-                f"{func.__name__} writes a value of each model into a tensor that all models share"
-            )
-        settle()
-        check_sure(first)
+        before_writing(func, first)
         result = found(func, args, kwargs).value
         if result.shape == first.value.shape:
             first.value.copy_(result)

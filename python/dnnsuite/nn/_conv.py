@@ -21,7 +21,7 @@ def laid_out(weight: torch.Tensor) -> torch.Tensor:
     """
     if weight.dim() != 5 or weight.device.type != "cpu":
         return weight.contiguous()
-    return weight.movedim(2, -1).contiguous().movedim(-1, 2)
+    return functional.convolution.channels_last(weight)
 
 
 class _ConvBase(ArrayModule):

@@ -44,7 +44,7 @@ def _composition(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 _eager = differentiable(_forward, _setup, _grad, _composition)
 
 
-def _memory_order(x: Tensor) -> list[int]:
+def memory_order(x: Tensor) -> list[int]:
     """The dimensions as they lie in memory, outermost first; the model stays in front."""
     strides = x.stride()
     return [0, *sorted(range(1, x.dim()), key=lambda d: -strides[d])]
@@ -59,7 +59,7 @@ def max_over(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     if x.is_contiguous():
         values, indices = call(x, dim)
         return values, indices
-    order = _memory_order(x)
+    order = memory_order(x)
     back = [order.index(d) for d in range(x.dim())]
     values, indices = call(x.permute(order), order.index(dim))
     return values.permute(back), indices.permute(back)

@@ -11,6 +11,7 @@ import torch
 
 from .. import ops
 from ..errors import InvalidArgument
+from ..ops._max_over import memory_order
 from ..ops._optimizer import Rule, watched
 
 Group = dict[str, Any]
@@ -136,6 +137,5 @@ def _alike(params: Sequence[torch.Tensor]) -> list[list[int]]:
 
 def _memory_order(t: torch.Tensor) -> list[int] | None:
     """How to permute t so that each model's part is contiguous; None if it is, or if no order would make it so."""
-    inner = range(1, t.dim())
-    order = sorted(inner, key=lambda i: (-t.stride()[i], i))
-    return None if order == list(inner) or t[:1].is_contiguous() else [0, *order]
+    order = memory_order(t)
+    return None if order == list(range(t.dim())) or t[:1].is_contiguous() else order
