@@ -134,6 +134,25 @@ def test_leaves_torchs_threads_as_they_are():
     assert torch.get_num_threads() == before
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("flush", [True, False])
+def test_denormal_numbers_are_zero_in_a_step_unless_asked_for(threads, flush):
+    models = make_models(lambda: torch.nn.Linear(1, 1, bias=False), 2)
+    for model in models:
+        torch.nn.init.constant_(model.weight, 1e-10)
+    array = dnnsuite.fuse(models)
+    optimizer = optim.SGD(array.parameters(), lr=0.0)
+    x = torch.full((2, 1, 1), 1e-30)
+    with StepRunner(
+        array, optimizer, lambda a, x: a(x).sum((1, 2)), threads=threads, flush_denormals=flush
+    ) as runner:
+        values = [runner.step(x).losses().tolist() for _ in range(6)]
+    assert runner.mode == "captured"
+    expected = [0.0, 0.0] if flush else pytest.approx([1e-40] * 2, rel=1e-3)
+    assert all(value == expected for value in values)
+    assert (x * 1e-10).count_nonzero() == 2  # the caller's own arithmetic
+
+
 def test_a_shared_batch():
     array, optimizer = make(3)
     x, y = batches(1, 1)[0]
