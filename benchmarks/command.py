@@ -1,10 +1,26 @@
 # SPDX-License-Identifier: MIT
-"""How a benchmark that keeps what it has measured ends."""
+"""What a benchmark that keeps what it has measured says while it runs, and how it ends."""
 
 import sys
 from collections.abc import Callable
 
 from dnnsuite.errors import Error
+
+
+class Progress:
+    """What is going on, on standard error: one line that is written over where it is a terminal."""
+
+    def __init__(self) -> None:
+        self.where = ""
+        self._over = sys.stderr.isatty()
+
+    def __call__(self, text: str) -> None:
+        begin, end = ("\r\x1b[K", "") if self._over else ("", "\n")
+        print(f"{begin}{self.where}: {text}", end=end, file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if self._over:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def run(main: Callable[[], None], pieces: str) -> None:

@@ -5,27 +5,33 @@
     python benchmarks/fused.py --B 8 --threads 2 --out results --markdown README.md
     python benchmarks/fused.py resnet18 --variants all --out results
     python benchmarks/fused.py mlp_m --memory
+    python benchmarks/fused.py --device cuda --amp bf16 --out results/gpu
 
 The variants take turns in every round, so that whatever drifts drifts for all. Speeds are relative to `serial`, with
 the 95 % interval over rounds; milliseconds are the median of a step of one model. With one thread CPU time is counted,
-with several wall time. StepRunner has the process keep its free memory, so all variants but `concurrent` gain by that.
+with several, and on a GPU, wall time, from an idle device to an idle device. StepRunner has the process keep its free
+memory, so on a CPU all variants but `concurrent` gain by that.
 
 variants:
   serial                torch, one model after the other
   serial+fused_adam     the same with torch's fused Adam
   serial+channels_last  the same, and convolutions in channels-last order
   serial+compile        the loss under torch.compile, fused Adam
-  concurrent            B processes that share the threads
+  serial+graph          each model's whole step as a CUDA graph, fused Adam (a GPU only)
+  concurrent            B processes that share the threads; a GPU they share by turns, each with fused Adam
+  concurrent+mps        the same through an MPS daemon that is started for it (a GPU only)
   hfta                  HFTA's operators and Adam (needs its package: a checkout in PYTHONPATH)
   vmap                  torch.func over stacked models
   vmap+compile          the same under torch.compile
-  dnnsuite              the fused array, run by StepRunner
+  dnnsuite              the fused array, run by StepRunner; on a GPU as a CUDA graph
 
+`--amp` has every variant under torch.autocast, with a GradScaler for fp16. Compare runs of one machine only.
 `--out DIR` has fused.csv (every round), fused.md and fused.png, all written anew after each workload; what DIR holds of
 other workloads stays in the table, so that it can be filled in pieces. `--peer MODULE:FUNCTION`
 adds a variant of your own: a function (B, workload) that returns one that trains one step of all B models; `workload`
 has `make()`, `batch()` and `loss`. `--memory` prints the peak memory of 24 steps instead of speed: the array against B
-models in one process, and against B processes of one model.
+models in one process, and against B processes of one model. On a GPU that is what torch's allocator gave out, and what
+it held; each process has a CUDA context besides.
 """
 
 from __future__ import annotations
@@ -33,6 +39,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import command
@@ -40,52 +47,44 @@ import fused_memory
 import fused_table as table
 import torch
 import ways
+from command import Progress
 from fused_table import Row
-from variants import VARIANTS, Variant, peer
+from setting import PRECISIONS, Setting, device_name
+from variants import VARIANTS, Variant, peer, variants_of
 from with_hfta import NoOperator
 from workloads import WORKLOADS
 
 from dnnsuite._files import write_text
-from dnnsuite.errors import Error
-
-DEFAULT = [name for name in VARIANTS if not name.endswith("+compile")]
-
-
-class Progress:
-    """What is going on, on standard error: one line that is written over where it is a terminal."""
-
-    def __init__(self) -> None:
-        self.where = ""
-        self._over = sys.stderr.isatty()
-
-    def __call__(self, text: str) -> None:
-        begin, end = ("\r\x1b[K", "") if self._over else ("", "\n")
-        print(f"{begin}{self.where}: {text}", end=end, file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        if self._over:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+from dnnsuite.errors import Error, InvalidArgument
 
 
 def measure(
     workload: str, B: int, makers: dict[str, Variant], options: argparse.Namespace, progress: Progress
 ) -> tuple[ways.Seconds, dict[str, str]]:
     """Seconds of a model's step of every variant that can run, and of the others the reason."""
-    ready: dict[str, ways.Way] = {}
+    setting: Setting = options.setting
     notes: dict[str, str] = {}
-    for name, make in makers.items():
-        progress(f"building {name}")
-        try:
-            way = make(WORKLOADS[workload], B, options.threads)
-            way(2)
-        except Exception as error:  # a variant that refuses one workload must not cost the others' rates
-            notes[name] = _reason(error)
-        else:
-            ready[name] = way
-    clock = ways.clock_for(options.threads)
-    seconds = ways.measure(
-        ready, B, options.rounds, options.warmup, clock, segment_s=options.segment, progress=progress
-    )
+    with ExitStack() as undo:
+        ready: dict[str, ways.Way] = {}
+        for name, make in makers.items():
+            progress(f"building {name}")
+            try:
+                way = make(WORKLOADS[workload], B, setting)
+                undo.callback(ways.close, way)
+                way(2)
+            except Exception as error:  # a variant that refuses one workload must not cost the others' rates
+                notes[name] = _reason(error)
+            else:
+                ready[name] = way
+        seconds = ways.measure(
+            ready,
+            B,
+            options.rounds,
+            options.warmup,
+            setting.clock,
+            segment_s=options.segment,
+            progress=progress,
+        )
     torch.compiler.reset()
     return seconds, notes
 
@@ -122,8 +121,8 @@ def run(options: argparse.Namespace) -> list[Row]:
             seconds, notes = measure(workload, B, makers, options, progress)
             progress.clear()
             show(workload, B, seconds, notes)
-            new = table.rows_of(workload, B, options.threads, seconds, notes, machine)
-            rows = [row for row in rows if row.group != (options.threads, B, workload)] + new
+            group = table.Group(options.setting, B, workload)
+            rows = [row for row in rows if row.group != group] + table.rows_of(group, seconds, notes, machine)
             if csv:
                 table.write_csv(csv, rows)
                 write_text(options.out / "fused.md", table.markdown(rows))
@@ -133,8 +132,12 @@ def run(options: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def names(text: str) -> list[str]:
-    return list(VARIANTS) if text == "all" else text.split(",")
+def chosen(asked: str, setting: Setting) -> list[str]:
+    """Serial is always among them: it is what the others are compared with."""
+    every = variants_of(setting)
+    if asked == "default":
+        every = [name for name in every if not name.endswith("+compile")]
+    return list(dict.fromkeys([table.BASE, *(every if asked in ("all", "default") else asked.split(","))]))
 
 
 def parse() -> argparse.Namespace:
@@ -145,10 +148,11 @@ def parse() -> argparse.Namespace:
     add("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(WORKLOADS)} (default: all)")
     add("--B", type=int, nargs="+", default=[8], help="numbers of models (default 8)")
     add("--threads", type=int, default=1, help="CPU threads (default 1)")
+    add("--device", default="cpu", help="cpu (default), cuda or cuda:NUMBER")
+    add("--amp", choices=PRECISIONS[1:], help="products in 16 bits, by torch.autocast (default: fp32)")
     add(
         "--variants",
-        type=names,
-        default=DEFAULT,
+        default="default",
         help="comma-separated, or `all` (default: all but the compiled ones, which take minutes to compile)",
     )
     add("--peer", action="append", default=[], metavar="MODULE:FUNCTION", help="a variant of your own")
@@ -165,9 +169,11 @@ def parse() -> argparse.Namespace:
     add("--memory", action="store_true", help="peak memory instead of speed")
     options = parser.parse_args()
     options.workloads = options.workloads or list(WORKLOADS)
-    options.variants = list(
-        dict.fromkeys([table.BASE, *options.variants])
-    )  # what the others are compared with
+    try:
+        options.setting = Setting(options.threads, device_name(options.device), options.amp or "fp32")
+    except InvalidArgument as error:
+        parser.error(str(error))
+    options.variants = chosen(options.variants, options.setting)
     if unknown := [n for n in options.workloads if n not in WORKLOADS]:
         parser.error(f"no workload {', '.join(unknown)}; there are {', '.join(WORKLOADS)}")
     if unknown := [n for n in options.variants if n not in VARIANTS]:
@@ -183,10 +189,12 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     options = parse()
     sys.path.insert(0, str(Path.cwd()))  # where a --peer lives
+    options.setting.enter()
     if options.memory:
         for workload in options.workloads:
             for B in options.B:
-                print(fused_memory.line(workload, B, fused_memory.measured(workload, B)), flush=True)
+                for line in fused_memory.lines(workload, B, options.setting):
+                    print(line, flush=True)
         return
     torch.set_num_threads(options.threads)
     if options.out:

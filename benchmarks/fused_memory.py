@@ -7,6 +7,7 @@ import multiprocessing
 from typing import Any, NamedTuple
 
 import torch
+from setting import Setting
 from variants import VARIANTS
 from workloads import WORKLOADS
 
@@ -14,6 +15,8 @@ from dnnsuite.errors import Error
 from dnnsuite.profiler.memory._process import begin_peak, level
 
 _STEPS = 24  # the heap may grow for a while after a step was recorded
+
+Peak = dict[str, int]  # bytes, by what was counted
 
 
 class Memory(NamedTuple):
@@ -24,42 +27,55 @@ class Memory(NamedTuple):
     one: int
 
 
-def measured(workload: str, B: int) -> Memory:
-    """Raises Error where a process ends without an answer, killed for its memory as a rule."""
-    return Memory(
-        peak_bytes("dnnsuite", workload, B),
-        peak_bytes("serial", workload, B),
-        peak_bytes("serial", workload, 1),
-    )
+def lines(workload: str, B: int, setting: Setting) -> list[str]:
+    """One of the resident set on a CPU; of what torch's allocator gave out, and of what it held, on a GPU.
+
+    Raises Error where a process ends without an answer, killed for its memory as a rule.
+    """
+    peaks = [
+        peak_bytes(variant, workload, count, setting)
+        for variant, count in (("dnnsuite", B), ("serial", B), ("serial", 1))
+    ]
+    return [line(workload, B, Memory(*(peak[what] for peak in peaks)), what) for what in peaks[0]]
 
 
-def line(workload: str, B: int, peak: Memory) -> str:
+def line(workload: str, B: int, peak: Memory, what: str) -> str:
     mib = 2**20
     return (
-        f"{workload:>20}  B={B:<3} array {peak.array / mib:8.1f} MiB; "
+        f"{workload:>20}  B={B:<3} {what}: array {peak.array / mib:8.1f} MiB; "
         f"B models in one process {peak.separate / mib:8.1f} MiB (array is {peak.array / peak.separate:.3f} of it); "
         f"B processes of one {B * peak.one / mib:8.1f} MiB ({peak.array / (B * peak.one):.3f})"
     )
 
 
-def peak_bytes(variant: str, workload: str, B: int) -> int:
+def peak_bytes(variant: str, workload: str, B: int, setting: Setting) -> Peak:
     """Of training B models for some steps in a fresh process, above those of the imports."""
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe()
-    process = context.Process(target=_train, args=(theirs, variant, workload, B))
+    process = context.Process(target=_train, args=(theirs, variant, workload, B, setting))
     process.start()
     theirs.close()
     try:
-        return int(mine.recv())
+        found: Peak = mine.recv()
+        return found
     except EOFError:
         raise Error(f"{workload}, B={B}: the process that trains {variant} ended without an answer") from None
     finally:
         process.join()
 
 
-def _train(connection: Any, variant: str, workload: str, B: int) -> None:
-    torch.set_num_threads(1)
-    begin_peak("cpu")
-    before = level("cpu").current
-    VARIANTS[variant](WORKLOADS[workload], B, 1)(_STEPS)
-    connection.send(level("cpu").peak - before)
+def _train(connection: Any, variant: str, workload: str, B: int, setting: Setting) -> None:
+    torch.set_num_threads(setting.threads)
+    setting.enter()
+    begin_peak(setting.device)
+    before = level(setting.device)
+    VARIANTS[variant](WORKLOADS[workload], B, setting)(_STEPS)
+    after = level(setting.device)
+    if setting.on_gpu:
+        peak = {
+            "allocated": after.peak - before.current,
+            "reserved": after.peak_cached - before.current_cached,
+        }
+    else:
+        peak = {"resident": after.peak - before.current}
+    connection.send(peak)

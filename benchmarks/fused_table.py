@@ -12,7 +12,9 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from setting import Setting
 
 from dnnsuite import host, plots
 from dnnsuite._files import replacing, write_text
@@ -24,11 +26,21 @@ BEGIN, END = "<!-- fused -->", "<!-- /fused -->"
 _INCHES = 0.16  # of a bar
 
 
+class Group(NamedTuple):
+    """What has one line of a table; each setting has a table of its own."""
+
+    setting: Setting
+    B: int
+    workload: str
+
+
 @dataclass(frozen=True)
 class Row:
     workload: str
     B: int
     threads: int
+    device: str
+    precision: str
     variant: str
     round: int | None
     seconds_per_model_step: float | None
@@ -36,9 +48,8 @@ class Row:
     machine: str
 
     @property
-    def group(self) -> tuple[int, int, str]:
-        """Its line of the table."""
-        return self.threads, self.B, self.workload
+    def group(self) -> Group:
+        return Group(Setting(self.threads, self.device, self.precision), self.B, self.workload)
 
 
 @dataclass(frozen=True)
@@ -61,15 +72,19 @@ def speed(base_s: list[float], own_s: list[float]) -> Speed:
     return Speed(statistics.median(own_s), math.exp(found.value), math.exp(found.low), math.exp(found.high))
 
 
-def rows_of(
-    workload: str, B: int, threads: int, seconds: dict[str, list[float]], notes: dict[str, str], machine: str
-) -> list[Row]:
+def rows_of(group: Group, seconds: dict[str, list[float]], notes: dict[str, str], machine: str) -> list[Row]:
+    def row(variant: str, number: int | None, value: float | None, note: str) -> Row:
+        where = group.setting
+        return Row(
+            group.workload, group.B, where.threads, where.device, where.precision, variant, number, value, note, machine
+        )  # fmt: skip
+
     measured = [
-        Row(workload, B, threads, variant, number, value, "", machine)
+        row(variant, number, value, "")
         for variant, values in seconds.items()
         for number, value in enumerate(values)
     ]
-    return measured + [Row(workload, B, threads, v, None, None, note, machine) for v, note in notes.items()]
+    return measured + [row(variant, None, None, note) for variant, note in notes.items()]
 
 
 def write_csv(path: Path, rows: Iterable[Row]) -> None:
@@ -81,7 +96,8 @@ def write_csv(path: Path, rows: Iterable[Row]) -> None:
 
 
 def read_csv(path: Path) -> list[Row]:
-    """The rows of a file that `write_csv` made; none where there is no file.
+    """The rows of a file that `write_csv` made; none where there is no file. One without device and precision is of a
+    CPU in fp32.
 
     Raises Error for a file that is not one.
     """
@@ -97,7 +113,8 @@ def read_csv(path: Path) -> list[Row]:
 def _row(values: dict[str, str]) -> Row:
     number, seconds = values["round"], values["seconds_per_model_step"]
     return Row(
-        values["workload"], int(values["B"]), int(values["threads"]), values["variant"],
+        values["workload"], int(values["B"]), int(values["threads"]), values.get("device", "cpu"),
+        values.get("precision", "fp32"), values["variant"],
         int(number) if number else None, float(seconds) if seconds else None, values["note"], values["machine"],
     )  # fmt: skip
 
@@ -114,9 +131,9 @@ def machine() -> str:
     )
 
 
-def speeds(rows: Iterable[Row]) -> dict[tuple[int, int, str], dict[str, Speed]]:
-    """By (threads, B, workload), of every variant that was measured beside serial."""
-    times: dict[tuple[int, int, str], dict[str, list[float]]] = {}
+def speeds(rows: Iterable[Row]) -> dict[Group, dict[str, Speed]]:
+    """Of every variant that was measured beside serial."""
+    times: dict[Group, dict[str, list[float]]] = {}
     for row in rows:
         if row.seconds_per_model_step is not None:
             times.setdefault(row.group, {}).setdefault(row.variant, []).append(row.seconds_per_model_step)
@@ -139,12 +156,21 @@ def _cell(speed: Speed | None, best: bool) -> str:
     return text if math.isnan(speed.low) else f"{text} [{speed.low:.2f}, {speed.high:.2f}]"
 
 
+def _title(setting: Setting) -> str:
+    half = "" if setting.precision == "fp32" else f"{setting.precision} by autocast, "
+    if setting.on_gpu:
+        return f"{half}{setting.device}, wall time"
+    if setting.threads == 1:
+        return f"{half}one thread, CPU time"
+    return f"{half}{setting.threads} threads, wall time"
+
+
 def markdown(rows: list[Row]) -> str:
-    """A table for each number of threads: workloads by variants, times as fast as serial, the best in bold."""
+    """A table for each setting: workloads by variants, times as fast as serial, the best in bold."""
     found = speeds(rows)
     parts = []
-    for threads in dict.fromkeys(threads for threads, _, _ in found):
-        groups = {key[1:]: value for key, value in found.items() if key[0] == threads}
+    for setting in dict.fromkeys(group.setting for group in found):
+        groups = {key[1:]: value for key, value in found.items() if key.setting == setting}
         variants = [variant for variant in _variants(groups.values()) if variant != BASE]
         lines = [
             " | ".join(["| workload", "B", "serial, ms", *variants]) + " |",
@@ -156,8 +182,7 @@ def markdown(rows: list[Row]) -> str:
             lines.append(
                 " | ".join([f"| {workload}", str(B), f"{1e3 * group[BASE].median_s:.3g}", *cells]) + " |"
             )
-        clock = "one thread, CPU time" if threads == 1 else f"{threads} threads, wall time"
-        parts.append(f"Times as fast as `serial` [95 %], {clock}:\n\n" + "\n".join(lines))
+        parts.append(f"Times as fast as `serial` [95 %], {_title(setting)}:\n\n" + "\n".join(lines))
     if not parts:
         return "Nothing was measured.\n"
     machines = dict.fromkeys(row.machine for row in rows)
@@ -190,7 +215,7 @@ def put(text: str, path: Path) -> None:
 
 
 def draw(rows: list[Row], path: Path) -> None:
-    """Bars of the speed over serial with their intervals: a panel for each number of threads and B."""
+    """Bars of the speed over serial with their intervals: a panel for each setting and B."""
     from matplotlib.figure import Figure
 
     found = speeds(rows)
@@ -204,7 +229,7 @@ def draw(rows: list[Row], path: Path) -> None:
     axes = figure.subplots(len(panels), squeeze=False)[:, 0]
     for ax, panel in zip(axes, panels, strict=True):
         _panel(ax, {key[2]: value for key, value in found.items() if key[:2] == panel}, variants)
-        ax.set_title(f"B = {panel[1]}, {panel[0]} thread{'s' * (panel[0] > 1)}", fontsize="medium")
+        ax.set_title(f"B = {panel[1]}, {_title(panel[0])}", fontsize="medium")
     axes[0].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     plots.save(axes[0], path)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The ways to train B models of a workload that `fused.py` compares: each a function (workload, B, threads) to a way.
+"""The ways to train B models of a workload that `fused.py` compares: each a function (workload, B, setting) to a way.
 
 All train on the same shared batch with Adam. Every variant but vmap's, whose Adam has one for all, gives each model a
 learning rate of its own.
@@ -7,92 +7,33 @@ learning rate of its own.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import ways
 import with_hfta
+from plain import LR, all_built, channels_last, concurrent, concurrent_mps, drawn, graphed, rates, serial
+from setting import Setting
 from ways import Way
-from workloads import WORKLOADS, Workload
+from workloads import Workload
 
 import dnnsuite
 
-Variant = Callable[[Workload, int, int], Way]
-LR = 1e-4
-"""Small enough that no model is soon so sure of its answers that its gradients are denormal numbers, which take a
-processor twice as long: then not the variants would be compared, but how far each has trained."""
-_SAME_LOSS = 1e-3  # relative; float32 in another order, through fifty layers of batch norm
+Variant = Callable[[Workload, int, Setting], Way]
+_UNTIL_REPLAYED = 16  # steps, at most; a step is replayed for the first time after three
+# Relative: float32 in another order, through fifty layers of batch norm; a GPU's convolutions are in TF32.
+_SAME_LOSS = {"cpu": 1e-3, "cuda": 2e-2}
 
 
-def built(workload: Workload, seed: int) -> torch.nn.Module:
-    torch.manual_seed(seed)
-    return workload.make()
-
-
-def all_built(workload: Workload, B: int) -> list[torch.nn.Module]:
-    return [built(workload, seed) for seed in range(B)]
-
-
-def rates(B: int) -> list[float]:
-    return [_rate(seed) for seed in range(B)]
-
-
-def _rate(seed: int) -> float:
-    return LR * (1 + seed / 16)
-
-
-def drawn(workload: Workload) -> tuple[torch.Tensor, ...]:
-    torch.manual_seed(0)
-    return workload.batch()
-
-
-def trainer(
-    workload: Workload,
-    seed: int,
-    prepare: Callable[[torch.nn.Module], torch.nn.Module] = lambda model: model,
-    compiled: bool = False,
-    **adam: Any,
-) -> Callable[[], None]:
-    """One step of one plain model."""
-    model = prepare(built(workload, seed))
-    optimizer = torch.optim.Adam(model.parameters(), lr=_rate(seed), **adam)
-    batch = drawn(workload)
-    loss = torch.compile(workload.loss) if compiled else workload.loss
-
-    def step() -> None:
-        optimizer.zero_grad()
-        loss(model, *batch).backward()
-        optimizer.step()
-
-    return step
-
-
-def in_turns(steps: list[Callable[[], None]]) -> Way:
-    def all_models() -> None:
-        for step in steps:
-            step()
-
-    return ways.repeat(all_models)
-
-
-def serial(workload: Workload, B: int, threads: int, **options: Any) -> Way:
-    return in_turns([trainer(workload, seed, **options) for seed in range(B)])
-
-
-def _replica(name: str, seed: int) -> Way:
-    return ways.repeat(trainer(WORKLOADS[name], seed))
-
-
-def concurrent(workload: Workload, B: int, threads: int) -> Way:
-    return ways.concurrent(_replica, [(workload.name, seed) for seed in range(B)], threads)
-
-
-def vmap(workload: Workload, B: int, threads: int, compiled: bool = False) -> Way:
-    base = all_built(workload, B)
+def vmap(workload: Workload, B: int, setting: Setting, compiled: bool = False) -> Way:
+    base = all_built(workload, B, setting)
     parameters, buffers = torch.func.stack_module_state(base)
     optimizer = torch.optim.Adam(parameters.values(), lr=LR)
-    batch = drawn(workload)
+    batch = drawn(workload, setting)
+    scaler = torch.amp.GradScaler(setting.type, enabled=setting.scales_loss)
+    one = torch.ones((), device=setting.device)
 
     def model(own: Any, its: Any) -> Callable[..., Any]:
         return lambda *args, **kwargs: torch.func.functional_call(base[0], (own, its), args, kwargs)
@@ -103,46 +44,69 @@ def vmap(workload: Workload, B: int, threads: int, compiled: bool = False) -> Wa
         frozen = {name: value.detach() for name, value in own.items()}
         return workload.vmap_loss(model(own, its), model(frozen, its), *inputs)
 
+    def scaled(own: Any, its: Any, scale: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+        return loss(own, its, *inputs) * scale
+
+    shared = [one, *batch] if setting.scales_loss else [*batch]
     gradients = torch.vmap(
-        torch.func.grad(loss), in_dims=(0, 0, *(None for _ in batch)), randomness="different"
+        torch.func.grad(scaled if setting.scales_loss else loss),
+        in_dims=(0, 0, *(None for _ in shared)),
+        randomness="different",
     )
     if compiled:
         gradients = torch.compile(gradients)
+    gradients = setting.under_autocast(gradients)
 
     def step() -> None:
-        found = gradients(parameters, buffers, *batch)
+        if setting.scales_loss:
+            shared[0] = scaler.scale(one)
+        found = gradients(parameters, buffers, *shared)
         for name, parameter in parameters.items():
             parameter.grad = found[name]
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
 
-    return ways.repeat(step)
+    return ways.repeat(step, setting.wait)
 
 
-def fused(workload: Workload, B: int, threads: int) -> Way:
-    array = dnnsuite.fuse(all_built(workload, B))
+def fused(workload: Workload, B: int, setting: Setting) -> Way:
+    array = dnnsuite.fuse(all_built(workload, B, setting))
     optimizer = dnnsuite.optim.Adam(array.parameters(), lr=rates(B))
-    batch = [dnnsuite.stack(x, B) for x in drawn(workload)]
-    runner = dnnsuite.StepRunner(array, optimizer, workload.losses, threads=threads)
-    return ways.repeat(lambda: runner.step(*batch), runner.synchronize)
+    batch = [dnnsuite.stack(x, B) for x in drawn(workload, setting)]
+    scaler = dnnsuite.optim.GradScaler(setting.device, B=B) if setting.scales_loss else None
+    losses = setting.under_autocast(workload.losses)
+    runner = dnnsuite.StepRunner(array, optimizer, losses, threads=setting.threads, scaler=scaler)
+
+    def finish() -> None:
+        runner.synchronize()
+        setting.wait()
+
+    way = ways.repeat(lambda: runner.step(*batch), finish)
+    if setting.on_gpu:
+        _until_replayed(runner, way)
+    return way
 
 
-def hfta(workload: Workload, B: int, threads: int) -> Way:
-    check_hfta(workload, B)
-    model = with_hfta.convert(all_built(workload, B))
+def _until_replayed(runner: dnnsuite.StepRunner, way: Way) -> None:
+    for _ in range(_UNTIL_REPLAYED):
+        way(1)
+        if runner.mode == "captured":
+            return
+    print(f"dnnsuite: no CUDA graph, {runner.mode}", file=sys.stderr)
+
+
+def hfta(workload: Workload, B: int, setting: Setting) -> Way:
+    check_hfta(workload, B, setting)
+    model = with_hfta.convert(all_built(workload, B, setting)).to(setting.device)
     optimizer = with_hfta.adam(model.parameters(), rates(B))
-    batch = for_hfta(workload, B)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        workload.total(model, *batch).backward()
-        optimizer.step()
-
-    return ways.repeat(step)
+    batch = for_hfta(workload, B, setting)
+    total = setting.under_autocast(workload.total)
+    return ways.repeat(setting.step(optimizer, lambda: total(model, *batch)), setting.wait)
 
 
-def for_hfta(workload: Workload, B: int) -> list[torch.Tensor]:
+def for_hfta(workload: Workload, B: int, setting: Setting) -> list[torch.Tensor]:
     """The batch `[B, N, ...]`, lying in memory as HFTA's operators want it, so that no step copies it."""
-    one = drawn(workload)
+    one = drawn(workload, setting)
     images = [x.dim() > 2 and x.is_floating_point() for x in one]
     return [
         torch.stack([x] * B, 1).transpose(0, 1) if second else torch.stack([x] * B)
@@ -150,13 +114,13 @@ def for_hfta(workload: Workload, B: int) -> list[torch.Tensor]:
     ]
 
 
-def check_hfta(workload: Workload, B: int) -> None:
+def check_hfta(workload: Workload, B: int, setting: Setting) -> None:
     """Raises AssertionError where HFTA's operators and dnnsuite's do not give the same first losses, dropout off."""
-    plain = all_built(workload, B)
+    plain = all_built(workload, B, setting)
     without_dropout(plain)
-    theirs = workload.losses(with_hfta.convert(plain), *for_hfta(workload, B))
-    ours = workload.losses(dnnsuite.fuse(plain), *(dnnsuite.stack(x, B) for x in drawn(workload)))
-    assert torch.allclose(ours, theirs, rtol=_SAME_LOSS), (
+    theirs = workload.losses(with_hfta.convert(plain).to(setting.device), *for_hfta(workload, B, setting))
+    ours = workload.losses(dnnsuite.fuse(plain), *(dnnsuite.stack(x, B) for x in drawn(workload, setting)))
+    assert torch.allclose(ours, theirs, rtol=_SAME_LOSS[setting.type]), (
         f"first losses differ, ours {ours.tolist()}, {theirs.tolist()}"
     )
 
@@ -169,23 +133,27 @@ def without_dropout(plain: list[torch.nn.Module]) -> None:
             module.dropout = 0.0
 
 
-def _channels_last(model: torch.nn.Module) -> torch.nn.Module:
-    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-
 VARIANTS: dict[str, Variant] = {
     "serial": serial,
-    "serial+fused_adam": lambda w, B, threads: serial(w, B, threads, fused=True),
-    "serial+channels_last": lambda w, B, threads: serial(w, B, threads, prepare=_channels_last, fused=True),
-    "serial+compile": lambda w, B, threads: serial(w, B, threads, compiled=True, fused=True),
+    "serial+fused_adam": lambda w, B, setting: serial(w, B, setting, fused=True),
+    "serial+channels_last": lambda w, B, setting: serial(w, B, setting, prepare=channels_last, fused=True),
+    "serial+compile": lambda w, B, setting: serial(w, B, setting, compiled=True, fused=True),
+    "serial+graph": graphed,
     "concurrent": concurrent,
+    "concurrent+mps": concurrent_mps,
     "hfta": hfta,
     "vmap": vmap,
-    "vmap+compile": lambda w, B, threads: vmap(w, B, threads, compiled=True),
+    "vmap+compile": lambda w, B, setting: vmap(w, B, setting, compiled=True),
     "dnnsuite": fused,
 }
+_GPU_ONLY = ("serial+graph", "concurrent+mps")
+
+
+def variants_of(setting: Setting) -> list[str]:
+    """All that the device can have."""
+    return [name for name in VARIANTS if setting.on_gpu or name not in _GPU_ONLY]
 
 
 def peer(name: str) -> Variant:
     """A variant of the user's own, `MODULE:FUNCTION`."""
-    return lambda workload, B, threads: ways.repeat(ways.load(name)(B, workload))
+    return lambda workload, B, setting: ways.repeat(ways.load(name)(B, workload), setting.wait)

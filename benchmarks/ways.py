@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """What the benchmarks of whole training steps share: ways that take turns, replicas in processes, one table.
 
-A way trains all B models for a number of steps. With one thread it is rated by the CPU time of its processes, so that
-a busy neighbour does not decide; with several by wall time. In every round each way runs for about the same time, so
-whatever drifts drifts for all.
+A way trains all B models for a number of steps, and has done so when it returns: on a GPU, too. With one thread of a
+CPU it is rated by the CPU time of its processes, so that a busy neighbour does not decide; else by wall time. In every
+round each way runs for about the same time, so whatever drifts drifts for all.
 """
 
 from __future__ import annotations
@@ -11,23 +11,20 @@ from __future__ import annotations
 import contextlib
 import importlib
 import multiprocessing
+import os
 import signal
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from setting import cpu_clock
+
+from dnnsuite.errors import Error
 
 Way = Callable[[int], float | None]  # trains so many steps; CPU seconds of other processes, if it has any
 Seconds = dict[str, list[float]]
-
-
-def cpu_clock() -> float:
-    """CPU seconds of this process, all threads."""
-    return time.process_time()
-
-
-def clock_for(threads: int) -> Callable[[], float]:
-    return cpu_clock if threads == 1 else time.perf_counter
+_GRACE_S = 10.0  # in which a process that is not needed any more ends by itself
 
 
 def repeat(step: Callable[[], Any], finish: Callable[[], Any] = lambda: None) -> Way:
@@ -41,40 +38,119 @@ def repeat(step: Callable[[], Any], finish: Callable[[], Any] = lambda: None) ->
     return run
 
 
+class Closing:
+    """A way that holds something until it is closed."""
+
+    def __init__(self, way: Way, close: Callable[[], None]) -> None:
+        self._way, self.close = way, close
+
+    def __call__(self, steps: int) -> float | None:
+        return self._way(steps)
+
+
+def close(way: Way) -> None:
+    """Lets go of what a way holds, if it holds anything."""
+    getattr(way, "close", lambda: None)()
+
+
 def _replica(connection: Any, threads: int, make: Callable[..., Way], arguments: tuple[Any, ...]) -> None:
     import torch
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, whose end closes the pipe
     torch.set_num_threads(threads)
-    way = make(*arguments)
-    connection.send("ready")
-    with contextlib.suppress(EOFError):  # the parent is done
+    try:
+        way = make(*arguments)
+        connection.send(0.0)
         while True:
             steps = connection.recv()
             begin = cpu_clock()
             way(steps)
             connection.send(cpu_clock() - begin)
+    except (EOFError, BrokenPipeError):  # the parent is done
+        return
+    except Exception as error:
+        connection.send(f"{type(error).__name__}: {error}")
 
 
-def concurrent(make: Callable[..., Way], arguments: list[tuple[Any, ...]], threads: int) -> Way:
-    """One process per entry of `arguments`, each with the way that `make` gives for it; they share the threads."""
-    context = multiprocessing.get_context("spawn")
-    ends = []
-    for own in arguments:
+class Replicas:
+    """A way of processes, each of which has one of its own. Raises Error where one of them cannot."""
+
+    def __init__(self) -> None:
+        self._members: list[tuple[Any, Any]] = []
+
+    def start(self, threads: int, make: Callable[..., Way], arguments: tuple[Any, ...]) -> None:
+        context = multiprocessing.get_context("spawn")
         mine, theirs = context.Pipe()
-        count = max(1, threads // len(arguments))
-        context.Process(target=_replica, args=(theirs, count, make, own), daemon=True).start()
+        process = context.Process(target=_replica, args=(theirs, threads, make, arguments), daemon=True)
+        process.start()
         theirs.close()  # or the end of a replica that fails is never seen
-        ends.append(mine)
-    for end in ends:
-        end.recv()
+        self._members.append((mine, process))
 
-    def run(steps: int) -> float:
-        for end in ends:
+    def wait(self) -> float:
+        """Until all have answered: the sum of their CPU seconds."""
+        answers = [self._answer(end) for end, _ in self._members]
+        for answer in answers:
+            if isinstance(answer, str):
+                raise Error(f"a replica failed with {answer}")
+        return sum(answers)
+
+    @staticmethod
+    def _answer(end: Any) -> Any:
+        try:
+            return end.recv()
+        except EOFError:
+            return "no word: it was killed, for want of memory as a rule"
+
+    def __call__(self, steps: int) -> float:
+        for end, _ in self._members:
             end.send(steps)
-        return sum(end.recv() for end in ends)
+        return self.wait()
 
-    return run
+    def close(self) -> None:
+        for end, _ in self._members:
+            end.close()
+        for _, process in self._members:
+            process.join(_GRACE_S)
+            process.terminate()  # only where it has not ended, which a daemon of NVIDIA's may mind
+            process.join()
+        self._members.clear()
+
+
+def concurrent(
+    make: Callable[..., Way],
+    arguments: list[tuple[Any, ...]],
+    threads: int,
+    environment: Mapping[str, str] | None = None,
+) -> Replicas:
+    """One process per entry of `arguments`, each with the way that `make` gives for it; they share the threads.
+
+    `environment` is theirs beside this process's own.
+    """
+    replicas = Replicas()
+    try:
+        with _variables(environment or {}):
+            for own in arguments:
+                replicas.start(max(1, threads // len(arguments)), make, own)
+        replicas.wait()
+    except BaseException:
+        replicas.close()
+        raise
+    return replicas
+
+
+@contextlib.contextmanager
+def _variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables that a process started meanwhile inherits."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def load(name: str) -> Callable[..., Any]:

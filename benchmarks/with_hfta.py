@@ -155,7 +155,7 @@ def _transform(self: Any, x: torch.Tensor) -> torch.Tensor:
     """Points `[N, B, k, P]` to matrices `[N, B, k, k]`."""
     cloud = self.points(x).amax(dim=3).transpose(0, 1)
     matrix = self.matrix(self.dense(cloud)).transpose(0, 1).unflatten(2, (self.k, self.k))
-    return matrix + torch.eye(self.k)
+    return matrix + torch.eye(self.k, device=x.device)
 
 
 def _features(self: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
@@ -201,7 +201,7 @@ def _encoder(self: Any, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def _language_model(self: Any, tokens: torch.Tensor) -> torch.Tensor:
-    mask = nn.Transformer.generate_square_subsequent_mask(tokens.size(-1))
+    mask = nn.Transformer.generate_square_subsequent_mask(tokens.size(-1), device=tokens.device)
     return self.head(self.encoder(self.position(self.embedding(tokens) * math.sqrt(self.width)), mask))
 
 

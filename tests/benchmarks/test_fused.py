@@ -11,6 +11,8 @@ import fused
 import fused_memory
 import fused_table
 import pytest
+import torch
+from setting import Setting
 
 from dnnsuite.errors import Error
 
@@ -53,7 +55,8 @@ def test_two_variants_end_to_end(tmp_path):
 
 def test_rounds_of_another_machine_are_left_alone(tmp_path, monkeypatch):
     path = tmp_path / "fused.csv"
-    fused_table.write_csv(path, fused_table.rows_of("mlp_s", 2, 1, {"serial": [1.0]}, {}, "an abacus"))
+    group = fused_table.Group(Setting(), 2, "mlp_s")
+    fused_table.write_csv(path, fused_table.rows_of(group, {"serial": [1.0]}, {}, "an abacus"))
     before = path.read_text()
     monkeypatch.setattr(sys, "argv", ["fused.py", "mlp_s", "--out", str(tmp_path)])
     with pytest.raises(Error, match="an abacus"):
@@ -68,6 +71,8 @@ def test_rounds_of_another_machine_are_left_alone(tmp_path, monkeypatch):
         (["mlp_s", "--variants", "serial,fast"], "no variant fast"),
         (["mlp_s", "--rounds", "0"], "--rounds must be at least 1"),
         (["mlp_s", "--B", "0"], "--B must be at least 1"),
+        (["mlp_s", "--device", "tpu"], "no device 'tpu'"),
+        (["mlp_s", "--amp", "fp8"], "choose from"),
     ],
 )
 def test_what_is_refused_is_named(arguments, message, monkeypatch, capsys):
@@ -78,20 +83,77 @@ def test_what_is_refused_is_named(arguments, message, monkeypatch, capsys):
     assert message in capsys.readouterr().err
 
 
+def parsed(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["fused.py", *arguments])
+    return fused.parse()
+
+
 def test_serial_is_always_there(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["fused.py", "--variants", "vmap"])
-    assert fused.parse().variants == ["serial", "vmap"]
+    assert parsed(monkeypatch, "--variants", "vmap").variants == ["serial", "vmap"]
+
+
+def test_a_gpu_has_variants_of_its_own(monkeypatch):
+    cpu, gpu = (
+        set(parsed(monkeypatch, "--variants", "all", *device).variants)
+        for device in ([], ["--device", "cuda"])
+    )
+    assert gpu - cpu == {"serial+graph", "concurrent+mps"}
+    assert cpu < gpu
+    default = set(parsed(monkeypatch, "--device", "cuda").variants)
+    assert gpu - default == {"serial+compile", "vmap+compile"}
+
+
+def test_setting(monkeypatch):
+    options = parsed(monkeypatch, "--device", "cuda", "--amp", "fp16", "--threads", "2")
+    assert options.setting == Setting(2, "cuda:0", "fp16")
+    assert parsed(monkeypatch).setting == Setting(1, "cpu", "fp32")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_gpu_one_sentence_says_so():
+    done = run("mlp_s", "--device", "cuda")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "--device cuda:0: torch" in done.stderr
+    assert "dnnsuite doctor" in done.stderr
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_autocast_end_to_end(tmp_path, precision):
+    quick = ["--B", "2", "--rounds", "1", "--segment", "0.01", "--warmup", "1", "--out", tmp_path]
+    done = run("mlp_s", *quick, "--amp", precision)
+    assert done.returncode == 0, done.stderr
+    measured = {row["variant"] for row in rows_in(tmp_path) if row["seconds_per_model_step"]}
+    assert measured >= {"serial", "serial+fused_adam", "concurrent", "vmap", "dnnsuite"}
+    assert {row["precision"] for row in rows_in(tmp_path)} == {precision}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_every_variant_on_a_gpu(tmp_path, precision):
+    """HFTA's package and an MPS daemon may be missing."""
+    quick = ["--B", "2", "--rounds", "1", "--segment", "0.01", "--variants", "all", "--out", tmp_path]
+    amp = [] if precision == "fp32" else ["--amp", precision]
+    done = run("mlp_s", *quick, "--device", "cuda", *amp)
+    assert done.returncode == 0, done.stderr
+    assert "no CUDA graph" not in done.stderr
+    left_out = {row["variant"]: row["note"] for row in rows_in(tmp_path) if row["note"]}
+    assert set(left_out) <= {"hfta", "concurrent+mps"}, left_out
+    assert {(row["device"], row["precision"]) for row in rows_in(tmp_path)} == {("cuda:0", precision)}
 
 
 def test_memory_against_both():
     MiB = 2**20
-    text = fused_memory.line("mlp_s", 4, fused_memory.Memory(array=30 * MiB, separate=20 * MiB, one=10 * MiB))
-    assert "array     30.0 MiB" in text
+    peak = fused_memory.Memory(array=30 * MiB, separate=20 * MiB, one=10 * MiB)
+    text = fused_memory.line("mlp_s", 4, peak, "reserved")
+    assert "reserved: array     30.0 MiB" in text
     assert "20.0 MiB (array is 1.500 of it)" in text
     assert "40.0 MiB (0.750)" in text
 
 
-def test_memory_has_room_for_weights_gradients_and_adams_two_states():
+def test_memory_has_room_for_weights_gradients_and_adams_two_states(device):
     parameters = 784 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10
-    peak = fused_memory.peak_bytes("serial", "mlp_m", 4)
-    assert 4 * 4 * 4 * parameters < peak < 2**30
+    peak = fused_memory.peak_bytes("serial", "mlp_m", 4, Setting(device=device))
+    assert set(peak) == ({"resident"} if device == "cpu" else {"allocated", "reserved"})
+    for found in peak.values():
+        assert 4 * 4 * 4 * parameters < found < 2**30

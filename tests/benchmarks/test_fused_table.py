@@ -5,18 +5,19 @@ import math
 
 import fused_table as table
 import pytest
-from fused_table import Row
+from fused_table import Group, Row
 from hypothesis import given
 from hypothesis import strategies as st
+from setting import Setting
 
 from dnnsuite.errors import Error
 
 MACHINE = "a machine"
 
 
-def rows(workload="mlp_s", B=8, threads=1, notes=(), **seconds):
-    seconds = {name.replace("plus", "+"): values for name, values in seconds.items()}
-    return table.rows_of(workload, B, threads, seconds, dict(notes), MACHINE)
+def rows(workload="mlp_s", B=8, threads=1, notes=(), device="cpu", precision="fp32", **seconds):
+    group = Group(Setting(threads, device, precision), B, workload)
+    return table.rows_of(group, seconds, dict(notes), MACHINE)
 
 
 def test_speed_is_over_serial_round_by_round():
@@ -61,10 +62,17 @@ def test_markdown():
     )
 
 
-def test_each_number_of_threads_has_its_table():
-    text = table.markdown(rows(serial=[1.0], vmap=[1.0]) + rows(threads=2, serial=[1.0], vmap=[1.0]))
-    assert "one thread, CPU time" in text
-    assert "2 threads, wall time" in text
+def test_each_setting_has_its_table():
+    places = [
+        ({}, "one thread, CPU time"),
+        ({"threads": 2}, "2 threads, wall time"),
+        ({"precision": "bf16"}, "bf16 by autocast, one thread, CPU time"),
+        ({"device": "cuda:0"}, "cuda:0, wall time"),
+        ({"device": "cuda:0", "precision": "fp16"}, "fp16 by autocast, cuda:0, wall time"),
+    ]
+    text = table.markdown([row for place, _ in places for row in rows(serial=[1.0], vmap=[1.0], **place)])
+    for _, title in places:
+        assert text.count(f"Times as fast as `serial` [95 %], {title}:") == 1
 
 
 def test_without_serial_there_is_no_speed():
@@ -74,10 +82,19 @@ def test_without_serial_there_is_no_speed():
 
 def test_csv_gives_the_rows_back(tmp_path):
     made = rows(serial=[0.1, 0.3], vmap=[0.2, 1e-7], notes={"hfta": 'says "no", twice'})
+    made += rows(device="cuda:1", precision="bf16", serial=[0.1])
     table.write_csv(tmp_path / "fused.csv", made)
     assert table.read_csv(tmp_path / "fused.csv") == made
     assert [path.name for path in tmp_path.iterdir()] == ["fused.csv"]
     assert table.read_csv(tmp_path / "none.csv") == []
+
+
+def test_rows_of_old_are_of_a_cpu_in_fp32(tmp_path):
+    path = tmp_path / "fused.csv"
+    path.write_text(
+        "workload,B,threads,variant,round,seconds_per_model_step,note,machine\nmlp_s,8,1,serial,0,0.5,,a machine\n"
+    )
+    assert table.read_csv(path) == rows(serial=[0.5])
 
 
 @pytest.mark.parametrize(
@@ -110,6 +127,7 @@ def test_put_makes_a_file_and_spoils_none(tmp_path):
 
 def test_figure(tmp_path):
     made = rows(serial=[0.4, 0.5], dnnsuite=[0.1, 0.1]) + rows(B=2, serial=[0.4], vmap=[0.5])
+    made += rows(device="cuda:0", serial=[0.4], vmap=[0.5])
     table.draw(made, tmp_path / "fused.png")
     assert (tmp_path / "fused.png").read_bytes().startswith(b"\x89PNG")
     table.draw([], tmp_path / "none.png")
@@ -118,4 +136,5 @@ def test_figure(tmp_path):
 
 def test_a_row_knows_its_machine():
     assert "torch" in table.machine()
-    assert Row("w", 1, 2, "v", 0, 1.0, "", "m").group == (2, 1, "w")
+    row = Row("w", 1, 2, "cuda:0", "bf16", "v", 0, 1.0, "", "m")
+    assert row.group == (Setting(2, "cuda:0", "bf16"), 1, "w")

@@ -9,6 +9,7 @@ import pytest
 import torch
 import variants
 import with_hfta
+from setting import Setting
 from workloads import WORKLOADS
 
 from dnnsuite.errors import Unavailable
@@ -28,7 +29,7 @@ def hfta(monkeypatch):
 
 
 def plain_models(name, B):
-    made = variants.all_built(WORKLOADS[name], B)
+    made = variants.all_built(WORKLOADS[name], B, Setting())
     variants.without_dropout(made)
     return made
 
@@ -39,7 +40,7 @@ def test_losses_and_a_step_are_those_of_the_plain_models(hfta, name):
     workload, B = WORKLOADS[name], 2
     plain = plain_models(name, B)
     fused = with_hfta.convert(plain)
-    batch = variants.for_hfta(workload, B)
+    batch = variants.for_hfta(workload, B, Setting())
     optimizer = with_hfta.adam(fused.parameters(), variants.rates(B))
     others = [
         torch.optim.Adam(model.parameters(), lr=rate)
@@ -72,11 +73,11 @@ def test_what_it_lacks_is_named(hfta):
 
 @needs_hfta
 def test_the_check_sees_other_weights(hfta, monkeypatch):
-    variants.check_hfta(WORKLOADS["mlp_s"], 2)
+    variants.check_hfta(WORKLOADS["mlp_s"], 2, Setting())
     convert = with_hfta.convert
     monkeypatch.setattr(with_hfta, "convert", lambda plain: convert(plain[::-1]))
     with pytest.raises(AssertionError, match="first losses differ"):
-        variants.check_hfta(WORKLOADS["mlp_s"], 2)
+        variants.check_hfta(WORKLOADS["mlp_s"], 2, Setting())
 
 
 def test_without_the_package_it_says_how_to_get_it(monkeypatch):

@@ -8,7 +8,8 @@ import pytest
 
 from dnnsuite.errors import Unavailable
 from dnnsuite.workflow import devices
-from dnnsuite.workflow.devices import MIG_PROFILES, Tools, mig_instances, mps_daemon, whole_gpu
+from dnnsuite.workflow.devices import MIG_PROFILES, Tools, mig_instances, mps_daemon, mps_servers, whole_gpu
+from nvidia_tools import Machine
 
 LISTING = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6)
   MIG 3g.20gb     Device  0: (UUID: MIG-11)
@@ -16,56 +17,6 @@ LISTING = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6)
 GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-98ff16c4)
   MIG 7g.40gb     Device  0: (UUID: MIG-21)
 """
-
-
-class Machine:
-    """Answers as nvidia-smi and nvidia-cuda-mps-control do, and keeps the state they would change."""
-
-    def __init__(self, mig: str = "[N/A]", fails: str = "", tools: Sequence[str] | None = None) -> None:
-        self.mig, self.compute, self.daemon, self.instances = mig, "Default", False, ""
-        self.fails = fails
-        self.found = tools if tools is not None else ["nvidia-smi", "nvidia-cuda-mps-control"]
-        self.log: list[str] = []
-
-    def tools(self) -> Tools:
-        return Tools(0, self, lambda name: f"/usr/bin/{name}" if name in self.found else None)
-
-    def __call__(
-        self, argv: Sequence[str], stdin: str = "", environment: dict[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        command = " ".join(argv) + (f" <{stdin.strip()}" if stdin else "")
-        self.log.append(command)
-        if self.fails and self.fails in command:
-            return subprocess.CompletedProcess(list(argv), 4, "", "Insufficient Permissions")
-        return subprocess.CompletedProcess(list(argv), 0, self._answer(list(argv), stdin), "")
-
-    def _answer(self, argv: list[str], stdin: str) -> str:
-        match argv:
-            case ["nvidia-cuda-mps-control", "-d"]:
-                self.daemon = True
-            case ["nvidia-cuda-mps-control"] if stdin == "quit\n":
-                self.daemon = False
-            case [*_, "--query-gpu=compute_mode", _]:
-                return f"{self.compute}\n"
-            case [*_, "--query-gpu=mig.mode.current", _]:
-                return f"{self.mig}\n"
-            case [*_, "-c", mode]:
-                self.compute = mode.capitalize()
-            case [*_, "-mig", on]:
-                self.mig = "Enabled" if on == "1" else "Disabled"
-            case [*_, "-cgi", profiles, "-C"]:
-                self.instances = profiles
-            case [*_, "-dgi"]:
-                self.instances = ""
-            case [*_, "-L"]:
-                n = len(self.instances.split(",")) if self.instances else 0
-                lines = [f"  MIG 1g.5gb     Device  {i}: (UUID: MIG-{i})" for i in range(n)]
-                return "\n".join(["GPU 0: NVIDIA A100 (UUID: GPU-0)", *lines, ""])
-        return ""
-
-    @property
-    def state(self) -> tuple[str, str, bool, str]:
-        return self.mig, self.compute, self.daemon, self.instances
 
 
 def test_mps_is_started_for_the_body_and_put_back() -> None:
@@ -76,6 +27,16 @@ def test_mps_is_started_for_the_body_and_put_back() -> None:
         assert set(environments[0]) == {"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"}
     assert machine.state == ("[N/A]", "Default", False, "")
     assert machine.log[-2:] == ["nvidia-cuda-mps-control <quit", "nvidia-smi -i 0 -c DEFAULT"]
+
+
+def test_mps_beside_others_leaves_the_compute_mode() -> None:
+    machine = Machine()
+    with mps_daemon(1, machine.tools(), exclusive=False) as (client,):
+        assert machine.state == ("[N/A]", "Default", True, "")
+        assert mps_servers(client, machine.tools()) == [4711]
+    assert machine.state == ("[N/A]", "Default", False, "")
+    assert not any(" -c " in command for command in machine.log)
+    assert mps_servers(client, machine.tools()) == []
 
 
 def test_mps_is_put_back_when_the_body_fails() -> None:

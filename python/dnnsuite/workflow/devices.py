@@ -18,7 +18,7 @@ from typing import Protocol
 from .._execution.interrupts import deferred
 from ..errors import Unavailable
 
-__all__ = ["MIG_PROFILES", "Environment", "Tools", "mig_instances", "mig_unavailable", "mps_daemon",
+__all__ = ["MIG_PROFILES", "Environment", "Tools", "mig_instances", "mig_unavailable", "mps_daemon", "mps_servers",
            "mps_unavailable", "whole_gpu"]  # fmt: skip
 
 Environment = dict[str, str]
@@ -62,10 +62,10 @@ def _run(
 
 
 class Tools:
-    """NVIDIA's command line tools for one GPU."""
+    """NVIDIA's command line tools for one GPU, named by its number or, for MPS alone, by its UUID (`GPU-…`)."""
 
     def __init__(
-        self, gpu: int = 0, run: Run = _run, which: Callable[[str], str | None] = shutil.which
+        self, gpu: int | str = 0, run: Run = _run, which: Callable[[str], str | None] = shutil.which
     ) -> None:
         self.gpu, self.run, self.which = gpu, run, which
 
@@ -142,11 +142,11 @@ def _check_mig(tools: Tools) -> None:
 
 
 @contextmanager
-def mps_daemon(n: int, tools: Tools | None = None) -> Iterator[list[Environment]]:
+def mps_daemon(n: int, tools: Tools | None = None, exclusive: bool = True) -> Iterator[list[Environment]]:
     """A Multi-Process Service daemon of our own; yields the environment of each of n client processes.
 
-    The compute mode becomes EXCLUSIVE_PROCESS, so that nobody passes by the daemon. Both are put back at the
-    end.
+    If `exclusive`, the compute mode becomes EXCLUSIVE_PROCESS, so that nobody passes by the daemon; it has to stay as
+    it is where a process that is no client is on the GPU, too. All is put back at the end.
 
     Raises:
         Unavailable: a tool is missing or refuses.
@@ -161,7 +161,7 @@ def mps_daemon(n: int, tools: Tools | None = None) -> Iterator[list[Environment]
             Path(path).mkdir()
         before = tools.query("compute_mode")  # "Default", "Exclusive_Process", "Prohibited"
         with deferred():
-            if before.lower() != "exclusive_process":
+            if exclusive and before.lower() != "exclusive_process":
                 undo.callback(tools.run, ["nvidia-smi", "-i", str(tools.gpu), "-c", before.upper()])
                 tools.smi("-c", "EXCLUSIVE_PROCESS")
             undo.callback(tools.run, ["nvidia-cuda-mps-control"], "quit\n", environment)
@@ -171,6 +171,16 @@ def mps_daemon(n: int, tools: Tools | None = None) -> Iterator[list[Environment]
                 raise Unavailable(f"the MPS daemon did not start: {started.stderr.strip()}", "",
                                   "end the one running: `echo quit | nvidia-cuda-mps-control`")  # fmt: skip
         yield [dict(environment) for _ in range(n)]
+
+
+def mps_servers(client: Environment, tools: Tools | None = None) -> list[int]:
+    """Process ids of the servers that a daemon has started for its clients; none where nobody has come to it.
+
+    Args:
+        client: the environment of a client, from `mps_daemon`.
+    """
+    answer = (tools or Tools()).run(["nvidia-cuda-mps-control"], "get_server_list\n", client)
+    return [int(word) for word in answer.stdout.split() if word.isdigit()]
 
 
 @contextmanager
