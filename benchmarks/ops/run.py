@@ -4,10 +4,13 @@
     python benchmarks/ops/run.py --list
     python benchmarks/ops/run.py layer_norm linear --models 8
     python benchmarks/ops/run.py --out results
+    python benchmarks/ops/run.py --device cuda --out results/gpu
 
 One thread, CPU time, the variants of a case in turns. Operations and bytes are counted from shapes
 (benchmarks/work.py), the roofs are those of `dnnsuite roofline`, for one thread; more than 100 % of one is reached
 where operands were in a nearer cache, or where neighbours had a part of the machine while the roof was measured.
+On a GPU the time is that between CUDA events around many calls, launches included, and the roofs are those of its
+matrix products (no TF32) and of a triad in its L2 cache and its memory; what cannot run there is left out, with why.
 `--out DIR` has ops.csv and ops.md, written anew after each case. Each bench_<name>.py is a command of its own, too.
 """
 
@@ -67,11 +70,11 @@ def main() -> None:
         parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(NAMES)}")
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
-    peaks, found = timing.start(), []
-    footer = f"CPU time, least of the rounds; {timing.roofs(peaks)}. {fused_table.machine()}."
+    place, found = timing.start(options.device), []
+    footer = f"{place.clock}, least of the rounds; {timing.roofs(place)}. {fused_table.machine()}."
     for name in options.names or NAMES:
         cases = importlib.import_module(f"bench_{name}").cases
-        for rates in timing.run(cases, options.models, peaks, options):
+        for rates in timing.run(cases, options.models, place, options):
             found.append(rates)
             if options.out:
                 write_csv(options.out / "ops.csv", (rate for case in found for rate in case))

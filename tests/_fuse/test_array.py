@@ -132,3 +132,24 @@ def test_an_array_within_a_module_of_the_users():
         ["gain", *(f"array.{name}" for name in around.array.state_dict())]
     )
     assert around.double()(x.double()).dtype == torch.float64
+
+
+def test_layers_without_parameters_lie_where_the_models_do():
+    def make():
+        return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 2)).to(
+            "meta"
+        )
+
+    array = dnnsuite.fuse([make(), make()])
+    assert {name for name, _ in array.named_buffers()} >= {"1.p", "1.rng"}
+    assert {buffer.device.type for buffer in array.buffers()} == {"meta"}
+
+
+def test_of_models_on_two_devices_nothing_is_moved():
+    def make():
+        return torch.nn.Sequential(
+            torch.nn.Linear(3, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 2, device="meta")
+        )
+
+    array = dnnsuite.fuse([make(), make()])
+    assert {name: buffer.device.type for name, buffer in array.named_buffers()}["1.p"] == "cpu"

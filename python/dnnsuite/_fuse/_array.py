@@ -20,6 +20,18 @@ from ._shell import Shell, bare_class
 from ._tree import CONTAINERS, ELEMENTWISE, Fusion, model_of, parts_of
 
 
+def _gather(root: torch.nn.Module) -> None:
+    """Layers without parameters could not tell where their models are, but dropout's rates and keys have to be there: a
+    copy in each step would be slow, and a CUDA graph cannot have it."""
+    devices = {p.device for p in root.parameters()}
+    if len(devices) != 1:
+        return
+    (device,) = devices
+    for module in parts_of(root):
+        if isinstance(module, ArrayModule) and next(module.parameters(), None) is None:
+            module.to(device)
+
+
 class Array(torch.nn.Module):
     """What `fuse` makes: B models of one architecture as one module, on inputs and outputs `[B, ...]`.
 
@@ -39,6 +51,7 @@ class Array(torch.nn.Module):
         self.__dict__["_root"] = root
         self.training = root.training
         first = next(iter(root.parameters()), None)
+        _gather(root)
         root.register_buffer(STREAM, new_stream(B, None if first is None else first.device), persistent=False)
         self._non_persistent_buffers_set = root._non_persistent_buffers_set
 
