@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+"""The parts of a session on a GPU: their commands, their time, how they end."""
+
+import subprocess
+import sys
+
+import on_gpu
+import pytest
+import torch
+
+from dnnsuite.errors import Unavailable
+
+
+def test_every_part_is_a_command_that_there_is(tmp_path):
+    for _, (_, arguments) in on_gpu.parts(tmp_path).items():
+        options = [arg for arg in arguments if arg.startswith("--")]
+        program = arguments[:2] if arguments[0] == "-m" else arguments[:1]
+        told = subprocess.run(
+            [sys.executable, *program, "--help"], capture_output=True, text=True, check=True, timeout=100
+        ).stdout
+        assert all(option in told for option in options)
+
+
+def test_a_part_is_told_from_one_that_fails(tmp_path):
+    log = tmp_path / "part.log"
+    told = "import os; print(os.environ['DNNSUITE_REQUIRE_CUDA'])"
+    assert on_gpu.run(["-c", told], log, 60) == "done"
+    assert log.read_text() == "1\n"
+    assert on_gpu.run(["-c", "raise SystemExit(3)"], log, 60) == f"failed with status 3, see {log}"
+
+
+def test_a_part_that_takes_too_long_can_put_things_back(tmp_path):
+    log = tmp_path / "part.log"
+    waits = "import time\ntry:\n    time.sleep(100)\nexcept KeyboardInterrupt:\n    print('put back')"
+    assert on_gpu.run(["-c", waits], log, 1.5) == "stopped after 2 s"
+    assert log.read_text() == "put back\n"
+
+
+def test_one_that_does_not_listen_is_ended_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(on_gpu, "_GRACE_S", 0.5)
+    deaf = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(100)"
+    assert on_gpu.run(["-c", deaf], tmp_path / "part.log", 1.5).startswith("stopped")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_gpu_nothing_is_written(tmp_path, monkeypatch):
+    out = tmp_path / "results"
+    monkeypatch.setattr(sys, "argv", ["on_gpu.py", "ops", "--out", str(out)])
+    with pytest.raises(Unavailable, match="cuda:0"):
+        on_gpu.main()
+    assert not out.exists()
+
+
+def test_an_unknown_part_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["on_gpu.py", "opps"])
+    with pytest.raises(SystemExit):
+        on_gpu.main()
+    assert "no part opps; there are tests, fused, ops" in capsys.readouterr().err
