@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 import pytest
 import torch
+from torch.nn import functional as F
 
 from dnnsuite import ops
 from dnnsuite.errors import InvalidArgument
@@ -104,12 +105,64 @@ def test_an_unknown_activation_is_refused():
         ops.linear(torch.ones(1, 2, 3), torch.ones(1, 4, 3), None, "tanh")
 
 
-def test_under_autocast_and_in_sixteen_bits():
+LOW = {"autocast": None, "asked for": torch.bfloat16}
+
+
+@pytest.mark.parametrize("how", LOW)
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shared", [True, False])
+def test_rounded_products_are_torchs_with_float32_parameters(how, activation, bias, shared):
+    x = torch.randn(1, 7, 12).expand(3, 7, 12) if shared else torch.randn(3, 7, 12)
+    leaves = [x.detach().clone().requires_grad_(), torch.randn(3, 5, 12).requires_grad_()]
+    leaves += [torch.randn(3, 5).requires_grad_()] if bias else []
+    with torch.autocast("cpu", torch.bfloat16, enabled=how == "autocast"):
+        y = ops.linear(
+            x if shared else leaves[0], leaves[1], leaves[2] if bias else None, activation, LOW[how]
+        )
+    assert y.dtype == torch.bfloat16
+    rounded = [leaf.detach().bfloat16().float().requires_grad_() for leaf in leaves]
+    expected = rounded[0] @ rounded[1].mT + (rounded[2].unsqueeze(1) if bias else 0.0)
+    expected = {"none": lambda v: v, "relu": torch.relu, "gelu": F.gelu}[activation](expected)
+    torch.testing.assert_close(y.float(), expected, rtol=0.02, atol=0.02)
+    clear = expected.abs() > 0.05  # rounding may carry the others over ReLU's edge
+    grad = torch.randn_like(expected) * clear
+    y.backward(grad.bfloat16())
+    expected.backward(grad)
+    for mine, theirs in list(zip(leaves, rounded, strict=True))[shared:]:
+        assert mine.grad.dtype == torch.float32
+        assert mine.grad.is_contiguous()
+        torch.testing.assert_close(mine.grad, theirs.grad, rtol=0.05, atol=0.1)
+
+
+def test_rounded_products_can_be_differentiated_twice():
+    x, weight = torch.randn(2, 3, 4, requires_grad=True), torch.randn(2, 5, 4, requires_grad=True)
+    y = ops.linear(x, weight, dtype=torch.bfloat16).float()
+    (dx,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    dx.square().sum().backward()
+    exact = x.detach().requires_grad_(), weight.detach().requires_grad_()
+    (dx,) = torch.autograd.grad(ops.linear(*exact).square().sum(), exact[0], create_graph=True)
+    dx.square().sum().backward()
+    torch.testing.assert_close(
+        weight.grad, exact[1].grad, rtol=0.1, atol=0.1 * float(exact[1].grad.abs().max())
+    )
+
+
+def test_sixteen_bits_without_autocast_and_doubles_under_it():
     x, weight, bias = torch.randn(2, 3, 4), torch.randn(2, 5, 4), torch.randn(2, 5)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert ops.linear(x, weight, bias).dtype == torch.bfloat16
     y = ops.linear(x.bfloat16(), weight.bfloat16(), bias.bfloat16(), "relu")
+    assert y.dtype == torch.bfloat16
     torch.testing.assert_close(y.float(), ops.linear(x, weight, bias, "relu"), rtol=0.05, atol=0.05)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert ops.linear(x.double(), weight.double()).dtype == torch.float64
+
+
+def test_a_dtype_of_the_product_is_taken_under_torch_func():
+    x, weight = torch.randn(4, 2, 3, 5), torch.randn(2, 6, 5)
+    mapped = torch.func.vmap(lambda x: ops.linear(x, weight, dtype=torch.bfloat16))(x)
+    torch.testing.assert_close(
+        mapped.float(), torch.einsum("abri,boi->abro", x, weight), rtol=0.05, atol=0.05
+    )
 
 
 def test_maps_over_a_batch():

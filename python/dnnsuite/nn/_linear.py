@@ -67,8 +67,5 @@ class Linear(ArrayModule):
     def activated(self, x: torch.Tensor, activation: str = "none", slope: float = 0.0) -> torch.Tensor:
         """`activation(self(x))`; the kernel of small products does both."""
         check_models(x, self.B, "Linear")
-        low = self.compute_dtype
-        if low is None or low == x.dtype:
-            return ops.linear(x, self.weight, self.bias, activation)
-        bias = None if self.bias is None else self.bias.to(low)
-        return ops.linear(x.to(low), self.weight.to(low), bias, activation).to(x.dtype)
+        y = ops.linear(x, self.weight, self.bias, activation, self.compute_dtype)
+        return y if self.compute_dtype is None else y.to(x.dtype)

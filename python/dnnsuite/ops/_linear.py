@@ -5,7 +5,7 @@ On a CPU products are our own up to `LARGE` multiplications for a model: nothing
 pass, and each element is one sum in order, so a model's bits depend on its own shape alone (1.2 to 2 times as fast as
 torch's batched product at 32 x 128 x 128, `benchmarks/ops/bench_linear.py`). Larger ones go to the library that torch
 calls, model by model into their places of the result; there both reach the processor's peak. On CUDA torch's batched
-product does it.
+product does it, as for 16 bits on a CPU.
 """
 
 from __future__ import annotations
@@ -115,11 +115,55 @@ class _OneByOne(torch.autograd.Function):
         return dx, dweight, grad.sum(1) if needs_bias else None
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none") -> Tensor:
+class _Rounded(torch.autograd.Function):
+    """The product of what is rounded to `dtype`; torch's autocast does the same with weights that lie transposed, where
+    rounding them and bringing their gradient back takes longer than the product."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
+        rounded, matrix = _rounded(x, dtype), weight.to(dtype)
+        ctx.save_for_backward(rounded, matrix)
+        ctx.dtypes = x.dtype, weight.dtype, None if bias is None else bias.dtype
+        remember(ctx, (x, weight, bias, dtype))
+        y = torch.bmm(rounded, matrix.transpose(1, 2))
+        return y if bias is None else y.add_(bias.to(dtype).unsqueeze(1))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():
+            return (*gradients_through(_rounded_composition, ctx, (grad,)),)
+        x, weight = ctx.saved_tensors[:2]
+        needs_x, needs_weight, needs_bias, _ = ctx.needs_input_grad
+        of_x, of_weight, of_bias = ctx.dtypes
+        return (
+            torch.bmm(grad, weight).to(of_x) if needs_x else None,
+            torch.bmm(grad.transpose(1, 2), x).to(of_weight) if needs_weight else None,
+            grad.sum(1, dtype=of_bias) if needs_bias else None,
+            None,
+        )
+
+
+def _rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """x in `dtype`; what all models share is rounded once."""
+    return x[:1].to(dtype).expand_as(x) if x.stride(0) == 0 and len(x) > 1 else x.to(dtype)
+
+
+def _rounded_composition(x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
+    return linear_composition(x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype))
+
+
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    activation: str = "none",
+    dtype: torch.dtype | None = None,
+) -> Tensor:
     """activation(x @ weightᵀ + bias) of each model: x [B, ..., I], weight [B, O, I], bias [B, O] to [B, ..., O].
 
     `activation` is 'none', 'relu' or 'gelu' (the exact form). An x that all models share may be an expanded tensor
-    (stride 0 in dimension 0); it is not copied.
+    (stride 0 in dimension 0); it is not copied. `dtype` is what the product is computed in and the result has, if not
+    what x has; the gradients have the dtype of what they are of. Under autocast it is autocast's.
     """
     models, outputs, inputs = weight.shape
     if x.dim() < 2 or x.shape[0] != models or x.shape[-1] != inputs:
@@ -131,12 +175,35 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: st
         raise InvalidArgument(f"linear: bias must be {[models, outputs]}, not {list(bias.shape)}")
     if activation not in ACTIVATIONS:
         raise InvalidArgument(f"linear: activation must be one of {list(ACTIVATIONS)}, not {activation!r}")
+    low = _rounding(x, weight, dtype)
+    if activation == "gelu" and low is None:
+        product = linear(x, weight)
+        return bias_act_dropout(product, None if bias is None else bias.to(product.dtype), "gelu")
+    rows = x if x.dim() == 3 else x.reshape(models, x.shape[1:-1].numel(), inputs)
+    if low is None:
+        y = _of_rows(rows, weight, bias, activation == "relu")
+    elif x.device != _CPU or tracing() or torch._C._are_functorch_transforms_active():
+        y = _activated(_rounded_composition(rows, weight, bias, low), activation)
+    else:
+        y = _activated(_Rounded.apply(rows, weight, bias, low), activation)
+    return y if x.dim() == 3 else y.view(*x.shape[:-1], outputs)
+
+
+def _activated(y: Tensor, activation: str) -> Tensor:
     if activation == "gelu":
-        return bias_act_dropout(linear(x, weight), bias, "gelu")
-    if x.dim() == 3:
-        return _of_rows(x, weight, bias, activation == "relu")
-    rows = x.reshape(models, x.shape[1:-1].numel(), inputs)
-    return _of_rows(rows, weight, bias, activation == "relu").view(*x.shape[:-1], outputs)
+        return torch.nn.functional.gelu(y)
+    return torch.relu(y) if activation == "relu" else y
+
+
+def _rounding(x: Tensor, weight: Tensor, dtype: torch.dtype | None) -> torch.dtype | None:
+    """What a product is rounded to; None where it is computed in x's own dtype."""
+    if dtype is not None and dtype != x.dtype:
+        return dtype
+    if x.device != _CPU or torch.float64 in (x.dtype, weight.dtype):
+        return None
+    if torch.is_autocast_enabled("cpu"):
+        return torch.get_autocast_dtype("cpu")
+    return x.dtype if x.dtype == weight.dtype and x.dtype not in _OWN else None
 
 
 def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
