@@ -51,7 +51,6 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         "linear_backward(Tensor grad, Tensor x, Tensor weight, Tensor? relu_output, bool needs_x, bool needs_weight,"
         " bool needs_bias) -> (Tensor, Tensor, Tensor)");
     m.def("matmul(Tensor a, Tensor b) -> Tensor");
-    m.def("matmul_(Tensor(a!) out, Tensor a, Tensor b, Tensor? bias) -> ()");
 
     m.def("embedding(Tensor weight, Tensor indices, int padding_idx) -> Tensor");
     m.def("embedding_backward(Tensor grad, Tensor indices, int vocabulary, int padding_idx) -> Tensor");

@@ -139,7 +139,8 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& grad, const Ten
     return {dx, needs_weight ? weight_gradient(args, g, x) : new_tensor(x, {0}), dbias};
 }
 
-GemmArguments matmul_arguments(const Checker& check, const Tensor& a, const Tensor& b) {
+Tensor matmul(const Tensor& a, const Tensor& b) {
+    const Checker check("matmul");
     check_cube(check, a, "a");
     check_cube(check, b, "b");
     check.same_kind(b, "b", a);
@@ -148,32 +149,10 @@ GemmArguments matmul_arguments(const Checker& check, const Tensor& a, const Tens
     args.columns = b.size(2);
     args.b_row = b.stride(1);
     args.b_column = b.stride(2);
-    return args;
-}
-
-Tensor matmul(const Tensor& a, const Tensor& b) {
-    GemmArguments args = matmul_arguments(Checker("matmul"), a, b);
     Tensor c = new_tensor(a, {args.models, args.rows, args.columns});
     args.c = c.data_ptr();
     run(args);
     return c;
-}
-
-void matmul_into(Tensor out, const Tensor& a, const Tensor& b, OptionalTensor given_bias) {
-    const Checker check("matmul_");
-    GemmArguments args = matmul_arguments(check, a, b);
-    check.same_kind(out, "out", a);
-    check.shape(out, "out", {args.models, args.rows, args.columns});
-    STD_TORCH_CHECK(out.is_contiguous(), "matmul_: out must be contiguous");
-    const OptionalTensor bias = with_packed_rows(given_bias);
-    if (bias.has_value()) {
-        check.same_kind(*bias, "bias", a);
-        check.shape(*bias, "bias", {args.models, args.columns});
-        args.bias = bias->data_ptr();
-        args.bias_model = bias->stride(0);
-    }
-    args.c = out.data_ptr();
-    run(args);
 }
 
 }  // namespace
@@ -182,7 +161,6 @@ STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) {
     m.impl("linear", TORCH_BOX(&linear));
     m.impl("linear_backward", TORCH_BOX(&linear_backward));
     m.impl("matmul", TORCH_BOX(&matmul));
-    m.impl("matmul_", TORCH_BOX(&matmul_into));
 }
 
 }  // namespace dnnsuite::fused

@@ -15,7 +15,6 @@ from ._linear import linear_composition, own_products
 
 __all__ = ["linear_cross_entropy"]
 
-_matmul_ = library.matmul_.default
 _loss = library.cross_entropy.default
 _loss_backward = library.cross_entropy_backward.default
 
@@ -89,13 +88,15 @@ def _of_model(
     total = x.new_zeros(())
     rows = chunk_rows(len(weight))
     logits = x.new_empty(1, min(rows, len(x)), len(weight))
-    turned = weight.t().unsqueeze(0)
     if dweight is not None and len(x) == 0:
         dweight.zero_()
     for first in range(0, len(x), rows):
         part = slice(first, min(first + rows, len(x)))
         z = logits[:, : part.stop - first]
-        _matmul_(z, x[None, part], turned, None if bias is None else bias.unsqueeze(0))
+        if bias is None:
+            torch.mm(x[part], weight.t(), out=z[0])
+        else:
+            torch.addmm(bias, x[part], weight.t(), out=z[0])
         loss, log_sum = _loss(z, target[None, part], *options)
         total += loss.squeeze(0)
         if dx is None and dweight is None and dbias is None:

@@ -23,11 +23,6 @@ def _(a: Tensor, b: Tensor) -> Tensor:
     return a.new_empty((a.shape[0], a.shape[1], b.shape[2]))
 
 
-@torch.library.register_fake("dnnsuite::matmul_")
-def _(out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None) -> None:
-    return None
-
-
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs)
 

@@ -107,10 +107,6 @@ def _linear_backward(shapes: Shapes, values: Values) -> Work:
     return Work(one * (bool(needs[0]) + bool(needs[1])), tuple(tuple(s) for s, wanted in outputs if wanted))
 
 
-def _matmul_into(shapes: Shapes, values: Values) -> Work:
-    return _mm(shapes[1], shapes[2])
-
-
 def _attention(shapes: Shapes, values: Values) -> Work:
     """qkv [B, N, L, 3 E]: two products of L x L scores."""
     qkv = shapes[0]
@@ -174,7 +170,6 @@ _FORMULAS: dict[str, Callable[[Shapes, Values], Work]] = {
     "dnnsuite::linear": _linear,
     "dnnsuite::linear_backward": _linear_backward,
     "dnnsuite::matmul": _first(0),
-    "dnnsuite::matmul_": _matmul_into,
     "dnnsuite::attention": _attention,
     "dnnsuite::attention_backward": _attention_backward,
     "dnnsuite::recurrence": _recurrence,
