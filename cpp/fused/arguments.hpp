@@ -19,6 +19,19 @@ struct Rows {
     int64_t tasks() const { return models * tasks_per_model; }
 };
 
+/// Cuts `models` arrays of `elements` numbers into rows and rows into tasks of about `per_task` numbers.
+inline Rows cut_rows(int64_t models, int64_t elements, int64_t columns, int64_t per_task = 16384) {
+    Rows rows;
+    rows.models = models;
+    rows.elements = elements;
+    rows.columns = columns > 0 ? columns : 1;
+    rows.rows = (elements + rows.columns - 1) / rows.columns;
+    rows.rows_per_task = per_task / rows.columns > 1 ? per_task / rows.columns : 1;
+    // One task even without rows: it sets the sums to zero.
+    rows.tasks_per_model = rows.rows > 0 ? (rows.rows + rows.rows_per_task - 1) / rows.rows_per_task : 1;
+    return rows;
+}
+
 /// y = residual + dropout(activation(x + bias)), and backwards grad -> dx with sums of dx over each task's rows.
 struct PointwiseArguments {
     DType dtype;

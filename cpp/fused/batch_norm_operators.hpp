@@ -150,7 +150,7 @@ struct BatchNormOperators {
     static void implement(torch::stable::detail::StableLibrary& m) {
         m.impl("batch_norm_act", TORCH_BOX(&forward));
         m.impl("batch_norm_act_backward", TORCH_BOX(&backward));
-        if constexpr (Backend::kStatisticsAlone) m.impl("batch_norm_statistics", TORCH_BOX(&statistics));
+        m.impl("batch_norm_statistics", TORCH_BOX(&statistics));
     }
 };
 

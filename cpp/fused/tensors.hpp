@@ -58,19 +58,6 @@ inline Tensor new_like(const Tensor& like) {
 /// Elements of one model of x [B, ...].
 inline int64_t elements_per_model(const Tensor& x) { return x.size(0) > 0 ? x.numel() / x.size(0) : 0; }
 
-/// Cuts `models` arrays of `elements` numbers into rows and rows into tasks of about `per_task` numbers.
-inline Rows cut_rows(int64_t models, int64_t elements, int64_t columns, int64_t per_task = 16384) {
-    Rows rows;
-    rows.models = models;
-    rows.elements = elements;
-    rows.columns = columns > 0 ? columns : 1;
-    rows.rows = (elements + rows.columns - 1) / rows.columns;
-    rows.rows_per_task = per_task / rows.columns > 1 ? per_task / rows.columns : 1;
-    // One task even without rows: it sets the sums to zero.
-    rows.tasks_per_model = rows.rows > 0 ? (rows.rows + rows.rows_per_task - 1) / rows.rows_per_task : 1;
-    return rows;
-}
-
 /// The sums of each task [B, tasks, columns] and what they add up to [B, columns], in the dtype of `like`.
 class TaskSums {
   public:

@@ -14,9 +14,9 @@ def points(*shape):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_says_where_the_largest_is(dtype):
-    x = points(2, 3, 50, 37).to(dtype)
-    weight = torch.randn(2, 37, dtype=dtype)
+def test_says_where_the_largest_is(dtype, device):
+    x = points(2, 3, 50, 37).to(device, dtype)
+    weight = torch.randn(2, 37, dtype=dtype).to(device)
     values, indices, statistics = ops.batch_norm_max(x, weight)
     y, expected = ops.batch_norm_act(x, weight)
     torch.testing.assert_close(statistics, expected)
@@ -31,10 +31,11 @@ def test_a_channel_without_weight_takes_the_first_largest_input():
     assert torch.equal(indices, x.argmax(-1, keepdim=True))
 
 
-def test_nan_is_the_largest():
-    x = points(1, 2, 9, 3)
+def test_nan_is_the_largest(device):
+    x = points(1, 2, 9, 3).to(device)
     x[0, 1, 2, 5] = torch.nan
-    values, indices, _ = ops.batch_norm_max(x, mean=torch.zeros(1, 3), variance=torch.ones(1, 3))
+    given = {"mean": torch.zeros(1, 3, device=device), "variance": torch.ones(1, 3, device=device)}
+    values, indices, _ = ops.batch_norm_max(x, **given)
     assert values[0, 1, 2, 0].isnan()
     assert indices[0, 1, 2, 0] == 5
     assert values.isnan().sum() == 1

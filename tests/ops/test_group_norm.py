@@ -7,14 +7,14 @@ import torch
 from dnnsuite import ops
 
 
-def test_far_from_zero_loses_no_digits():
-    x = 1000 + torch.randn(2, 3, 4, 8, 8)
+def test_far_from_zero_loses_no_digits(device):
+    x = 1000 + torch.randn(2, 3, 4, 8, 8).to(device)
     expected = torch.stack([torch.nn.functional.group_norm(own, 2) for own in x.double()])
     assert (ops.group_norm(x, 2) - expected).abs().max() < 2e-3
 
 
-def test_channels_last_is_the_same():
-    x = torch.randn(2, 3, 4, 5, 5)
+def test_channels_last_is_the_same(device):
+    x = torch.randn(2, 3, 4, 5, 5).to(device)
     turned = x.movedim(2, -1).contiguous().movedim(-1, 2)
     assert torch.equal(ops.group_norm(turned, 2), ops.group_norm(x, 2))
 

@@ -11,11 +11,12 @@ from dnnsuite import ops
 
 @pytest.mark.parametrize("shape", [(2, 3, 40), (2, 37, 5), (2, 100, 33), (2, 1, 4), (2, 33, 4, 17)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_first_of_equals_and_nan(shape, dtype):
+def test_the_first_of_equals_and_nan(shape, dtype, device):
     """Few different numbers, so that there are ties everywhere, and some NaNs of either sign."""
     x = torch.randint(-2, 3, shape).to(dtype)
     x[torch.rand(shape) < 0.02] = torch.nan
     x[torch.rand(shape) < 0.02] = -torch.nan
+    x = x.to(device)
     for dim in range(1, len(shape)):
         values, indices = ops.max_over(x, dim)
         # Not torch's own index: it takes any of equal NaNs or numbers; the first is what it documents for none.
@@ -26,8 +27,8 @@ def test_the_first_of_equals_and_nan(shape, dtype):
         torch.testing.assert_close(values, x.gather(dim, first), equal_nan=True, rtol=0, atol=0)
 
 
-def test_every_order_in_memory():
-    x = torch.randn(2, 3, 20, 17)
+def test_every_order_in_memory(device):
+    x = torch.randn(2, 3, 20, 17).to(device)
     for order in itertools.permutations((1, 2, 3)):
         turned = x.permute(0, *order).contiguous()
         back = [0, *(order.index(d) + 1 for d in (1, 2, 3))]

@@ -236,6 +236,20 @@ def test_every_operator_has_a_sample():
 
 
 @pytest.mark.gpu
+@small
+def test_can_be_captured(case):
+    """In a CUDA graph, where nothing may wait for the device or read from it."""
+    tensors = to(case.make(2, torch.float32), "cuda")
+    expected = run(case, tensors)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        got = run(case, tensors)
+    graph.replay()
+    for name, value in expected.items():
+        torch.testing.assert_close(got[name], value)
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @every
 def test_sixteen_bits(case, dtype):

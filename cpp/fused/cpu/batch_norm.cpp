@@ -8,8 +8,6 @@ namespace dnnsuite::fused {
 namespace {
 
 struct Backend {
-    static constexpr bool kStatisticsAlone = true;
-
     /// A thread takes whole models; where there are fewer models than threads the threads share each one's tasks.
     template <class Kernel>
     static void run(const BatchNormArguments& args, const Kernel& kernel) {

@@ -5,14 +5,10 @@
 
 #include "fused/cpu/tasks.hpp"
 #include "fused/cpu/vector.hpp"
+#include "fused/math/max_over.hpp"
 
 namespace dnnsuite::fused::DNNSUITE_ISA {
 namespace {
-
-template <class T>
-bool replaces(T value, T best) {
-    return best < value || (value != value && best == best);
-}
 
 /// Where `value` replaces `best`, as masks for lanes of float and of int32.
 struct Replaced {
@@ -20,7 +16,7 @@ struct Replaced {
     Vec<int32_t>::Mask integers;
 };
 
-DNNSUITE_HD Replaced replaces(const Vec<float>& value, const Vec<float>& best) {
+DNNSUITE_HD Replaced replaced(const Vec<float>& value, const Vec<float>& best) {
     Replaced r;
     constexpr int kParts = Vec<float>::kParts;
     DNNSUITE_EACH {
@@ -41,7 +37,7 @@ void take_rows(const float* x, const float* sign, int64_t inner, int32_t row, fl
         DNNSUITE_UNROLL for (int r = 0; r < rows; ++r) {
             Vec<float> value = Vec<float>::load(x + r * inner + i, n);
             if constexpr (signs) value = value * Vec<float>::load(sign + i, n);
-            const Replaced mask = replaces(value, b);
+            const Replaced mask = replaced(value, b);
             b = select(mask.floats, value, b);
             w = select(mask.integers, Vec<int32_t>(row + r), w);
         }
@@ -72,7 +68,7 @@ void last(const float* x, int64_t count, float* best, int32_t* where) {
         for (k = kLanes; k + kLanes <= count; k += kLanes) {
             now = now + Vec<int32_t>(kLanes);
             const Vec<float> value = Vec<float>::load(x + k);
-            const Replaced mask = replaces(value, b);
+            const Replaced mask = replaced(value, b);
             b = select(mask.floats, value, b);
             w = select(mask.integers, now, w);
         }

@@ -7,8 +7,6 @@ namespace dnnsuite::fused {
 namespace {
 
 struct Backend {
-    static constexpr bool kStatisticsAlone = false;
-
     static void forward(const BatchNormArguments& args, const Tensor& like) {
         on_device(like, [&](cudaStream_t stream) { return kernels::batch_norm_forward(args, stream); });
     }

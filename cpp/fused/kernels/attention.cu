@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Attention over short sequences: a block owns a head of a sequence, its warps share the tokens. The probabilities
 // of a token live in shared memory and are made again in the backward pass.
-#include "fused/kernels/device.cuh"
+#include "fused/kernels/pack.cuh"
 
 namespace dnnsuite::fused::kernels {
 namespace {
@@ -18,9 +18,9 @@ struct Head {
     const T *q, *k, *v;
     const bool* ignored;
     DropoutRule rule;
-    bool drops, causal;
+    bool drops, causal, whole;
 
-    __device__ explicit Head(const AttentionArguments& args) : rule{} {
+    __device__ Head(const AttentionArguments& args, bool in_packs) : rule{}, whole(in_packs) {
         const int64_t block = blockIdx.x, sequence = block / args.heads, head = block % args.heads;
         length = args.length;
         dim = args.head_dim;
@@ -42,7 +42,11 @@ struct Head {
 
     __device__ A dot(const T* a, int64_t a_stride, int64_t i, const T* b, int64_t b_stride, int64_t j) const {
         A sum = A(0);
-        for (int64_t c = 0; c < dim; ++c) sum += load(a, i * a_stride + c) * load(b, j * b_stride + c);
+        for (int64_t c = 0; c < dim; c += kPack<T>) {
+            const Values<T> left = load_pack(a + i * a_stride, c, dim, whole);
+            const Values<T> right = load_pack(b + j * b_stride, c, dim, whole);
+            DNNSUITE_UNROLL for (int n = 0; n < kPack<T>; ++n) sum += left[n] * right[n];
+        }
         return sum;
     }
     /// Score of query i and key j, minus infinity where j is not to be seen.
@@ -71,10 +75,10 @@ __device__ accumulated<T> score_row(const Head<T>& h, int64_t i, accumulated<T>*
 }
 
 template <class T>
-__global__ void __launch_bounds__(kWarp* kWarps) forward_kernel(AttentionArguments args) {
+__global__ void __launch_bounds__(kWarp* kWarps) forward_kernel(AttentionArguments args, bool whole) {
     using A = accumulated<T>;
     __shared__ A all[kWarps][kLongest];
-    const Head<T> h(args);
+    const Head<T> h(args, whole);
     A* p = all[threadIdx.y];
     for (int64_t i = threadIdx.y; i < h.length; i += kWarps) {
         const A log_sum = score_row(h, i, p);
@@ -91,10 +95,10 @@ __global__ void __launch_bounds__(kWarp* kWarps) forward_kernel(AttentionArgumen
 
 /// Rows first (dq, and what the columns need of each row), then columns (dk, dv).
 template <class T>
-__global__ void __launch_bounds__(kWarp* kWarps) backward_kernel(AttentionArguments args) {
+__global__ void __launch_bounds__(kWarp* kWarps) backward_kernel(AttentionArguments args, bool whole) {
     using A = accumulated<T>;
     __shared__ A first[kWarps][kLongest], second[kWarps][kLongest], log_sums[kLongest], totals[kLongest];
-    const Head<T> h(args);
+    const Head<T> h(args, whole);
     const T* grad = static_cast<const T*>(args.grad) + h.out_first;
     T* dq = static_cast<T*>(args.dqkv) + h.qkv_first;
     T *dk = dq + h.out_stride, *dv = dk + h.out_stride;
@@ -151,8 +155,9 @@ cudaError_t attention_forward(const AttentionArguments& args, cudaStream_t strea
     const int64_t blocks = args.models * args.sequences * args.heads;
     if (blocks * args.length == 0) return cudaSuccess;
     return by_dtype(args.dtype, [&](auto tag) {
-        forward_kernel<pointed_to<decltype(tag)>>
-            <<<static_cast<unsigned>(blocks), dim3(kWarp, kWarps), 0, stream>>>(args);
+        using T = pointed_to<decltype(tag)>;
+        const bool whole = in_packs<T>(args.head_dim, {args.qkv});
+        launch(forward_kernel<T>, static_cast<unsigned>(blocks), dim3(kWarp, kWarps), 0, stream, args, whole);
     });
 }
 
@@ -160,8 +165,9 @@ cudaError_t attention_backward(const AttentionArguments& args, cudaStream_t stre
     const int64_t blocks = args.models * args.sequences * args.heads;
     if (blocks * args.length == 0) return cudaSuccess;
     return by_dtype(args.dtype, [&](auto tag) {
-        backward_kernel<pointed_to<decltype(tag)>>
-            <<<static_cast<unsigned>(blocks), dim3(kWarp, kWarps), 0, stream>>>(args);
+        using T = pointed_to<decltype(tag)>;
+        const bool whole = in_packs<T>(args.head_dim, {args.qkv, args.grad});
+        launch(backward_kernel<T>, static_cast<unsigned>(blocks), dim3(kWarp, kWarps), 0, stream, args, whole);
     });
 }
 

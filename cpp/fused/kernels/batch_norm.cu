@@ -4,7 +4,7 @@
 // the mean, in a second pass.
 #include <type_traits>
 
-#include "fused/kernels/device.cuh"
+#include "fused/kernels/pack.cuh"
 #include "fused/math/norm_activation.hpp"
 
 namespace dnnsuite::fused::kernels {
@@ -14,23 +14,34 @@ constexpr int kColumns = 32, kRows = 8, kThreads = kColumns * kRows;
 
 __device__ int64_t values_of(const BatchNormArguments& args) { return args.rows.elements / args.channels; }
 
-/// The values of one channel of one model, dealt out to the threads of a block.
+/// How many neighbours of a contiguous channel are taken together: a pack where planes are whole packs.
+template <class T>
+__device__ int unit_of(const BatchNormArguments& args) {
+    return args.inner > 1 && args.inner % kPack<T> == 0 ? kPack<T> : 1;
+}
+
+/// The values of one channel of one model, dealt out to the threads of a block by units.
+template <class T>
 struct Channel {
-    int64_t model, channel, first, step, count;
+    int64_t model, channel, first, step, units;
+    int unit;
     bool inside;
 
     __device__ Channel(const BatchNormArguments& args) {
         model = blockIdx.y;
-        count = values_of(args);
+        unit = unit_of<T>(args);
+        units = values_of(args) / unit;
         const bool last = args.inner == 1;
         channel = last ? static_cast<int64_t>(blockIdx.x) * kColumns + threadIdx.x : blockIdx.x;
         inside = channel < args.channels;
         first = last ? threadIdx.y : threadIdx.y * kColumns + threadIdx.x;
         step = last ? kRows : kThreads;
+        if (!inside) units = 0;
     }
-    /// Element of the model that is value i of the channel.
+    /// Element of the model that is the first of unit i of the channel.
     __device__ int64_t element(const BatchNormArguments& args, int64_t i) const {
-        return (i / args.inner * args.channels + channel) * args.inner + i % args.inner;
+        const int64_t value = i * unit;
+        return (value / args.inner * args.channels + channel) * args.inner + value % args.inner;
     }
     __device__ int64_t parameter(const BatchNormArguments& args) const { return model * args.channels + channel; }
 };
@@ -68,19 +79,29 @@ __device__ accumulated<T> parameter_at(const void* base, int64_t index, double a
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) statistics_kernel(BatchNormArguments args) {
+__global__ void __launch_bounds__(kThreads) statistics_kernel(BatchNormArguments args, bool whole) {
     using A = accumulated<T>;
-    const Channel c(args);
+    const Channel<T> c(args);
     const T* x = static_cast<const T*>(args.x) + c.model * args.x_stride;
     const bool last = args.inner == 1;
-    const A n = static_cast<A>(c.count > 0 ? c.count : 1);
+    const A n = static_cast<A>(values_of(args) > 0 ? values_of(args) : 1);
+    const auto unit_at = [&](int64_t i) {
+        const int64_t e = c.element(args, i);
+        return load_pack(x, e, e + c.unit, whole && c.unit > 1);
+    };
     A mean = A(0), squares = A(0);
     if (args.training) {
-        for (int64_t i = c.first; i < c.count && c.inside; i += c.step) mean += load(x, c.element(args, i));
+        for (int64_t i = c.first; i < c.units; i += c.step) {
+            const Values<T> v = unit_at(i);
+            DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) mean += v[j];
+        }
         mean = channel_sum(last, mean) / n;
-        for (int64_t i = c.first; i < c.count && c.inside; i += c.step) {
-            const A d = load(x, c.element(args, i)) - mean;
-            squares += d * d;
+        for (int64_t i = c.first; i < c.units; i += c.step) {
+            const Values<T> v = unit_at(i);
+            DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) {
+                const A d = j < c.unit ? v[j] - mean : A(0);
+                squares += d * d;
+            }
         }
         squares = channel_sum(last, squares);
     }
@@ -96,60 +117,88 @@ __global__ void __launch_bounds__(kThreads) statistics_kernel(BatchNormArguments
     statistic<A>(args, 2)[p] = unbiased;
 }
 
-/// What an element needs of its channel.
+/// A model's elements e, e + 1, ... `count` of them, in one channel or in neighbouring ones, and what they need of it.
 template <class T>
 struct Normal {
     using A = accumulated<T>;
-    int64_t parameter;
-    A inverse, weight, distance;  // distance: x - mean
+    int64_t model, element, parameter, next;  // next: from element to element the parameter moves by it
+    int count;
+    bool whole;
+    Values<T> inverse, weight, distance;  // distance: x - mean
 
-    __device__ Normal(const BatchNormArguments& args, int64_t model, int64_t element) {
+    __device__ Normal(const BatchNormArguments& args, int64_t model_in, int64_t e, int count_in, bool in_packs)
+        : model(model_in), element(e), next(args.inner == 1 ? 1 : 0), count(count_in), whole(in_packs) {
         parameter = model * args.channels + element / args.inner % args.channels;
-        inverse = statistic<A>(args, 1)[parameter];
-        weight = parameter_at<T>(args.weight, parameter, 1.0);
-        distance =
-            load(static_cast<const T*>(args.x), model * args.x_stride + element) - statistic<A>(args, 0)[parameter];
+        distance = of_model(args.x, args.x_stride);
+        inverse = of_channels<A>(statistic<A>(args, 1), 1.0);
+        weight = of_channels<T>(static_cast<const T*>(args.weight), 1.0);
+        const Values<T> mean = of_channels<A>(statistic<A>(args, 0), 0.0);
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) distance[j] -= mean[j];
     }
-    __device__ A before_activation(const BatchNormArguments& args, int64_t model, int64_t element) const {
-        const A z = distance * (inverse * weight) + parameter_at<T>(args.bias, parameter, 0.0);
-        return args.residual == nullptr
-                   ? z
-                   : z + load(static_cast<const T*>(args.residual), model * args.residual_stride + element);
+    template <class P>
+    __device__ Values<T> of_channels(const P* base, double absent) const {
+        Values<T> v;
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) v[j] =
+            base == nullptr || j >= count ? static_cast<A>(absent) : load(base, parameter + j * next);
+        return v;
+    }
+    __device__ Values<T> of_model(const void* base, int64_t stride) const {
+        return load_pack(static_cast<const T*>(base) + model * stride, element, element + count, whole);
+    }
+    __device__ void write(const BatchNormArguments& args, void* base, const Values<T>& v) const {
+        store_pack(static_cast<T*>(base) + model * args.rows.elements, element, element + count, whole, v);
+    }
+    __device__ Values<T> before_activation(const BatchNormArguments& args) const {
+        Values<T> z = of_channels<T>(static_cast<const T*>(args.bias), 0.0);
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) z[j] += distance[j] * (inverse[j] * weight[j]);
+        if (args.residual == nullptr) return z;
+        const Values<T> residual = of_model(args.residual, args.residual_stride);
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) z[j] += residual[j];
+        return z;
     }
 };
 
+/// The element that a thread of a kernel over all elements begins with. `whole`: it has a pack of them, else one.
+template <class T>
+__device__ int64_t element_of_thread(bool whole) {
+    return (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * (whole ? kPack<T> : 1);
+}
+
 template <NormActivation kind, class T>
-__global__ void __launch_bounds__(kThreads) apply_kernel(BatchNormArguments args) {
-    const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, model = blockIdx.y;
+__global__ void __launch_bounds__(kThreads) apply_kernel(BatchNormArguments args, bool whole) {
+    const int64_t e = element_of_thread<T>(whole);
     if (e >= args.rows.elements) return;
-    const Normal<T> normal(args, model, e);
-    const auto z = normal.before_activation(args, model, e);
-    const auto y = norm_activate<kind>(z, static_cast<accumulated<T>>(args.slope));
-    store(static_cast<T*>(args.y), model * args.rows.elements + e, y);
+    const Normal<T> normal(args, blockIdx.y, e, whole ? kPack<T> : 1, whole);
+    Values<T> y = normal.before_activation(args);
+    DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) y[j] =
+        norm_activate<kind>(y[j], static_cast<accumulated<T>>(args.slope));
+    normal.write(args, args.y, y);
 }
 
 /// The gradient before the activation, which is also the residual's.
 template <NormActivation kind, class T>
-__device__ accumulated<T> inner_gradient(const BatchNormArguments& args, const Normal<T>& normal, int64_t model,
-                                         int64_t e) {
-    using A = accumulated<T>;
-    const A g = load(static_cast<const T*>(args.grad), model * args.grad_stride + e);
+__device__ Values<T> inner_gradient(const BatchNormArguments& args, const Normal<T>& normal) {
+    Values<T> g = normal.of_model(args.grad, args.grad_stride);
     if (kind == NormActivation::kNone) return g;
-    return g * norm_derivative<kind>(normal.before_activation(args, model, e), static_cast<A>(args.slope));
+    const Values<T> z = normal.before_activation(args);
+    DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) g[j] *=
+        norm_derivative<kind>(z[j], static_cast<accumulated<T>>(args.slope));
+    return g;
 }
 
 template <NormActivation kind, class T>
-__global__ void __launch_bounds__(kThreads) sums_kernel(BatchNormArguments args, accumulated<T>* sums) {
+__global__ void __launch_bounds__(kThreads) sums_kernel(BatchNormArguments args, accumulated<T>* sums, bool whole) {
     using A = accumulated<T>;
-    const Channel c(args);
+    const Channel<T> c(args);
     A bias = A(0), weight = A(0);
-    for (int64_t i = c.first; i < c.count && c.inside; i += c.step) {
-        const int64_t e = c.element(args, i);
-        const Normal<T> normal(args, c.model, e);
-        const A g = inner_gradient<kind>(args, normal, c.model, e);
-        if (args.residual != nullptr) store(static_cast<T*>(args.dresidual), c.model * args.rows.elements + e, g);
-        bias += g;
-        weight += g * normal.distance * normal.inverse;
+    for (int64_t i = c.first; i < c.units; i += c.step) {
+        const Normal<T> normal(args, c.model, c.element(args, i), c.unit, whole && c.unit > 1);
+        const Values<T> g = inner_gradient<kind>(args, normal);
+        if (args.residual != nullptr) normal.write(args, args.dresidual, g);
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) {
+            bias += g[j];
+            weight += g[j] * normal.distance[j] * normal.inverse[j];
+        }
     }
     const bool last = args.inner == 1;
     bias = channel_sum(last, bias);
@@ -163,18 +212,21 @@ __global__ void __launch_bounds__(kThreads) sums_kernel(BatchNormArguments args,
 }
 
 template <NormActivation kind, class T>
-__global__ void __launch_bounds__(kThreads) gradient_kernel(BatchNormArguments args, const accumulated<T>* sums) {
+__global__ void __launch_bounds__(kThreads)
+    gradient_kernel(BatchNormArguments args, const accumulated<T>* sums, bool whole) {
     using A = accumulated<T>;
-    const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, model = blockIdx.y;
+    const int64_t e = element_of_thread<T>(whole);
     if (e >= args.rows.elements) return;
-    const Normal<T> normal(args, model, e);
-    A g = inner_gradient<kind>(args, normal, model, e);
-    if (args.training) {
-        const A* own = sums + 2 * normal.parameter;
-        const A n = static_cast<A>(values_of(args));
-        g -= (own[0] + normal.distance * normal.inverse * own[1]) / n;
+    const Normal<T> normal(args, blockIdx.y, e, whole ? kPack<T> : 1, whole);
+    const A n = static_cast<A>(values_of(args));
+    Values<T> g = inner_gradient<kind>(args, normal);
+    DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) {
+        if (j >= normal.count) break;
+        const A* own = sums + 2 * (normal.parameter + j * normal.next);
+        if (args.training) g[j] -= (own[0] + normal.distance[j] * normal.inverse[j] * own[1]) / n;
+        g[j] *= normal.inverse[j] * normal.weight[j];
     }
-    store(static_cast<T*>(args.dx), model * args.rows.elements + e, g * normal.inverse * normal.weight);
+    normal.write(args, args.dx, g);
 }
 
 template <class Function>
@@ -193,8 +245,18 @@ void by_kind(NormActivation kind, const Function& function) {
 dim3 channel_grid(const BatchNormArguments& args) {
     return dim3(blocks_for(args.channels, args.inner == 1 ? kColumns : 1), static_cast<unsigned>(args.rows.models));
 }
-dim3 element_grid(const BatchNormArguments& args) {
-    return dim3(blocks_for(args.rows.elements, kThreads), static_cast<unsigned>(args.rows.models));
+/// Whether every pack of elements lies on a boundary and in one channel, or in neighbouring ones.
+template <class T>
+bool whole_of(const BatchNormArguments& a) {
+    const bool strides =
+        a.x_stride % kPack<T> == 0 && a.residual_stride % kPack<T> == 0 && a.grad_stride % kPack<T> == 0;
+    return strides && in_packs<T>(a.inner == 1 ? a.channels : a.inner,
+                                  {a.x, a.residual, a.grad, a.y, a.dx, a.residual == nullptr ? nullptr : a.dresidual});
+}
+template <class T>
+dim3 element_grid(const BatchNormArguments& args, bool whole) {
+    return dim3(blocks_for(args.rows.elements / (whole ? kPack<T> : 1), kThreads),
+                static_cast<unsigned>(args.rows.models));
 }
 
 }  // namespace
@@ -203,10 +265,12 @@ cudaError_t batch_norm_forward(const BatchNormArguments& args, cudaStream_t stre
     if (args.rows.models * args.channels == 0) return cudaSuccess;
     return by_dtype(args.dtype, [&](auto tag) {
         using T = pointed_to<decltype(tag)>;
-        statistics_kernel<T><<<channel_grid(args), dim3(kColumns, kRows), 0, stream>>>(args);
-        if (args.rows.elements == 0) return;
+        const bool whole = whole_of<T>(args);
+        launch(statistics_kernel<T>, channel_grid(args), dim3(kColumns, kRows), 0, stream, args, whole);
+        if (args.rows.elements == 0 || args.y == nullptr) return;
         by_kind(args.activation, [&](auto kind) {
-            apply_kernel<decltype(kind)::value, T><<<element_grid(args), kThreads, 0, stream>>>(args);
+            constexpr NormActivation k = decltype(kind)::value;
+            launch(apply_kernel<k, T>, element_grid<T>(args, whole), kThreads, 0, stream, args, whole);
         });
     });
 }
@@ -215,12 +279,13 @@ cudaError_t batch_norm_backward(const BatchNormArguments& args, void* sums, cuda
     if (args.rows.models * args.channels == 0) return cudaSuccess;
     return by_dtype(args.dtype, [&](auto tag) {
         using T = pointed_to<decltype(tag)>;
+        const bool whole = whole_of<T>(args);
         by_kind(args.activation, [&](auto kind) {
             constexpr NormActivation k = decltype(kind)::value;
             auto* room = static_cast<accumulated<T>*>(sums);
-            sums_kernel<k, T><<<channel_grid(args), dim3(kColumns, kRows), 0, stream>>>(args, room);
+            launch(sums_kernel<k, T>, channel_grid(args), dim3(kColumns, kRows), 0, stream, args, room, whole);
             if (args.rows.elements == 0) return;
-            gradient_kernel<k, T><<<element_grid(args), kThreads, 0, stream>>>(args, room);
+            launch(gradient_kernel<k, T>, element_grid<T>(args, whole), kThreads, 0, stream, args, room, whole);
         });
     });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Softmax cross-entropy: a block owns a row. A target outside the classes gives NaN, not a stray read.
-#include "fused/kernels/device.cuh"
+#include "fused/kernels/pack.cuh"
 #include "fused/math/cross_entropy.hpp"
 
 namespace dnnsuite::fused::kernels {
@@ -9,7 +9,7 @@ namespace {
 constexpr int kThreads = 256;
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) forward_kernel(CrossEntropyArguments args) {
+__global__ void __launch_bounds__(kThreads) forward_kernel(CrossEntropyArguments args, bool whole) {
     using A = accumulated<T>;
     const int64_t row = blockIdx.x, classes = args.rows.columns, target = args.target[row];
     A *row_loss = static_cast<A*>(args.row_loss), *log_sums = static_cast<A*>(args.log_sum);
@@ -19,13 +19,18 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(CrossEntropyArguments
     }
     const T* logits = static_cast<const T*>(args.logits) + row * classes;
     A high = -static_cast<A>(INFINITY), total = A(0), plain = A(0);
-    for (int64_t i = threadIdx.x; i < classes; i += kThreads) {
-        const A x = load(logits, i);
-        high = maximum(high, x);
-        plain += x;
-    }
+    for_each_pack<T>(kThreads, classes, [&](int64_t i) {
+        const Values<T> x = load_pack(logits, i, classes, whole);
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) {
+            if (i + j < classes) high = maximum(high, x[j]);
+            plain += x[j];
+        }
+    });
     high = block_reduce<kThreads, true>(high);
-    for (int64_t i = threadIdx.x; i < classes; i += kThreads) total += device_exp(load(logits, i) - high);
+    for_each_pack<T>(kThreads, classes, [&](int64_t i) {
+        const Values<T> x = load_pack(logits, i, classes, whole);
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) total += i + j < classes ? device_exp(x[j] - high) : A(0);
+    });
     const A log_sum = high + device_log(block_reduce<kThreads, false>(total));
     const A smoothing = static_cast<A>(args.label_smoothing);
     const A mean = smoothing > A(0) ? block_reduce<kThreads, false>(plain) / static_cast<A>(classes) : A(0);
@@ -67,7 +72,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) backward_kernel(CrossEntropyArguments args) {
+__global__ void __launch_bounds__(kThreads) backward_kernel(CrossEntropyArguments args, bool whole) {
     using A = accumulated<T>;
     const int64_t row = blockIdx.x, classes = args.rows.columns, target = args.target[row];
     const T* logits = static_cast<const T*>(args.logits) + row * classes;
@@ -76,14 +81,14 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(CrossEntropyArgument
     const A scale = counts ? static_cast<const A*>(args.scale)[row] : A(0);
     const A log_sum = static_cast<const A*>(args.saved_log_sum)[row];
     const A smoothing = static_cast<A>(args.label_smoothing);
-    for (int64_t i = threadIdx.x; i < classes; i += kThreads) {
-        A d = A(0);
-        if (counts)
-            d = (device_exp(load(logits, i) - log_sum) -
-                 target_probability(i == target, smoothing, static_cast<A>(classes))) *
-                scale;
-        store(dlogits, i, d);
-    }
+    for_each_pack<T>(kThreads, classes, [&](int64_t i) {
+        Values<T> d = load_pack(logits, i, classes, whole);
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) {
+            const A even = target_probability(i + j == target, smoothing, static_cast<A>(classes));
+            d[j] = counts ? (device_exp(d[j] - log_sum) - even) * scale : A(0);
+        }
+        store_pack(dlogits, i, classes, whole, d);
+    });
 }
 
 }  // namespace
@@ -92,7 +97,9 @@ cudaError_t cross_entropy_forward(const CrossEntropyArguments& args, cudaStream_
     const int64_t rows = args.rows.models * args.rows.rows;
     if (rows == 0) return cudaSuccess;
     return by_dtype(args.dtype, [&](auto tag) {
-        forward_kernel<pointed_to<decltype(tag)>><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(args);
+        using T = pointed_to<decltype(tag)>;
+        const bool whole = in_packs<T>(args.rows.columns, {args.logits});
+        launch(forward_kernel<T>, static_cast<unsigned>(rows), kThreads, 0, stream, args, whole);
     });
 }
 
@@ -100,8 +107,8 @@ cudaError_t cross_entropy_reduce(const CrossEntropyArguments& args, bool mean, v
     if (args.rows.models == 0) return cudaSuccess;
     return by_dtype(args.dtype, [&](auto tag) {
         using A = accumulated<pointed_to<decltype(tag)>>;
-        reduce_kernel<A>
-            <<<static_cast<unsigned>(args.rows.models), kThreads, 0, stream>>>(args, mean, static_cast<A*>(loss));
+        launch(reduce_kernel<A>, static_cast<unsigned>(args.rows.models), kThreads, 0, stream, args, mean,
+               static_cast<A*>(loss));
     });
 }
 
@@ -110,8 +117,8 @@ cudaError_t cross_entropy_spread(const CrossEntropyArguments& args, bool mean, b
     if (args.rows.models == 0) return cudaSuccess;
     return by_dtype(args.dtype, [&](auto tag) {
         using A = accumulated<pointed_to<decltype(tag)>>;
-        spread_kernel<A><<<static_cast<unsigned>(args.rows.models), kThreads, 0, stream>>>(
-            args, mean, per_row, static_cast<const A*>(grad), static_cast<A*>(scale));
+        launch(spread_kernel<A>, static_cast<unsigned>(args.rows.models), kThreads, 0, stream, args, mean, per_row,
+               static_cast<const A*>(grad), static_cast<A*>(scale));
     });
 }
 
@@ -119,7 +126,9 @@ cudaError_t cross_entropy_backward(const CrossEntropyArguments& args, cudaStream
     const int64_t rows = args.rows.models * args.rows.rows;
     if (rows == 0) return cudaSuccess;
     return by_dtype(args.dtype, [&](auto tag) {
-        backward_kernel<pointed_to<decltype(tag)>><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(args);
+        using T = pointed_to<decltype(tag)>;
+        const bool whole = in_packs<T>(args.rows.columns, {args.logits, args.dlogits});
+        launch(backward_kernel<T>, static_cast<unsigned>(rows), kThreads, 0, stream, args, whole);
     });
 }
 

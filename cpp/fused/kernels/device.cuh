@@ -32,7 +32,29 @@ __device__ __forceinline__ void store(double* p, int64_t i, double v) { p[i] = v
 __device__ __forceinline__ void store(__nv_bfloat16* p, int64_t i, float v) { p[i] = __float2bfloat16(v); }
 __device__ __forceinline__ void store(__half* p, int64_t i, float v) { p[i] = __float2half(v); }
 
-/// Calls `function.template operator()<T>()` with the storage type of `dtype`.
+/// Starts a kernel. An error is kept by the runtime: `by_dtype` returns it.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+            const Arguments&... arguments) {
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+#ifdef __CUDACC__
+/// The block's memory of `shared_bytes`.
+__device__ __forceinline__ void* dynamic_shared() {
+    extern __shared__ double shared[];
+    return shared;
+}
+#else  // the tests run the kernels on the host
+using host_cuda::dynamic_shared;
+#endif
+
+/// Calls `function` with a null pointer to the storage type of `dtype`.
 template <class Function>
 cudaError_t by_dtype(DType dtype, const Function& function) {
     switch (dtype) {

@@ -1,24 +1,30 @@
 // SPDX-License-Identifier: MIT
 // Embedding. Backward: a block owns some rows of a model's table and adds what belongs to them in the order of the
 // indices, so no two threads add to one number. An index outside the table gives NaN, not a stray read.
-#include "fused/kernels/device.cuh"
+#include "fused/kernels/pack.cuh"
 
 namespace dnnsuite::fused::kernels {
 namespace {
 
 constexpr int kThreads = 256;
 
+/// A thread copies one element, or a whole pack of a row.
 template <class T>
-__global__ void __launch_bounds__(kThreads) forward_kernel(EmbeddingArguments args) {
-    const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, model = blockIdx.y;
+__global__ void __launch_bounds__(kThreads) forward_kernel(EmbeddingArguments args, bool whole) {
+    const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, model = blockIdx.y;
+    const int64_t i = whole ? thread * kPack<T> : thread;
     if (i >= args.count * args.columns) return;
     const int64_t index = args.indices[model * args.index_stride + i / args.columns], column = i % args.columns;
+    const int64_t from = (model * args.vocabulary + index) * args.columns + column;
     const int64_t to = model * args.count * args.columns + i;
+    const T* weight = static_cast<const T*>(args.weight);
     T* out = static_cast<T*>(args.out);
     if (index < 0 || index >= args.vocabulary)
-        store(out, to, static_cast<accumulated<T>>(NAN));
+        store_pack(out, to, to + 1, whole, load_pack_or<T>(nullptr, 0, 0, whole, static_cast<double>(NAN)));
+    else if (whole)
+        *reinterpret_cast<Pack<T>*>(out + to) = *reinterpret_cast<const Pack<T>*>(weight + from);
     else
-        out[to] = static_cast<const T*>(args.weight)[(model * args.vocabulary + index) * args.columns + column];
+        out[to] = weight[from];
 }
 
 /// Rows of the table of one block: 32 KiB of sums.
@@ -56,9 +62,13 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(EmbeddingArguments a
 
 cudaError_t embedding_forward(const EmbeddingArguments& args, cudaStream_t stream) {
     if (args.models * args.count * args.columns == 0) return cudaSuccess;
-    const dim3 grid(blocks_for(args.count * args.columns, kThreads), static_cast<unsigned>(args.models));
-    return by_dtype(args.dtype,
-                    [&](auto tag) { forward_kernel<pointed_to<decltype(tag)>><<<grid, kThreads, 0, stream>>>(args); });
+    return by_dtype(args.dtype, [&](auto tag) {
+        using T = pointed_to<decltype(tag)>;
+        const bool whole = in_packs<T>(args.columns, {args.weight, args.out});
+        const int64_t threads = args.count * args.columns / (whole ? kPack<T> : 1);
+        const dim3 grid(blocks_for(threads, kThreads), static_cast<unsigned>(args.models));
+        launch(forward_kernel<T>, grid, kThreads, 0, stream, args, whole);
+    });
 }
 
 cudaError_t embedding_backward(const EmbeddingArguments& args, cudaStream_t stream) {
@@ -67,7 +77,7 @@ cudaError_t embedding_backward(const EmbeddingArguments& args, cudaStream_t stre
         using T = pointed_to<decltype(tag)>;
         const dim3 grid(blocks_for(args.vocabulary, kRows<accumulated<T>>), static_cast<unsigned>(args.models),
                         blocks_for(args.columns, kThreads));
-        backward_kernel<T><<<grid, kThreads, 0, stream>>>(args);
+        launch(backward_kernel<T>, grid, kThreads, 0, stream, args);
     });
 }
 

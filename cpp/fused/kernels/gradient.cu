@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Norms of models' gradients: a block sums a chunk, then a block per model adds its chunks in order.
-#include "fused/kernels/device.cuh"
+#include "fused/kernels/pack.cuh"
 
 namespace dnnsuite::fused::kernels {
 namespace {
@@ -27,7 +27,7 @@ __device__ double join_block(Norm norm, double value) {
     shared[threadIdx.x] = value;
     for (int distance = kThreads / 2; distance > 0; distance /= 2) {
         __syncthreads();
-        if (threadIdx.x < distance)
+        if (static_cast<int>(threadIdx.x) < distance)
             shared[threadIdx.x] = norm_join(norm, shared[threadIdx.x], shared[threadIdx.x + distance]);
     }
     return shared[0];
@@ -50,8 +50,15 @@ __global__ void __launch_bounds__(kThreads) parts_kernel(const __grid_constant__
     const T* x = static_cast<const T*>(entry.data) + model * entry.stride;
     const Norm norm = table.args.norm;
     double total = 0.0;
-    for (int64_t i = first + threadIdx.x; i < end; i += kThreads)
-        total = norm_join(norm, total, norm_term(norm, table.args.power, static_cast<double>(load(x, i))));
+    const bool aligned = reinterpret_cast<uintptr_t>(x) % 16 == 0;
+    for_each_pack<T>(kThreads, end - first, [&](int64_t i) {
+        const int64_t at = first + i;
+        const Values<T> v = load_pack(x, at, end, aligned && at + kPack<T> <= end);
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) {
+            if (at + j >= end) break;
+            total = norm_join(norm, total, norm_term(norm, table.args.power, static_cast<double>(v[j])));
+        }
+    });
     total = join_block(norm, total);
     if (threadIdx.x == 0) parts[model * table.args.chunks + chunk] = total;
 }
@@ -79,11 +86,11 @@ cudaError_t gradient_norms(const GradientArguments& args, double* parts, double*
         const int64_t last = end < args.entry_count ? args.entries[end].first_chunk : args.chunks;
         const dim3 grid(static_cast<unsigned>(last - table.first_chunk), models);
         const cudaError_t error = by_dtype(args.dtype, [&](auto tag) {
-            parts_kernel<pointed_to<decltype(tag)>><<<grid, kThreads, 0, stream>>>(table, parts);
+            launch(parts_kernel<pointed_to<decltype(tag)>>, grid, kThreads, 0, stream, table, parts);
         });
         if (error != cudaSuccess) return error;
     }
-    join_kernel<<<models, kThreads, 0, stream>>>(args.norm, args.power, args.chunks, parts, norms);
+    launch(join_kernel, models, kThreads, 0, stream, args.norm, args.power, args.chunks, parts, norms);
     return cudaGetLastError();
 }
 

@@ -19,9 +19,20 @@ cudaError_t pointwise_backward(const PointwiseArguments& args, cudaStream_t stre
 cudaError_t layer_norm_forward(const LayerNormArguments& args, cudaStream_t stream);
 cudaError_t layer_norm_backward(const LayerNormArguments& args, cudaStream_t stream);
 
+/// Without a y only the statistics.
 cudaError_t batch_norm_forward(const BatchNormArguments& args, cudaStream_t stream);
 /// `sums`: room for 2 numbers of each model's channel, in the type that sums are kept in.
 cudaError_t batch_norm_backward(const BatchNormArguments& args, void* sums, cudaStream_t stream);
+
+/// `roots`: room for a number of each row, in the type that sums are kept in.
+cudaError_t rms_norm_forward(const RmsNormArguments& args, cudaStream_t stream);
+cudaError_t rms_norm_backward(const RmsNormArguments& args, void* roots, cudaStream_t stream);
+
+/// `statistics`: room for 2 numbers of each sample's group, in the type that sums are kept in.
+cudaError_t group_norm_forward(const GroupNormArguments& args, cudaStream_t stream);
+cudaError_t group_norm_backward(const GroupNormArguments& args, void* statistics, cudaStream_t stream);
+
+cudaError_t max_over(const MaxArguments& args, cudaStream_t stream);
 
 /// Adds the tasks' sums [B, tasks_per_model, columns] in order into `total` [B, columns] of the dtype.
 cudaError_t add_task_sums(const void* sums, void* total, const Rows& rows, DType dtype, cudaStream_t stream);

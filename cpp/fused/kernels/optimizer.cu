@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // An optimizer's step over all parameters in one launch: their pointers travel as the kernel's argument. Only lists
 // longer than an argument can hold take more launches.
-#include "fused/kernels/device.cuh"
+#include "fused/kernels/pack.cuh"
 #include "fused/math/optimizer.hpp"
 
 namespace dnnsuite::fused::kernels {
@@ -33,16 +33,28 @@ __device__ void update_chunk(const OptimizerEntry& entry, int64_t model, int64_t
                              accumulated<T> factor) {
     using A = accumulated<T>;
     constexpr int kStates = Rule::kStates;
-    T* data[2 + kStates];
-    for (int i = 0; i < 2 + kStates; ++i) data[i] = static_cast<T*>(entry.data[i]) + model * entry.stride[i];
-    const int64_t end = begin + kChunk < entry.elements ? begin + kChunk : entry.elements;
-    for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
-        A parameter = load(data[0], i), state[kStates > 0 ? kStates : 1];
-        for (int s = 0; s < kStates; ++s) state[s] = load(data[2 + s], i);
-        rule.update(parameter, load(data[1], i) * factor, state);
-        store(data[0], i, parameter);
-        for (int s = 0; s < kStates; ++s) store(data[2 + s], i, state[s]);
+    constexpr int kTensors = 2 + kStates;
+    T* data[kTensors];
+    bool aligned = true;
+    for (int i = 0; i < kTensors; ++i) {
+        data[i] = static_cast<T*>(entry.data[i]) + model * entry.stride[i];
+        aligned = aligned && reinterpret_cast<uintptr_t>(data[i]) % 16 == 0;
     }
+    const int64_t end = begin + kChunk < entry.elements ? begin + kChunk : entry.elements;
+    for_each_pack<T>(kThreads, end - begin, [&](int64_t offset) {
+        const int64_t i = begin + offset;
+        const bool whole = aligned && i + kPack<T> <= end;
+        Values<T> v[kTensors];
+        DNNSUITE_UNROLL for (int t = 0; t < kTensors; ++t) v[t] = load_pack(data[t], i, end, whole);
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) {
+            A state[kStates > 0 ? kStates : 1];
+            DNNSUITE_UNROLL for (int s = 0; s < kStates; ++s) state[s] = v[2 + s][j];
+            rule.update(v[0][j], v[1][j] * factor, state);
+            DNNSUITE_UNROLL for (int s = 0; s < kStates; ++s) v[2 + s][j] = state[s];
+        }
+        store_pack(data[0], i, end, whole, v[0]);
+        DNNSUITE_UNROLL for (int s = 0; s < kStates; ++s) store_pack(data[2 + s], i, end, whole, v[2 + s]);
+    });
 }
 
 /// The scalars are written by the last block of a parameter and model, when all have read them. The ticket counts the
@@ -60,7 +72,7 @@ __device__ void run_block(const Table<Entries>& table, int place, int64_t model,
     using A = accumulated<T>;
     const OptimizerEntry& entry = table.entry[place];
     // The rule takes powers in double: once a block.
-    __shared__ alignas(Rule) unsigned char room[sizeof(Rule)];
+    alignas(Rule) __shared__ unsigned char room[sizeof(Rule)];
     __shared__ A factor;
     RuleValues values;
     if (threadIdx.x == 0) {
@@ -95,7 +107,7 @@ __global__ void __launch_bounds__(kThreads) step_kernel(const __grid_constant__ 
 }
 
 template <int Entries>
-cudaError_t launch(const OptimizerArguments& args, int64_t begin, int64_t end, cudaStream_t stream) {
+cudaError_t step(const OptimizerArguments& args, int64_t begin, int64_t end, cudaStream_t stream) {
     Table<Entries> table{};
     table.args = args;
     table.args.entries = nullptr;  // the host's copy
@@ -114,7 +126,7 @@ cudaError_t launch(const OptimizerArguments& args, int64_t begin, int64_t end, c
     return by_dtype(args.dtype, [&](auto tag) {
         using T = pointed_to<decltype(tag)>;
         with_rule<accumulated<T>>(args.rule, [&](auto rule) {
-            step_kernel<T, typename decltype(rule)::type, Entries><<<grid, kThreads, 0, stream>>>(table);
+            launch(step_kernel<T, typename decltype(rule)::type, Entries>, grid, kThreads, 0, stream, table);
         });
     });
 }
@@ -122,10 +134,10 @@ cudaError_t launch(const OptimizerArguments& args, int64_t begin, int64_t end, c
 }  // namespace
 
 cudaError_t optimizer_step(const OptimizerArguments& args, cudaStream_t stream) {
-    if (args.entry_count <= kFewEntries) return launch<kFewEntries>(args, 0, args.entry_count, stream);
+    if (args.entry_count <= kFewEntries) return step<kFewEntries>(args, 0, args.entry_count, stream);
     for (int64_t begin = 0; begin < args.entry_count; begin += kMaxEntries) {
         const int64_t end = begin + kMaxEntries < args.entry_count ? begin + kMaxEntries : args.entry_count;
-        const cudaError_t error = launch<kMaxEntries>(args, begin, end, stream);
+        const cudaError_t error = step<kMaxEntries>(args, begin, end, stream);
         if (error != cudaSuccess) return error;
     }
     return cudaSuccess;

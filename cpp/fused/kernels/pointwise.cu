@@ -1,103 +1,125 @@
 // SPDX-License-Identifier: MIT
-// Bias, activation, dropout and residual in one pass. A thread makes one call of the generator, which decides over
-// eight elements, 16 apart; neighbouring threads have neighbouring elements.
-#include "fused/kernels/device.cuh"
+// Bias, activation, dropout and residual in one pass. A call of the generator decides over eight elements, 16 apart; a
+// thread makes the calls of a pack of neighbours, so it has eight packs.
+#include <type_traits>
+
+#include "fused/kernels/row.cuh"
 #include "fused/math/activation.hpp"
 
 namespace dnnsuite::fused::kernels {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPerThread = 8;
+constexpr int kPacks = 8;  // of a thread, 16 elements apart
 
-/// The eight factors of generator call `c` of a model.
+/// The factors of generator calls c, c + 1, ... of a model, a pack of them.
+template <class T>
 struct Factors {
-    uint32_t word[4];
-    uint32_t threshold;
-    float scale;
+    uint32_t word[kPack<T>][4];
+    uint32_t threshold = 0;
+    float scale = 1.0f;
 
-    __device__ Factors(const DropoutArguments& dropout, int64_t model, uint64_t c) {
-        threshold = 0;
-        scale = 1.0f;
-        word[0] = word[1] = word[2] = word[3] = 0;
+    __device__ Factors(const DropoutArguments& dropout, int64_t model, uint64_t c) : word{} {
         if (dropout.p == nullptr) return;
         const DropoutRule rule = dropout_rule(dropout, model);
-        word[0] = static_cast<uint32_t>(c);
-        word[1] = static_cast<uint32_t>(c >> 32);
-        word[2] = rule.step0;
-        word[3] = rule.step1;
-        philox4x32<kDropoutRounds>(word, rule.key0, rule.key1);
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) {
+            word[j][0] = static_cast<uint32_t>(c + j);
+            word[j][1] = static_cast<uint32_t>((c + j) >> 32);
+            word[j][2] = rule.step0;
+            word[j][3] = rule.step1;
+            philox4x32<kDropoutRounds>(word[j], rule.key0, rule.key1);
+        }
         threshold = rule.threshold;
         scale = rule.scale;
     }
-    __device__ float operator[](int k) const {
-        const uint32_t bits = k % 2 == 0 ? word[k / 2] & 0xFFFFu : word[k / 2] >> 16;
-        return bits < threshold ? 0.0f : scale;
+    /// Of element j of pack k.
+    __device__ accumulated<T> operator()(int k, int j) const {
+        const uint32_t bits = k % 2 == 0 ? word[j][k / 2] & 0xFFFFu : word[j][k / 2] >> 16;
+        return static_cast<accumulated<T>>(bits < threshold ? 0.0f : scale);
     }
 };
 
-template <Activation kind, class T>
-__global__ void __launch_bounds__(kThreads) forward_kernel(PointwiseArguments args) {
-    using A = accumulated<T>;
-    const int64_t c = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, model = blockIdx.y;
-    const int64_t begin = c / 16 * kDropoutBlock + c % 16, base = model * args.rows.elements;
-    if (begin >= args.rows.elements) return;
-    const T *x = static_cast<const T*>(args.x), *bias = static_cast<const T*>(args.bias);
-    const T* residual = static_cast<const T*>(args.residual);
-    const Factors factors(args.dropout, model, static_cast<uint64_t>(c));
-    DNNSUITE_UNROLL for (int k = 0; k < kPerThread; ++k) {
-        const int64_t e = begin + 16 * k;
-        if (e >= args.rows.elements) break;
-        A t = load(x, base + e);
-        if (bias != nullptr) t += load(bias, model * args.rows.columns + e % args.rows.columns);
-        t = activate<kind>(t) * static_cast<A>(factors[k]);
-        if (residual != nullptr) t += load(residual, base + e);
-        store(static_cast<T*>(args.y), base + e, t);
-    }
-}
+/// Where a thread's packs are.
+template <class T>
+struct Packs {
+    int64_t model, call, begin, base;
 
-template <Activation kind, class T>
-__global__ void __launch_bounds__(kThreads) backward_kernel(PointwiseArguments args) {
-    using A = accumulated<T>;
-    const int64_t c = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, model = blockIdx.y;
-    const int64_t begin = c / 16 * kDropoutBlock + c % 16, base = model * args.rows.elements;
-    if (begin >= args.rows.elements) return;
-    const T *x = static_cast<const T*>(args.x), *bias = static_cast<const T*>(args.bias);
-    const Factors factors(args.dropout, model, static_cast<uint64_t>(c));
-    DNNSUITE_UNROLL for (int k = 0; k < kPerThread; ++k) {
-        const int64_t e = begin + 16 * k;
-        if (e >= args.rows.elements) break;
-        A t = load(static_cast<const T*>(args.grad), base + e) * static_cast<A>(factors[k]);
-        if (kind != Activation::kNone) {
-            A input = load(x, base + e);
-            if (bias != nullptr) input += load(bias, model * args.rows.columns + e % args.rows.columns);
-            t *= activation_derivative<kind>(input);
+    __device__ explicit Packs(const Rows& rows) {
+        model = blockIdx.y;
+        call = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kPack<T>;
+        begin = call / 16 * kDropoutBlock + call % 16;
+        base = model * rows.elements;
+    }
+};
+
+/// x + bias of the pack at element e of the model.
+template <class T>
+__device__ __forceinline__ Values<T> input_pack(const PointwiseArguments& args, const Packs<T>& at, int64_t e,
+                                                bool whole) {
+    const int64_t columns = args.rows.columns;
+    Values<T> v = load_pack(static_cast<const T*>(args.x) + at.base, e, args.rows.elements, whole);
+    if (args.bias == nullptr) return v;
+    const T* bias = static_cast<const T*>(args.bias) + at.model * columns;
+    int64_t column = e % columns;
+    if (whole) {
+        const Values<T> own = load_pack(bias, column, columns, true);
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) v[j] += own[j];
+    } else {
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) {
+            v[j] += load(bias, column);
+            column = column + 1 < columns ? column + 1 : 0;
         }
-        store(static_cast<T*>(args.y), base + e, t);
+    }
+    return v;
+}
+
+template <Activation kind, class T>
+__global__ void __launch_bounds__(kThreads) forward_kernel(PointwiseArguments args, bool whole) {
+    const Packs<T> at(args.rows);
+    const int64_t elements = args.rows.elements;
+    if (at.begin >= elements) return;
+    const Factors<T> factors(args.dropout, at.model, static_cast<uint64_t>(at.call));
+    DNNSUITE_UNROLL for (int k = 0; k < kPacks; ++k) {
+        const int64_t e = at.begin + 16 * k;
+        if (e >= elements) break;
+        Values<T> v = input_pack(args, at, e, whole);
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) v[j] = activate<kind>(v[j]) * factors(k, j);
+        if (args.residual != nullptr) {
+            const Values<T> residual = load_pack(static_cast<const T*>(args.residual) + at.base, e, elements, whole);
+            DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) v[j] += residual[j];
+        }
+        store_pack(static_cast<T*>(args.y) + at.base, e, elements, whole, v);
     }
 }
 
-constexpr int kSumColumns = 32, kSumRows = 8;
+template <Activation kind, class T>
+__global__ void __launch_bounds__(kThreads) backward_kernel(PointwiseArguments args, bool whole) {
+    const Packs<T> at(args.rows);
+    const int64_t elements = args.rows.elements;
+    if (at.begin >= elements) return;
+    const Factors<T> factors(args.dropout, at.model, static_cast<uint64_t>(at.call));
+    DNNSUITE_UNROLL for (int k = 0; k < kPacks; ++k) {
+        const int64_t e = at.begin + 16 * k;
+        if (e >= elements) break;
+        Values<T> g = load_pack(static_cast<const T*>(args.grad) + at.base, e, elements, whole);
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) g[j] *= factors(k, j);
+        if (kind != Activation::kNone) {
+            const Values<T> input = input_pack(args, at, e, whole);
+            DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) g[j] *= activation_derivative<kind>(input[j]);
+        }
+        store_pack(static_cast<T*>(args.y) + at.base, e, elements, whole, g);
+    }
+}
 
-/// Sums of dx over a task's rows: a block has 32 columns, 8 threads share the rows of each.
+/// Sums of dx over a task's rows.
 template <class T>
 __global__ void __launch_bounds__(kSumColumns* kSumRows) bias_sums_kernel(PointwiseArguments args) {
-    using A = accumulated<T>;
     const Rows& rows = args.rows;
-    __shared__ A partial[kSumRows][kSumColumns];
-    const int64_t column = static_cast<int64_t>(blockIdx.x) * kSumColumns + threadIdx.x;
-    const int64_t task = blockIdx.y, model = blockIdx.z, first = task * rows.rows_per_task;
-    const int64_t last = first + rows.rows_per_task < rows.rows ? first + rows.rows_per_task : rows.rows;
-    A total = A(0);
-    if (column < rows.columns) {
-        for (int64_t r = first + threadIdx.y; r < last; r += kSumRows)
-            total += load(static_cast<const T*>(args.y), (model * rows.rows + r) * rows.columns + column);
-    }
-    partial[threadIdx.y][threadIdx.x] = total;
-    __syncthreads();
-    if (threadIdx.y != 0 || column >= rows.columns) return;
-    for (int i = 1; i < kSumRows; ++i) total += partial[i][threadIdx.x];
-    static_cast<A*>(args.bias_sums)[(model * rows.tasks_per_model + task) * rows.columns + column] = total;
+    const ColumnTask at(rows);
+    accumulated<T> total(0);
+    for (int64_t r = at.first; r < at.last; r += kSumRows)
+        total += load(static_cast<const T*>(args.y), (at.model * rows.rows + r) * rows.columns + at.column);
+    write_column_sum(args.bias_sums, at.place, total);
 }
 
 template <class T>
@@ -112,46 +134,53 @@ __global__ void __launch_bounds__(kThreads) add_kernel(const accumulated<T>* sum
     store(total, i, value);
 }
 
+template <class T>
 dim3 grid_of(const Rows& rows) {
     const int64_t calls = (rows.elements + kDropoutBlock - 1) / kDropoutBlock * 16;
-    return dim3(blocks_for(calls, kThreads), static_cast<unsigned>(rows.models));
+    return dim3(blocks_for(calls / kPack<T>, kThreads), static_cast<unsigned>(rows.models));
+}
+
+template <class T>
+bool whole_of(const PointwiseArguments& args) {
+    return in_packs<T>(args.bias == nullptr ? args.rows.elements : args.rows.columns,
+                       {args.x, args.bias, args.residual, args.grad, args.y});
+}
+
+template <class Function>
+void by_activation(Activation kind, const Function& function) {
+    using A = Activation;
+    switch (kind) {
+        case A::kNone: return function(std::integral_constant<A, A::kNone>());
+        case A::kRelu: return function(std::integral_constant<A, A::kRelu>());
+        case A::kGelu: return function(std::integral_constant<A, A::kGelu>());
+    }
 }
 
 }  // namespace
 
 cudaError_t pointwise_forward(const PointwiseArguments& args, cudaStream_t stream) {
     if (args.rows.models * args.rows.elements == 0) return cudaSuccess;
-    const dim3 grid = grid_of(args.rows);
     return by_dtype(args.dtype, [&](auto tag) {
         using T = pointed_to<decltype(tag)>;
-        switch (args.activation) {
-            case Activation::kNone: forward_kernel<Activation::kNone, T><<<grid, kThreads, 0, stream>>>(args); break;
-            case Activation::kRelu: forward_kernel<Activation::kRelu, T><<<grid, kThreads, 0, stream>>>(args); break;
-            case Activation::kGelu: forward_kernel<Activation::kGelu, T><<<grid, kThreads, 0, stream>>>(args); break;
-        }
+        by_activation(args.activation, [&](auto kind) {
+            launch(forward_kernel<decltype(kind)::value, T>, grid_of<T>(args.rows), kThreads, 0, stream, args,
+                   whole_of<T>(args));
+        });
     });
 }
 
 cudaError_t pointwise_backward(const PointwiseArguments& args, cudaStream_t stream) {
     const Rows& rows = args.rows;
-    const dim3 grid = grid_of(rows);
-    const dim3 sum_grid(blocks_for(rows.columns, kSumColumns), static_cast<unsigned>(rows.tasks_per_model),
-                        static_cast<unsigned>(rows.models));
+    if (rows.models == 0) return cudaSuccess;
     return by_dtype(args.dtype, [&](auto tag) {
         using T = pointed_to<decltype(tag)>;
-        if (rows.models == 0) return;
-        if (rows.elements > 0) switch (args.activation) {
-                case Activation::kNone:
-                    backward_kernel<Activation::kNone, T><<<grid, kThreads, 0, stream>>>(args);
-                    break;
-                case Activation::kRelu:
-                    backward_kernel<Activation::kRelu, T><<<grid, kThreads, 0, stream>>>(args);
-                    break;
-                case Activation::kGelu:
-                    backward_kernel<Activation::kGelu, T><<<grid, kThreads, 0, stream>>>(args);
-                    break;
-            }
-        if (args.bias_sums != nullptr) bias_sums_kernel<T><<<sum_grid, dim3(kSumColumns, kSumRows), 0, stream>>>(args);
+        if (rows.elements > 0)
+            by_activation(args.activation, [&](auto kind) {
+                launch(backward_kernel<decltype(kind)::value, T>, grid_of<T>(rows), kThreads, 0, stream, args,
+                       whole_of<T>(args));
+            });
+        if (args.bias_sums != nullptr)
+            launch(bias_sums_kernel<T>, column_grid(rows), dim3(kSumColumns, kSumRows), 0, stream, args);
     });
 }
 
@@ -160,8 +189,8 @@ cudaError_t add_task_sums(const void* sums, void* total, const Rows& rows, DType
     if (blocks == 0) return cudaSuccess;
     return by_dtype(dtype, [&](auto tag) {
         using T = pointed_to<decltype(tag)>;
-        add_kernel<T>
-            <<<blocks, kThreads, 0, stream>>>(static_cast<const accumulated<T>*>(sums), static_cast<T*>(total), rows);
+        launch(add_kernel<T>, blocks, kThreads, 0, stream, static_cast<const accumulated<T>*>(sums),
+               static_cast<T*>(total), rows);
     });
 }
 

@@ -9,14 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ._library import differentiable, library, tracing
+from ._library import cuda_kernels, differentiable, library, tracing
 
 __all__ = ["NORM_ACTIVATIONS", "batch_norm_act", "batch_norm_composition"]
 
 _forward = library.batch_norm_act.default
 _backward = library.batch_norm_act_backward.default
-
-_has_cuda = torch._C._dispatch_has_kernel_for_dispatch_key("dnnsuite::batch_norm_act", "CUDA")
 
 #: What may follow the norm in the same pass.
 NORM_ACTIVATIONS = {
@@ -164,7 +162,7 @@ def batch_norm_act(
     Returns the result, and [3, B, C]: mean, 1 / deviation, and the unbiased variance that running statistics take in.
     """
     call = _forward if tracing() else _eager
-    if x.is_cuda and not _has_cuda:
+    if x.is_cuda and not cuda_kernels:
         call = batch_norm_composition
     result: tuple[Tensor, Tensor] = call(x, weight, bias, residual, mean, variance, eps, activation, slope)
     return result

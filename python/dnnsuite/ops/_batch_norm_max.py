@@ -13,12 +13,15 @@ import torch
 from torch import Tensor
 
 from ._batch_norm import NORM_ACTIVATIONS, batch_norm_act, batch_norm_composition
-from ._library import gradients_through, library, remember, tracing
+from ._library import cuda_kernels, gradients_through, library, remember, tracing
 
 __all__ = ["MAX_ACTIVATIONS", "batch_norm_max"]
 
 MAX_ACTIVATIONS = frozenset({"none", "relu", "relu6", "leaky_relu"})
 """Those that keep the order."""
+
+_KERNEL_DTYPES = (torch.float32, torch.float64)
+"""On CUDA: of 16 bits the mean would be rounded before it is taken from the maximum."""
 
 _statistics = library.batch_norm_statistics.default
 _signed_max_over = library.signed_max_over.default
@@ -131,7 +134,8 @@ def batch_norm_max(
     third result is `batch_norm_act`'s second, [3, B, C].
     """
     arguments = (x, weight, bias, mean, variance, eps, activation, slope)
-    if x.device.type != "cpu" or x.numel() == 0 or tracing():
+    has_kernels = x.device.type == "cpu" or (cuda_kernels and x.is_cuda and x.dtype in _KERNEL_DTYPES)
+    if not has_kernels or x.numel() == 0 or tracing():
         y, statistics = batch_norm_act(x, weight, bias, None, *arguments[3:])
         values, indices = torch.max(y, -1, keepdim=True)
         return values, indices, statistics

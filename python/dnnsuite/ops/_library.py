@@ -18,7 +18,15 @@ from torch import Tensor
 
 from ..errors import Unavailable
 
-__all__ = ["below_autograd", "differentiable", "instruction_set", "library", "library_folder", "tracing"]
+__all__ = [
+    "below_autograd",
+    "cuda_kernels",
+    "differentiable",
+    "instruction_set",
+    "library",
+    "library_folder",
+    "tracing",
+]
 
 
 def library_folder() -> Path:
@@ -58,6 +66,9 @@ def _open() -> Any:
 
 library = _open()
 """`torch.ops.dnnsuite`, loaded."""
+
+cuda_kernels: bool = torch._C._dispatch_has_kernel_for_dispatch_key("dnnsuite::layer_norm", "CUDA")
+"""Whether the operators are there for CUDA as well; where they are not, compositions of torch's own serve."""
 
 below_autograd = torch._C._AutoDispatchBelowAutograd
 

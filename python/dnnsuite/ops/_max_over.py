@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._library import differentiable, library, tracing
+from ._library import cuda_kernels, differentiable, library, tracing
 
 __all__ = ["max_over"]
 
@@ -53,7 +53,7 @@ def memory_order(x: Tensor) -> list[int]:
 def max_over(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """The largest over dimension `dim` (1 or more, kept as 1) of x [B, ...], and its index: as torch.max, the first of
     equals, and a NaN is larger than all. Dimensions may lie in any order in memory."""
-    if x.is_cuda or x.numel() == 0:
+    if x.numel() == 0 or (x.is_cuda and not cuda_kernels):
         return _composition(x, dim)
     call = _forward if tracing() else _eager
     if x.is_contiguous():

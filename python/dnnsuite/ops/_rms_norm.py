@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._library import differentiable, library, tracing
+from ._library import cuda_kernels, differentiable, library, tracing
 from ._pointwise import rows_of
 
 __all__ = ["rms_norm"]
@@ -48,7 +48,7 @@ _eager = differentiable(_forward, _setup, _grad, _composition)
 
 def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
     """x / sqrt(mean of x² + eps) * weight over the last dimension of x [B, ..., D]; the weight is [B, D]."""
-    if x.is_cuda:  # torch's operators
+    if x.is_cuda and not cuda_kernels:
         return _composition(x, weight, eps)
     result: Tensor = (_forward if tracing() else _eager)(x, weight, eps)
     return result

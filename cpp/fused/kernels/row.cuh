@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// What norms over rows share: a warp owns a row and keeps it in shared memory; sums over rows are formed by columns.
+#pragma once
+
+#include "fused/kernels/pack.cuh"
+
+namespace dnnsuite::fused::kernels {
+
+constexpr int kMaxWarps = 4;
+constexpr size_t kSharedBytes = 48 * 1024;
+
+/// Warps of a block and its shared memory: as many rows as fit, none kept when not even one does.
+struct RowShape {
+    dim3 grid, block;
+    size_t shared_bytes;
+    bool keep;
+};
+
+inline RowShape row_shape(const Rows& rows, DType dtype) {
+    const size_t row_bytes = static_cast<size_t>(rows.columns) * (dtype == DType::kFloat64 ? 8 : 4);
+    const bool keep = row_bytes <= kSharedBytes;
+    const size_t fitting = keep && row_bytes > 0 ? kSharedBytes / row_bytes : kMaxWarps;
+    const unsigned warps = fitting < kMaxWarps ? static_cast<unsigned>(fitting) : kMaxWarps;
+    return {dim3(blocks_for(rows.models * rows.rows, warps)), dim3(kWarp, warps), keep ? warps * row_bytes : 0, keep};
+}
+
+/// The row of this warp among those of all models.
+__device__ __forceinline__ int64_t row_of_warp() { return static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; }
+
+/// This warp's room for its row, or null. A lane reads back only what it wrote.
+template <class T>
+class Kept {
+  public:
+    using A = accumulated<T>;
+    __device__ Kept(bool keep, int64_t columns) : columns_(columns) {
+        room_ = keep ? static_cast<A*>(dynamic_shared()) + threadIdx.y * columns : nullptr;
+    }
+    __device__ void put(int64_t i, const Values<T>& v) const {
+        if (room_ == nullptr) return;
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) if (i + j < columns_) room_[i + j] = v[j];
+    }
+    /// What was put at i, or read(i) when nothing is kept.
+    template <class Read>
+    __device__ Values<T> get(int64_t i, const Read& read) const {
+        if (room_ == nullptr) return read(i);
+        Values<T> v;
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) v[j] = i + j < columns_ ? room_[i + j] : A(0);
+        return v;
+    }
+
+  private:
+    int64_t columns_;
+    A* room_;
+};
+
+constexpr int kSumColumns = 32, kSumRows = 8;
+
+/// A block's share of sums over the rows of a task: 32 columns, 8 threads to each.
+struct ColumnTask {
+    int64_t model, task, column, first, last, place;  // place: of the sum; -1 where there is no column
+
+    __device__ explicit ColumnTask(const Rows& rows) {
+        model = blockIdx.z;
+        task = blockIdx.x;
+        column = static_cast<int64_t>(blockIdx.y) * kSumColumns + threadIdx.x;
+        const bool inside = column < rows.columns;
+        first = task * rows.rows_per_task + threadIdx.y;
+        last = (task + 1) * rows.rows_per_task < rows.rows ? (task + 1) * rows.rows_per_task : rows.rows;
+        if (!inside) last = first;
+        place = inside ? (model * rows.tasks_per_model + task) * rows.columns + column : -1;
+    }
+};
+inline dim3 column_grid(const Rows& rows) {
+    return dim3(static_cast<unsigned>(rows.tasks_per_model), blocks_for(rows.columns, kSumColumns),
+                static_cast<unsigned>(rows.models));
+}
+
+/// Adds the values of the threads of each column, in order, into sums[place]. All threads must call it.
+template <class A>
+__device__ void write_column_sum(void* sums, int64_t place, A value) {
+    __shared__ A partial[kSumRows][kSumColumns];
+    if (sums == nullptr) return;  // the same for all threads
+    __syncthreads();
+    partial[threadIdx.y][threadIdx.x] = value;
+    __syncthreads();
+    if (threadIdx.y != 0 || place < 0) return;
+    for (int i = 1; i < kSumRows; ++i) value += partial[i][threadIdx.x];
+    static_cast<A*>(sums)[place] = value;
+}
+
+}  // namespace dnnsuite::fused::kernels

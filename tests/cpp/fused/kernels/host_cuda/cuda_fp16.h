@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+#include "fused/kernels/host_cuda/halves.hpp"
