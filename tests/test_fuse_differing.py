@@ -111,6 +111,62 @@ def test_slopes_of_activations():
     check_matches_models(models, torch.randn(3, 5, 4))
 
 
+OF_NO_SHAPE = {
+    "batch norm": (lambda i: torch.nn.BatchNorm1d(4, eps=10.0**-i).eval(), (5, 4)),
+    "layer norm": (lambda i: torch.nn.LayerNorm(4, eps=10.0**-i), (5, 4)),
+    "group norm": (lambda i: torch.nn.GroupNorm([1, 2, 4][i - 1], 4), (5, 4)),
+    "padding": (
+        lambda i: torch.nn.Conv2d(4, 4, 3, padding=1, padding_mode=["zeros", "reflect", "circular"][i - 1]),
+        (2, 4, 5, 5),
+    ),
+    "transformer": (
+        lambda i: torch.nn.TransformerEncoderLayer(
+            4,
+            2,
+            8,
+            0.0,
+            activation=["relu", "gelu", "relu"][i - 1],
+            layer_norm_eps=10.0**-i,
+            batch_first=True,
+        ),
+        (2, 5, 4),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OF_NO_SHAPE)
+def test_what_has_no_influence_on_a_shape_may_differ(kind):
+    make, shape = OF_NO_SHAPE[kind]
+    models = numbered(make)
+    check_matches_models(models, torch.randn(3, *shape))
+    array = dnnsuite.fuse(models)
+    assert "models differ in" in "".join(
+        cover.reason for cover in array.coverage() if cover.how == "per model"
+    )
+    for mine, model in zip(dnnsuite.unfuse(array), models, strict=True):
+        assert str(mine) == str(model)
+
+
+def test_a_batch_norm_that_ends_a_part_is_done_with_the_parts_own_state():
+    models = numbered(lambda i: torch.nn.BatchNorm1d(4, eps=10.0**-i))
+    array = dnnsuite.fuse(models)
+    x, weights = torch.randn(3, 5, 4), torch.randn(3, 5, 4)
+    (array(x) * weights).sum().backward()
+    for index, model in enumerate(models):
+        (model(x[index]) * weights[index]).sum().backward()
+        assert_near(array.get_parameter("weight").grad[index], model.weight.grad)
+        for name, value in model.state_dict().items():
+            torch.testing.assert_close(array.state_dict()[name][index], value)
+
+
+def test_what_has_an_influence_on_a_shape_is_refused_where_it_stands():
+    models = numbered(lambda i: torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, stride=i)))
+    with pytest.raises(
+        InvalidArgument, match=r"at 0: models 0 and 1 differ: Conv2d.stride is \(1, 1\) and \(2, 2\)"
+    ):
+        dnnsuite.fuse(models)
+
+
 def test_an_attribute_that_only_a_later_model_has():
     class Maybe(torch.nn.Module):
         def __init__(self):

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from .._logical import ModelTensor, NotFusable, WritesShared, outside, state, wrap
 from ..nn._checkpoint import seeds_of
 from ..nn._dropout import FUNCTION_STREAM as STREAM
+from ._interpret import settle_since
 from ._narrow import narrow
 from ._random import next_stream
 from ._shell import INTERNAL
@@ -208,8 +209,11 @@ def _of_model(leaves: Sequence[Any], split: Sequence[Any], index: int) -> list[A
 
 def _called(tree: Any, args: Any, kwargs: Any) -> Any:
     before, state.B = state.B, 1
+    mark = len(state.pending)
     try:
-        return tree(*args, **kwargs)
+        output = tree(*args, **kwargs)
+        settle_since(mark)  # all of it: soon the part does not hold its parameters any more
+        return output
     finally:
         state.B = before
 

@@ -69,6 +69,7 @@ _FORWARD_HOOKS = [
     "_forward_pre_hooks",
     "_forward_pre_hooks_with_kwargs",
 ]
+_OF_NO_SHAPE = frozenset({"activation", "activation_relu_or_gelu", "eps", "num_groups", "padding_mode"})
 _BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
 
 
@@ -150,11 +151,14 @@ class Fusion:
             self._shells.append((first, list(models)))
 
     def _leaf(self, models: Sequence[torch.nn.Module], path: str) -> torch.nn.Module | None:
-        """The array layer of these layers; None if a user gave them attributes of their own that differ."""
+        """The array layer of these layers; None if they differ in what has no influence on a shape (an eps, an
+        attribute of the user's)."""
         first = models[0]
         try:
             leaf = RULES[type(first)].from_models(models)
         except InvalidArgument as error:
+            if set(differences(models)) <= _OF_NO_SHAPE:
+                return None
             raise InvalidArgument(f"at {path}: {error}" if path else str(error)) from None
         own = [name for name in vars(first) if name not in _attributes_of(leaf)]
         if own:
