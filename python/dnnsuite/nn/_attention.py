@@ -33,6 +33,9 @@ class MultiheadAttention(ArrayModule):
 
     torch_class = torch.nn.MultiheadAttention
     in_proj_weight: Tensor | None
+    compute_dtype: torch.dtype | None = (
+        None  # of the projections, if not that of the parameters: `nn.compute_dtype`
+    )
     in_proj_bias: Tensor | None
     q_proj_weight: Tensor
     k_proj_weight: Tensor
@@ -129,7 +132,7 @@ class MultiheadAttention(ArrayModule):
         same = query is key and key is value and (attn_mask is None or is_causal)
         short = query.shape[2] <= LONGEST
         if self.in_proj_weight is not None and plain and boolean and same and short:
-            qkv = ops.linear(query, self.in_proj_weight, self.in_proj_bias)
+            qkv = self._product(query, self.in_proj_weight, self.in_proj_bias)
             p, rng = self.attention_dropout.draw()
             return ops.attention(computable(qkv), self.num_heads, p, rng, is_causal, key_padding_mask)
         if is_causal and attn_mask is None:
@@ -204,6 +207,10 @@ class MultiheadAttention(ArrayModule):
         padding = None if key_padding_mask is None else key_padding_mask[:, :, None, None, :]
         return q, k, v, joined_mask(mask, padding, k.shape[3] - key.shape[2], q.dtype)
 
+    def _product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        y = ops.linear(x, weight, bias, dtype=self.compute_dtype)
+        return y if self.compute_dtype is None else y.to(x.dtype)
+
     def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         """q, k, v `[B, N, L or S, E]`; what has one input is one product."""
         bias, E = self.in_proj_bias, self.embed_dim
@@ -211,14 +218,14 @@ class MultiheadAttention(ArrayModule):
             weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
             biases = (None,) * 3 if bias is None else bias.chunk(3, 1)
             return tuple(
-                ops.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)
+                self._product(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)
             )
         if query is key and key is value:
-            return ops.linear(query, self.in_proj_weight, bias).chunk(3, -1)
+            return self._product(query, self.in_proj_weight, bias).chunk(3, -1)
         parts = [E, 2 * E] if key is value else [E, E, E]
         weights = self.in_proj_weight.split(parts, 1)
         biases = (None,) * 3 if bias is None else bias.split(parts, 1)
-        q = ops.linear(query, weights[0], biases[0])
+        q = self._product(query, weights[0], biases[0])
         if key is value:
-            return q, *ops.linear(key, weights[1], biases[1]).chunk(2, -1)
-        return q, ops.linear(key, weights[1], biases[1]), ops.linear(value, weights[2], biases[2])
+            return q, *self._product(key, weights[1], biases[1]).chunk(2, -1)
+        return q, self._product(key, weights[1], biases[1]), self._product(value, weights[2], biases[2])

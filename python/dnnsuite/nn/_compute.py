@@ -8,20 +8,26 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgument
+from ._attention import MultiheadAttention
 from ._linear import Linear
+from ._rnn import RecurrentLayer
+
+PRODUCTS = (Linear, MultiheadAttention, RecurrentLayer)
+"""Layers whose time goes into products of matrices, those inside a transformer's layers among them."""
 
 _POSSIBLE = (torch.bfloat16, torch.float16)
 
 
 def compute_dtype(
-    array: torch.nn.Module, dtype: torch.dtype | None, layers: type[Any] | tuple[type[Any], ...] = Linear
+    array: torch.nn.Module, dtype: torch.dtype | None, layers: type[Any] | tuple[type[Any], ...] = PRODUCTS
 ) -> torch.nn.Module:
     """Has the layers of `array` that are of the classes `layers` compute in `dtype`; None ends it. Returns `array`.
 
     Inputs and parameters are rounded to `dtype` for the product, whose sums are kept in float32, and the result is put
     back; the parameters themselves, their gradients and the optimizer's state keep their dtype. `layers` are classes
-    that have an attribute `compute_dtype`: `Linear`. It pays for large products on a processor with bfloat16
-    instructions (`benchmarks/ops/bench_compute_dtype.py`) and costs for small ones.
+    that have an attribute `compute_dtype`; the default is `Linear`, attention's projections and the inputs' products of
+    recurrent layers. Convolutions can too, if they are asked for: `(nn.Linear, nn.Conv2d)`. It pays for large products
+    on a processor with bfloat16 instructions (`benchmarks/ops/bench_compute_dtype.py`) and costs for small ones.
     """
     if dtype is not None and dtype not in _POSSIBLE:
         raise InvalidArgument(f"compute_dtype must be torch.bfloat16, torch.float16 or None, not {dtype}")
@@ -29,9 +35,11 @@ def compute_dtype(
     for cls in classes:
         if not hasattr(cls, "compute_dtype"):
             raise InvalidArgument(
-                f"{cls.__name__} cannot compute in another dtype than its parameters'; Linear can"
+                f"{cls.__name__} cannot compute in another dtype than its parameters'; Linear, MultiheadAttention, "
+                "recurrent layers and convolutions can"
             )
-    for module in array.modules():
+    root = vars(array).get("_root", array)  # a fused model may be one layer
+    for module in root.modules():
         if isinstance(module, classes):
             module.compute_dtype = dtype
     return array

@@ -38,6 +38,7 @@ class _ConvBase(ArrayModule):
     padding_mode: str
     weight: torch.Tensor
     bias: torch.Tensor | None
+    compute_dtype: torch.dtype | None = None  # if not that of the parameters: `nn.compute_dtype`
 
     def __init__(self, plain: Any, device: Any, dtype: Any, B: int) -> None:
         super().__init__(B)
@@ -72,6 +73,14 @@ class _ConvBase(ArrayModule):
     def arguments_of(cls, module: Any) -> dict[str, Any]:
         values = {name: getattr(module, name) for name in cls.arguments}
         return values | {"bias": module.bias is not None}
+
+    def _convolved(self, convolve: Callable[..., torch.Tensor], x: torch.Tensor, *rest: Any) -> torch.Tensor:
+        """`convolve(x, weight, bias, *rest)`, in the layer's `compute_dtype`."""
+        low = self.compute_dtype
+        if low is None:
+            return convolve(x, self.weight, self.bias, *rest)
+        bias = None if self.bias is None else self.bias.to(low)
+        return convolve(x.to(low), self.weight.to(low), bias, *rest).to(x.dtype)
 
     def _check(self, x: torch.Tensor) -> None:
         name = type(self).__name__
@@ -120,10 +129,7 @@ class _Conv(_ConvBase):
         if self.padding_mode != "zeros":
             x, padding = functional.pad(x, self._around, self.padding_mode), 0
         convolve = getattr(functional, f"conv{self.dims}d")
-        result: torch.Tensor = convolve(
-            x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
-        )
-        return result
+        return self._convolved(convolve, x, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv1d(_Conv):
@@ -177,10 +183,7 @@ class _ConvTranspose(_ConvBase):
         self._check(x)
         extra = self.output_padding if output_size is None else self._extra(x, list(output_size))
         convolve = getattr(functional, f"conv_transpose{self.dims}d")
-        result: torch.Tensor = convolve(
-            x, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
-        )
-        return result
+        return self._convolved(convolve, x, self.stride, self.padding, extra, self.groups, self.dilation)
 
     def _extra(self, x: torch.Tensor, output_size: list[int]) -> list[int]:
         """The output padding that gives one model's results this size; its leading dimensions may be left out."""

@@ -28,6 +28,7 @@ class RecurrentLayer(ArrayModule):
     """
 
     kind: str  # of cell, as `ops.recurrence` names it
+    compute_dtype: torch.dtype | None = None  # of the inputs' products, if not that of the parameters
 
     def __init__(
         self,
@@ -123,7 +124,8 @@ class RecurrentLayer(ArrayModule):
         bias, hidden_bias = own.get(f"bias_ih_{suffix}"), own.get(f"bias_hh_{suffix}")
         if bias is not None and self.kind != "gru":
             bias, hidden_bias = bias + hidden_bias, None  # only in a GRU does the second take another way
-        gates = ops.linear(x, own[f"weight_ih_{suffix}"], bias)
+        gates = ops.linear(x, own[f"weight_ih_{suffix}"], bias, dtype=self.compute_dtype)
+        gates = gates if self.compute_dtype is None else gates.to(x.dtype)
         dtype, exact = gates.dtype, computable(gates)
         if not dtype == exact.dtype == weight.dtype or (h is not None and h.dtype != dtype):
             given = (weight, hidden_bias, h, c, project)

@@ -142,11 +142,12 @@ class TransformerLayer(ArrayModule):
     ) -> Tensor:
         """Attention of x `[B, N, L, E]` to `memory` with its output projection, whose bias is left to what follows."""
         joined = attention.heads(x, memory, memory, key_padding_mask, mask, is_causal)
-        return ops.linear(joined.to(x.dtype), attention.out_proj.weight, None)
+        output = attention.out_proj
+        return ops.linear(joined.to(x.dtype), output.weight, None, dtype=output.compute_dtype)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         """linear2(dropout(activation(linear1(x)))) without linear2's bias."""
-        product = ops.linear(x, self.linear1.weight, None)
+        product = ops.linear(x, self.linear1.weight, None, dtype=self.linear1.compute_dtype)
         hidden = computable(product)
         bias = match(self.linear1.bias, hidden)
         if isinstance(self.activation, str):
@@ -154,7 +155,8 @@ class TransformerLayer(ArrayModule):
         else:
             hidden = hidden if bias is None else hidden + bias[:, None, None, :]
             hidden = self.dropout(self.activation(hidden))
-        return ops.linear(hidden.to(product.dtype), self.linear2.weight, None)
+        hidden = hidden.to(product.dtype if self.linear1.compute_dtype is None else x.dtype)
+        return ops.linear(hidden, self.linear2.weight, None, dtype=self.linear2.compute_dtype)
 
 
 class TransformerEncoderLayer(TransformerLayer):

@@ -197,7 +197,7 @@ def _activated(y: Tensor, activation: str) -> Tensor:
 
 def _rounding(x: Tensor, weight: Tensor, dtype: torch.dtype | None) -> torch.dtype | None:
     """What a product is rounded to; None where it is computed in x's own dtype."""
-    if dtype is not None and dtype != x.dtype:
+    if dtype is not None and not dtype == x.dtype == weight.dtype:
         return dtype
     if x.device != _CPU or torch.float64 in (x.dtype, weight.dtype):
         return None
