@@ -27,21 +27,21 @@ def test_replicas_train_until_closed():
     [
         ("1 / 0", "a replica failed with ZeroDivisionError"),
         ("__import__('os')._exit(3)", "killed, for want of memory as a rule"),
-        ("int(__import__('os').environ['DNNSUITE_TOLD'])", "invalid literal .* 'something'"),
+        ("int(__import__('os').environ['TOLD_TO_REPLICAS'])", "invalid literal .* 'something'"),
     ],
 )
 def test_a_replica_that_cannot_be_made_says_why(source, message):
     with pytest.raises(Error, match=message):
-        replicas("lambda steps: None", source, DNNSUITE_TOLD="something")
-    assert "DNNSUITE_TOLD" not in os.environ
+        replicas("lambda steps: None", source, TOLD_TO_REPLICAS="something")
+    assert "TOLD_TO_REPLICAS" not in os.environ
 
 
 def test_variables_are_put_back(monkeypatch):
-    monkeypatch.setenv("DNNSUITE_A", "old")
-    with ways._variables({"DNNSUITE_A": "new", "DNNSUITE_B": "new"}):
-        assert (os.environ["DNNSUITE_A"], os.environ["DNNSUITE_B"]) == ("new", "new")
-    assert os.environ["DNNSUITE_A"] == "old"
-    assert "DNNSUITE_B" not in os.environ
+    monkeypatch.setenv("VARIABLE_A", "old")
+    with ways._variables({"VARIABLE_A": "new", "VARIABLE_B": "new"}):
+        assert (os.environ["VARIABLE_A"], os.environ["VARIABLE_B"]) == ("new", "new")
+    assert os.environ["VARIABLE_A"] == "old"
+    assert "VARIABLE_B" not in os.environ
 
 
 def test_a_turn_ends_when_the_device_is_done():

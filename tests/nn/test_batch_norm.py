@@ -41,11 +41,6 @@ def test_momentum_per_model():
         nn.BatchNorm1d(4, momentum=[0.1, 0.2], B=3)
 
 
-def test_models_that_differ_in_eps_are_refused():
-    with pytest.raises(InvalidArgument, match="eps"):
-        fuse([torch.nn.BatchNorm1d(4), torch.nn.BatchNorm1d(4, eps=1e-3)])
-
-
 def test_one_value_per_channel_is_refused_and_counts_nothing():
     layer = nn.BatchNorm2d(3, B=2)
     with pytest.raises(InvalidArgument, match="more than 1 value"):

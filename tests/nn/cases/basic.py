@@ -84,9 +84,6 @@ def encoder_layer(draw):
     return Example(make, lambda: (torch.randn(shape),))
 
 
-NO_BF16_EMBEDDING = "Embedding of bfloat16 tables has no kernel on a CPU"
-NO_BF16_ENCODER = "TransformerEncoderLayer with bfloat16 parameters mixes dtypes on a CPU"
-
 CASES = [
     Case("Linear", linear()),
     Case("LayerNorm", layer_norm()),
@@ -96,8 +93,5 @@ CASES = [
     Case(
         "TransformerEncoderLayer",
         encoder_layer(),
-        known_failures={
-            "values-bf16": NO_BF16_ENCODER,
-        },
     ),
 ]
