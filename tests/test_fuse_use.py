@@ -285,3 +285,32 @@ def test_data_parallel_over_two_processes():
     for worker, (out, err) in zip(workers, results, strict=True):
         assert worker.returncode == 0, err
         assert "equal" in out
+
+
+def test_transforms_of_torch_func_see_the_models():
+    """Gradients of every sample of an array: those of the models' samples."""
+
+    def make():
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(3, 4, 3, padding=1),
+            torch.nn.GroupNorm(2, 4),
+            torch.nn.ReLU(),
+            torch.nn.Flatten(),
+            torch.nn.Linear(16, 2),
+        )
+
+    models = make_models(make, 2)
+    array, samples = dnnsuite.fuse(models), torch.randn(5, 2, 1, 3, 2, 2)
+
+    def of(module):
+        parameters = dict(module.named_parameters())
+
+        def loss(given, x):
+            return torch.func.functional_call(module, given, (x,)).square().sum()
+
+        return lambda xs: torch.vmap(torch.func.grad(loss), (None, 0))(parameters, xs)
+
+    found = of(array)(samples)
+    for index, model in enumerate(models):
+        for name, expected in of(model)(samples[:, index]).items():
+            assert_near(found[name][:, index], expected, name)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves, tree_map
 
 from dnnsuite import fuse, nn
-from dnnsuite.nn._precision import match
+from dnnsuite.nn._precision import match, promoted
 from helpers import make_models
 
 
@@ -38,3 +39,47 @@ def test_what_matches_is_not_copied():
     assert match(x, None) is x
     assert match(None, x) is None
     assert match(x, torch.ones(3, dtype=torch.float64)).dtype == torch.float64
+
+
+def test_a_state_keeps_its_32_bits():
+    low, high = torch.ones(2, dtype=torch.bfloat16), torch.ones(2)
+    assert promoted(low, high) == torch.float32
+    assert promoted(low, low) == torch.bfloat16
+
+
+STATE = (torch.randn(1, 3, 6), torch.randn(1, 3, 6))
+CAST = {
+    "GRU": (lambda: torch.nn.GRU(4, 6, 2), lambda: (torch.randn(5, 3, 4),)),
+    "GRU from a state": (lambda: torch.nn.GRU(4, 6), lambda: (torch.randn(5, 3, 4), STATE[0])),
+    "LSTM": (lambda: torch.nn.LSTM(4, 6), lambda: (torch.randn(5, 3, 4),)),
+    "RNN": (lambda: torch.nn.RNN(4, 6), lambda: (torch.randn(5, 3, 4),)),
+    "GRUCell": (lambda: torch.nn.GRUCell(4, 6), lambda: (torch.randn(3, 4),)),
+    "LSTMCell": (lambda: torch.nn.LSTMCell(4, 6), lambda: (torch.randn(3, 4), (STATE[0][0], STATE[1][0]))),
+    "RNNCell": (lambda: torch.nn.RNNCell(4, 6), lambda: (torch.randn(3, 4),)),
+    "LayerNorm": (lambda: torch.nn.LayerNorm(4), lambda: (torch.randn(3, 4),)),
+    "RMSNorm": (lambda: torch.nn.RMSNorm(4), lambda: (torch.randn(3, 4),)),
+    "NLLLoss": (torch.nn.NLLLoss, lambda: (torch.randn(3, 4), torch.randint(4, (3,)))),
+    "MultiMarginLoss": (torch.nn.MultiMarginLoss, lambda: (torch.randn(3, 4), torch.randint(4, (3,)))),
+    "one tap": (lambda: torch.nn.Conv2d(4, 6, 1), lambda: (torch.randn(3, 4, 5, 5),)),
+    "depthwise": (lambda: torch.nn.Conv2d(4, 4, 5, groups=4), lambda: (torch.randn(3, 4, 5, 5),)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")  # torch's own, of its RMSNorm
+@pytest.mark.parametrize(
+    "dtypes", [(None, None), (None, torch.bfloat16), (torch.float64, torch.float64)], ids=str
+)
+@pytest.mark.parametrize("name", CAST)
+def test_autocast_gives_the_models_dtypes(name, dtypes):
+    """dtypes of the parameters and of the floating inputs."""
+    make, inputs = CAST[name]
+    models = make_models(make, 2, dtypes[0] or torch.float32)
+    cast = lambda x: x.to(dtypes[1]) if dtypes[1] and x.is_floating_point() else x  # noqa: E731
+    each = [tree_map(cast, inputs()) for _ in models]
+    array = fuse(models)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = tree_leaves(array(*tree_map(lambda *parts: torch.stack(parts), *each)))
+        expected = [tree_leaves(model(*own)) for model, own in zip(models, each, strict=True)]
+    for place, y in enumerate(found):
+        for index, own in enumerate(expected):
+            torch.testing.assert_close(y[index], own[place], rtol=0.05, atol=0.05)  # their dtypes too

@@ -96,3 +96,36 @@ def test_a_hessian_through_several_operators():
 
     got, want = (torch.autograd.functional.hessian(f, bias) for f in (loss, plain))
     torch.testing.assert_close(got, want)
+
+
+CALLS = {
+    "linear": lambda v: ops.linear(v, v[:, :4], v[:, 0], "gelu"),
+    "layer_norm": lambda v: ops.layer_norm(v, v[:, 0], v[:, 1]),
+    "rms_norm": lambda v: ops.rms_norm(v, v[:, 0]),
+    "group_norm": lambda v: ops.group_norm(v, 1, None, None),
+    "batch_norm": lambda v: ops.batch_norm_act(v)[0],
+    "max_over": lambda v: ops.max_over(v, 1)[0],
+    "recurrence": lambda v: ops.recurrence(v[:, None], v[:, :4, :1], kind="lstm")[0],
+    "attention": lambda v: ops.attention(torch.cat([v, v, v], 2)[:, None], 2),
+    "embedding": lambda v: ops.embedding(v, torch.tensor([[0, 3], [2, 2]])),
+    "linear_cross_entropy": lambda v: ops.linear_cross_entropy(v, v, torch.tensor([[0, 3, 1, 1, 4]] * 2)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own, of its jvp
+@pytest.mark.parametrize("name", CALLS)
+def test_transforms_of_torch_func(name):
+    """Gradient, Hessian times a vector and one call for many inputs."""
+    torch.manual_seed(0)
+    call, x, direction = CALLS[name], torch.randn(2, 5, 4), torch.randn(2, 5, 4)
+    loss = lambda v: call(v).square().sum()  # noqa: E731
+    own = x.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(own), own, create_graph=True)
+    (times,) = torch.autograd.grad(gradient, own, direction)
+    torch.testing.assert_close(torch.func.grad(loss)(x), gradient.detach())
+    torch.testing.assert_close(
+        torch.func.jvp(torch.func.grad(loss), (x,), (direction,))[1], times, rtol=1e-3, atol=1e-4
+    )
+    torch.testing.assert_close(
+        torch.vmap(call)(torch.stack([x, direction])), torch.stack([call(x), call(direction)])
+    )

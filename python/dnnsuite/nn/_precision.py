@@ -7,7 +7,7 @@ from typing import overload
 
 import torch
 
-_SIXTEEN_BIT = (torch.bfloat16, torch.float16)
+SIXTEEN_BIT = (torch.bfloat16, torch.float16)
 
 
 @overload
@@ -21,4 +21,9 @@ def match(x: torch.Tensor | None, like: torch.Tensor | None) -> torch.Tensor | N
 
 def computable(x: torch.Tensor) -> torch.Tensor:
     """`x` in a dtype that the operators have on its device: on a CPU 16 bits become 32."""
-    return x.float() if x.dtype in _SIXTEEN_BIT and x.device.type == "cpu" else x
+    return x.float() if x.dtype in SIXTEEN_BIT and x.device.type == "cpu" else x
+
+
+def promoted(gates: torch.Tensor, state: torch.Tensor) -> torch.dtype:
+    """The dtype of a state that `gates` are added to: under autocast on a CPU torch leaves one of 32 bits as it is."""
+    return torch.promote_types(gates.dtype, state.dtype) if gates.device.type == "cpu" else gates.dtype

@@ -14,7 +14,7 @@ from ..errors import InvalidArgument
 from ._base import ArrayModule, check_models
 from ._dropout import Dropout
 from ._packed import Packing
-from ._precision import computable
+from ._precision import computable, promoted
 
 State = tuple[torch.Tensor, ...]
 
@@ -126,7 +126,8 @@ class RecurrentLayer(ArrayModule):
             bias, hidden_bias = bias + hidden_bias, None  # only in a GRU does the second take another way
         gates = ops.linear(x, own[f"weight_ih_{suffix}"], bias, dtype=self.compute_dtype)
         gates = gates if self.compute_dtype is None else gates.to(x.dtype)
-        dtype, exact = gates.dtype, computable(gates)
+        exact = computable(gates)
+        dtype = promoted(gates, x if h is None else h) if self.kind == "gru" else gates.dtype
         if not dtype == exact.dtype == weight.dtype or (h is not None and h.dtype != dtype):
             given = (weight, hidden_bias, h, c, project)
             weight, hidden_bias, h, c, project = (None if v is None else v.to(exact.dtype) for v in given)

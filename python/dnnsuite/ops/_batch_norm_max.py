@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ._batch_norm import NORM_ACTIVATIONS, batch_norm_act, batch_norm_composition
-from ._library import cuda_kernels, gradients_through, library, remember, tracing
+from ._library import cuda_kernels, gradients_through, library, remember, tracing, transforming
 
 __all__ = ["MAX_ACTIVATIONS", "batch_norm_max"]
 
@@ -135,7 +135,7 @@ def batch_norm_max(
     """
     arguments = (x, weight, bias, mean, variance, eps, activation, slope)
     has_kernels = x.device.type == "cpu" or (cuda_kernels and x.is_cuda and x.dtype in _KERNEL_DTYPES)
-    if not has_kernels or x.numel() == 0 or tracing():
+    if not has_kernels or x.numel() == 0 or tracing() or transforming():
         y, statistics = batch_norm_act(x, weight, bias, None, *arguments[3:])
         values, indices = torch.max(y, -1, keepdim=True)
         return values, indices, statistics

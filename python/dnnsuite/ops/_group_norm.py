@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._library import cuda_kernels, differentiable, library, tracing
+from ._library import cuda_kernels, differentiable, library, tracing, transforming
 
 __all__ = ["group_norm"]
 
@@ -61,6 +61,8 @@ def group_norm(
 ) -> Tensor:
     """Group norm of x [B, N, C, *] with weight and bias [B, C]. Channels of less than 16 elements have no kernel: they
     are done by torch, model by model."""
+    if transforming():
+        return _composition(x, num_groups, weight, bias, eps)
     if (math.prod(x.shape[3:]) >= SMALLEST or len(x) == 0) and (cuda_kernels or not x.is_cuda):
         result: Tensor = (_forward if tracing() else _eager)(x, num_groups, weight, bias, eps)
         return result

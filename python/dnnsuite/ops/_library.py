@@ -26,6 +26,7 @@ __all__ = [
     "library",
     "library_folder",
     "tracing",
+    "transforming",
 ]
 
 
@@ -85,6 +86,9 @@ def instruction_set() -> str:
 tracing = torch.compiler.is_compiling
 """Whether torch.compile is looking: then the registered operator is called itself."""
 
+transforming = torch._C._are_functorch_transforms_active
+"""Whether a transform of `torch.func` (grad, vmap, jvp) is at work: it goes through compositions of torch's own."""
+
 
 def differentiable(
     op: Any,
@@ -99,7 +103,8 @@ def differentiable(
 
     Args:
         composition: the operator again, same inputs, in differentiable torch. Where a gradient is to be differentiated
-            itself (`create_graph=True`) it is taken through this; without it that is an error.
+            itself (`create_graph=True`) it is taken through this, and so are transforms of `torch.func`; without it
+            that is an error.
     """
     torch.library.register_autograd(op.name(), backward, setup_context=setup_context)
 
@@ -134,7 +139,12 @@ def differentiable(
 
     apply: Callable[..., Any] = (Once if composition is None else Again).apply
 
+    many = len(op._schema.returns) > 1
+
     def call(*args: Any) -> Any:
+        if composition is not None and transforming():
+            found = composition(*args)
+            return (found,) if many and not isinstance(found, tuple) else found
         if torch.is_grad_enabled():
             return apply(*args)
         with below_autograd():

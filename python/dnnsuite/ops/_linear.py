@@ -16,7 +16,15 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from ._library import differentiable, gradients_through, instruction_set, library, remember, tracing
+from ._library import (
+    differentiable,
+    gradients_through,
+    instruction_set,
+    library,
+    remember,
+    tracing,
+    transforming,
+)
 from ._pointwise import bias_act_dropout
 
 __all__ = ["linear", "linear_composition", "own_products"]
@@ -182,7 +190,7 @@ def linear(
     rows = x if x.dim() == 3 else x.reshape(models, x.shape[1:-1].numel(), inputs)
     if low is None:
         y = _of_rows(rows, weight, bias, activation == "relu")
-    elif x.device != _CPU or tracing() or torch._C._are_functorch_transforms_active():
+    elif x.device != _CPU or tracing() or transforming():
         y = _activated(_rounded_composition(rows, weight, bias, low), activation)
     else:
         y = _activated(_Rounded.apply(rows, weight, bias, low), activation)
@@ -234,5 +242,5 @@ def own_products(a: Tensor, b: Tensor, c: Tensor | None = None) -> bool:
         and a.device == b.device == _CPU
         and (c is None or (c.dtype == dtype and c.device == _CPU))
         and not torch.is_autocast_enabled("cpu")
-        and not torch._C._are_functorch_transforms_active()
+        and not transforming()
     )

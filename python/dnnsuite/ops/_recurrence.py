@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from ._library import differentiable, library, tracing
+from ._library import differentiable, library, tracing, transforming
 from ._linear import linear
 
 __all__ = ["GATES", "recurrence"]
@@ -220,7 +220,7 @@ def recurrence(
             f"recurrence: gates must be [B, T, N, {weight_hh.shape[1]}] with one or more steps T, not "
             f"{list(gates.shape)}"
         )
-    if weight_hr is not None or gates.device.type != "cpu":
+    if weight_hr is not None or gates.device.type != "cpu" or transforming():
         return _composed(gates, weight_hh, bias_hh, h, c, lengths, kind, reverse, weight_hr)
     keep = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (gates, weight_hh, bias_hh, h, c)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from ._library import gradients_through, remember, tracing
+from ._library import gradients_through, remember, tracing, transforming
 
 __all__ = ["tap_convolution"]
 
@@ -133,6 +133,6 @@ def tap_convolution(
             "tap_convolution takes x [B, N, H, W, I] and weight [B, O, KH, KW, I], not "
             f"{list(x.shape)} and {list(weight.shape)}"
         )
-    call: Any = _composition if tracing() else _TapConvolution.apply
+    call: Any = _composition if tracing() or transforming() else _TapConvolution.apply
     result: Tensor = call(x, weight, tuple(stride), tuple(padding))
     return result

@@ -66,6 +66,26 @@ def test_channels_stay_last_in_memory():
     assert y.movedim(2, -1).is_contiguous()
 
 
+@pytest.mark.parametrize("images", [1, 2])
+def test_dimensions_of_one_with_strides_of_their_own(images):
+    """As `torch.stack` gives them; torch's gradient of a weight in groups is wrong with them, channels last."""
+    x = torch.randn(3, images, 10, 9, 1, dtype=torch.float64)
+    odd = [
+        7 if size == 1 else s for size, s in zip(x.shape, convolution.channels_last(x).stride(), strict=True)
+    ]
+    same = convolution.channels_last(x).as_strided(x.shape, odd)
+    assert torch.equal(same, x)
+    weight = convolution.channels_last(torch.randn(3, 8, 5, 3, 1, dtype=torch.float64)).requires_grad_()
+    y = functional.conv2d(same, weight, None, 1, 0, 1, 2)
+    factors = torch.randn_like(y)
+    (found,) = torch.autograd.grad(y, weight, factors)
+    for model in range(3):
+        own = weight[model].detach().contiguous().requires_grad_()
+        alone = torch.nn.functional.conv2d(x[model].contiguous(), own, None, 1, 0, 1, 2)
+        (expected,) = torch.autograd.grad(alone, own, factors[model].contiguous())
+        torch.testing.assert_close(found[model], expected)
+
+
 def test_a_shared_batch():
     x, w = torch.randn(2, 4, 5, 5), torch.randn(3, 6, 4, 3, 3)
     y = functional.conv2d(stack(x, 3), w)

@@ -69,7 +69,7 @@ def _quick_conv2d(
     """The convolutions that have a way of their own on a CPU, channels last; None for the others."""
     if input.dim() != 5 or input.device.type != "cpu" or isinstance(padding, str) or input.size(0) == 0:
         return None
-    autocast = torch.is_autocast_enabled("cpu")
+    autocast = torch.is_autocast_enabled("cpu") and torch.float64 not in (input.dtype, weight.dtype)
     if not (input.is_floating_point() and (autocast or input.dtype == weight.dtype)):
         return None
     steps = _pair(stride), _pair(padding), _pair(dilation)
@@ -157,9 +157,8 @@ class _Tap(torch.autograd.Function):
 
 
 def _tap(weight: Tensor, row: int, column: int) -> Tensor:
-    tap: Tensor = (
-        weight[..., row, column] if torch.compiler.is_compiling() else _Tap.apply(weight, row, column)
-    )
+    watched = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    tap: Tensor = weight[..., row, column] if watched else _Tap.apply(weight, row, column)
     return tap
 
 
@@ -229,7 +228,11 @@ def channels_last(images: Tensor) -> Tensor:
         return images
     if images.size(0) > 1 and images.stride(0) == 0:
         return channels_last(images[:1]).expand_as(images)
-    return images.movedim(2, -1).contiguous().movedim(-1, 2)
+    rows = images.movedim(2, -1).contiguous()
+    if rows.dtype == torch.float64 and 1 in rows.shape:
+        # Sizes of 1 may have strides of their own, with which torch's convolution in groups has a wrong gradient.
+        rows = rows.flatten().view(rows.shape)
+    return rows.movedim(-1, 2)
 
 
 def grouped(

@@ -77,8 +77,8 @@ def nll_loss(
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
     log_p, target, shape = _class_last(input, target)
-    rows, counted = _hard_rows(log_p, target, weight, ignore_index, 0.0)
-    return _reduced_rows(rows, counted, reduction, sample_weight, shape)
+    rows, counted = _hard_rows(computable(log_p), target, weight, ignore_index, 0.0)
+    return as_torch(_reduced_rows(rows, counted, reduction, sample_weight, shape), input)
 
 
 def _class_last(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
@@ -229,13 +229,14 @@ def multi_margin_loss(
     check_reduction(reduction)
     if p not in (1, 2):
         raise InvalidArgument(f"multi_margin_loss: p must be 1 or 2, got {p!r}")
-    scores, target, shape = _class_last(input, target)
-    index = target.unsqueeze(-1)
+    logits, target, shape = _class_last(input, target)
+    scores, index = computable(logits), target.unsqueeze(-1)
     hinge = (margin - scores.gather(-1, index) + scores).clamp(min=0) ** p
     if weight is not None:
         hinge = hinge * _class_weight(weight, scores).expand_as(scores).gather(-1, index)
     hinge = hinge.scatter(-1, index, 0.0)
-    return _reduce((hinge.sum(-1) / scores.shape[-1]).view(shape), reduction, sample_weight)
+    rows = (hinge.sum(-1) / scores.shape[-1]).view(shape)
+    return as_torch(_reduce(rows, reduction, sample_weight), input)
 
 
 def multilabel_margin_loss(

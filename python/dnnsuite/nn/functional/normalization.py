@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from ... import ops
 from ...errors import InvalidArgument
-from .._precision import computable, match
+from .._precision import SIXTEEN_BIT, computable, match
 from ._models import each_model, shifted
 
 
@@ -248,8 +248,10 @@ def layer_norm(
     x = _flat(input, normalized_shape, (weight, bias), "LayerNorm")
     weight = None if weight is None else weight.flatten(1)
     bias = None if bias is None else bias.flatten(1)
-    if input.device.type == "cpu" and (weight is None or weight.dtype == input.dtype):
-        # Where all is in 16 bits it is computed in 32 and given back in 16, as torch does.
+    if input.device.type == "cpu" and (
+        weight is None or input.dtype in SIXTEEN_BIT or weight.dtype == input.dtype
+    ):
+        # 16 bits are computed in 32 and given back in 16, as torch does, whatever the parameters have.
         y = ops.layer_norm(computable(x), _wide(weight), _wide(bias), eps)
         return y.view(input.shape).to(input.dtype)
     return ops.layer_norm(match(computable(x), weight), weight, bias, eps).view(input.shape)
@@ -266,7 +268,9 @@ def rms_norm(
     flat = None if weight is None else match(weight.flatten(1), x)
     smallest = torch.finfo(input.dtype).eps if eps is None else eps
     y = ops.rms_norm(x, flat, smallest).view(input.shape)
-    return y.to(input.dtype if weight is None else torch.promote_types(input.dtype, weight.dtype))
+    if weight is None or input.device.type == "cpu":
+        return y.to(input.dtype)
+    return y.to(torch.promote_types(input.dtype, weight.dtype))
 
 
 def local_response_norm(

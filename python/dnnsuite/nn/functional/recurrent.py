@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 
 from ... import ops
-from .._precision import computable
+from .._precision import computable, promoted
 
 Optional = torch.Tensor | None
 
@@ -29,7 +29,9 @@ def _step(
     if kind != "gru" and b_ih is not None and b_hh is not None:
         b_ih, b_hh = b_ih + b_hh, None
     gates = ops.linear(input, w_ih, b_ih)
-    dtype, exact = gates.dtype, computable(gates)
+    exact, before = computable(gates), h if kind == "gru" else c
+    added = kind in ("gru", "lstm")
+    dtype = promoted(gates, input if before is None else before) if added else gates.dtype
     if not dtype == exact.dtype == w_hh.dtype or (h is not None and h.dtype != dtype):
         w_hh = w_hh.to(exact.dtype)
         b_hh, h, c = (None if v is None else v.to(exact.dtype) for v in (b_hh, h, c))
