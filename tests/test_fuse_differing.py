@@ -2,6 +2,7 @@
 """Models of one class that differ in plain attributes: each keeps its own, whoever asks for them."""
 
 import collections
+import copy
 
 import numpy as np
 import pytest
@@ -157,6 +158,73 @@ def test_a_batch_norm_that_ends_a_part_is_done_with_the_parts_own_state():
         assert_near(array.get_parameter("weight").grad[index], model.weight.grad)
         for name, value in model.state_dict().items():
             torch.testing.assert_close(array.state_dict()[name][index], value)
+
+
+@pytest.mark.parametrize("kind", OF_NO_SHAPE)
+def test_models_that_come_out_are_as_torch_made_them(kind):
+    """They run, and have the attributes that torch gives them: no others, and in torch's form."""
+    make, shape = OF_NO_SHAPE[kind]
+    models = numbered(make)
+    array = dnnsuite.fuse(models)
+    x = torch.randn(3, *shape)
+    for width in (1, 2):
+        part = array.narrow(0, width)
+        for index in range(width):
+            assert_near(part(x[:width])[index], copy.deepcopy(models[index])(x[index]))
+    for mine, model in zip(dnnsuite.unfuse(array), models, strict=True):
+        assert vars(mine).keys() == vars(model).keys()
+        assert_near(mine(x[0]), copy.deepcopy(model)(x[0]))
+    array.drop(1)
+    array.append(models[1])
+    array.clone(0, into=1)
+    for place, index in enumerate((0, 0, 1)):
+        assert_near(array(x)[place], copy.deepcopy(models[index])(x[place]))
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor is True:UserWarning")
+def test_transformers_whose_stacks_torch_treats_differently():
+    kinds = ["relu", F.silu, "gelu"]
+    models = numbered(
+        lambda i: torch.nn.Transformer(4, 2, 1, 1, 8, 0.0, activation=kinds[i - 1], batch_first=True)
+    )
+    check_matches_models(models, torch.randn(3, 2, 5, 4), torch.randn(3, 2, 3, 4))
+
+
+class Given(torch.nn.Module):
+    """Its layers have tensors and parts that torch does not give them."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(2, 4, 3)
+        self.conv.gain = torch.nn.Parameter(torch.randn(4, 1, 1))
+        self.norm = torch.nn.BatchNorm2d(4)
+        self.norm.act = torch.nn.ReLU()
+        self.norm.register_buffer("shift", torch.randn(3), persistent=False)
+        self.head = torch.nn.Linear(4, 4)
+        self.head.low_rank = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = self.norm.act(self.norm(self.conv(x) * self.conv.gain)).mean((2, 3))
+        return self.head(x) + self.head.low_rank(x) * self.norm.shift.sum()
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_tensors_and_parts_that_a_user_gave_to_a_layer(training):
+    models = make_models(lambda: Given().train(training), 3)
+    array = dnnsuite.fuse(models)
+    x, weights = torch.randn(3, 2, 2, 5, 5), torch.randn(3, 2, 4)
+    for _ in range(2):
+        array.zero_grad()
+        (array(x) * weights).sum().backward()
+        for index, model in enumerate(models):
+            model.zero_grad()
+            (model(x[index]) * weights[index]).sum().backward()
+            for name, parameter in model.named_parameters():
+                assert_near(array.get_parameter(name).grad[index], parameter.grad, name)
+            for name, value in model.state_dict().items():
+                torch.testing.assert_close(array.state_dict()[name][index], value)
+    for mine, model in zip(dnnsuite.unfuse(array), models, strict=True):
+        assert_near(mine.eval()(x[0]), model.eval()(x[0]))
 
 
 def test_what_has_an_influence_on_a_shape_is_refused_where_it_stands():

@@ -55,6 +55,11 @@ def test_dimension_0_is_the_models_own(function):
     check(function, torch.randn(3, 4, 3, 4))
 
 
+def test_a_norm_is_not_taken_over_the_models():
+    check(lambda x: x.renorm(2, 0, 1.0) + torch.renorm(x, 1, -1, 0.5), torch.randn(3, 4, 5))
+    check(lambda x: x.clone().renorm_(2, 0, 1.0), torch.randn(3, 4, 5))
+
+
 def test_a_dimension_out_of_range_is_torchs_error():
     with pytest.raises(IndexError, match="expected to be in range"):
         run(lambda x: x.sum(2), torch.randn(2, 3, 4))

@@ -66,6 +66,27 @@ def test_dropped_models_leave_the_others_as_they_are():
         assert_same(state(array, mine), state(whole, theirs))
 
 
+def test_a_loss_of_before_may_be_held():
+    """As a training loop's variable does."""
+
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.randn(4))
+
+        def forward(self, x):
+            return x * self.scale
+
+    array = dnnsuite.fuse([Scaled() for _ in range(3)])
+    x = torch.randn(3, 5, 4)
+    loss = array(x).sum()
+    loss.backward()
+    array.drop(1)
+    array(x[:2]).sum().backward()
+    torch.testing.assert_close(array.get_parameter("scale").grad, x[0::2].sum(1) + x[:2].sum(1))
+    assert loss.requires_grad
+
+
 def test_an_appended_model_is_trained_like_the_others():
     array, optimizer = trained(2)
     (new,) = make_models(make, 1)

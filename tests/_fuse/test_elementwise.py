@@ -36,6 +36,8 @@ ROW, MATRIX = torch.randn(4), torch.randn(3, 4)
         lambda x: torch.arange(4) * x.sum(),
         lambda x: torch.zeros(2, 3, 4) + x,
         lambda x: x[0] + torch.zeros(2, 3, 4),
+        lambda x: MATRIX.half().to(x) * x + MATRIX.half().type_as(x),  # stays one for all models
+        lambda x: (ROW.half().to(x), torch.tensor(2).to(x) * x, x.to(MATRIX[None].double()), x[0].type_as(x)),
     ],
 )
 def test_means_what_it_means_for_one_model(function):

@@ -3,6 +3,7 @@ import torch
 
 from _fuse.function_cases import check, run
 from dnnsuite._fuse._interpret import in_place, plain_name
+from helpers import check_matches_models, make_models
 
 
 def test_names():
@@ -22,6 +23,19 @@ def test_what_has_no_rule_runs_under_vmap_and_is_counted():
     assert output.shape == (2, 3, 3)
     assert dict(report.mapped) == {"linalg_inv": 1}
     check(lambda x: torch.linalg.inv(x @ x.mT + 3 * torch.eye(3)), torch.randn(2, 3, 3), mapped=True)
+
+
+def test_a_gradient_that_vmap_has_wrong():
+    class Selects(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return torch.select_scatter(x, self.inner(x).sum(0), 0, 1)
+
+    array = check_matches_models(make_models(Selects, 3), torch.randn(3, 5, 4))
+    assert "the gradient of select_scatter" in array.coverage()[0].reason
 
 
 def test_a_shared_tensor_indexed_by_each_model():

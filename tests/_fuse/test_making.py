@@ -148,6 +148,34 @@ def test_a_tensor_that_is_filled_is_each_models_own():
     assert not [cover for cover in array.coverage() if cover.how == "per model"]
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: torch.arange(4.0),
+        lambda x: torch.linspace(0, 1, 4),
+        lambda x: torch.eye(4)[0],
+        lambda x: torch.tensor([1.0, 2.0, 3.0, 4.0]),
+        lambda x: GIVEN.clone(),
+        lambda x: GIVEN.new_ones(4),
+    ],
+)
+def test_whatever_makes_it(make):
+    class Adds(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return make(x).add_(self.inner(x).sum(0))
+
+    array = check_matches_models(make_models(Adds, 3), torch.randn(3, 5, 4))
+    assert not [cover for cover in array.coverage() if cover.how == "per model"]
+    assert GIVEN.tolist() == [3.0, 1.0, 2.0, 0.0]
+
+
+GIVEN = torch.tensor([3.0, 1.0, 2.0, 0.0])
+
+
 class Fills(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Code that runs model by model."""
 
+import copy
 import math
 
 import pytest
@@ -88,6 +89,17 @@ def test_only_the_module_that_needs_it():
 def test_an_autograd_function_of_the_users():
     array = check_matches_models(make_models(StraightThrough, 3), torch.randn(3, 5, 4))
     assert "autograd.Function" in per_model(array)[0][1]
+
+
+def test_a_copy_after_a_step():
+    """What plain torch computed it with is none of the copy's."""
+    array = dnnsuite.fuse(make_models(StraightThrough, 3))
+    x = torch.randn(3, 5, 4)
+    array(x).sum().backward()
+    twin = copy.deepcopy(array)
+    assert_near(twin(x), array(x))
+    twin.get_parameter("inner.weight").data.zero_()
+    assert not torch.equal(twin(x), array(x))
 
 
 def test_attributes_that_differ():

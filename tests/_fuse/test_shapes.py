@@ -17,6 +17,7 @@ PICK = torch.tensor([2, 0])
         lambda x: x.view(-1) + x.reshape(-1),
         lambda x: x.transpose(0, 1).contiguous().view(3, 16),
         lambda x: x.view_as(x) + x.reshape_as(x),
+        lambda x: x[:, 0].reshape(4, 4) + torch.ones(16).view_as(x[:, 0].reshape(4, 4)),
         lambda x: x[:, :, :1].expand(-1, -1, 5) + x[:, :, :1].expand(2, *x.shape[:2], 5),
         lambda x: x[0, 0].expand(4, 3, 4) + x[0].expand_as(x),
         lambda x: x.repeat(2, 1, 1) + x.tile(2, 1, 1),
@@ -89,6 +90,17 @@ def test_assignment_to_a_part():
         return y
 
     check(function, torch.randn(2, 3, 4), torch.tensor([0, 1]), mapped=True)
+
+
+@pytest.mark.parametrize("B", [1, 3])
+def test_a_row_that_is_changed_in_its_place(B):
+    def change(x):
+        y = x.clone()
+        y[0] *= 2
+        y[:, 1] += 1
+        return y
+
+    check(change, torch.randn(B, 4, 3))
 
 
 def test_each_model_looks_up_its_own_rows():

@@ -91,10 +91,19 @@ _TABLE: list[tuple[str, dict[int, str], dict[str, Any]]] = [
     ("movedim", {1: "source", 2: "destination"}, {}),
     ("moveaxis", {1: "source", 2: "destination"}, {}),
     ("rot90", {2: "dims"}, {"dims": (0, 1)}),
-    ("renorm", {2: "dim"}, {}),
 ]
 for _name, _places, _defaults in _TABLE:
     _named(_name, _places, _defaults)
+
+
+@rule("renorm")
+def _renorm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """It takes the norm over all dimensions but one, so no dimension may be the models'."""
+    if type(args[0]) is not ModelTensor:
+        return map_over_models(func, args, kwargs)
+    own = args[0].value.clone()  # its gradient needs it, and the in-place twin writes over the other
+    return wrap_all(torch.stack([torch.renorm(x, *args[1:], **kwargs) for x in own]))
+
 
 _OVER_ALL = {  # the function that reduces one dimension as `name()` reduces all
     "max": lambda x: x.amax(1), "min": lambda x: x.amin(1),

@@ -88,9 +88,7 @@ class Edit:
         for (key, tensor), kind in places:
             value, grad = made[id(tensor)]
             if kind == "parameter":
-                tensor.grad = None
-                tensor.data = value
-                tensor.grad = grad
+                _become(tensor, value, grad)
             else:
                 path, _, name = key.rpartition(".")
                 array._root.get_submodule(path)._buffers[name] = value
@@ -172,6 +170,17 @@ def _like(tensor: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     return value.permute(order).contiguous().permute(back)
 
 
+def _become(parameter: torch.Tensor, value: torch.Tensor, grad: torch.Tensor | None) -> None:
+    """Gives a parameter another value and gradient, of another width perhaps."""
+    parameter.grad = None
+    # While a loss of an earlier step is held, autograd keeps the shape that it expects of the parameter's gradient; a
+    # change of type makes it look again.
+    other = torch.float32 if value.dtype == torch.float16 else torch.float16
+    parameter.data = value.new_empty(0, dtype=other)
+    parameter.data = value
+    parameter.grad = grad
+
+
 class _Before:
     """What an edit changes, to put it back."""
 
@@ -183,9 +192,7 @@ class _Before:
 
     def put_back(self) -> None:
         for parameter, data, grad in self.tensors:
-            parameter.grad = None
-            parameter.data = data
-            parameter.grad = grad
+            _become(parameter, data, grad)
         for module, buffers, attributes in self.modules:
             module._buffers.update(buffers)
             module.__dict__.update(attributes)

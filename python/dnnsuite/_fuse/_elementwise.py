@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .._logical import ModelTensor, NotFusable, check_stray, state, wrap_all
+from .._logical import ModelTensor, NotFusable, check_stray, physical, state, wrap_all
 from ._deferred import continued
 from ._interpret import before_writing, in_place, rule
 
@@ -19,7 +19,7 @@ NAMES = (
     "log2 logical_not logit logsigmoid mish nan_to_num neg negative pos positive rad2deg real reciprocal relu relu6 "
     "round rsqrt selu sgn sigmoid sign signbit silu sin sinc sinh softplus softshrink softsign sqrt square tan tanh "
     "tanhshrink threshold trunc zeros_like ones_like full_like empty_like "
-    "contiguous detach to type type_as float double half bfloat16 int long short cpu cuda byte requires_grad "
+    "contiguous detach type float double half bfloat16 int long short cpu cuda byte requires_grad "
     "zero fill invert "
     # of several
     "add radd sub rsub subtract mul rmul multiply div divide truediv rtruediv floordiv rfloordiv floor_divide mod rmod "
@@ -94,6 +94,13 @@ def _in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise RuntimeError(f"{func.__name__}: the result does not have the shape {list(target.shape)}")
     func(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
     return target
+
+
+@rule("to type_as")
+def converted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A tensor with type and device of another, whose shape is of no concern. One of all models stays one of all."""
+    result = func(*map(physical, args), **{name: physical(value) for name, value in kwargs.items()})
+    return wrap_all(result) if type(args[0]) is ModelTensor else result
 
 
 @rule("data")

@@ -187,9 +187,15 @@ def check_sure(target: ModelTensor) -> None:
         raise NotFusable("it writes into a reshaped tensor, which is a copy here and may be a view in torch")
 
 
+#: Functions whose gradient under torch.vmap is another one than without.
+_WRONG_UNDER_VMAP = frozenset({"select_scatter"})
+
+
 def map_over_models(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function without a rule: torch's own, under `torch.vmap`."""
     name = getattr(func, "__name__", repr(func))
+    if name in _WRONG_UNDER_VMAP:
+        raise NotFusable(f"the gradient of {name} under torch.vmap is wrong in torch")
     if kwargs.get("out") is not None:
         raise NotFusable(f"{name}(out=...) has no meaning for several models")
     settle()

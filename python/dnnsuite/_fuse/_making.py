@@ -20,7 +20,16 @@ from ..nn._checkpoint import generators_of
 from ._random import next_stream
 
 _MEMORY = frozenset(
-    getattr(torch, f"{name}{like}") for name in ("empty", "zeros", "ones", "full") for like in ("", "_like")
+    [
+        *(
+            getattr(torch, f"{name}{like}")
+            for name in ("empty", "zeros", "ones", "full")
+            for like in ("", "_like")
+        ),
+        *(getattr(torch.Tensor, f"new_{name}") for name in ("empty", "zeros", "ones", "full")),
+        *(torch.arange, torch.eye, torch.linspace, torch.logspace, torch.tensor),
+        *(torch.clone, torch.Tensor.clone),
+    ]
 )
 _DRAWN = frozenset(
     getattr(torch, name)

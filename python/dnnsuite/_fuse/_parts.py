@@ -19,6 +19,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from .._logical import ModelTensor, NotFusable, WritesShared, outside, state, wrap
+from ..nn._base import ArrayModule
 from ..nn._checkpoint import seeds_of
 from ..nn._dropout import FUNCTION_STREAM as STREAM
 from ._interpret import settle_since
@@ -45,11 +46,19 @@ class Parts:
             bool, bool
         ] = {}  # whether that draws from torch's generator, when training and when not
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For a copy: what was made of the shell for its calls is made again, for it holds tensors of the last one."""
+        return {**vars(self), "_plain": None, "trees": self.trees if self.own else []}
+
     def attributes(self, index: int) -> dict[str, Any]:
         """Plain attributes of model `index` that may differ from the others'."""
         if not self.own:
             return {}
-        held, withheld = vars(self.trees[index]), self.shell._fused_withheld
+        from ._tree import model_of
+
+        tree, withheld = self.trees[index], self.shell._fused_withheld
+        # A layer of ours has attributes of its own, and some of torch's in another form.
+        held = vars(model_of(tree, 0) if isinstance(tree, ArrayModule) else tree)
         return {
             name: copy.deepcopy(value)
             for name, value in held.items()

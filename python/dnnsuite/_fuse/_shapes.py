@@ -59,6 +59,8 @@ def _solved(sizes: tuple[Any, ...], shape: torch.Size) -> tuple[int, ...]:
 
 @rule("view_as reshape_as")
 def _view_as(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if type(args[0]) is not ModelTensor:
+        return args[0].reshape(args[1].shape)
     return reshape(torch.reshape, (args[0], tuple(args[1].shape)), {})
 
 
@@ -226,7 +228,9 @@ def setitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         rank = target.dim() - 1
         while own.dim() - 1 > rank and own.size(1) == 1:
             own = own.squeeze(1)
-        tensor.value[found] = own.reshape(own.size(0), *(1,) * (rank - own.dim() + 1), *own.shape[1:])
+        if own.dim() - 1 < rank:  # else it stays the very view that `x[i] += 1` writes back
+            own = own.reshape(own.size(0), *(1,) * (rank - own.dim() + 1), *own.shape[1:])
+        tensor.value[found] = own
     else:
         tensor.value[found] = value
     return None

@@ -12,7 +12,7 @@ import torch.nn.utils.parametrize
 
 from .. import nn
 from ..errors import InvalidArgument
-from ..nn._base import ArrayModule
+from ..nn._base import ArrayModule, MoreState
 from ..nn._dropout import FUNCTION_STREAM as STREAM
 from ._sequential import Sequential
 from ._shell import INTERNAL, Shell, bare_class, make_shell
@@ -69,7 +69,10 @@ _FORWARD_HOOKS = [
     "_forward_pre_hooks",
     "_forward_pre_hooks_with_kwargs",
 ]
-_OF_NO_SHAPE = frozenset({"activation", "activation_relu_or_gelu", "eps", "num_groups", "padding_mode"})
+_OF_NO_SHAPE = frozenset(
+    {"activation", "activation_relu_or_gelu", "enable_nested_tensor", "use_nested_tensor"}
+    | {"eps", "num_groups", "padding_mode"}
+)
 _BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
 
 
@@ -152,15 +155,20 @@ class Fusion:
 
     def _leaf(self, models: Sequence[torch.nn.Module], path: str) -> torch.nn.Module | None:
         """The array layer of these layers; None if they differ in what has no influence on a shape (an eps, an
-        attribute of the user's)."""
+        attribute of the user's), or if the user gave them tensors or parts."""
         first = models[0]
         try:
             leaf = RULES[type(first)].from_models(models)
+        except MoreState:
+            return None
         except InvalidArgument as error:
             if set(differences(models)) <= _OF_NO_SHAPE:
                 return None
             raise InvalidArgument(f"at {path}: {error}" if path else str(error)) from None
-        own = [name for name in vars(first) if name not in _attributes_of(leaf)]
+        known = _attributes_of(leaf)
+        if not known.issuperset((*first._buffers, *first._modules)):
+            return None
+        own = [name for name in vars(first) if name not in known]
         if own:
             if set(own) & set(differences(models, self._registered)):
                 return None
@@ -200,9 +208,10 @@ _known_attributes: dict[type, frozenset[str]] = {}
 
 
 def _attributes_of(leaf: ArrayModule) -> frozenset[str]:
-    """The attributes that torch itself gives a layer of this kind."""
+    """The attributes, buffers and parts that torch itself gives a layer of this kind."""
     if type(leaf) not in _known_attributes:
-        _known_attributes[type(leaf)] = frozenset(vars(leaf.to_model(0)))
+        layer = leaf.to_model(0)
+        _known_attributes[type(leaf)] = frozenset((*vars(layer), *layer._buffers, *layer._modules))
     return _known_attributes[type(leaf)]
 
 

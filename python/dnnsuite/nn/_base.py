@@ -27,6 +27,10 @@ class _ArrayMeta(type):
         return super().__call__(*args, B=B, **kwargs)
 
 
+class MoreState(InvalidArgument):
+    """A user gave a layer of torch's a tensor that the array layer has no place for."""
+
+
 def check_width(B: int) -> None:
     """Refuses a `B` that is no count of models."""
     if isinstance(B, bool) or not isinstance(B, int) or B < 0:
@@ -163,6 +167,10 @@ def load_stacked(array: torch.nn.Module, models: Sequence[torch.nn.Module]) -> N
                         f"models 0 and {index} differ: {type(model).__name__}.{name}.{what} is "
                         f"{getattr(firsts[name], what)} and {getattr(value, what)}"
                     )
+            if name not in own:
+                raise MoreState(
+                    f"model {index}: {name} is nothing that a {type(model).__name__} of torch has"
+                )
             own[name][index].copy_(value)
     for name, parameter in array.named_parameters():
         parameter.requires_grad_(models[0].get_parameter(name).requires_grad)
