@@ -305,3 +305,24 @@ def test_refuses_a_batch_that_does_not_come_apart_in_equal_parts():
     with pytest.raises(InvalidArgument, match=r"accumulate=3 .* \[2, 8, 6\]"):
         runner.step(*batches(2, 1)[0]).losses()
     runner.close()
+
+
+@pytest.mark.parametrize("capture", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_autocast_around_a_step_is_that_in_it(threads, capture):
+    """Whichever thread takes the step; and a step outside of it is in 32 bits again."""
+    seen = []
+
+    def watched(array, x, y):
+        seen.append(array(x).dtype)
+        return loss(array, x, y)
+
+    array, optimizer = make(2)
+    x, y = next(iter(batches(2, 1)))
+    with StepRunner(array, optimizer, watched, threads=threads, width=1, capture=capture) as runner:
+        for dtype in (torch.bfloat16, torch.float32):
+            with torch.autocast("cpu", torch.bfloat16, dtype == torch.bfloat16):
+                for _ in range(5):
+                    runner.step(x, y).losses()
+            assert set(seen) == {dtype}
+            seen.clear()

@@ -25,6 +25,23 @@ __all__ = ["Step", "StepRunner"]
 _CAPTURE_STEPS = 4  # of a new shard until it is replayed for the second time
 
 
+Autocast = tuple[bool, torch.dtype, bool]
+
+
+def _autocast() -> Autocast:
+    """The CPU's autocast as the calling thread has it."""
+    enabled, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+    return enabled, dtype, torch.is_autocast_cache_enabled()
+
+
+def _under(autocast: Autocast) -> contextlib.AbstractContextManager[Any]:
+    """A block with that autocast, for threads that have none of their own."""
+    enabled, dtype, cache = autocast
+    if not enabled and not torch.is_autocast_enabled("cpu"):
+        return contextlib.nullcontext()
+    return torch.autocast("cpu", dtype, enabled, cache)
+
+
 class StepRunner:
     """Forward, backward and optimizer step of an array; on a CPU each thread trains whole models.
 
@@ -52,6 +69,8 @@ class StepRunner:
 
     On a CPU numbers below 1.2e-38 are zero inside a step, unless `flush_denormals=False`: a model that is sure of its
     answers makes many of them, and they can double a step's time. Threads that torch starts itself are not told.
+
+    `torch.autocast` may be in the loss function or around `step`.
 
     Use it as a context manager, or call `close`. An error in a step is raised by the next call. The array may be
     edited between two steps (models dropped, added, replaced), after `synchronize`.
@@ -114,7 +133,7 @@ class StepRunner:
             key = _tune.key(how, type(self._array).__name__, shapes, self.B, self.threads)
             self._trial = WidthTrial(self.B, self.threads, key, _CAPTURE_STEPS if self._capture else 1)
             self.width = self._trial.width
-        self._modes = guards.Modes(self._array)
+        self._modes, self._autocast = guards.Modes(self._array), _autocast()
         self._state = self._optimizer.state
         self._deal(self.width)
         if self._on_cpu:
@@ -138,7 +157,7 @@ class StepRunner:
     def _run(self, index: int, batch: tuple[Any, ...], vectors: Vectors) -> torch.Tensor:
         """One step of one shard."""
         shard = self._shards[index]
-        with self._flush():
+        with self._flush(), _under(self._autocast):
             if not self._captured:
                 return shard.step(batch, vectors)
             return self._captured[index](shard.part(batch), shard.hyper(vectors))
@@ -189,8 +208,10 @@ class StepRunner:
         return True
 
     def _follow(self) -> None:
-        """Sees what was done to the array since the last step: train or eval, frozen or not, hooks, other models."""
-        if self._modes.changed() or self._optimizer.state is not self._state:
+        """Sees what was done to the array since the last step: train or eval, frozen or not, hooks, other models; and
+        whether autocast is on."""
+        known = self._optimizer.state is self._state and _autocast() == self._autocast
+        if self._modes.changed() or not known:
             self.refresh()
 
     def _try(self, step: Step, trial: WidthTrial) -> None:

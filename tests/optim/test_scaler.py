@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dnnsuite import StepRunner, fuse, optim
-from dnnsuite.errors import InvalidArgument
+from dnnsuite.errors import InvalidArgument, Unavailable
 from helpers import make_models
 
 
@@ -159,3 +159,9 @@ def test_refuses():
         scaler.step(torch.optim.SGD([parameter]))
     with pytest.raises(InvalidArgument, match="growth_factor must lie"):
         optim.GradScaler("cpu", growth_factor=1.0, B=2)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there_is_named():
+    with pytest.raises(Unavailable, match="device='cpu'"):
+        optim.GradScaler(B=2)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .. import ops
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, Unavailable
 from ._base import ArrayOptimizer
 from ._partial import PartiallyFused
 from ._plan import Group, Hyper, refuse_sparse
@@ -43,6 +43,11 @@ class GradScaler:
     ) -> None:
         self.B, self._enabled = B, enabled
         where = torch.device(device) if enabled else None
+        if where is not None and where.type == "cuda" and not torch.cuda.is_available():
+            raise Unavailable(
+                "GradScaler's device is 'cuda', of which torch finds none",
+                remedy="give device='cpu', or enabled=False",
+            )
         given = {"scale": init_scale, "growth_factor": growth_factor, "backoff_factor": backoff_factor}
         given |= {"growth_interval": growth_interval, "growth_tracker": 0}
         self._vectors = {name: as_vector(value, B, name, where) for name, value in given.items()}
