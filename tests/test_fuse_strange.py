@@ -239,6 +239,14 @@ def test_models_that_differ_are_refused_by_name():
         dnnsuite.fuse(made)
 
 
+@pytest.mark.parametrize("without", [0, 1])
+def test_a_bias_that_one_model_lacks(without):
+    made = make_models(small, 2)
+    made[without][2].bias = None
+    with pytest.raises(Error, match="models 0 and 1 differ at 2: bias is None in one of them only"):
+        dnnsuite.fuse(made)
+
+
 def test_the_models_are_left_alone():
     made = make_models(normed, 2)
     before = [{name: value.clone() for name, value in model.state_dict().items()} for model in made]

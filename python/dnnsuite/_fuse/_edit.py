@@ -67,7 +67,10 @@ class Edit:
             if isinstance(module, Shell) and module._fused_withheld:
                 if isinstance(self.array._root.get_submodule(path), ArrayModule):
                     names = ", ".join(sorted(module._fused_withheld))
-                    raise InvalidArgument(f"at {path}: the array and the new model differ in {names}")
+                    raise InvalidArgument(
+                        f"at {path}: the array and the new model differ in {names}, in which this array's models "
+                        "are alike: fuse them anew, with the new one"
+                    )
                 self._unlike.setdefault(path, set()).update(module._fused_withheld)
         return tree
 

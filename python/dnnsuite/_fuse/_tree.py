@@ -191,6 +191,11 @@ class Fusion:
                     )
             for name, value in held.items():
                 values = [getattr(m, kind)[name] for m in models]
+                for index, other in enumerate(values):
+                    if (other is None) != (value is None):
+                        raise InvalidArgument(
+                            f"models 0 and {index} differ at {where}: {name} is None in one of them only"
+                        )
                 if value is not None and id(value) not in self._memo:
                     self._memo[id(value)] = stacked(f"{where}.{name}", values)
 
