@@ -282,3 +282,21 @@ def compiled():
 def test_modules_that_are_none_of_the_users_code(make, message):
     with pytest.raises(Error, match=message):
         dnnsuite.fuse([make() for _ in range(2)])
+
+
+@pytest.mark.parametrize("layer", [torch.nn.Linear, torch.nn.Conv1d])
+def test_complex_parameters(layer):
+    """They keep their imaginary part, and gradients are the conjugates that torch's are."""
+    models = [layer(5, 3, *([1] if layer is torch.nn.Conv1d else []), dtype=torch.cfloat) for _ in range(2)]
+    array, x = dnnsuite.fuse(models), torch.randn(2, 4, 5, 5, dtype=torch.cfloat)
+    y = array(x)
+    y.abs().square().sum().backward()
+    for index, model in enumerate(models):
+        expected = model(x[index])
+        torch.testing.assert_close(y[index], expected)
+        expected.abs().square().sum().backward()
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(
+                array.get_parameter(name).grad[index], parameter.grad, rtol=1e-4, atol=1e-4
+            )
+        torch.testing.assert_close(dnnsuite.unfuse(array)[index](x[index]), expected)

@@ -133,7 +133,8 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
 def _first_floating(module: torch.nn.Module) -> torch.Tensor | None:
     """A tensor that tells the module's device and dtype: a parameter, else one of its saved buffers."""
     state = module.state_dict(keep_vars=True).values()
-    return next((value for value in (*module.parameters(), *state) if value.is_floating_point()), None)
+    tensors = (*module.parameters(), *state)
+    return next((value for value in tensors if value.is_floating_point() or value.is_complex()), None)
 
 
 def merge_arguments(cls: type[ArrayModule], models: Sequence[torch.nn.Module]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ _linear = library.linear.default
 _linear_backward = library.linear_backward.default
 _VECTORS = instruction_set() != "generic"
 _OWN = (torch.float32, torch.float64)
+_SIXTEEN_BIT = (torch.bfloat16, torch.float16)
 _CPU = torch.device("cpu")
 
 ACTIVATIONS = ("none", "relu", "gelu")
@@ -207,11 +208,11 @@ def _rounding(x: Tensor, weight: Tensor, dtype: torch.dtype | None) -> torch.dty
     """What a product is rounded to; None where it is computed in x's own dtype."""
     if dtype is not None and not dtype == x.dtype == weight.dtype:
         return dtype
-    if x.device != _CPU or torch.float64 in (x.dtype, weight.dtype):
+    if x.device != _CPU or torch.float64 in (x.dtype, weight.dtype) or weight.is_complex():
         return None
     if torch.is_autocast_enabled("cpu"):
         return torch.get_autocast_dtype("cpu")
-    return x.dtype if x.dtype == weight.dtype and x.dtype not in _OWN else None
+    return x.dtype if x.dtype == weight.dtype and x.dtype in _SIXTEEN_BIT else None
 
 
 def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
