@@ -100,6 +100,11 @@ def test_only_what_is_asked_for():
     assert not ops.linear(x, weight.detach()).requires_grad
 
 
+def test_tensors_on_two_devices_are_refused():
+    with pytest.raises(InvalidArgument, match="x is on meta and weight on cpu"):
+        ops.linear(torch.empty(2, 3, 4, device="meta"), torch.randn(2, 5, 4), torch.randn(2, 5))
+
+
 def test_an_unknown_activation_is_refused():
     with pytest.raises(InvalidArgument, match="'tanh'"):
         ops.linear(torch.ones(1, 2, 3), torch.ones(1, 4, 3), None, "tanh")

@@ -180,6 +180,8 @@ def linear(
             f"linear: x must be [B, ..., I] with B = {models} and I = {inputs} as in weight "
             f"{list(weight.shape)}, not {list(x.shape)}"
         )
+    if x.device != weight.device:  # torch's product of a meta tensor with another is made of nothing
+        raise InvalidArgument(f"linear: x is on {x.device} and weight on {weight.device}")
     if bias is not None and bias.shape != (models, outputs):
         raise InvalidArgument(f"linear: bias must be {[models, outputs]}, not {list(bias.shape)}")
     if activation not in ACTIVATIONS:
