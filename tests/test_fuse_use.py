@@ -314,3 +314,17 @@ def test_transforms_of_torch_func_see_the_models():
     for index, model in enumerate(models):
         for name, expected in of(model)(samples[:, index]).items():
             assert_near(found[name][:, index], expected, name)
+
+
+def test_layers_of_images_are_one_graph():
+    layers = (
+        torch.nn.Conv2d(3, 4, 3, padding=1),
+        torch.nn.GroupNorm(2, 4),
+        torch.nn.Conv2d(4, 4, 3, groups=4),
+    )
+    made = make_models(lambda: torch.nn.Sequential(*copy.deepcopy(layers)), 2)
+    images = torch.randn(2, 2, 3, 6, 6)
+    compiled = torch.compile(dnnsuite.fuse(made), fullgraph=True, backend="aot_eager")
+    output = compiled(images)
+    for index, model in enumerate(made):
+        assert_near(output[index], model(images[index]))

@@ -130,7 +130,7 @@ def _padding_is_most(
 ) -> bool:
     """Whether few pixels come out, much of what their filters see is padding, and the filters are many."""
     ends = zip(input.shape[3:], weight.shape[3:], stride, padding, strict=True)
-    outputs = math.prod((n + 2 * p - k) // s + 1 for n, k, s, p in ends)
+    outputs = math.prod([(n + 2 * p - k) // s + 1 for n, k, s, p in ends])  # a list: torch.compile knows it
     filters = weight.size(1) * weight.size(2)
     return (
         dilation == (1, 1)
