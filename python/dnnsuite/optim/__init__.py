@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Optimizers over an array of models: torch's names, order and defaults, hyper-parameters with a value per model."""
+"""Optimizers over an array of models: torch's names, order and defaults, hyper-parameters with a value per model.
+
+A parameter that one of the models does not use in a step (an expert that gets no token) has a gradient of zero there,
+where torch's has none and is skipped: momentum and weight decay go on for it.
+"""
 
 from . import lr_scheduler as lr_scheduler
 from ._adam import Adam as Adam
