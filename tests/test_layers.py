@@ -22,41 +22,23 @@ PACKAGE, CPP, TESTS = ROOT / "python/dnnsuite", ROOT / "cpp", ROOT / "tests"
 RANK = {
     "_C": -1,
     "_vendor": 0, "errors": 0,
-    "_files": 1, "_logical": 1, "_rates": 1, "host": 1, "ops": 1, "timing": 1,
-    "_denormals": 2, "_execution": 2, "_memory": 2, "_tune": 2, "data": 2, "nn": 2, "optim": 2, "pin": 2, "results": 2,
-    "_fuse": 3, "_width": 3, "plots": 3, "profiler": 3, "report": 3,
-    "_capture": 4, "_shard": 4, "importers": 4, "models": 4,
-    "_workers": 5,
-    "_step": 6,
-    "jobs": 7,
-    "suites": 8, "workflow": 8,
-    "_import_command": 9, "_metrics_command": 9, "_pin_command": 9, "_profile_command": 9, "_report_command": 9,
-    "_roofline_command": 9, "_run_command": 9, "doctor": 9,
-    "cli": 10,
+    "_files": 1, "host": 1, "ops": 1, "timing": 1,
+    "_runs": 2, "data": 2, "nn": 2, "optim": 2, "pin": 2,
+    "_fuse": 3, "report": 3, "results": 3,
+    "_step": 4, "models": 4, "plots": 4, "profiler": 4,
+    "importers": 5, "jobs": 5,
+    "suites": 6, "workflow": 6,
+    "profiling": 7,
+    "doctor": 8,
+    "cli": 9,
 }  # fmt: skip
-TRAINING = {
-    "ops",
-    "nn",
-    "optim",
-    "_fuse",
-    "_logical",
-    "_denormals",
-    "_memory",
-    "_tune",
-    "_shard",
-    "_step",
-    "_width",
-    "models",
-    "data",
-    "jobs",
-}
-# The two sides meet in workflow and suites alone.
-OBSERVING = {"_rates", "host", "timing", "results", "pin", "plots", "profiler", "importers", "report"}
+TRAINING = {"ops", "nn", "optim", "_fuse", "_step", "models", "data", "jobs"}
+# The two sides meet in profiling, workflow and suites alone.
+OBSERVING = {"_runs", "timing", "results", "pin", "plots", "profiler", "importers", "report"}
 NEVER_TORCH = {
     "errors",
-    "_execution",
     "_files",
-    "_rates",
+    "_runs",
     "_vendor",
     "timing",
     "results",
@@ -64,31 +46,17 @@ NEVER_TORCH = {
     "plots",
     "importers",
     "report",
-    "_import_command",
-    "_metrics_command",
-    "_pin_command",
-    "_profile_command",
-    "_report_command",
-    "_run_command",
-    "cli",
 }
-LATE_TORCH = {
-    "host",
-    "data",
-    "profiler",
-    "suites",
-    "workflow",
-    "doctor",
-    "_roofline_command",
-}  # inside functions: their --help and their errors come at once
+# Inside functions only: their --help and their errors come at once.
+LATE_TORCH = {"host", "data", "profiler", "profiling", "suites", "workflow", "doctor", "cli"}
 
 # Sources that are tested under another name than their own.
 TESTED_BY: dict[str, str] = {
     "cpp/fused/cpu/isa.cpp": "ops/test_library.py",
     "cpp/fused/schema.cpp": "ops/test_operators.py",
     "cpp/gpu/nvtx.cpp": "profiler/test_nvtx.py",
-    "cpp/memory/torch_allocator.cpp": "test_memory.py",
-    "_shard.py": "test_step.py",
+    "cpp/memory/torch_allocator.cpp": "_step/test_memory.py",
+    "_step/shard.py": "_step/test_runner.py",
     "nn/functional/bilinear.py": "nn/test_bilinear.py",
     "nn/functional/distance.py": "nn/test_distance.py",
     "nn/functional/dropout.py": "nn/test_dropout.py",
@@ -105,9 +73,9 @@ TESTED_BY: dict[str, str] = {
     "optim/_base.py": "optim/test_optimizers.py",
     "optim/_plan.py": "optim/test_optimizers.py",
     "optim/_sgd.py": "optim/test_optimizers.py",
-    "profiler/_site/sitecustomize.py": "workflow/test_scripts.py",
+    "profiler/_site/sitecustomize.py": "profiling/test_script.py",
     "pin/_guard.py": "pin/test_partition.py",
-    "pin/_report.py": "test_pin_command.py",
+    "pin/_report.py": "cli/test_pin.py",
     "jobs/_spread.py": "jobs/test_distributed.py",
     "report/_entries.py": "report/test_summary.py",
     "pin/_running.py": "pin/test_partition.py",

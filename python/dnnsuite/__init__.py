@@ -28,7 +28,8 @@ if TYPE_CHECKING:
         timing,
         workflow,
     )
-    from ._fuse import coverage, fuse, stack, unfuse, unstack
+    from ._fuse import fuse, stack, unfuse, unstack
+    from ._fuse.coverage import coverage
     from ._step import StepRunner
 
     __version__: str

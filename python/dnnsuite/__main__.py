@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`python -m dnnsuite` is `dnnsuite`."""
 
-from .cli import main
+from .cli.app import main
 
 if __name__ == "__main__":
     main()

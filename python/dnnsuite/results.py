@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _rates
 from ._files import TEMPORARY, read_json, replacing
+from ._runs import rates
 from .errors import Error
 
 if TYPE_CHECKING:
@@ -126,18 +126,18 @@ def _rows_of_hfta(root: Path) -> Iterator[dict[str, Any]]:
         names = [part for part in (root.resolve() / outdir).parts if not re.fullmatch(r"run\d+", part)]
         yield {
             "job": names[-1], "device": device, "mode": mode, "precision": precision, "B": int(B),
-            "repeat": outdirs.index(outdir), "metric": "throughput", "value": _rates.rate(kept),
+            "repeat": outdirs.index(outdir), "metric": "throughput", "value": rates.rate(kept),
             "unit": "samples/s", "status": "ok", "run": paths[0].parent.relative_to(root).as_posix(),
         }  # fmt: skip
 
 
-def _epochs_as_steps(path: Path) -> _rates.Steps:
+def _epochs_as_steps(path: Path) -> rates.Steps:
     table = _read_csv(path)
     try:
         start, stop = (
             (table[name].to_numpy() * 1e9).astype(np.int64) for name in ("epoch_start", "epoch_stop")
         )
-        return _rates.Steps(
+        return rates.Steps(
             start, stop, table["num_samples"].to_numpy(np.int64), table["epoch"].to_numpy(np.int64)
         )
     except KeyError as error:

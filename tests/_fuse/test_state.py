@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dnnsuite._fuse._state import differences, registered_in, same, stacked_parameter, stacked_tensor
+from dnnsuite._fuse.state import differences, registered_in, same, stacked_parameter, stacked_tensor
 from dnnsuite.errors import InvalidArgument
 
 

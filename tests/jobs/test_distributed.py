@@ -56,7 +56,13 @@ def two(tmp_path_factory):
     script.write_text(textwrap.dedent(WORKER))
     place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     path = os.pathsep.join(
-        filter(None, [os.path.dirname(os.path.dirname(__file__)), os.environ.get("PYTHONPATH")])
+        filter(
+            None,
+            [
+                os.path.join(os.path.dirname(os.path.dirname(__file__)), "support"),
+                os.environ.get("PYTHONPATH"),
+            ],
+        )
     )
     workers = [
         subprocess.Popen(

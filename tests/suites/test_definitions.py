@@ -5,7 +5,7 @@ import pytest
 
 from dnnsuite import jobs
 from dnnsuite.errors import Error
-from dnnsuite.suites._definitions import FAST, SUITES, job_of_command
+from dnnsuite.suites.definitions import FAST, SUITES, job_of_command
 
 NAMES = [
     "toy_reg",

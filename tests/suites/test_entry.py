@@ -5,7 +5,7 @@ import pytest
 
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.jobs import JobConfig
-from dnnsuite.suites._entry import Entry
+from dnnsuite.suites.entry import Entry
 
 ENTRY = Entry(
     3, "vae.2", "vae", "vae", "./x/run.sh", "student", 50, 30, 128, "fp16", "cuda", "real", "/d",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.suites._jobs_file import expand, read_jobs_file
+from dnnsuite.suites.jobs_file import expand, read_jobs_file
 
 GOOD = """\
 [

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnnsuite._execution.failures import NotFinite
+from dnnsuite._runs.failures import NotFinite
 from dnnsuite.suites._method import Observations, first_kept, observe
 
 

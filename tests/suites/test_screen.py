@@ -4,9 +4,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dnnsuite.suites._entry import Entry
 from dnnsuite.suites._screen import Durations, Screen, rate_text
 from dnnsuite.suites._suite import Suite
+from dnnsuite.suites.entry import Entry
 
 SUITE = Suite(
     "baselines", 19, tuple(Entry(i, key, key, key, "x", "student") for i, key in enumerate("ab", 1)), "cpu"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dnnsuite._execution.plugins import import_plugins
+from dnnsuite._runs.plugins import import_plugins
 from dnnsuite.workflow import Report
 from dnnsuite.workflow.sweep import run
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dnnsuite._rates import Steps
+from dnnsuite._runs.rates import Steps
 from dnnsuite.errors import Error
 from dnnsuite.workflow import metrics
 

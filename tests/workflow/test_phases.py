@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dnnsuite._execution.record import opened
+from dnnsuite._runs.folder import opened
 from dnnsuite.errors import Unavailable
 from dnnsuite.workflow import plan
 from dnnsuite.workflow.launch import Point

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .. import _fuse, data, models, nn, optim
-from .._step import Step, StepRunner
+from .._step.runner import Step, StepRunner
 from ._job import Job
 from ._separate import Tolerance, compare, masked_attention, share_masks, update_error
 from ._workload import JobConfig, option, register

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 
-from .._logical import ModelTensor, OwnTensors, logical, state, wrap_parameter
 from ..errors import InvalidArgument
+from .model_tensor import ModelTensor, OwnTensors, logical, state, wrap_parameter
 
 ArrayT = TypeVar("ArrayT", bound="ArrayModule")
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 
-from .._logical import state
 from ..errors import InvalidArgument
+from .model_tensor import state
 
 
 class _Tapes(threading.local):

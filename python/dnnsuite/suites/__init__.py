@@ -4,7 +4,6 @@
 from ._cluster import CLUSTER_FILE as CLUSTER_FILE
 from ._cluster import CLUSTERS as CLUSTERS
 from ._cluster import run_on_cluster as run_on_cluster
-from ._definitions import SUITES as SUITES
 from ._run import SUITE_FILE as SUITE_FILE
 from ._run import Finished as Finished
 from ._run import prepare as prepare
@@ -13,6 +12,7 @@ from ._run import run_suite as run_suite
 from ._settings import Settings as Settings
 from ._suite import PRESETS as PRESETS
 from ._suite import Suite as Suite
+from .definitions import SUITES as SUITES
 
 __all__ = [
     "CLUSTERS", "CLUSTER_FILE", "PRESETS", "SUITES", "SUITE_FILE", "Finished", "Settings", "Suite", "prepare", "run",

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._execution.interrupts import deferred, interruptible
-from .._execution.record import Record, opened
 from .._files import read_json
+from .._runs.folder import Record, opened
+from .._runs.interrupts import deferred, interruptible
 from ..errors import InvalidArgument, Unavailable
 from ._run import SUITE_FILE, run_suite
 from ._seed_format import summary_line, total_line

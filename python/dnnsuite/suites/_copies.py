@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._execution.interrupts import deferred
 from .._files import write_json
+from .._runs.interrupts import deferred
 from ..pin import Outcome, Partition, Running
 
 __all__ = ["SPEC", "run_copies"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import host
-from .._execution.limits import peak_rss_bytes
+from .._runs.limits import peak_rss_bytes
 
 if TYPE_CHECKING:
     from ..jobs import Training

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import timing
-from .._execution.failures import NotFinite
+from .._runs.failures import NotFinite
 
 if TYPE_CHECKING:
     from ..jobs import Training

@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import host
-from .._execution.interrupts import Interrupted, interruptible
-from .._execution.plugins import import_plugins
-from .._execution.record import Record, opened, stamp
 from .._files import OutputError
+from .._runs.folder import Record, opened, stamp
+from .._runs.interrupts import Interrupted, interruptible
+from .._runs.plugins import import_plugins
 from ..errors import InvalidArgument
 from ..pin import Partition, Plan, Topology
-from ._entry import Entry
 from ._runner import Runner, orders
 from ._runs import SCHEMA
 from ._screen import Screen
 from ._settings import Settings
 from ._shares import plan_of
 from ._suite import Suite, resolve
+from .entry import Entry
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import timing
-from .._execution.interrupts import deferred
-from .._execution.limits import memory_share_bytes
-from .._execution.record import Record, stamp
 from .._files import write_text
+from .._runs.folder import Record, stamp
+from .._runs.interrupts import deferred
+from .._runs.limits import memory_share_bytes
 from ..pin import Partition, Slot
 from ._copies import run_copies
-from ._entry import Entry
 from ._order import order_of
 from ._runs import FINAL_FAILURES, about_run, missing_run, run_name
 from ._screen import Screen
@@ -27,6 +26,7 @@ from ._settings import Settings
 from ._shares import processes_of, seed_of, threads_of, uuids_of
 from ._suite import Suite
 from ._summary import Summary, write_reports
+from .entry import Entry
 
 __all__ = ["Runner"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .._execution.failures import DISK_EXIT, classify_exit
 from .._files import OutputError, read_json, read_tail
+from .._runs.failures import DISK_EXIT, classify_exit
 from ..pin import Outcome
 from ._copies import SPEC
 

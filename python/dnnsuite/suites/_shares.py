@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..errors import InvalidArgument
 from ..pin import Plan, Slot, Topology, make_plan
-from ._entry import Entry
+from .entry import Entry
 
 __all__ = ["plan_of", "processes_of", "seed_of", "threads_of", "uuids_of"]
 

@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .._execution.device import choose_device
-from .._execution.plugins import import_plugins
+from .._runs.device import choose_device
+from .._runs.plugins import import_plugins
 from ..errors import Error, InvalidArgument
-from ._definitions import FAST, SUITES, job_of_command
-from ._entry import Entry
 from ._flags import settings_of
-from ._jobs_file import Definition, expand, read_jobs_file
+from .definitions import FAST, SUITES, job_of_command
+from .entry import Entry
+from .jobs_file import Definition, expand, read_jobs_file
 
 __all__ = ["PRESETS", "Suite", "resolve"]
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import timing
-from .._execution.ending import attempt, leave, status_of
-from .._execution.failures import classify
-from .._execution.limits import die_with_parent, limit_memory, offer_to_oom_killer, peak_rss_bytes
-from .._execution.plugins import import_plugins
 from .._files import write_json, write_text
+from .._runs.ending import attempt, leave, status_of
+from .._runs.failures import classify
+from .._runs.limits import die_with_parent, limit_memory, offer_to_oom_killer, peak_rss_bytes
+from .._runs.plugins import import_plugins
 from ..errors import Unavailable
 from ._environment import hashes, process
 from ._figures import figures, samples

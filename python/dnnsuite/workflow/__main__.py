@@ -3,7 +3,7 @@
 
 import sys
 
-from ..cli import main
+from ..cli.app import main
 
 if __name__ == "__main__":
     main(["workflow", *sys.argv[1:]])

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .. import timing
-from .._rates import Steps
+from .._runs.rates import Steps
 
 __all__ = ["Clock", "CudaClock", "HostClock", "clock_for"]
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from .._execution.interrupts import deferred
+from .._runs.interrupts import deferred
 from ..errors import Unavailable
 
 __all__ = ["MIG_PROFILES", "Environment", "Tools", "mig_instances", "mig_unavailable", "mps_daemon", "mps_servers",

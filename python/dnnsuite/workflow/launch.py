@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._execution.limits import memory_share_bytes
 from .._files import OutputError
+from .._runs.limits import memory_share_bytes
 from . import modes
 from .processes import Outcome, run_group
 from .settings import Settings

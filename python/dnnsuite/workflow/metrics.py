@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import _rates, timing
-from .._rates import Steps
+from .. import timing
+from .._runs import rates
+from .._runs.rates import Steps
 from ..errors import Error
 
 __all__ = ["measured", "read_steps", "warmup_epochs"]
@@ -71,14 +72,14 @@ def measured(
     num_steps = [len(steps) for steps in kept]
     if asynchronous:
         kept = [steps.by_epoch() for steps in kept]
-    window = _rates.common_window(kept)
+    window = rates.common_window(kept)
     low, high, lag1 = _interval(kept)
     per_s = f"{unit}/s"
-    metrics = [_metric("throughput", _rates.rate(kept), per_s, low, high)]
+    metrics = [_metric("throughput", rates.rate(kept), per_s, low, high)]
     for i, (steps, n) in enumerate(zip(kept, num_steps, strict=True)):
         length_s = (steps.stops_ns[-1] - steps.starts_ns[0]) * 1e-9
         metrics += [
-            _metric("throughput", _rates.rate([steps]), per_s, replica=i),
+            _metric("throughput", rates.rate([steps]), per_s, replica=i),
             _metric("time/step", float(length_s / n), "s", replica=i),
         ]
     start, stop = window or (None, None)
@@ -93,10 +94,10 @@ def measured(
 def _interval(kept: Sequence[Steps]) -> tuple[float | None, float | None, float | None]:
     """95 % interval of the rate by means of blocks of equal time, and the blocks' lag-1 correlation."""
     blocks = min(_BLOCKS, *(len(steps) for steps in kept))
-    rates = _rates.block_rates(kept, max(blocks, 1))
-    if len(rates) < 2:
+    of_blocks = rates.block_rates(kept, max(blocks, 1))
+    if len(of_blocks) < 2:
         return None, None, None
-    interval = timing.batch_means(rates, batches=len(rates))
+    interval = timing.batch_means(of_blocks, batches=len(of_blocks))
     return interval.low, interval.high, interval.lag1
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import host
-from .._execution.failures import CLASSES
-from .._execution.interrupts import deferred
-from .._execution.record import Record, stamp
+from .._runs.failures import CLASSES
+from .._runs.folder import Record, stamp
+from .._runs.interrupts import deferred
 from ..errors import Error, Unavailable
 from . import modes, plan
 from .launch import MAX_PROCESSES, Launcher, Point, replica_directories

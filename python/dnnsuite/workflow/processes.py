@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import host
-from .._execution.failures import DISK_EXIT, classify_exit
-from .._execution.interrupts import deferred
 from .._files import OutputError, read_json, read_tail, write_json
+from .._runs.failures import DISK_EXIT, classify_exit
+from .._runs.interrupts import deferred
 from ..errors import Error
 from .protocol import GO_FD, READY_FD
 

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from .. import host
-from .._execution.device import choose_device
-from .._execution.plugins import import_plugins
+from .._runs.device import choose_device
+from .._runs.plugins import import_plugins
 from ..errors import InvalidArgument
 from . import modes
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import host
-from .._execution.interrupts import Interrupted, interruptible
-from .._execution.plugins import import_plugins
-from .._execution.record import Record, opened, stamp
 from .._files import OutputError
+from .._runs.folder import Record, opened, stamp
+from .._runs.interrupts import Interrupted, interruptible
+from .._runs.plugins import import_plugins
 from ..errors import InvalidArgument
 from .phases import Report, Workflow
 from .progress import Progress

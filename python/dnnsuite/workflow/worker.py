@@ -19,12 +19,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from .._execution.ending import attempt, leave, status_of
-from .._execution.failures import NotFinite, classify
-from .._execution.limits import die_with_parent, limit_memory, offer_to_oom_killer, peak_rss_bytes
-from .._execution.plugins import import_plugins
 from .._files import write_json, write_text
-from .._rates import Steps
+from .._runs.ending import attempt, leave, status_of
+from .._runs.failures import NotFinite, classify
+from .._runs.limits import die_with_parent, limit_memory, offer_to_oom_killer, peak_rss_bytes
+from .._runs.plugins import import_plugins
+from .._runs.rates import Steps
 from .protocol import GO_FD, READY_FD
 
 Spec = dict[str, Any]
@@ -86,7 +86,7 @@ def equality(spec: Spec) -> Result:
 
 def profile(spec: Spec) -> Result:
     """Observe the job instead of rating it."""
-    from .profiling import observe
+    from ..profiling.job import observe
 
     job = _make_job(spec)
     _wait_for_siblings()

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: MIT
+"""An array of models: B of one architecture, trained as one module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from .. import nn
+from ..errors import InvalidArgument
+from ..nn._base import ArrayModule
+from ..nn._dropout import FUNCTION_STREAM as STREAM
+from .build import CONTAINERS, ELEMENTWISE, Fusion, model_of, parts_of
+from .code.call_user_code import enter
+from .code.user_module import Shell, bare_class
+from .coverage import Cover, coverage
+from .rules.random import new_stream
+from .slices import narrow
+
+
+def _gather(root: torch.nn.Module) -> None:
+    """Layers without parameters could not tell where their models are, but dropout's rates and keys have to be there: a
+    copy in each step would be slow, and a CUDA graph cannot have it."""
+    devices = {p.device for p in root.parameters()}
+    if len(devices) != 1:
+        return
+    (device,) = devices
+    for module in parts_of(root):
+        if isinstance(module, ArrayModule) and next(module.parameters(), None) is None:
+            module.to(device)
+
+
+class Array(torch.nn.Module):
+    """What `fuse` makes: B models of one architecture as one module, on inputs and outputs `[B, ...]`.
+
+    Parameters, buffers and `state_dict` have the models' names and are stacked on dimension 0. `array[i]` is a copy of
+    model i as an ordinary torch module. `drop`, `append`, `replace` and `clone` change which models there are, in the
+    time of copying parameters; give them the optimizer (and what else keeps values per model) to change along.
+    """
+
+    B: int
+    _root: torch.nn.Module
+
+    def __init__(self, root: torch.nn.Module, B: int) -> None:
+        super().__init__()
+        self.B = B
+        # One set of dictionaries: a parameter's name is the one it has in the user's model.
+        self._parameters, self._buffers, self._modules = root._parameters, root._buffers, root._modules
+        self.__dict__["_root"] = root
+        self.training = root.training
+        first = next(iter(root.parameters()), None)
+        _gather(root)
+        root.register_buffer(STREAM, new_stream(B, None if first is None else first.device), persistent=False)
+        self._non_persistent_buffers_set = root._non_persistent_buffers_set
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What each model computes of its part of the inputs `[B, ...]`."""
+        if self._runs_as_it_is:
+            return self._root(*args, **kwargs)
+        return enter(self, self._root, self.B, args, kwargs)
+
+    @property
+    def _runs_as_it_is(self) -> bool:
+        """Whether there is nothing but layers of ours: then no tensor need pretend to be one model's."""
+        found = self.__dict__.get("_plain")
+        if found is None:
+            found = self.__dict__["_plain"] = all(
+                isinstance(m, ArrayModule)
+                or type(m) in ELEMENTWISE
+                or type(m) in CONTAINERS
+                or (isinstance(m, Shell) and not m._fused_code)
+                for m in parts_of(self._root)
+            )
+        return bool(found) and not any(m._forward_hooks or m._forward_pre_hooks for m in self._root.modules())
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if "_root" not in self.__dict__:
+                raise
+        value = getattr(self._root, name)
+        if callable(value) and getattr(value, "__self__", None) is self._root:
+            return self._method(value)
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        root = self.__dict__.get("_root")
+        if root is not None and name not in self.__dict__ and not hasattr(type(self), name):
+            setattr(root, name, value)  # of the user's model, whose code may look at it
+        else:
+            super().__setattr__(name, value)
+
+    def _method(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Another method of the user's model, as `forward` is called."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return enter(self, method, self.B, args, kwargs)
+
+        return call
+
+    # -- as a module -----------------------------------------------------------------------------------------------
+
+    def train(self, mode: bool = True) -> Array:
+        self._root.train(mode)
+        self.training = mode
+        return self
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Array:
+        self._root._apply(fn, recurse)
+        return self
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        return self._root.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
+        return self._root.load_state_dict(state_dict, strict, assign)
+
+    def model_state_dict(self, index: int) -> dict[str, torch.Tensor]:
+        """The `state_dict` of model `index`, as views of the array's."""
+        index = self._index(index)
+        return {name: value[index] for name, value in self.state_dict().items()}
+
+    def extra_repr(self) -> str:
+        return f"{bare_class(self._root).__name__}, B={self.B}"
+
+    # -- the models ------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.B
+
+    def __iter__(self) -> Any:
+        return (self[index] for index in range(self.B))
+
+    def __getitem__(self, index: int) -> torch.nn.Module:
+        """Model `index` as an ordinary torch module with copies of its parameters and buffers."""
+        return model_of(self._root, self._index(index))
+
+    def _index(self, index: int) -> int:
+        if isinstance(index, bool) or not isinstance(index, int) or not -self.B <= index < self.B:
+            raise InvalidArgument(f"there is no model {index!r} in an array of {self.B}")
+        return index % self.B
+
+    def drop(self, indices: int | Iterable[int], *companions: Any) -> None:
+        """Takes models out of the array. Each of `companions` (optimizer, scheduler, scaler) drops them too."""
+        gone = {self._index(i) for i in ([indices] if isinstance(indices, int) else indices)}
+        left = [i for i in range(self.B) if i not in gone]
+        if not left:
+            raise InvalidArgument(f"drop of all {self.B} models leaves no array")
+        self._select(left, {}, companions)
+
+    def append(self, model: torch.nn.Module, *companions: Any, **fresh: Any) -> None:
+        """Adds a model at the end. `fresh` are its hyper-parameters, for the optimizer among `companions`."""
+        self._select([*range(self.B), None], {self.B: model}, companions, fresh)
+
+    def replace(self, index: int, model: torch.nn.Module, *companions: Any, **fresh: Any) -> None:
+        """Puts `model` in slot `index`; the optimizer among `companions` starts it anew, with `fresh`."""
+        index = self._index(index)
+        kept = [None if i == index else i for i in range(self.B)]
+        self._select(kept, {index: model}, companions, fresh)
+
+    def clone(self, index: int, *companions: Any, into: int | None = None) -> None:
+        """Copies model `index`, with the state that `companions` have of it, `into` another slot or to the end."""
+        slots: list[int | None] = list(range(self.B))
+        if into is None:
+            slots.append(self._index(index))
+        else:
+            slots[self._index(into)] = self._index(index)
+        self._select(slots, {}, companions)
+
+    def _select(
+        self,
+        slots: Sequence[int | None],
+        models: dict[int, torch.nn.Module],
+        companions: Sequence[Any],
+        fresh: dict[str, Any] | None = None,
+    ) -> None:
+        from .edits import Edit
+
+        Edit(self, slots, models, companions, fresh or {}).carry_out()
+        self.__dict__.pop("_plain", None)
+
+    def narrow(self, start: int, length: int) -> Array:
+        """Models `start` to `start + length` as an array of its own; their storage is shared."""
+        part: Array = narrow(self, start, length)
+        return part
+
+    # -- what runs how ---------------------------------------------------------------------------------------------
+
+    def coverage(self) -> list[Cover]:
+        """How each part of the array runs, and what was measured of the parts that are not fused."""
+        return coverage(self)
+
+    def per_model(self, name: str, reason: str = "asked for") -> None:
+        """Lets the models of the user's module `name` run one by one from now on."""
+        module = self._root.get_submodule(name)
+        if not isinstance(module, Shell):
+            raise InvalidArgument(f"{name!r} is a {type(module).__name__}, which has no code of a user's own")
+        module._fused_report.reason = module._fused_report.reason or reason
+
+
+def fuse(models: Sequence[torch.nn.Module], *, seeds: Sequence[int] | None = None) -> Array:
+    """An array that computes what each of the `models` would, on inputs and outputs `[B, ...]`.
+
+    The models are ordinary torch modules of one architecture, used as they are; their parameters and buffers are
+    copied, so they stay as they are, and may differ, as may dropout rates. Layers with a rule become layers of
+    `dnnsuite.nn`. A module of the user's own keeps its code, which is run once for all models: every tensor in it
+    seems to be one model's. What has no meaning for all at once (a branch that depends on the data of each model,
+    attributes that differ) runs model by model, and `array.coverage()` says so. A class that says `array_forward =
+    True` has a `forward` for `[B, ...]` itself. `seeds` starts model i's random streams (`dnnsuite.nn.seed`); without
+    them they come from torch's generator.
+
+    Raises InvalidArgument naming the first difference when the models do not have the same shape.
+    """
+    models = list(models)
+    if not models:
+        raise InvalidArgument("fuse takes one or more models, got none")
+    for index, model in enumerate(models):
+        if not isinstance(model, torch.nn.Module):
+            raise InvalidArgument(f"fuse takes torch modules; model {index} is a {type(model).__name__}")
+        if isinstance(model, (Array, ArrayModule)):
+            raise InvalidArgument(f"model {index} is an array of models already")
+    array = Array(Fusion(models).tree(), len(models))
+    if seeds is not None:
+        nn.seed(array, seeds)
+    return array
+
+
+def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
+    """The models of an array as ordinary torch modules with their own copies of parameters and buffers.
+
+    `unfuse(array)[i]` computes what the array computes for model i. The models' optimizers are
+    `optimizer.to_model(i, model.parameters())`.
+    """
+    root = array._root if isinstance(array, Array) else array
+    return [model_of(root, index) for index in range(width(array))]
+
+
+def width(array: torch.nn.Module) -> int:
+    """B, the number of models in `array`. Raises InvalidArgument for a module that is no array."""
+    for module in array.modules():
+        if isinstance(module, Shell):
+            return module._fused_B
+        if isinstance(module, (Array, ArrayModule)):
+            return module.B
+    raise InvalidArgument(
+        f"{type(array).__name__} is no array of models: make one with dnnsuite.fuse or dnnsuite.nn.array"
+    )

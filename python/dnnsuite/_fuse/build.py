@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: MIT
+"""From B trees of modules to the tree of an array, and back to one of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.nn.utils.parametrize
+
+from .. import nn
+from ..errors import InvalidArgument
+from ..nn._base import ArrayModule, MoreState
+from ..nn._dropout import FUNCTION_STREAM as STREAM
+from .code.sequential import Sequential
+from .code.user_module import INTERNAL, Shell, bare_class, make_shell
+from .state import differences, registered_in, same, stacked_parameter, stacked_tensor
+
+#: torch's layer to the array layer that computes B of it.
+RULES: dict[Any, type[ArrayModule]] = {
+    layer.torch_class: layer
+    for layer in vars(nn).values()
+    if isinstance(layer, type)
+    and issubclass(layer, ArrayModule)
+    and isinstance(layer.__dict__.get("torch_class"), type)
+}
+CONTAINERS: tuple[type[torch.nn.Module], ...] = (
+    torch.nn.Sequential,
+    Sequential,
+    torch.nn.ModuleList,
+    torch.nn.ModuleDict,
+    torch.nn.ParameterList,
+    torch.nn.ParameterDict,
+)
+#: Layers without parameters that treat every element alike: they are right on `[B, ...]` as they are.
+ELEMENTWISE: tuple[type[torch.nn.Module], ...] = tuple(
+    getattr(torch.nn, name)
+    for name in [
+        "Identity",
+        "ReLU",
+        "ReLU6",
+        "GELU",
+        "SiLU",
+        "Mish",
+        "Tanh",
+        "Sigmoid",
+        "Hardswish",
+        "Hardsigmoid",
+        "Hardtanh",
+        "LeakyReLU",
+        "ELU",
+        "SELU",
+        "CELU",
+        "Softplus",
+        "Softsign",
+        "LogSigmoid",
+        "Tanhshrink",
+        "Softshrink",
+        "Hardshrink",
+        "Threshold",
+    ]
+)
+_FORWARD_HOOKS = [
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+]
+_OF_NO_SHAPE = frozenset(
+    {"activation", "activation_relu_or_gelu", "enable_nested_tensor", "use_nested_tensor"}
+    | {"eps", "num_groups", "padding_mode"}
+)
+_BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
+
+
+class Fusion:
+    """One conversion of B models."""
+
+    def __init__(self, models: Sequence[torch.nn.Module]) -> None:
+        self.models, self.B = models, len(models)
+        self._registered = registered_in(models)
+        self._memo: dict[int, Any] = {}
+        self._shells: list[tuple[torch.nn.Module, list[torch.nn.Module]]] = []
+
+    def tree(self) -> torch.nn.Module:
+        """The root of the array."""
+        self._visit(self.models, "")
+        root: torch.nn.Module = copy.deepcopy(self.models[0], self._memo)
+        for part in root.modules():
+            if type(part) is torch.nn.Sequential:
+                part.__class__ = Sequential
+        for first, models in self._shells:
+            module = self._memo.get(id(first))
+            if module is None:
+                continue
+            make_shell(module, self.B)
+            unlike = differences(models, self._registered)
+            if unlike:
+                from .code.one_by_one import Parts
+
+                name, index = next(iter(unlike.items()))
+                module._fused_report.reason = f"models differ in {name} (models 0 and {index})"
+                module._fused_parts = Parts(module, [Fusion([m]).tree() for m in models])
+                module._fused_withhold(unlike)
+        _tie(root, self.models)
+        return root
+
+    def _visit(self, models: Sequence[torch.nn.Module], path: str) -> None:
+        first = models[0]
+        if id(first) in self._memo:
+            return
+        where = path or "the top"
+        for index, model in enumerate(models):
+            if _kind(model) != _kind(first):
+                kinds = f"{type(first).__name__} and {type(model).__name__}"
+                raise InvalidArgument(f"models 0 and {index} differ at {where}: {kinds}")
+            if model.training != first.training:
+                raise InvalidArgument(
+                    f"models 0 and {index} differ at {where}: training is {first.training} and {model.training}"
+                )
+        kind = type(first)
+        _refuse_what_is_no_plain_module(first, where)
+        _refuse_other_hooks(models, where)
+        for inner, parts in _together(models) if kind in RULES else [("", models)]:
+            _refuse_backward_hooks(parts, ".".join(filter(None, (path, inner))) or "the top")
+        # A stack of layers can refuse: what it is made of may have no rule; then it is fused part by part.
+        can_fuse = getattr(RULES.get(kind), "can_fuse", None)
+        whole = kind in RULES and "forward" not in first.__dict__ and not _hooked_inside(first)
+        if whole and (can_fuse is None or can_fuse(models)) and not _has_more_state(models):
+            leaf = self._leaf(models, path)
+            if leaf is not None:
+                self._memo[id(first)] = leaf
+                return
+        self._memo[id(first)] = None  # on the way
+        for index, model in enumerate(models):
+            if list(model._modules) != list(first._modules):
+                raise InvalidArgument(
+                    f"models 0 and {index} differ at {where}: {list(first._modules)} and {list(model._modules)}"
+                )
+        for name, child in first._modules.items():
+            children = [model._modules[name] for model in models]
+            if child is not None and all(c is not None for c in children):
+                self._visit(children, f"{path}.{name}".lstrip("."))  # type: ignore[arg-type]
+        self._own_state(models, where)
+        for value in vars(first).values():
+            if isinstance(value, torch.Tensor) and value.grad_fn is not None:  # deepcopy would refuse it
+                self._memo[id(value)] = value.detach().clone()
+        del self._memo[id(first)]
+        alike = kind in ELEMENTWISE and not differences(models)
+        if kind is not torch.nn.Sequential and not alike:
+            self._shells.append((first, list(models)))
+
+    def _leaf(self, models: Sequence[torch.nn.Module], path: str) -> torch.nn.Module | None:
+        """The array layer of these layers; None if they differ in what has no influence on a shape (an eps, an
+        attribute of the user's), or if the user gave them tensors or parts."""
+        first = models[0]
+        try:
+            leaf = RULES[type(first)].from_models(models)
+        except MoreState:
+            return None
+        except InvalidArgument as error:
+            if set(differences(models)) <= _OF_NO_SHAPE:
+                return None
+            raise InvalidArgument(f"at {path}: {error}" if path else str(error)) from None
+        known = _attributes_of(leaf)
+        if not known.issuperset((*first._buffers, *first._modules)):
+            return None
+        own = [name for name in vars(first) if name not in known]
+        if own:
+            if set(own) & set(differences(models, self._registered)):
+                return None
+            extra = {name: vars(first)[name] for name in own}
+            leaf.__dict__.update(extra, extra_attributes=extra)
+        for name in _FORWARD_HOOKS:
+            leaf.__dict__[name] = copy.copy(getattr(first, name))
+        return leaf
+
+    def _own_state(self, models: Sequence[torch.nn.Module], where: str) -> None:
+        """Stacks the tensors that belong to this very module, not to its children."""
+        first = models[0]
+        for kind, stacked in (("_parameters", stacked_parameter), ("_buffers", stacked_tensor)):
+            held = getattr(first, kind)
+            for index, model in enumerate(models):
+                if list(getattr(model, kind)) != list(held):
+                    raise InvalidArgument(
+                        f"models 0 and {index} differ at {where}: {kind[1:]} {list(held)} and "
+                        f"{list(getattr(model, kind))}"
+                    )
+            for name, value in held.items():
+                values = [getattr(m, kind)[name] for m in models]
+                for index, other in enumerate(values):
+                    if (other is None) != (value is None):
+                        raise InvalidArgument(
+                            f"models 0 and {index} differ at {where}: {name} is None in one of them only"
+                        )
+                if value is not None and id(value) not in self._memo:
+                    self._memo[id(value)] = stacked(f"{where}.{name}", values)
+
+
+def _has_more_state(models: Sequence[torch.nn.Module]) -> bool:
+    """Whether a layer's weight is made of other tensors before each forward, as torch's old weight_norm does."""
+    first = models[0]
+    return any(
+        f"{name}_{end}" in (*first._parameters, *first._buffers) for name in vars(first) for end in _REMADE
+    )
+
+
+_REMADE = ("g", "v", "orig", "u", "mask")  # of weight_norm, spectral_norm and torch.nn.utils.prune
+_known_attributes: dict[type, frozenset[str]] = {}
+
+
+def _attributes_of(leaf: ArrayModule) -> frozenset[str]:
+    """The attributes, buffers and parts that torch itself gives a layer of this kind."""
+    if type(leaf) not in _known_attributes:
+        layer = leaf.to_model(0)
+        _known_attributes[type(leaf)] = frozenset((*vars(layer), *layer._buffers, *layer._modules))
+    return _known_attributes[type(leaf)]
+
+
+def _together(models: Sequence[torch.nn.Module]) -> Iterator[tuple[str, list[torch.nn.Module]]]:
+    """Each part's name and the part in every model; the models themselves first."""
+    for found in zip(*(model.named_modules() for model in models), strict=False):
+        yield found[0][0], [part for _, part in found]
+
+
+def _hooked_inside(module: torch.nn.Module) -> bool:
+    """Whether a part has a forward hook, which a stack of layers fused whole would not call."""
+    if isinstance(module, torch.nn.MultiheadAttention):  # it does not call its one part either
+        return False
+    parts = (part for part in module.modules() if part is not module)
+    return any(getattr(part, name) for part in parts for name in _FORWARD_HOOKS)
+
+
+def _kind(module: torch.nn.Module) -> Any:
+    """The class, or what it is made of where each module has a class of its own (parametrizations)."""
+    own = type(module)
+    return own.__mro__[1:] if torch.nn.utils.parametrize.is_parametrized(module) else own
+
+
+def _refuse_what_is_no_plain_module(module: torch.nn.Module, where: str) -> None:
+    name = type(module).__name__
+    if isinstance(module, torch.jit.ScriptModule):
+        raise InvalidArgument(
+            f"{where} is a {name} of torch.jit, whose code cannot be read: give the module itself"
+        )
+    if "_orig_mod" in module._modules and hasattr(module, "_torchdynamo_orig_callable"):
+        raise InvalidArgument(
+            f"{where} is what torch.compile made: give the module itself (._orig_mod) and compile the array"
+        )
+    for parameter, value in module._parameters.items():
+        if value is not None and torch.nn.parameter.is_lazy(value):
+            raise InvalidArgument(
+                f"{parameter} of {where}, a {name}, has no shape yet: call each model once before fuse"
+            )
+
+
+def _refuse_other_hooks(models: Sequence[torch.nn.Module], where: str) -> None:
+    first = models[0]
+    for index, model in enumerate(models):
+        for name in ("_forward_pre_hooks", "_forward_hooks"):
+            mine, other = (list(getattr(m, name).values()) for m in (first, model))
+            if len(mine) != len(other) or not all(map(same, mine, other)):
+                raise InvalidArgument(
+                    f"models 0 and {index} differ at {where}: they have other forward hooks; give all models the same, "
+                    "or register it on the array's module after fuse"
+                )
+
+
+def _refuse_backward_hooks(models: Sequence[torch.nn.Module], where: str) -> None:
+    for index, model in enumerate(models):
+        if any(getattr(model, name, None) for name in _BACKWARD_HOOKS):
+            raise InvalidArgument(
+                f"model {index} has a backward hook at {where}, which would see the gradients of all models; remove it "
+                "before fuse and look at array.parameters() instead"
+            )
+
+
+def _tie(target: torch.nn.Module, models: Sequence[torch.nn.Module]) -> None:
+    """Makes parameters of `target` one tensor where they are one in the models (tied weights)."""
+    groups = [_tied(model) for model in models]
+    for index, group in enumerate(groups):
+        if group != groups[0]:
+            raise InvalidArgument(f"models 0 and {index} differ: they share other parameters between layers")
+    for names in groups[0]:
+        owner = _holder(target, names[0])
+        for name in names[1:]:
+            place, leaf = _holder(target, name)
+            place._parameters[leaf] = owner[0]._parameters[owner[1]]
+
+
+def _tied(model: torch.nn.Module) -> list[list[str]]:
+    """Names of parameters that are one tensor, for each such tensor."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return [group for group in names.values() if len(group) > 1]
+
+
+def _holder(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
+    path, _, leaf = name.rpartition(".")
+    return root.get_submodule(path), leaf
+
+
+def parts_of(root: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """The modules that an array's layers consist of: `root` and below, each once, not inside layers of ours."""
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        module = waiting.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield module
+        if not isinstance(module, ArrayModule):
+            waiting += [child for child in reversed(module._modules.values()) if child is not None]
+
+
+@torch.no_grad()
+def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
+    """Model `index` of an array as an ordinary module of the user's own class, with copies of its state."""
+    memo: dict[int, Any] = {}
+    for module in parts_of(root):
+        if isinstance(module, ArrayModule):
+            leaf = memo[id(module)] = module.to_model(index)
+            leaf.__dict__.update(module.__dict__.get("extra_attributes", {}))
+            for name in _FORWARD_HOOKS:
+                leaf.__dict__[name] = copy.copy(getattr(module, name))
+            continue
+        for parameter in module._parameters.values():
+            if parameter is not None and id(parameter) not in memo:
+                own = parameter.detach()[index].clone()
+                memo[id(parameter)] = torch.nn.Parameter(own, requires_grad=parameter.requires_grad)
+        for buffer in module._buffers.values():
+            if buffer is not None and id(buffer) not in memo:
+                memo[id(buffer)] = buffer.detach()[index].clone()
+        if isinstance(module, Shell):
+            memo[id(module._fused_report)] = None
+            if module._fused_parts is not None:
+                memo[id(module._fused_parts)] = None
+    attributes = {
+        id(m): m._fused_parts.attributes(index)
+        for m in parts_of(root)
+        if isinstance(m, Shell) and m._fused_parts is not None
+    }
+    model: torch.nn.Module = copy.deepcopy(root, memo)
+    for module in parts_of(root):
+        made = memo.get(id(module))
+        if made is None or isinstance(module, ArrayModule):
+            continue
+        if type(module) is Sequential:
+            made.__class__ = torch.nn.Sequential
+        if isinstance(module, Shell):
+            made.__class__ = bare_class(module)
+            for name in INTERNAL:
+                made.__dict__.pop(name, None)
+            for name, value in attributes.get(id(module), {}).items():
+                made.__dict__[name] = value
+        made._buffers.pop(STREAM, None)
+        made._non_persistent_buffers_set.discard(STREAM)
+    _tie(model, [root])
+    return model

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""The way into code of one model with tensors of all, and out again."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.utils.rnn import PackedSequence
+from torch.utils._pytree import tree_map
+
+from ...errors import InvalidArgument
+from ...nn.model_tensor import ModelTensor, NotFusable, state
+from ..rules.table import settle_since
+from .per_model_factories import watched
+
+
+def enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any) -> Any:
+    """Calls code of one model with `[B, ...]` tensors; its results are `[B, ...]` again.
+
+    torch.compile leaves it as it is, with a graph break: it cannot look through tensors that say they are others.
+    """
+    global _uncompiled
+    if "torch._dynamo" not in sys.modules:
+        return _enter(owner, call, B, args, kwargs)
+    if _uncompiled is None:
+        _uncompiled = torch._dynamo.disable(_enter)
+    return _uncompiled(owner, call, B, args, kwargs)
+
+
+enter._torchdynamo_disable = True  # type: ignore[attr-defined]
+_uncompiled: Callable[..., Any] | None = None
+
+
+def _enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any) -> Any:
+
+    def put_in(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.dim() == 0:
+            return value
+        if value.size(0) != B:
+            raise InvalidArgument(
+                f"the array holds B={B} models and takes [B, ...] with the model in dimension 0; got "
+                f"{list(value.shape)}. A batch that all models share is dnnsuite.stack(x, B={B}), which copies nothing"
+            )
+        return ModelTensor(value)
+
+    def put_in_any(value: Any) -> Any:
+        if isinstance(value, PackedSequence):  # its lengths are all models'
+            return value._replace(data=put_in(value.data))
+        if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+            value = copy.copy(value)
+            for name in value.__dataclass_fields__:
+                object.__setattr__(value, name, tree_map(put_in_any, getattr(value, name), is_leaf=_whole))
+            return value
+        return put_in(value)
+
+    args, kwargs = tree_map(put_in_any, (args, kwargs), is_leaf=_whole)
+    before, random = state.B, state.random
+    state.B, state.random = B, owner
+    mark = len(state.pending)
+    try:
+        output = watched(owner, lambda: _settled(call, mark, args, kwargs))
+    except NotFusable as error:
+        raise InvalidArgument(f"{type(owner).__name__}: {error}") from error
+    finally:
+        del state.pending[mark:]
+        state.B, state.random = before, random
+    return taken_out(output, B)
+
+
+def _settled(call: Callable[..., Any], mark: int, args: Any, kwargs: Any) -> Any:
+    output = call(*args, **kwargs)
+    settle_since(mark)
+    return output
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, PackedSequence)
+
+
+def taken_out(output: Any, B: int) -> Any:
+    """Results with every ModelTensor as `[B, ...]`, every tensor that all models share expanded to it."""
+
+    def take(value: Any) -> Any:
+        if isinstance(value, PackedSequence):
+            return value._replace(data=take(value.data))
+        if type(value) is ModelTensor:
+            return value.value
+        if isinstance(value, torch.Tensor):
+            return value.unsqueeze(0).expand(B, *value.shape)
+        if hasattr(value, "__dataclass_fields__"):
+            for name in value.__dataclass_fields__:
+                object.__setattr__(value, name, tree_map(take, getattr(value, name), is_leaf=_whole))
+        if isinstance(value, torch.distributions.Distribution):
+            return _distribution_of(value, B)
+        return value
+
+    return tree_map(take, output, is_leaf=_whole)
+
+
+def _distribution_of(value: torch.distributions.Distribution, B: int) -> torch.distributions.Distribution:
+    """A distribution over `[B, ...]`, from that of one model."""
+    value = copy.copy(value)
+    for name, held in list(vars(value).items()):
+        if type(held) is ModelTensor:
+            value.__dict__[name] = held.value
+        elif isinstance(held, torch.Tensor):
+            value.__dict__[name] = held.unsqueeze(0).expand(B, *held.shape)
+        elif isinstance(held, torch.distributions.Distribution):
+            value.__dict__[name] = _distribution_of(held, B)
+    value._batch_shape = torch.Size((B, *value._batch_shape))
+    return value

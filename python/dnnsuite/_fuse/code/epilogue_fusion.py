@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: MIT
+"""What follows a layer and is done in the layer's own pass: its activation, and the sum before that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...nn.model_tensor import Deferred, ModelTensor, outside
+from ..rules.table import in_place, plain_name
+
+_MODULES: dict[type[torch.nn.Module], str] = {
+    torch.nn.ReLU: "relu",
+    torch.nn.ReLU6: "relu6",
+    torch.nn.LeakyReLU: "leaky_relu",
+    torch.nn.Hardswish: "hardswish",
+    torch.nn.SiLU: "silu",
+}
+
+
+def activation_of(module: torch.nn.Module) -> tuple[str, float] | None:
+    """(activation, slope) of a module that is an activation a layer may have in its own pass."""
+    name = _MODULES.get(type(module))
+    return None if name is None else (name, float(getattr(module, "negative_slope", 0.0)))
+
+
+def _activation(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, float] | None:
+    """(activation, slope) that a call means: torch.nn.ReLU6, for one, calls `hardtanh(x, 0, 6)`."""
+    rest = {key: value for key, value in kwargs.items() if key != "inplace"}
+    if name in ("relu", "relu6", "hardswish", "silu"):
+        return (name, 0.0) if not rest and len(args) <= 2 else None
+    if name == "hardtanh":
+        bounds = args[1:3] if len(args) > 2 else (rest.get("min_val", -1.0), rest.get("max_val", 1.0))
+        return ("relu6", 0.0) if tuple(bounds) == (0, 6) else None
+    if name == "leaky_relu":
+        slope = args[1] if len(args) > 1 else rest.get("negative_slope", 0.01)
+        return ("leaky_relu", float(slope)) if isinstance(slope, (int, float)) else None
+    return None
+
+
+#: Where each activation's `inplace` stands among the positional arguments.
+_INPLACE = {"relu": 1, "relu6": 1, "hardswish": 1, "silu": 1, "leaky_relu": 2, "hardtanh": 3}
+
+
+def continued(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of `func` on a deferred tensor, if its layer can go on with it; else None."""
+    name = plain_name(func)
+    if name in ("add", "radd") and len(args) == 2 and not kwargs:
+        return _sum(func, args[0], args[1])
+    first = args[0]
+    if type(first) is not ModelTensor or first.deferred is None:
+        return None
+    waiting: Deferred = first.deferred
+    wanted = _activation(name, args, kwargs)
+    if (
+        wanted is None
+        or wanted[0] not in waiting.layer.activations
+        or waiting.activation is not None
+        or waiting.taken
+        or waiting.grad != torch.is_grad_enabled()
+    ):
+        return None
+    activated = Deferred(waiting.layer, waiting.x, waiting.shape, waiting.residual, wanted)
+    waits = wanted[0] in waiting.layer.before_maximum(waiting.x)
+    value, later = (None, activated) if waits else (activated.compute(), None)
+    waiting.taken = True
+    if in_place(func) or kwargs.get("inplace") or True in args[_INPLACE[name] : _INPLACE[name] + 1]:
+        first.become(value, later)
+        return first
+    return ModelTensor(value, later)
+
+
+def maximum(x: ModelTensor, dim: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """(values, indices) over dimension `dim` of what still waits, by its layer's own way; None if it has none."""
+    waiting = x.deferred
+    if waiting is None or waiting.taken or waiting.residual is not None or dim % x.dim() != x.dim() - 1:
+        return None
+    activation = waiting.activation or ("none", 0.0)
+    if (
+        activation[1] < 0
+        or waiting.grad != torch.is_grad_enabled()
+        or activation[0] not in waiting.layer.before_maximum(waiting.x)
+    ):
+        return None
+    with outside():
+        found: tuple[torch.Tensor, torch.Tensor] = waiting.layer.maximum(waiting.x, *activation)
+    waiting.taken = True
+    return found
+
+
+def _sum(func: Any, a: Any, b: Any) -> Any:
+    """a + b, with the layer behind one of them still to be computed."""
+    # Of two that wait the later goes on: the earlier is computed before it, and running statistics keep their order.
+    pairs = [(a, b)] if in_place(func) else [(b, a), (a, b)]
+    for first, second in pairs:
+        if type(first) is not ModelTensor or type(second) is not ModelTensor or first.deferred is None:
+            continue
+        waiting = first.deferred
+        same = second.shape == first.shape and second.dtype == first.dtype and second is not first
+        same = same and waiting.activation is None
+        if not (same and waiting.layer.adds_residual and waiting.residual is None and not waiting.taken):
+            continue
+        if waiting.grad != torch.is_grad_enabled():
+            continue
+        more = Deferred(waiting.layer, waiting.x, waiting.shape, second.value)
+        if in_place(func):
+            first.become(None, more)
+            return first
+        # Whoever still holds the first gets it computed once more; the layer's buffers change with the sum.
+        waiting.taken = True
+        return ModelTensor(None, more)
+    return None

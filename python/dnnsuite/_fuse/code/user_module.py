@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: MIT
+"""A user's module in an array: its own code, run once for all models."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ...errors import InvalidArgument
+from ...nn._dropout import FUNCTION_STREAM
+from ...nn.model_tensor import (
+    ModelTensor,
+    NotFusable,
+    OwnTensors,
+    Stray,
+    WritesShared,
+    expanded,
+    outside,
+    state,
+    wrap,
+    wrap_parameter,
+)
+from ..rules.table import settle_since
+from .call_user_code import enter
+from .per_model_factories import making
+
+Kept = list[tuple[torch.nn.Module, str, torch.Tensor | None, torch.Tensor | None]]
+#: What a shell has beside the user's attributes.
+INTERNAL = tuple(
+    f"_fused_{name}" for name in ("B", "report", "code", "parts", "known", "withheld", "making", "draws")
+)
+
+
+def keep(root: Any) -> Kept:
+    """Every buffer under `root`, with a copy."""
+    return [
+        (module, name, buffer, None if buffer is None else buffer.clone())
+        for module in root.modules()
+        for name, buffer in module._buffers.items()
+    ]
+
+
+def put_back(kept: Kept) -> None:
+    """Gives buffers the values that they had."""
+    with torch.no_grad():
+        for module, name, buffer, value in kept:
+            module._buffers[name] = buffer
+            # One that autograd may have kept is not touched for nothing.
+            if buffer is not None and value is not None and not torch.equal(buffer, value):
+                buffer.copy_(value)
+
+
+class Report:
+    """What `coverage` says of a module: functions without a rule, and why its models run one by one."""
+
+    def __init__(self) -> None:
+        self.asked = False  # for a number that was the same in all models: next time it may not be
+        self.reason = ""  # why the models run one by one; empty: they do not
+        self.mapped: Counter[str] = Counter()
+        self.seconds = 0.0  # spent in what was not fused
+        self.calls = 0
+
+
+class Shell(OwnTensors):
+    """Mixed into a copy of a user's module, before the user's class.
+
+    Outside of a forward its parameters are `[B, ...]`; inside, its code sees those of one model.
+    """
+
+    _fused_B: int  # the models; the names are such that no user has them
+    _fused_report: Report
+    _fused_making: bool  # each model gets its own of the tensors that the code makes
+    _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
+    _fused_original: type[torch.nn.Module]
+    _fused_parts: Any  # `Parts`, once the models run one by one
+    _fused_withheld: frozenset[
+        str
+    ]  # attributes that differ from model to model: each of `_parts` has its own
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        inside = bool(state.B) or any(type(a) is ModelTensor for a in tree_leaves((args, kwargs)))
+        if not self._fused_code:
+            return self._fused_call_on_arrays(inside, args, kwargs)
+        if not inside:
+            return enter(self, self, self._fused_B, args, kwargs)
+        if self._fused_report.reason:
+            return self._fused_one_by_one(args, kwargs)
+        return self._fused_all_at_once(args, kwargs)
+
+    def _fused_call_on_arrays(self, inside: bool, args: Any, kwargs: Any) -> Any:
+        call = super().__call__  # type: ignore[misc]
+        if not inside:
+            return call(*args, **kwargs)
+        args, kwargs = tree_map(lambda a: expanded(a, self._fused_B), (args, kwargs))
+        with outside():
+            return tree_map(wrap, call(*args, **kwargs))
+
+    def _fused_all_at_once(self, args: Any, kwargs: Any) -> Any:
+        before, report = state.B, state.report
+        state.B, state.report = self._fused_B, self._fused_report
+        mark = len(state.pending)
+        kept = self._fused_keep()
+        wary, state.wary = state.wary, state.wary or torch.is_grad_enabled()
+        again = False
+        try:
+            with making(memory=True) if self._fused_making else nullcontext():
+                output = super().__call__(*args, **kwargs)  # type: ignore[misc]
+                settle_since(mark, output)
+        except NotFusable as error:
+            state.pending = state.pending[:mark]
+            again = isinstance(error, WritesShared) and state.making < 2 and not self._fused_making
+            if isinstance(error, WritesShared) and not again and before:
+                raise  # what is written into was made by code further out
+            self._fused_turn_back(kept, "" if again else str(error))
+        except Exception as error:
+            state.pending = state.pending[:mark]
+            if kept is None or hasattr(error, "_of_a_model") or isinstance(error, Stray):
+                raise
+            self._fused_turn_back(
+                kept, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            )
+            return self._fused_second_try(args, kwargs, error)
+        else:
+            if not self._fused_report.asked:
+                self._fused_known.add((self.training, torch.is_grad_enabled()))
+            self._fused_report.calls += bool(self._fused_report.mapped)
+            return output
+        finally:
+            state.B, state.report, state.wary = before, report, wary
+        if again:
+            self._fused_making = True
+            return self._fused_all_at_once(args, kwargs)
+        return self._fused_one_by_one(args, kwargs)
+
+    def _fused_second_try(self, args: Any, kwargs: Any, error: Exception) -> Any:
+        """Code that fails for all models at once may be right for one; if not, it is the user's error."""
+        state.B, before = 0, state.B
+        try:
+            return self._fused_one_by_one(args, kwargs)
+        except InvalidArgument:
+            raise error from None
+        except Exception as own:
+            self._fused_report.reason, self._fused_parts = "", None
+            own.__dict__["_of_a_model"] = True
+            raise own from None
+        finally:
+            state.B = before
+
+    def _fused_keep(self) -> Kept | None:
+        """Copies of the buffers, before code that was not seen to run; None once it was."""
+        if (self.training, torch.is_grad_enabled()) in self._fused_known:
+            return None
+        return keep(self)
+
+    def _fused_turn_back(self, kept: Kept | None, reason: str) -> None:
+        if kept is None:
+            names = {name.rpartition(".")[2] for name, _ in self.named_buffers()}
+            if self.training and names - {FUNCTION_STREAM}:
+                raise InvalidArgument(
+                    f"{self._fused_original.__name__} went another way than before ({reason}), with buffers already "
+                    "changed; call array.per_model(name) with the name of this module before training"
+                )
+            kept = []
+        put_back(kept)
+        self._fused_report.reason = reason
+
+    def _fused_one_by_one(self, args: Any, kwargs: Any) -> Any:
+        from .one_by_one import Parts
+
+        if self._fused_parts is None:
+            self._fused_parts = Parts(self)
+        begin = time.perf_counter()
+        output = self._fused_parts(args, kwargs)
+        self._fused_report.seconds += time.perf_counter() - begin
+        self._fused_report.calls += 1
+        return output
+
+    def _fused_withhold(self, names: Iterable[str]) -> None:
+        """Takes away attributes that differ: code for all models must not see those of the first."""
+        self._fused_withheld = frozenset(names)
+        for name in self._fused_withheld:
+            self.__dict__.pop(name, None)
+
+    def _fused_restore(self, attributes: dict[str, Any]) -> None:
+        """Makes this the shell of one model, with `attributes` of its own."""
+        self.__dict__.update(attributes, _fused_withheld=frozenset(), _fused_parts=None)
+        self._fused_report.reason = ""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.__dict__.get("_fused_withheld", ()):
+            what = f"{name} of {self._fused_original.__name__} differs from model to model"
+            raise NotFusable(what) if state.B else AttributeError(f"{what}; array[i] has that of model i")
+        value = super().__getattr__(name)  # type: ignore[misc]
+        if not state.B and isinstance(value, torch.Tensor) and torch._C._current_graph_task_id() != -1:
+            raise InvalidArgument(
+                f"{self._fused_original.__name__}.{name} is read in a backward pass, where a checkpoint runs a forward "
+                "again: use dnnsuite.nn.checkpoint in place of torch.utils.checkpoint.checkpoint"
+            )
+        if state.B and isinstance(value, torch.Tensor) and type(value) is not ModelTensor:
+            return wrap_parameter(value) if name in self._parameters else ModelTensor(value)
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if (
+            state.B
+            and type(value) in (torch.Tensor, torch.nn.Buffer)
+            and name in self.__dict__.get("_buffers", ())
+        ):
+            value = ModelTensor(value.unsqueeze(0).expand(self._fused_B, *value.shape).clone())
+        if type(value) is ModelTensor and name in self.__dict__.get("_buffers", ()):
+            # In its place, not into it: autograd may have kept the old one.
+            self._buffers[name] = value.value.detach()
+            return
+        if type(value) is ModelTensor:
+            if name in self._parameters:
+                raise NotFusable(f"it assigns its parameter {name} in the forward")
+            self.__dict__[name] = value  # torch would register what looks like a parameter
+            return
+        super().__setattr__(name, value)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _bare, (self._fused_original,), self.__dict__
+
+
+def _bare(original: type[torch.nn.Module]) -> torch.nn.Module:
+    kind = shell_class(original)
+    return kind.__new__(kind)
+
+
+_classes: dict[Any, Any] = {}
+
+
+def shell_class(original: Any) -> Any:
+    """The class of an array's copies of `original` modules."""
+    if original not in _classes:
+        body = {"_fused_original": original, "__module__": original.__module__, "__doc__": original.__doc__}
+        _classes[original] = type(original)(original.__name__, (Shell, original), body)
+    return _classes[original]
+
+
+def make_shell(module: torch.nn.Module, B: int) -> None:
+    """Turns a copy of a user's module, whose state is stacked already, into a shell."""
+    original = type(module)
+    module.__class__ = shell_class(original)
+    module.__dict__.update(
+        _fused_B=B,
+        _fused_report=Report(),
+        _fused_code=not getattr(original, "array_forward", False),
+        _fused_parts=None,
+        _fused_known=set(),
+        _fused_withheld=frozenset(),
+        _fused_making=False,
+    )
+
+
+def bare_class(module: torch.nn.Module) -> type[torch.nn.Module]:
+    """The user's class of a module of an array."""
+    return getattr(type(module), "_fused_original", type(module))
+
+
+__all__ = ["Report", "Shell", "bare_class", "make_shell", "shell_class"]

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""How each part of an array runs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from ..nn._base import ArrayModule
+from .code.user_module import Shell, bare_class
+
+
+class Cover(NamedTuple):
+    """How one module of an array runs.
+
+    `how` is `fused` (a layer of ours), `elementwise` (torch's own, right as it is), `mapped` (functions without a rule,
+    under torch.vmap) or `per model` (its models one by one). `reason` says why, and `cost_s` the mean seconds of a
+    forward call that the part which is not fused took so far; NaN before the first call.
+    """
+
+    name: str
+    layer: str
+    how: str
+    reason: str = ""
+    cost_s: float = 0.0
+
+
+def coverage(array: torch.nn.Module) -> list[Cover]:
+    """How each part of `array` runs, layer by layer; code without a layer of its own is listed if it is not fused."""
+    found: list[Cover] = []
+    root = array.__dict__.get("_root", array)
+
+    def visit(module: torch.nn.Module, name: str) -> None:
+        kind = bare_class(module).__name__
+        if isinstance(module, ArrayModule):
+            found.append(Cover(name, kind, "fused"))
+            return
+        if isinstance(module, Shell):
+            report = module._fused_report
+            cost = report.seconds / report.calls if report.calls else float("nan")
+            if report.reason:
+                found.append(Cover(name, kind, "per model", report.reason, cost))
+                return
+            if report.mapped:
+                functions = ", ".join(report.mapped)
+                found.append(Cover(name, kind, "mapped", f"no rule for {functions}", cost))
+        elif not list(module.children()):
+            found.append(Cover(name, kind, "elementwise"))
+        for child_name, child in module.named_children():
+            visit(child, f"{name}.{child_name}".lstrip("."))
+
+    visit(root, "")
+    return found

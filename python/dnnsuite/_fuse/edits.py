@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: MIT
+"""Changes which models an array has."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgument
+from ..nn._base import ArrayModule
+from ..nn._dropout import FUNCTION_STREAM as STREAM
+from ..ops._max_over import memory_order
+from .build import Fusion
+from .code.one_by_one import Parts
+from .code.user_module import Shell, make_shell
+from .slices import set_width
+
+
+class Edit:
+    """Slot k of `array` becomes what slot `slots[k]` holds, or `models[k]` where that is None.
+
+    Everything that can be refused is looked at first. Parameters stay the same objects with other data, so an
+    optimizer's references hold; `companions` have `select(slots, **fresh)`.
+    """
+
+    def __init__(
+        self,
+        array: Any,
+        slots: Sequence[int | None],
+        models: dict[int, torch.nn.Module],
+        companions: Sequence[Any],
+        fresh: dict[str, Any],
+    ) -> None:
+        self.array, self.slots, self.companions, self.fresh = array, list(slots), companions, fresh
+        for companion in companions:
+            if not hasattr(companion, "select"):
+                raise InvalidArgument(
+                    f"{type(companion).__name__} cannot follow the array: it has no select(slots); give "
+                    "dnnsuite.optim's optimizers and schedulers"
+                )
+        taken = {name for companion in companions for name in _accepted(companion, fresh)}
+        if taken != set(fresh):
+            raise InvalidArgument(
+                f"no optimizer or scheduler given takes {', '.join(sorted(set(fresh) - taken))}"
+            )
+        self.new: dict[int, Any] = {}
+        self._unlike: dict[str, set[str]] = {}  # attributes in which new models differ, by module
+        for slot, model in models.items():
+            self.new[slot] = self._one(model)
+
+    def _one(self, model: torch.nn.Module) -> Any:
+        """The new model as a tree of one, after comparing it with the array's."""
+        like = self.array[0].train(model.training)
+        device = next((p.device for p in self.array.parameters()), None)
+        tree = Fusion([model if device is None else model.to(device)]).tree()
+        try:
+            both = Fusion([like, model]).tree()
+        except InvalidArgument as error:
+            raise InvalidArgument(
+                str(error).replace("models 0 and 1", "the array and the new model")
+            ) from None
+        for path, module in both.named_modules():
+            if isinstance(module, Shell) and module._fused_withheld:
+                if isinstance(self.array._root.get_submodule(path), ArrayModule):
+                    names = ", ".join(sorted(module._fused_withheld))
+                    raise InvalidArgument(
+                        f"at {path}: the array and the new model differ in {names}, in which this array's models "
+                        "are alike: fuse them anew, with the new one"
+                    )
+                self._unlike.setdefault(path, set()).update(module._fused_withheld)
+        return tree
+
+    @torch.no_grad()
+    def carry_out(self) -> None:
+        """Makes all new tensors, puts them in place, and lets the companions follow; an error undoes it."""
+        array = self.array
+        before = _Before(array, self.companions)
+        if self._unlike:
+            self._model = array[0]  # has the attributes that all have until now
+        new = {slot: dict(_state(tree)) for slot, tree in self.new.items()}
+        made: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
+        places = _state_with_kind(array._root)
+        for (key, tensor), _ in places:
+            if id(tensor) not in made:
+                fresh = {slot: held.get(key) for slot, held in new.items()}
+                made[id(tensor)] = self._gathered(key, tensor, fresh), self._gradient(tensor)
+        for (key, tensor), kind in places:
+            value, grad = made[id(tensor)]
+            if kind == "parameter":
+                _become(tensor, value, grad)
+            else:
+                path, _, name = key.rpartition(".")
+                array._root.get_submodule(path)._buffers[name] = value
+        self._follow_in_modules()
+        try:
+            for companion in self.companions:
+                companion.select(self.slots, **_accepted(companion, self.fresh))
+        except Exception:
+            before.put_back()
+            raise
+
+    def _gradient(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The gradient of the models that stay; none if there are new ones, which have no gradient yet."""
+        if tensor.grad is None or None in self.slots:
+            return None
+        return tensor.grad[torch.tensor(self.slots, device=tensor.device)]
+
+    def _follow_in_modules(self) -> None:
+        for path, module in list(self.array._root.named_modules()):
+            if isinstance(module, ArrayModule):
+                self._lists(module, path)
+            elif path in self._unlike or isinstance(module, Shell):
+                self._attributes(module, path)
+            set_width(module, len(self.slots))
+        set_width(self.array, len(self.slots))
+
+    def _gathered(self, key: str, tensor: torch.Tensor, fresh: dict[int, Any]) -> torch.Tensor:
+        if all(slot is not None for slot in self.slots):
+            return _like(tensor, tensor.data[torch.tensor(self.slots, device=tensor.device)])
+        rows = []
+        for slot, source in enumerate(self.slots):
+            if source is not None:
+                rows.append(tensor.data[source])
+                continue
+            made = fresh[slot]
+            if made is None and key == STREAM:
+                made = torch.randint(-(1 << 62), 1 << 62, (1, 2), dtype=torch.int64)
+                made[0, 1] = 0
+            rows.append(made[0].to(tensor.device, tensor.dtype))
+        return _like(tensor, torch.stack(rows))
+
+    def _lists(self, module: ArrayModule, path: str) -> None:
+        for name in module.per_model_lists:
+            held = getattr(module, name)
+            fresh = {slot: getattr(tree.get_submodule(path), name)[0] for slot, tree in self.new.items()}
+            setattr(module, name, [fresh[k] if s is None else held[s] for k, s in enumerate(self.slots)])
+
+    def _attributes(self, module: Any, path: str) -> None:
+        """Lets each model have its own of the attributes in which they differ."""
+        names = self._unlike.get(path, set())
+        held = getattr(module, "_fused_parts", None)
+        if held is not None and held.own:
+            names = names | module._fused_withheld
+        if not names:
+            if held is not None:
+                module._fused_parts = None  # made again, for the models that there are
+            return
+        if not isinstance(module, Shell):
+            make_shell(module, len(self.slots))
+        trees = [self._tree_at(held, path, slot, source) for slot, source in enumerate(self.slots)]
+        module._fused_parts = Parts(module, trees)
+        module._fused_withhold(names)
+        module._fused_report.reason = module._fused_report.reason or f"models differ in {sorted(names)[0]}"
+
+    def _tree_at(self, held: Any, path: str, slot: int, source: int | None) -> Any:
+        """The module at `path` as the one of the model that gets `slot`."""
+        if source is None:
+            return self.new[slot].get_submodule(path)
+        if held is not None and held.own:
+            tree = held.trees[source]
+            return tree if self.slots.count(source) == 1 else copy.deepcopy(tree)
+        return Fusion([self._model]).tree().get_submodule(path)
+
+
+def _like(tensor: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """`value` with its dimensions in memory in the order of `tensor`'s."""
+    order = memory_order(tensor)
+    back = [order.index(i) for i in range(len(order))]
+    return value.permute(order).contiguous().permute(back)
+
+
+def _become(parameter: torch.Tensor, value: torch.Tensor, grad: torch.Tensor | None) -> None:
+    """Gives a parameter another value and gradient, of another width perhaps."""
+    parameter.grad = None
+    # While a loss of an earlier step is held, autograd keeps the shape that it expects of the parameter's gradient; a
+    # change of type makes it look again.
+    other = torch.float32 if value.dtype == torch.float16 else torch.float16
+    parameter.data = value.new_empty(0, dtype=other)
+    parameter.data = value
+    parameter.grad = grad
+
+
+class _Before:
+    """What an edit changes, to put it back."""
+
+    def __init__(self, array: Any, companions: Sequence[Any]) -> None:
+        self.companions = [(one, _kept(one)) for companion in companions for one in _with_parts(companion)]
+        self.array, self.B = array, array.B
+        self.tensors = [(p, p.data, p.grad) for p in array.parameters()]
+        self.modules = [(m, dict(m._buffers), dict(m.__dict__)) for m in array._root.modules()]
+
+    def put_back(self) -> None:
+        for parameter, data, grad in self.tensors:
+            _become(parameter, data, grad)
+        for module, buffers, attributes in self.modules:
+            module._buffers.update(buffers)
+            module.__dict__.update(attributes)
+        set_width(self.array, self.B)
+        for companion, (attributes, groups, state) in self.companions:
+            companion.__dict__.clear()
+            companion.__dict__.update(attributes)
+            for group, values in zip(attributes.get("param_groups", ()), groups, strict=True):
+                group.clear()
+                group.update(values)
+            if state:
+                companion.state.clear()
+                companion.state.update(state)
+
+
+def _with_parts(companion: Any) -> Iterator[Any]:
+    """A companion, and those that it consists of."""
+    yield companion
+    for part in (getattr(companion, "fused", None), *getattr(companion, "_schedulers", ())):
+        if part is not None:
+            yield from _with_parts(part)
+
+
+def _kept(companion: Any) -> tuple[dict[str, Any], list[dict[str, Any]], dict[Any, Any]]:
+    """What a companion has: its attributes, and an optimizer's groups and state."""
+    held = dict(vars(companion))
+    return held, [dict(group) for group in held.get("param_groups", ())], dict(held.get("state", ()))
+
+
+def _state(tree: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return [pair for pair, _ in _state_with_kind(tree)]
+
+
+def _state_with_kind(tree: torch.nn.Module) -> list[tuple[tuple[str, torch.Tensor], str]]:
+    """Every tensor with a dimension for the models, by name."""
+    found: list[tuple[tuple[str, torch.Tensor], str]] = []
+    for path, module in tree.named_modules():
+        shared = getattr(module, "shared_buffers", ())
+        for name, value in module._parameters.items():
+            if value is not None:
+                found.append(((f"{path}.{name}".lstrip("."), value), "parameter"))
+        for name, value in module._buffers.items():
+            if value is not None and name not in shared:
+                found.append(((f"{path}.{name}".lstrip("."), value), "buffer"))
+    return found
+
+
+def _accepted(companion: Any, fresh: dict[str, Any]) -> dict[str, Any]:
+    """Those of the new models' values that are the companion's."""
+    arguments = inspect.signature(companion.select).parameters.values()
+    names = {argument.name for argument in arguments}
+    if any(argument.kind is argument.VAR_KEYWORD for argument in arguments):
+        leader = getattr(companion, "fused", companion)  # of a PartiallyFused
+        names |= {*getattr(leader, "per_model", fresh), *getattr(leader, "pairs", ())}
+        if hasattr(leader, "pairs"):
+            names.add("max_grad_norm")
+    return {name: value for name, value in fresh.items() if name in names}

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: MIT
+"""Rules of functions that are told a dimension: dimension 0 of one model is dimension 1 of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...nn import functional as ours
+from ...nn.model_tensor import ModelTensor, NotFusable, expanded, wrap_all
+from ..code.epilogue_fusion import maximum
+from .shapes import sizes_of, viewed
+from .table import before_writing, check_own, in_place, map_over_models, raw, rule
+
+
+def moved(dim: Any, rank: int) -> Any:
+    """A dimension of one model as one of all; of sequences each, of None nothing."""
+    if dim is None or isinstance(dim, str):
+        return dim
+    if isinstance(dim, Sequence):
+        return tuple(moved(d, rank) for d in dim)
+    dim = int(dim)
+    low = -max(rank, 1)
+    if not low <= dim < -low:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{low}, {-low - 1}], but got {dim})"
+        )
+    return (dim + max(rank, 1) if dim < 0 else dim) + 1 if rank else 1
+
+
+def _call(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if "out" in kwargs:
+        raise NotFusable(f"{func.__name__}(out=...) has no meaning for several models")
+    return func(*(raw(a) for a in args), **{name: raw(value) for name, value in kwargs.items()})
+
+
+def _named(name: str, places: dict[int, str], defaults: dict[str, Any]) -> None:
+    """A rule for `name`, whose arguments at `places` are dimensions."""
+
+    @rule(name, writes=True)
+    def apply(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if type(args[0]) is not ModelTensor:
+            return map_over_models(func, args, kwargs)
+        first, rank = args[0], args[0].dim()
+        values = list(args)
+        kwargs = dict(kwargs)
+        for place, dim_name in places.items():
+            key = "axis" if dim_name == "dim" and "axis" in kwargs else dim_name
+            if len(values) > place:
+                values[place] = moved(values[place], rank)
+            elif key in kwargs:
+                kwargs[key] = moved(kwargs[key], rank)
+            elif dim_name in defaults:
+                kwargs[dim_name] = moved(defaults[dim_name], rank)
+        if in_place(func):
+            before_writing(func, first)
+            _call(func, values, kwargs)
+            return first
+        result = wrap_all(_call(func, values, kwargs))
+        if name == "flatten":
+            return viewed(first, result.value)
+        if first.unsure and type(result) is ModelTensor:
+            result.unsure = True
+        return result
+
+
+_TABLE: list[tuple[str, dict[int, str], dict[str, Any]]] = [
+    *[
+        (n, {1: "dim"}, {})
+        for n in [
+            "softmax",
+            "log_softmax",
+            "softmin",
+            "cumsum",
+            "cumprod",
+            "logcumsumexp",
+            "cummax",
+            "cummin",
+        ]
+    ],
+    *[(n, {1: "dim"}, {"dim": -1}) for n in ["sort", "argsort", "glu", "mode"]],
+    ("diff", {2: "dim"}, {"dim": -1}),
+    *[(n, {2: "dim"}, {"dim": -1}) for n in ["topk", "kthvalue"]],
+    *[(n, {2: "dim"}, {"dim": 0}) for n in ["chunk", "split", "tensor_split", "split_with_sizes"]],
+    *[(n, {1: "dim"}, {"dim": 0}) for n in ["unbind"]],
+    *[(n, {1: "dim"}, {}) for n in ["narrow", "select", "unflatten"]],
+    ("flatten", {1: "start_dim", 2: "end_dim"}, {"start_dim": 0, "end_dim": -1}),
+    *[(n, {1: "dim0", 2: "dim1"}, {}) for n in ["transpose", "swapaxes", "swapdims"]],
+    ("movedim", {1: "source", 2: "destination"}, {}),
+    ("moveaxis", {1: "source", 2: "destination"}, {}),
+    ("rot90", {2: "dims"}, {"dims": (0, 1)}),
+]
+for _name, _places, _defaults in _TABLE:
+    _named(_name, _places, _defaults)
+
+
+@rule("renorm")
+def _renorm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """It takes the norm over all dimensions but one, so no dimension may be the models'."""
+    if type(args[0]) is not ModelTensor:
+        return map_over_models(func, args, kwargs)
+    own = args[0].value.clone()  # its gradient needs it, and the in-place twin writes over the other
+    return wrap_all(torch.stack([torch.renorm(x, *args[1:], **kwargs) for x in own]))
+
+
+_OVER_ALL = {  # the function that reduces one dimension as `name()` reduces all
+    "max": lambda x: x.amax(1), "min": lambda x: x.amin(1),
+    "median": lambda x: x.median(1).values, "nanmedian": lambda x: x.nanmedian(1).values,
+}  # fmt: skip
+
+
+@rule("sum nansum mean nanmean prod amax amin all any std var logsumexp count_nonzero argmax argmin max min median "
+      "nanmedian std_mean var_mean aminmax")  # fmt: skip
+def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if type(args[0]) is not ModelTensor or any(type(a) is ModelTensor for a in (*args[1:], *kwargs.values())):
+        from .elementwise import elementwise
+
+        return elementwise(func, args, kwargs)  # max(a, b)
+    rank, name = args[0].dim(), func.__name__
+    kwargs = dict(kwargs)
+    key = "axis" if "axis" in kwargs else "dim"
+    dim = args[1] if len(args) > 1 else kwargs.pop(key, None)
+    if name == "max" and type(dim) is int and "out" not in kwargs and (found := maximum(args[0], dim)):
+        if not (args[2] if len(args) > 2 else kwargs.get("keepdim", False)):
+            found = found[0].squeeze(-1), found[1].squeeze(-1)
+        return wrap_all(torch.return_types.max(found))
+    x = args[0].value
+    if isinstance(dim, bool) and name in ("std", "var", "std_mean", "var_mean"):  # std(unbiased)
+        kwargs["unbiased"], dim = dim, None
+    if isinstance(dim, torch.Tensor):
+        from .elementwise import elementwise
+
+        return elementwise(func, (args[0], dim), kwargs)
+    rest = args[2:]
+    if name == "max" and isinstance(dim, int) and "out" not in kwargs:
+        return wrap_all(ours.max(x, dim, rest[0] if rest else kwargs.get("keepdim", False)))
+    if dim is not None and not (isinstance(dim, Sequence) and not dim):
+        return wrap_all(func(x, moved(dim, rank), *rest, **kwargs))
+    if kwargs.pop("keepdim", False):
+        return wrap_all(func(x, tuple(range(1, rank + 1)), *rest, keepdim=True, **kwargs))
+    flat = x.reshape(x.size(0), -1)
+    if name in _OVER_ALL:
+        return wrap_all(_OVER_ALL[name](flat))
+    if name == "aminmax":
+        return wrap_all(func(flat, dim=1))
+    return wrap_all(func(flat, 1, *rest, **kwargs))
+
+
+@rule("norm")
+def norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, rank = args[0].value, args[0].dim()
+    p = args[1] if len(args) > 1 else kwargs.get("p", 2)
+    dim = args[2] if len(args) > 2 else kwargs.get("dim")
+    keepdim = args[3] if len(args) > 3 else kwargs.get("keepdim", False)
+    order = 2 if p in (None, "fro") else p
+    dims = tuple(range(1, rank + 1)) if dim is None else moved(dim, rank)
+    return wrap_all(torch.linalg.vector_norm(x, order, dims, keepdim))
+
+
+@rule("normalize")
+def normalize(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    values = dict(zip(("input", "p", "dim", "eps"), args, strict=False)) | kwargs
+    x = values.pop("input")
+    values["dim"] = moved(values.get("dim", 1), x.dim())
+    return wrap_all(func(x.value, **values))
+
+
+@rule("squeeze")
+def squeeze(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, rank = args[0], args[0].dim()
+    dim = args[1] if len(args) > 1 else kwargs.get("dim")
+    if dim is None:
+        dim = tuple(i for i, n in enumerate(x.shape) if n == 1)
+    return wrap_all(x.value.squeeze(moved(dim, rank)))
+
+
+@rule("unsqueeze")
+def unsqueeze(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    dim = args[1] if len(args) > 1 else kwargs["dim"]
+    return wrap_all(args[0].value.unsqueeze(moved(dim, args[0].dim() + 1)))
+
+
+@rule("t")
+def _transposed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x = args[0].value
+    return wrap_all(x.transpose(1, 2) if x.dim() == 3 else x)
+
+
+@rule("permute")
+def permute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    dims = sizes_of(args[1:], kwargs, "dims")
+    return wrap_all(args[0].value.permute(0, *moved(dims, args[0].dim())))
+
+
+@rule("flip")
+def flip(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return wrap_all(args[0].value.flip(moved(sizes_of(args[1:], kwargs, "dims"), args[0].dim())))
+
+
+@rule("cat concat concatenate stack")
+def cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    tensors = args[0] if args else kwargs["tensors"]
+    dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis", 0))
+    B = next(t.B for t in tensors if type(t) is ModelTensor)
+    stacking = func.__name__ == "stack"
+    if not stacking:
+        tensors = [t for t in tensors if tuple(t.shape) != (0,)]  # as torch does, for the sake of old code
+    values = [expanded(t, B) for t in tensors]
+    rank = max(v.dim() - 1 for v in values)
+    return wrap_all((torch.stack if stacking else torch.cat)(values, moved(dim, rank + stacking)))
+
+
+@rule("gather scatter scatter_add scatter_reduce index_select index_add index_copy index_fill take_along_dim",
+      writes=True)  # fmt: skip
+def indexed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    name = func.__name__.rstrip("_")
+    if name in ("index_select", "take_along_dim", "index_add", "index_copy", "index_fill") and (
+        type(args[0]) is not ModelTensor or any(type(a) is ModelTensor for a in (*args[2:], *kwargs.values()))
+    ):
+        return _by_models(func, args, kwargs)
+    if type(args[0]) is not ModelTensor:
+        return _by_models(func, args, kwargs)
+    B, rank = args[0].B, args[0].dim()
+    values = list(args)
+    if len(values) > 1:
+        values[1] = moved(values[1], rank)
+    kwargs = {k: moved(v, rank) if k == "dim" else v for k, v in kwargs.items()}
+    if name in (
+        "gather",
+        "scatter",
+        "scatter_add",
+        "scatter_reduce",
+    ):  # index and source have the tensor's dimensions
+        values = [expanded(v, B) for v in values]
+        kwargs = {k: expanded(v, B) for k, v in kwargs.items()}
+    if in_place(func):
+        before_writing(func, args[0])
+        _call(func, values, kwargs)
+        return args[0]
+    return wrap_all(_call(func, values, kwargs))
+
+
+def _by_models(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if in_place(func):
+        check_own(func, args[0])
+    result = map_over_models(func, args, kwargs)
+    return args[0] if in_place(func) else result

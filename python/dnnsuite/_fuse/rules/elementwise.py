@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""Rules of functions that treat every element alike, and broadcast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...nn.model_tensor import ModelTensor, NotFusable, check_stray, physical, state, wrap_all
+from ..code.epilogue_fusion import continued
+from .table import before_writing, in_place, rule
+
+NAMES = (
+    # of one tensor
+    "abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan atanh bitwise_not ceil "
+    "celu clone conj cos cosh deg2rad digamma elu erf erfc erfinv exp exp2 expm1 fix floor frac gelu hardshrink "
+    "hardsigmoid hardswish hardtanh i0 imag isfinite isinf isnan isneginf isposinf leaky_relu lgamma log log10 log1p "
+    "log2 logical_not logit logsigmoid mish nan_to_num neg negative pos positive rad2deg real reciprocal relu relu6 "
+    "round rsqrt selu sgn sigmoid sign signbit silu sin sinc sinh softplus softshrink softsign sqrt square tan tanh "
+    "tanhshrink threshold trunc zeros_like ones_like full_like empty_like "
+    "contiguous detach type float double half bfloat16 int long short cpu cuda byte requires_grad "
+    "zero fill invert "
+    # of several
+    "add radd sub rsub subtract mul rmul multiply div divide truediv rtruediv floordiv rfloordiv floor_divide mod rmod "
+    "remainder fmod pow rpow float_power atan2 arctan2 maximum minimum fmax fmin hypot lerp addcmul addcdiv clamp clip "
+    "clamp_min clamp_max where masked_fill copysign eq ne lt le gt ge greater less greater_equal less_equal "
+    "not_equal isclose logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor and rand or ror xor rxor "
+    "true_divide xlogy logaddexp logaddexp2 heaviside nextafter copy dequantize"
+)
+
+
+def _as_scalar(value: torch.Tensor, others: list[torch.Tensor]) -> torch.Tensor:
+    """One number per model beside tensors with dimensions: it decides the dtype only where torch's 0-d tensors do."""
+    wide = [other.dtype for other in others if other.dim() > 0]
+    for dtype in wide:
+        if dtype != value.dtype:
+            result = torch.result_type(torch.empty(1, dtype=dtype), torch.empty((), dtype=value.dtype))
+            if result != torch.promote_types(dtype, value.dtype):
+                value = value.to(result)
+    return value
+
+
+def aligned(values: list[Any]) -> list[Any]:
+    """Tensors whose dimensions after the model's line up for broadcasting."""
+    rank = 0
+    ranks: set[int] = set()
+    for value in values:
+        if type(value) is ModelTensor:
+            ranks.add(value.dim())
+        elif isinstance(value, torch.Tensor):
+            check_stray(value)
+            ranks.add(value.dim())
+    rank = max(ranks)
+    if len(ranks) == 1:
+        return [v.value if type(v) is ModelTensor else v for v in values]
+    result = []
+    for value in values:
+        if type(value) is ModelTensor and value.dim() < rank:
+            own = value.value
+            if value.dim() == 0:
+                others = [
+                    v.value[0] if type(v) is ModelTensor else v for v in values if isinstance(v, torch.Tensor)
+                ]
+                own = _as_scalar(own, others)
+            result.append(own.reshape(own.size(0), *(1,) * (rank - own.dim() + 1), *own.shape[1:]))
+        else:
+            result.append(value.value if type(value) is ModelTensor else value)
+    return result
+
+
+@rule(NAMES, writes=True)
+def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if state.pending:
+        result = continued(func, args, kwargs)
+        if result is not None:
+            return result
+    if in_place(func) or kwargs.get("inplace"):
+        return _in_place(func, args, kwargs)
+    if "out" in kwargs:
+        raise NotFusable(f"{func.__name__}(out=...) has no meaning for several models")
+    if len(args) == 1 and type(args[0]) is ModelTensor and not kwargs:
+        return wrap_all(func(args[0].value))
+    values = aligned([*args, *kwargs.values()])
+    return wrap_all(func(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True))))
+
+
+def _in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    target = args[0]
+    before_writing(func, target)
+    rank = target.dim()
+    values = aligned([*args, *kwargs.values()])
+    if values[0].dim() - 1 != rank:
+        raise RuntimeError(f"{func.__name__}: the result does not have the shape {list(target.shape)}")
+    func(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
+    return target
+
+
+@rule("to type_as")
+def converted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A tensor with type and device of another, whose shape is of no concern. One of all models stays one of all."""
+    result = func(*map(physical, args), **{name: physical(value) for name, value in kwargs.items()})
+    return wrap_all(result) if type(args[0]) is ModelTensor else result
+
+
+@rule("data")
+def _data(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return ModelTensor(args[0].value.detach())
+
+
+@rule("contains")
+def _contains(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return bool((args[0] == args[1]).any())
+
+
+@rule("bool int float index item tolist is_nonzero")
+def number(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A number for Python: fine where all models have the same."""
+    if func in (torch.Tensor.float, torch.Tensor.int, torch.Tensor.bool):
+        return elementwise(func, args, kwargs)
+    value = args[0].value.detach()
+    if state.report is not None:
+        state.report.asked = True
+    if value.size(0) > 1 and not bool((value == value[:1]).all()):
+        raise NotFusable(f"{func.__name__.strip('_')}() of a tensor differs from model to model")
+    return func(value[0])

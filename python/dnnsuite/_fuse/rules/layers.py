@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+"""Rules of `torch.nn.functional`: our function of the same name, on `[B, ...]`."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from torch.nn import functional
+
+from ...nn import functional as ours
+from ...nn.model_tensor import wrap_all
+from .table import Rule, arguments, settle, width_of
+
+
+def layer_rule(func: Any) -> Rule | None:
+    """The rule of a function of torch.nn.functional that `dnnsuite.nn.functional` has too."""
+    name = getattr(func, "__name__", "")
+    if name == "_scaled_dot_product_attention" or getattr(functional, name, None) is not func:
+        return None
+    mine = getattr(ours, name, None)
+    if mine is None or mine is func or name not in ours.__all__:
+        return None
+    draws = "rng" in inspect.signature(mine).parameters
+
+    def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        B = width_of(args, kwargs)
+        if kwargs.get("inplace"):
+            settle()
+        args, kwargs = arguments((args, kwargs), B)
+        if draws:
+            from .random import next_stream
+
+            kwargs["rng"] = next_stream(B)
+        return wrap_all(mine(*args, **kwargs))
+
+    return call

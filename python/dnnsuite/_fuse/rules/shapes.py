@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: MIT
+"""Rules of functions that give a tensor another shape, or take a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, wrap_all
+from .table import check_sure, map_over_models, rule, settle
+
+
+def sizes_of(args: Sequence[Any], kwargs: dict[str, Any], *names: str) -> tuple[Any, ...]:
+    """The sizes given one by one, as one sequence, or by name."""
+    for name in names:
+        if name in kwargs:
+            return tuple(kwargs[name])
+    if len(args) == 1 and isinstance(args[0], Sequence):
+        return tuple(args[0])
+    return tuple(args)
+
+
+@rule("view reshape")
+def reshape(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x = args[0].value
+    if (len(args) == 2 and isinstance(args[1], torch.dtype)) or "dtype" in kwargs:
+        return wrap_all(x.view(args[1] if len(args) == 2 else kwargs["dtype"]))
+    sizes = sizes_of(args[1:], kwargs, "size", "shape")
+    return viewed(args[0], x.reshape(x.size(0), *_solved(sizes, args[0].shape)))
+
+
+def viewed(source: ModelTensor, result: torch.Tensor) -> Any:
+    """A reshaped tensor. What is written to a view must reach the tensor, but a view of one model's tensor is none of
+    all models' where a layer of ours gave it another order in memory: then the copy becomes the tensor."""
+    x = source.value
+    if result.data_ptr() == x.data_ptr() or not x.numel():
+        return wrap_all(result)
+    if source.of_layer:
+        source.become(x.contiguous())
+        return wrap_all(source.value.view(result.shape))
+    copied = wrap_all(result)
+    copied.unsure = True
+    return copied
+
+
+def _solved(sizes: tuple[Any, ...], shape: torch.Size) -> tuple[int, ...]:
+    """`sizes` without -1, which has no answer beside a dimension of 0 models."""
+    if -1 not in sizes:
+        return sizes
+    known = 1
+    for n in sizes:
+        known *= n if n != -1 else 1
+    if known == 0:
+        raise RuntimeError(f"cannot reshape {list(shape)} into {list(sizes)}: the -1 could be anything")
+    return tuple(shape.numel() // known if n == -1 else n for n in sizes)
+
+
+@rule("view_as reshape_as")
+def _view_as(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if type(args[0]) is not ModelTensor:
+        return args[0].reshape(args[1].shape)
+    return reshape(torch.reshape, (args[0], tuple(args[1].shape)), {})
+
+
+@rule("expand")
+def expand(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, sizes = args[0].value, sizes_of(args[1:], kwargs, "size")
+    x = x.reshape(x.size(0), *(1,) * (len(sizes) - args[0].dim()), *x.shape[1:])
+    return wrap_all(x.expand(x.size(0), *sizes))
+
+
+@rule("expand_as")
+def _expand_as(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if type(args[0]) is not ModelTensor:
+        return args[0].expand(args[1].shape)
+    return expand(torch.Tensor.expand, (args[0], tuple(args[1].shape)), {})
+
+
+@rule("repeat tile")
+def repeat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, counts = args[0].value, sizes_of(args[1:], kwargs, "repeats", "dims")
+    counts = (1,) * (args[0].dim() - len(counts)) + counts
+    x = x.reshape(x.size(0), *(1,) * (len(counts) - args[0].dim()), *x.shape[1:])
+    return wrap_all(x.repeat(1, *counts))
+
+
+@rule("tril triu pad pixel_shuffle pixel_unshuffle one_hot matrix_exp")
+def trailing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Functions of the last dimensions, with any number before them."""
+    if type(args[0]) is not ModelTensor:
+        return map_over_models(func, args, kwargs)
+    if (
+        func.__name__ == "pad"
+        and (args[2] if len(args) > 2 else kwargs.get("mode", "constant")) != "constant"
+    ):
+        return map_over_models(func, args, kwargs)  # the other modes count the dimensions
+    if func.__name__ == "one_hot" and len(args) < 2 and kwargs.get("num_classes", -1) == -1:
+        raise NotFusable("one_hot without num_classes depends on the data")
+    return wrap_all(func(args[0].value, *args[1:], **kwargs))
+
+
+@rule("get")
+def attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A property of a tensor, by the name that its descriptor has."""
+    name = func.__self__.__name__
+    tensor = args[0]
+    if name in ("device", "dtype", "layout", "is_cuda", "requires_grad", "is_sparse", "is_quantized", "is_meta",
+                "is_nested", "itemsize", "is_cpu", "is_mps", "is_xpu", "is_mkldnn", "is_leaf", "grad_fn"):  # fmt: skip
+        return getattr(tensor.value, name)
+    if name in ("T", "mT", "H", "mH"):
+        x = tensor.value
+        if name in ("mT", "mH"):
+            return wrap_all(getattr(x, name))
+        return wrap_all(x.permute(0, *range(x.dim() - 1, 0, -1)))
+    if name in ("real", "imag"):
+        return wrap_all(getattr(tensor.value, name))
+    if name == "data":
+        return ModelTensor(tensor.value.detach())
+    if name == "grad":
+        return wrap_all(tensor.value.grad)
+    if name == "names":
+        return tensor.value.names[1:]
+    raise NotFusable(f"the tensor's attribute {name} has no meaning for several models")
+
+
+@rule("len")
+def _len(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return len(args[0])
+
+
+@rule("is_contiguous is_floating_point is_complex element_size nelement numel dim size stride get_device is_signed "
+      "is_inference ndimension storage_offset is_shared is_pinned is_tensor is_same_size has_names")  # fmt: skip
+def question(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What one model's tensor would say of itself."""
+    name, x = func.__name__, args[0]
+    if name in ("numel", "nelement"):
+        return x.shape.numel()
+    if name in ("dim", "ndimension"):
+        return x.dim()
+    if name == "size":
+        return x.size(*args[1:], **kwargs)
+    if name == "stride":
+        return x.value.stride()[1:] if len(args) == 1 else x.value.stride()[1:][args[1]]
+    if name == "is_contiguous":
+        return x.value[0].is_contiguous(**kwargs) if x.value.size(0) else True
+    if name == "is_same_size":
+        return x.shape == args[1].shape
+    return func(x.value, *args[1:], **kwargs)
+
+
+@rule("new new_zeros new_ones new_empty new_full new_tensor")
+def factory(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Each model gets its own, so that it may be written to."""
+    x, name = args[0].value, func.__name__
+    if name == "new_tensor" or (
+        name == "new" and not all(isinstance(n, int) for n in sizes_of(args[1:], {}))
+    ):
+        return func(x, *args[1:], **kwargs)
+    if name == "new_full":
+        size, rest = tuple(args[1]), args[2:]
+    else:
+        size, rest = sizes_of(args[1:], kwargs, "size"), ()
+        kwargs = {k: v for k, v in kwargs.items() if k != "size"}
+    if name == "new":  # takes a tuple for the data
+        return wrap_all(x.new_empty((x.size(0), *size)))
+    return wrap_all(func(x, (x.size(0), *size), *rest, **kwargs))
+
+
+def _physical_index(index: Any, rank: int) -> tuple[Any, ...] | None:
+    """The index for all models, or None where tensors or masks in it need each model's own look-up."""
+    items = index if isinstance(index, tuple) else (index,)
+    tensors = [i for i in items if isinstance(i, (torch.Tensor, list))]
+    if any(type(i) is ModelTensor for i in tensors):
+        return None
+    places = [n for n, i in enumerate(items) if isinstance(i, (torch.Tensor, list))]
+    numbers = [n for n, i in enumerate(items) if isinstance(i, int) and not isinstance(i, bool)]
+    if tensors and (numbers or places != list(range(places[0], places[0] + len(places)))):
+        return None  # such an index moves its result to the front, before the models
+    if any(isinstance(i, bool) for i in items):
+        return None
+    return (slice(None), *items)
+
+
+@rule("getitem")
+def getitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    tensor, index = args
+    if type(tensor) is ModelTensor:
+        found = _physical_index(index, tensor.dim())
+        if found is not None:
+            result = wrap_all(tensor.value[found])
+            result.unsure = tensor.unsure
+            return result
+        if type(index) is ModelTensor and index.dtype == torch.bool:
+            raise NotFusable("a mask picks another number of elements in each model")
+        return _lookup(tensor, index)
+    return map_over_models(func, args, kwargs)
+
+
+def _lookup(tensor: ModelTensor, index: Any) -> Any:
+    """x[i] with each model's own whole-number index into the first dimension, else vmap."""
+    if type(index) is ModelTensor and not index.dtype.is_floating_point:
+        models = torch.arange(tensor.value.size(0), device=index.value.device)
+        return wrap_all(tensor.value[models.view(-1, *(1,) * index.dim()), index.value])
+    return map_over_models(torch.Tensor.__getitem__, (tensor, index), {})
+
+
+@rule("setitem", writes=True)
+def setitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    tensor, index, value = args
+    if type(tensor) is not ModelTensor:
+        raise WritesShared("a value of each model is written into a part of a tensor that all models share")
+    settle()
+    check_sure(tensor)
+    found = _physical_index(index, tensor.dim())
+    if found is None:
+        if type(index) is ModelTensor and index.dtype == torch.bool and type(value) is not ModelTensor:
+            mask = index.value
+            mask = mask.reshape(*mask.shape, *(1,) * (tensor.dim() - index.dim()))
+            if not isinstance(value, torch.Tensor) or value.dim() == 0:
+                tensor.value.masked_fill_(mask, value)
+                return None
+        return _write(tensor, index, value)
+    target = tensor.value[found]
+    if type(value) is ModelTensor:
+        own = value.value
+        rank = target.dim() - 1
+        while own.dim() - 1 > rank and own.size(1) == 1:
+            own = own.squeeze(1)
+        if own.dim() - 1 < rank:  # else it stays the very view that `x[i] += 1` writes back
+            own = own.reshape(own.size(0), *(1,) * (rank - own.dim() + 1), *own.shape[1:])
+        tensor.value[found] = own
+    else:
+        tensor.value[found] = value
+    return None
+
+
+def _write(tensor: ModelTensor, index: Any, value: Any) -> None:
+    def write(x: torch.Tensor, i: Any, v: Any) -> torch.Tensor:
+        x = x.clone()
+        x[i] = v
+        return x
+
+    tensor.value.copy_(map_over_models(write, (tensor, index, value), {}).value)

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: MIT
+"""What a torch function means on the tensors of B models: the table of rules, and what happens without one.
+
+`torch.vmap` has the same meaning, at a tenth of a millisecond a call; a rule resolves it to one call on `[B, ...]`.
+What has no rule runs under vmap, and is counted for `coverage`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...errors import InvalidArgument
+from ...nn import model_tensor
+from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state, wrap_all
+
+Rule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+
+#: Rules by the function's name, whether it is in torch, torch.nn.functional, or a method; in-place twins included.
+BY_NAME: dict[str, Rule] = {}
+#: Rules that write into their first argument themselves when the function is an in-place twin.
+WRITING: set[Rule] = set()
+_resolved: dict[Any, Rule] = {}
+
+
+def rule(names: str, writes: bool = False) -> Callable[[Rule], Rule]:
+    """Makes a function the rule for each of `names`. With `writes` it sees to in-place twins itself."""
+
+    def add(function: Rule) -> Rule:
+        for name in names.split():
+            BY_NAME[name] = function
+        if writes:
+            WRITING.add(function)
+        return function
+
+    return add
+
+
+def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`func(*args, **kwargs)` for all models at once."""
+    if state.wary and not torch.is_grad_enabled():
+        _refuse_autograd_function()
+    if not state.B:
+        _refuse_outside(func, args)
+    found = _resolved.get(func)
+    if found is None:
+        found = _resolved[func] = _resolve(func)
+    return found(func, args, kwargs)
+
+
+model_tensor.handler = interpret
+
+
+def _refuse_outside(func: Any, args: tuple[Any, ...]) -> None:
+    """A tensor of each model that left the array knows nothing of tensors `[B, ...]`."""
+    plain = [a for a in args if isinstance(a, torch.Tensor) and type(a) is not ModelTensor and a.dim()]
+    if plain and torch._C._current_graph_task_id() == -1:
+        raise InvalidArgument(
+            f"{getattr(func, '__name__', func)} gets a tensor of each model, which left the array in an object or a "
+            f"hook, and an ordinary tensor {list(plain[0].shape)}: take `.value` of the first, which is [B, ...]"
+        )
+
+
+def _refuse_autograd_function() -> None:
+    """In the forward of a user's autograd.Function nothing is recorded, and its backward knows nothing of B."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code is _apply_code:
+            raise NotFusable("an autograd.Function has a backward of its own")
+        frame = frame.f_back
+
+
+_apply_code = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+
+
+def plain_name(func: Any) -> str:
+    """The name of what a function does: `add` for torch.add, Tensor.add_, `__add__` and `__iadd__`."""
+    name: str = func.__name__
+    if name.startswith("__") and name.endswith("__"):
+        name = name[2:-2]
+        if name[0] == "i" and name[1:] in _IN_PLACE_OPERATORS:
+            return name[1:]
+        return name
+    return name.rstrip("_") if name.rstrip("_") in BY_NAME else name
+
+
+_IN_PLACE_OPERATORS = frozenset(
+    ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"]
+)
+
+
+def in_place(func: Any) -> bool:
+    """Whether a function writes into its first argument."""
+    name: str = func.__name__
+    if name.startswith("__"):
+        return (name[2] == "i" and name[3:-2] in _IN_PLACE_OPERATORS) or name == "__setitem__"
+    return name.endswith("_")
+
+
+def _resolve(func: Any) -> Rule:
+    from .layers import layer_rule
+
+    if getattr(func, "__name__", None) is None:
+        return map_over_models
+    found = layer_rule(func) or BY_NAME.get(plain_name(func))
+    if found is None:
+        return map_over_models
+    return _put_back(found) if in_place(func) and found not in WRITING else found
+
+
+def check_own(func: Any, target: Any) -> None:
+    """Refuses to write values of each model into a tensor that all models share."""
+    if type(target) is not ModelTensor:
+        raise WritesShared(
+            f"{func.__name__} writes a value of each model into a tensor that all models share"
+        )
+
+
+def before_writing(func: Any, target: Any) -> None:
+    """What an in-place function has to see to before it writes into `target`."""
+    check_own(func, target)
+    settle()
+    check_sure(target)
+
+
+def _put_back(found: Rule) -> Rule:
+    """The rule of an in-place twin, from that of the function: its result becomes the first argument's value."""
+
+    def write(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        first = args[0]
+        before_writing(func, first)
+        result = found(func, args, kwargs).value
+        if result.shape == first.value.shape:
+            first.value.copy_(result)
+        else:  # t_, squeeze_ and the like
+            first.become(result)
+        return first
+
+    return write
+
+
+def arguments(args: Any, B: int) -> Any:
+    """Arguments with every ModelTensor's value and every shared tensor expanded to `[B, ...]`."""
+    return torch.utils._pytree.tree_map(lambda a: model_tensor.expanded(a, B), args)
+
+
+def width_of(args: Any, kwargs: dict[str, Any]) -> int:
+    """B, from the ModelTensors among the arguments."""
+    for value in torch.utils._pytree.tree_leaves((args, kwargs)):
+        if type(value) is ModelTensor:
+            return value.B
+    return state.B
+
+
+def settle_since(mark: int, output: Any = None) -> None:
+    """Computes what still waits and was begun after there were `mark` others, if it is needed.
+
+    Of a module's `output` waits on what the caller may take the maximum of.
+    """
+    late = state.pending[mark:]
+    del state.pending[mark:]
+    if late and output is not None:
+        for tensor in torch.utils._pytree.tree_leaves(output):
+            waiting = tensor.deferred if type(tensor) is ModelTensor else None
+            if waiting is not None and waiting.layer.before_maximum(waiting.x):
+                late = [other for other in late if other is not tensor]
+                state.pending.append(tensor)
+    while late:
+        tensor = late.pop()
+        # What was done together with its successor, and no one holds any more, is not done again.
+        if tensor.deferred is not None and not (tensor.deferred.taken and sys.getrefcount(tensor) <= 2):
+            tensor.value  # noqa: B018
+
+
+def settle() -> None:
+    """Computes what still waits, before something is written in place."""
+    settle_since(0)
+
+
+def check_sure(target: ModelTensor) -> None:
+    """Refuses to write into a copy that is perhaps a view in torch, whose tensor would change too."""
+    if target.unsure:
+        raise NotFusable("it writes into a reshaped tensor, which is a copy here and may be a view in torch")
+
+
+#: Functions whose gradient under torch.vmap is another one than without.
+_WRONG_UNDER_VMAP = frozenset({"select_scatter"})
+
+
+def map_over_models(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function without a rule: torch's own, under `torch.vmap`."""
+    name = getattr(func, "__name__", repr(func))
+    if name in _WRONG_UNDER_VMAP:
+        raise NotFusable(f"the gradient of {name} under torch.vmap is wrong in torch")
+    if kwargs.get("out") is not None:
+        raise NotFusable(f"{name}(out=...) has no meaning for several models")
+    settle()
+    begin = time.perf_counter()
+    leaves, spec = torch.utils._pytree.tree_flatten((args, kwargs))
+    places = [i for i, leaf in enumerate(leaves) if type(leaf) is ModelTensor]
+    values = [leaves[i].value for i in places]
+
+    def one(*own: torch.Tensor) -> Any:
+        for place, value in zip(places, own, strict=True):
+            leaves[place] = value
+        inner_args, inner_kwargs = torch.utils._pytree.tree_unflatten(leaves, spec)
+        return func(*inner_args, **inner_kwargs)
+
+    try:
+        output = wrap_all(torch.vmap(one)(*values))
+        if state.report is not None:
+            state.report.mapped[name] += 1
+            state.report.seconds += time.perf_counter() - begin
+        return output
+    except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+        raise NotFusable(f"{name}: {str(error).splitlines()[0]}") from error
+
+
+def raw(value: Any) -> Any:
+    """The physical tensors in an argument that may be a list of tensors."""
+    if type(value) is ModelTensor:
+        return value.value
+    if type(value) in (tuple, list):
+        return type(value)(raw(v) for v in value)
+    return value

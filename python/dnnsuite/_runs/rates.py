@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: MIT
+"""From the steps of one or several replicas to items per second. Pure arithmetic on nanoseconds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InvalidArgument
+
+__all__ = ["Steps", "block_rates", "common_window", "items_between", "rate"]
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The timed steps of one replica, in order.
+
+    `starts_ns`, `stops_ns` [S] on the monotonic clock all processes of a machine share; `items` [S] counts
+    what a step finished, over all models of the replica; `epochs` [S] tells the epoch.
+    """
+
+    starts_ns: Int64s
+    stops_ns: Int64s
+    items: Int64s
+    epochs: Int64s
+
+    def __len__(self) -> int:
+        return len(self.stops_ns)
+
+    def after_epochs(self, dropped: int) -> Steps:
+        """Without the first `dropped` epochs (warm-up)."""
+        kept = self.epochs >= (self.epochs[0] + dropped if len(self) else 0)
+        return Steps(self.starts_ns[kept], self.stops_ns[kept], self.items[kept], self.epochs[kept])
+
+    def by_epoch(self) -> Steps:
+        """Each epoch as one step: all that is known of a job whose steps return before they are done."""
+        epochs, first = np.unique(self.epochs, return_index=True)
+        last = np.append(first[1:], len(self)) - 1
+        return Steps(self.starts_ns[first], self.stops_ns[last], np.add.reduceat(self.items, first), epochs)
+
+
+def common_window(replicas: Sequence[Steps]) -> tuple[int, int] | None:
+    """(start, stop) in which every replica is active, last start to first stop; None if there is none."""
+    if not replicas or any(len(steps) == 0 for steps in replicas):
+        return None
+    start = max(int(steps.starts_ns[0]) for steps in replicas)
+    stop = min(int(steps.stops_ns[-1]) for steps in replicas)
+    return (start, stop) if stop > start else None
+
+
+def items_between(steps: Steps, start_ns: float, stop_ns: float) -> float:
+    """Items finished in an interval; a step that is cut by its edge counts by the share of time inside.
+
+    Time between two steps (data, synchronisation, end of epoch) belongs to the step that follows.
+    """
+    times = np.concatenate([steps.starts_ns[:1], steps.stops_ns]) - steps.starts_ns[0]
+    done = np.concatenate([[0], np.cumsum(steps.items)])
+    edges = np.array([start_ns, stop_ns], dtype=np.float64) - float(steps.starts_ns[0])
+    first, last = np.interp(edges, times, done)
+    return float(last - first)
+
+
+def rate(replicas: Sequence[Steps]) -> float:
+    """Items per second of all replicas together over their common window; NaN when there is none."""
+    window = common_window(replicas)
+    if window is None:
+        return float("nan")
+    return sum(items_between(steps, *window) for steps in replicas) / ((window[1] - window[0]) * 1e-9)
+
+
+def block_rates(replicas: Sequence[Steps], blocks: int) -> npt.NDArray[np.float64]:
+    """The common window cut into equal `blocks`: the rate of each [blocks]; empty when there is no window."""
+    if blocks < 1:
+        raise InvalidArgument(f"blocks={blocks}: must be at least 1")
+    window = common_window(replicas)
+    if window is None:
+        return np.empty(0)
+    edges = np.linspace(window[0], window[1], blocks + 1)
+    length_s = (window[1] - window[0]) * 1e-9 / blocks
+    return np.array(
+        [sum(items_between(s, a, b) for s in replicas) / length_s for a, b in itertools.pairwise(edges)]
+    )

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: MIT
+"""Training steps of an array: spread over threads by model, and recorded so that they run without Python."""
+
+from .runner import StepRunner as StepRunner
+
+__all__ = ["StepRunner"]

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: MIT
+"""A part of an array, as an array of its own that shares the storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from .._fuse import has_gradient_hook, narrow
+from .._fuse import views as views_of
+from .._fuse import width as array_width
+from ..errors import InvalidArgument
+from ..optim import ArrayOptimizer, GradScaler
+
+LossFunction = Callable[..., torch.Tensor]
+Vectors = Sequence[Mapping[str, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """What a training step does beside forward, backward and update."""
+
+    scaler: GradScaler | torch.amp.GradScaler | None = None
+    accumulate: int = 1
+
+
+class Shard:
+    """Models `start` to `start + length` of an array, with the matching part of its optimizer.
+
+    Parameters, buffers, random streams and optimizer state are views of the array's, so training the shard trains the
+    array. Gradients are the shard's own.
+    """
+
+    def __init__(
+        self,
+        array: torch.nn.Module,
+        optimizer: ArrayOptimizer,
+        loss_function: LossFunction,
+        start: int,
+        length: int,
+        options: StepOptions | None = None,
+    ) -> None:
+        self.start, self.length = start, length
+        self._optimizer, self._loss_function = optimizer, loss_function
+        self._options = options or StepOptions()
+        scaler = self._options.scaler
+        self._scaler = scaler.narrow(start, length) if isinstance(scaler, GradScaler) else scaler
+        self._whole = length == array_width(array)
+        views = views_of(array, start, length)
+        self.array = narrow(array, start, length, views)
+        self._kept = _buffers_of(self.array)
+        self._groups: list[dict[str, Any]] = []
+        self._state: dict[torch.Tensor, dict[str, Any]] = {}
+        for group in optimizer.param_groups:
+            self._groups.append(self._narrow_group(group, views))
+        self._vectors: Vectors = []  # the last hyper-parameters of all models, and this shard's part of them
+        self._hyper: list[dict[str, torch.Tensor]] = []
+
+    def _narrow_group(self, group: dict[str, Any], views: dict[int, torch.Tensor]) -> dict[str, Any]:
+        params = []
+        self._optimizer.init_state(group, group["params"], self._optimizer.state)
+        for parameter in group["params"]:
+            if id(parameter) not in views:
+                raise InvalidArgument(
+                    f"the optimizer holds a parameter {list(parameter.shape)} that the array does not: after an edit "
+                    "of the array edit the optimizer too, then call refresh"
+                )
+            if has_gradient_hook(parameter):
+                raise InvalidArgument(
+                    f"a parameter {list(parameter.shape)} has a gradient hook, which StepRunner's parts of the array "
+                    "would not call: take it away, or train without StepRunner"
+                )
+            view = views[id(parameter)]
+            state = self._optimizer.state[parameter]
+            self._state[view] = {name: self.narrow(value) for name, value in state.items()}
+            params.append(view)
+        vectors = {
+            name: self.narrow(value)
+            for name, value in group.items()
+            if isinstance(value, torch.Tensor) and value.dim() > 0 and len(value) == self._optimizer.B
+        }
+        return {**group, **vectors, "params": params}
+
+    def state(self) -> list[torch.Tensor]:
+        """What a step changes: trained parameters, the optimizer's state and its counters."""
+        tensors = [p for group in self._groups for p in group["params"] if p.requires_grad]
+        tensors += [value for own in self._state.values() for value in own.values()]
+        for group in self._groups:
+            tensors += [
+                value
+                for name, value in group.items()
+                if isinstance(value, torch.Tensor) and name not in self._optimizer.per_model
+            ]
+        return tensors
+
+    def narrow(self, tensor: torch.Tensor) -> torch.Tensor:
+        """This shard's part of a tensor `[B, ...]`."""
+        return tensor if self._whole else tensor.narrow(0, self.start, self.length)
+
+    def part(self, batch: Any) -> Any:
+        """This shard's part of a batch. A list holds one tensor per model, and a shard of it is one model."""
+        if isinstance(batch, torch.Tensor):
+            return self.narrow(batch)
+        if isinstance(batch, list):
+            return batch[self.start].unsqueeze(0)
+        if isinstance(batch, tuple):
+            return tuple(self.part(x) for x in batch)
+        if isinstance(batch, dict):
+            return {name: self.part(x) for name, x in batch.items()}
+        return batch
+
+    def step(self, batch: tuple[Any, ...], vectors: Vectors) -> torch.Tensor:
+        """One training step on this shard's part of `batch`; returns its losses `[length]`.
+
+        `vectors` are the optimizer's hyper-parameters `[B]` of each group, as they were when the step was asked for.
+        """
+        return self.train(self.part(batch), self.hyper(vectors))
+
+    def hyper(self, vectors: Vectors) -> list[dict[str, torch.Tensor]]:
+        """This shard's part of the hyper-parameters; most of the time they are those of the last step."""
+        if vectors is not self._vectors:
+            self._vectors = vectors
+            self._hyper = [{name: self.narrow(value) for name, value in own.items()} for own in vectors]
+        return self._hyper
+
+    def train(self, batch: tuple[Any, ...], hyper: Sequence[Mapping[str, torch.Tensor]]) -> torch.Tensor:
+        """One step on a batch and hyper-parameters that are this shard's part already."""
+        losses = self._backward(batch)
+        self._settle_buffers()
+        scaler = self._scaler
+        if scaler is None:
+            self._optimizer.step_groups(self._groups, self._state, hyper)
+        elif isinstance(scaler, GradScaler):
+            scaler.step_groups(self._optimizer, self._groups, self._state, hyper)
+            scaler.update()
+        else:
+            # torch's asks for an optimizer only to see its gradients and to call or to skip its step.
+            step = partial(self._optimizer.step_groups, self._groups, self._state, hyper)
+            whole: Any = SimpleNamespace(param_groups=self._groups, step=step)
+            scaler.step(whole)
+            scaler.update()
+        for group in self._groups:
+            for parameter in group["params"]:
+                parameter.grad = None
+        return losses
+
+    def _settle_buffers(self) -> None:
+        """Writes what the forward put in a buffer's place into the buffer, which is a part of the array's."""
+        for name, buffers, held, saved in self._kept:
+            leaf = name.rpartition(".")[2]
+            now = buffers.get(leaf)
+            if now is held:
+                continue
+            if held is None or now is None or now.shape != held.shape or now.dtype != held.dtype:
+                if not saved:
+                    continue  # a cache
+                raise InvalidArgument(
+                    f"the forward gives the buffer {name} another shape or dtype, and the array would keep the old "
+                    "one: call the array once on a batch of this size before StepRunner, or register the buffer with "
+                    "persistent=False if it is only a cache"
+                )
+            held.copy_(now)
+            buffers[leaf] = held
+
+    def _backward(self, batch: tuple[Any, ...]) -> torch.Tensor:
+        """The losses; leaves the gradients in the parameters."""
+        parts = self._options.accumulate
+        if parts == 1:
+            losses = self._loss_function(self.array, *batch)
+            self._scaled(losses).backward()
+            return losses.detach()
+        total: torch.Tensor | None = None
+        for index in range(parts):
+            losses = self._loss_function(self.array, *_slice(batch, index, parts)) / parts
+            self._scaled(losses).backward()
+            total = losses.detach() if total is None else total + losses.detach()
+        assert total is not None
+        return total
+
+    def _scaled(self, losses: torch.Tensor) -> torch.Tensor:
+        """What to differentiate."""
+        scaler = self._scaler
+        if scaler is None:
+            return losses.sum()
+        return scaler.scale(losses).sum() if isinstance(scaler, GradScaler) else scaler.scale(losses.sum())
+
+
+def _buffers_of(array: torch.nn.Module) -> list[tuple[str, dict[str, Any], torch.Tensor | None, bool]]:
+    """Each buffer of the array: its name, where it is held, what is there now, and whether it is saved."""
+    return [
+        (f"{path}.{name}".lstrip("."), module._buffers, held, name not in module._non_persistent_buffers_set)
+        for path, module in array.__dict__.get("_root", array).named_modules()
+        for name, held in module._buffers.items()
+    ]
+
+
+def _slice(batch: Any, index: int, parts: int) -> Any:
+    """Part `index` of `parts` equal ones of the samples, dimension 1 of every tensor."""
+    if isinstance(batch, torch.Tensor):
+        if batch.dim() < 2 or batch.size(1) % parts:
+            raise InvalidArgument(
+                f"accumulate={parts} cuts dimension 1 of a batch in equal parts; a tensor of it is {list(batch.shape)}"
+            )
+        size = batch.size(1) // parts
+        return batch.narrow(1, index * size, size)
+    if isinstance(batch, tuple):
+        return tuple(_slice(x, index, parts) for x in batch)
+    if isinstance(batch, dict):
+        return {name: _slice(x, index, parts) for name, x in batch.items()}
+    return batch

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: MIT
+"""How many models of an array share a thread's step: one by one, or as many as keep every thread busy."""
+
+from __future__ import annotations
+
+from . import tune
+
+_TRIAL_STEPS = 2  # timed steps of each candidate width, after those that warm up
+# A model that keeps a core busy for so long gains nothing from sharing calls with others, and alone its
+# activations are the only ones of its thread: its width is one, without a trial of wider shards, whose memory would be
+# the peak. A captured step of 3 ms is no faster eight models wide; where Python makes the calls, tens of milliseconds
+# may be Python's.
+_HEAVY_STEP_S = {True: 0.002, False: 0.5}
+
+
+class WidthTrial:
+    """Finds the fastest width from the times of training steps.
+
+    Run each step with `width` models per shard and give its time to `add`, until `done`. The choice is kept
+    under `key` and not tried again.
+    """
+
+    def __init__(self, B: int, threads: int, key: str, untimed: int = 1) -> None:
+        """The first `untimed` steps of each width warm up: allocations, and the capture of the step."""
+        threads = min(threads, B)
+        self.candidates = sorted({1, -(-B // threads)})
+        self.width = self.candidates[0]
+        self.done = len(self.candidates) == 1
+        self._key, self._untimed = key, untimed
+        self._models_per_core = B / threads
+        self._seconds: dict[int, list[float]] = {candidate: [] for candidate in self.candidates}
+        known = None if self.done else tune.table().get(key)
+        if known in self.candidates:
+            self.width, self.done = known, True
+
+    def add(self, seconds: float, captured: bool = False) -> None:
+        """A step at `width` took so long, with or without Python; sets the width of the next."""
+        mine = self._seconds[self.width]
+        mine.append(seconds)
+        heavy = seconds / self._models_per_core > _HEAVY_STEP_S[captured]
+        if heavy and len(mine) > self._untimed and self.width == 1:
+            self._settle(1)
+        elif len(mine) >= self._untimed + _TRIAL_STEPS:
+            left = [candidate for candidate in self.candidates if not self._seconds[candidate]]
+            if left:
+                self.width = left[0]
+            else:
+                self._settle(min(self.candidates, key=self._best_s))
+
+    def _best_s(self, candidate: int) -> float:
+        return min(self._seconds[candidate][self._untimed :])
+
+    def _settle(self, width: int) -> None:
+        self.width, self.done = width, True
+        tune.table().put(self._key, width)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""What was measured to be fastest on this machine, kept between processes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+from .._files import OutputError, cache_folder, write_json
+
+
+class Table:
+    """Choices by key, in memory and, where the folder can be written, in one JSON file.
+
+    A file that cannot be read or written costs a measurement, never a failure.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._choices: dict[str, Any] = self._read()
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            content = json.loads(self.path.read_text())
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def get(self, key: str) -> Any:
+        """The choice for `key`, or None."""
+        return self._choices.get(key)
+
+    def put(self, key: str, choice: Any) -> None:
+        """Remembers `choice`, with what other processes have written meanwhile."""
+        with self._lock:
+            self._choices = {**self._read(), **self._choices, key: choice}
+            with contextlib.suppress(OSError, OutputError):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                write_json(self.path, self._choices)
+
+
+@functools.cache
+def table() -> Table:
+    """The table of this machine: one file per processor, torch version and instruction set."""
+    import torch
+
+    machine = f"{_processor()}|{torch.__version__}|{torch.backends.cpu.get_cpu_capability()}"
+    return Table(cache_folder() / f"tune-{hashlib.sha256(machine.encode()).hexdigest()[:12]}.json")
+
+
+def key(*parts: Any) -> str:
+    """A table key of readable parts."""
+    return json.dumps(parts, default=str)
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    import platform
+
+    return platform.processor() or platform.machine()

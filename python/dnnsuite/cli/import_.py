@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite import`, and `coreutil` and `fp32util`, which print what TBD's scripts of these names did."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from ..errors import Error, InvalidArgument
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..importers import Imported
+
+__all__ = ["coreutil", "fp32util", "import_file"]
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Source = Annotated[Path, typer.Argument(help="The file.", show_default=False)]
+Results = dict[str, "pd.DataFrame"]
+
+_ROWS = 10
+
+
+def import_file(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV of ncu, nvprof or nvvp, SQLite of nsys, output of dcgmi dmon or dcgm-exporter, "
+            "or a trace of torch.profiler.",
+            show_default=False,
+        ),
+    ],
+    kind: Annotated[
+        str, typer.Option(help="ncu, nvprof, nsys, dcgm, kineto, or auto: told by the content.")
+    ] = "auto",
+    out: Annotated[Optional[Path], typer.Option(help="Write each table as CSV into this folder.")] = None,  # noqa: UP045
+    interval: Annotated[
+        float, typer.Option(help="Seconds between samples of dcgmi dmon (its -d), which writes no times.")
+    ] = 1.0,
+    as_json: Json = False,
+) -> int:
+    """Import what another tool measured, and say what is in it."""
+    from .. import importers
+    from ..profiler import definitions
+
+    found = importers.load(file, kind, interval)
+    results, notes = _results(found)
+    written = _save(found.tables | results, out) if out is not None else []
+    notes = found.notes + notes
+    if as_json:
+        _print_json({
+            "kind": found.kind, "file": str(file), "rows": {name: len(table) for name, table in found.tables.items()},
+            "results": {name: _records(table) for name, table in results.items()},
+            "definitions": {name: definitions(table) for name, table in results.items()},
+            "notes": notes, "written": [str(path) for path in written],
+        })  # fmt: skip
+        return 0
+    rows = ", ".join(f"{len(table)} {name}" for name, table in found.tables.items() if len(table))
+    print(f"{file}: {found.kind}; {rows or 'no rows'}")
+    for name, table in results.items():
+        print(f"\n{name}:\n{_shown(table)}")
+    for note in notes:
+        print(f"dnnsuite: {note}", file=sys.stderr)
+    for path in written:
+        print(f"dnnsuite: wrote {path}", file=sys.stderr)
+    return 0
+
+
+def _results(found: Imported) -> tuple[Results, list[str]]:
+    """What can be said at once of a file of its kind, and what cannot."""
+    if found.kind in ("nsys", "kineto"):
+        from ..profiler.activity import analyse
+
+        return (analyse(found.tables, found.windows) if found.windows else {}), []
+    if found.kind == "dcgm":
+        return {"devices": _by_device(found.tables["samples"])}, []
+    results: Results = {}
+    notes: list[str] = []
+    for name, report in (("cores", _cores), ("fp32", _fp32)):
+        try:
+            said = report(found, results)
+            notes += said
+        except InvalidArgument as missing:
+            notes.append(f"no {name}: {missing}")
+    return results, notes
+
+
+def _cores(found: Imported, results: Results) -> list[str]:
+    from ..importers import core_report
+
+    if found.kind != "ncu":
+        return []
+    results["cores"], notes = core_report(found.tables["metrics"])
+    return notes
+
+
+def _fp32(found: Imported, results: Results) -> list[str]:
+    from ..importers import fp32, fp32_report
+
+    levels = fp32.of_ncu(found.tables["metrics"]) if found.kind == "ncu" else fp32.of_nvprof(found.tables)
+    made = fp32_report(levels)
+    results["fp32_high"], results["fp32_low"] = made.high, made.low
+    return [
+        f"FP32 utilisation, 0 to 10, mean over {made.total_ns:.0f} ns: {made.level:.5f}",
+        *_left_out(made),
+    ]
+
+
+def _by_device(samples: pd.DataFrame) -> pd.DataFrame:
+    """Mean, least and most of each quantity of each device."""
+    from ..profiler import define
+
+    grouped = samples.groupby(["device", "name", "unit"], observed=True, sort=False)["value"]
+    table = grouped.agg(["count", "mean", "min", "max"]).reset_index()
+    return define(table, {
+        "device": "the GPU, or a part of it", "name": "the quantity", "unit": "of what follows",
+        "count": "samples that have a value", "mean": "of these", "min": "least", "max": "most",
+    })  # fmt: skip
+
+
+def _save(tables: Results, folder: Path) -> list[Path]:
+    """A CSV file for each table, and the definitions of all columns beside them."""
+    from .._files import OutputError, write_json
+    from ..profiler import definitions
+    from ..results import save_csv
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot make {folder}: {error.strerror or error}") from error
+    written = []
+    for name, table in tables.items():
+        written.append(folder / f"{name}.csv")
+        save_csv(table, written[-1])
+    written.append(folder / "definitions.json")
+    write_json(written[-1], {name: definitions(table) for name, table in tables.items()})
+    return written
+
+
+def _shown(table: pd.DataFrame) -> str:
+    text = table.head(_ROWS).to_string(
+        index=False, max_colwidth=60, float_format=lambda value: f"{value:.4g}"
+    )
+    left = len(table) - _ROWS
+    return f"{text}\n... and {left} more" if left > 0 else text
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(table.to_json(orient="records"))  # NaN becomes null
+    return found
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, allow_nan=False))
+
+
+def coreutil() -> None:
+    """`coreutil FILE`: core utilisation of fma, fp16, tensor and sfu from a CSV file of ncu."""
+    _script("coreutil", _coreutil)
+
+
+def _coreutil(file: Source, as_json: Json = False) -> None:
+    """Core utilisation in a CSV file of ncu: the mean over all kernels, weighted by their cycles."""
+    from ..importers import core_report, ncu
+    from ..profiler.counters import format_core_utilization
+
+    table, notes = core_report(ncu.read(file))
+    if as_json:
+        _print_json({"file": str(file), "cores": _records(table), "notes": notes})
+    else:
+        print(format_core_utilization(table))
+        _say("coreutil", notes)
+
+
+def fp32util() -> None:
+    """`fp32util FILE`: FP32 utilisation from a CSV file of nvprof, nvvp or ncu."""
+    _script("fp32util", _fp32util)
+
+
+def _fp32util(file: Source, as_json: Json = False) -> None:
+    """FP32 utilisation, 0 to 10, in a CSV file of nvprof, nvvp (GPU Details) or ncu: the mean over time."""
+    from ..importers import fp32, fp32_report
+
+    made = fp32_report(fp32.read_levels(file))
+    if as_json:
+        _print_json({"file": str(file), **made.to_dict()})
+    else:
+        print(fp32.render(made))
+        _say("fp32util", _left_out(made))
+
+
+def _left_out(made: Any) -> list[str]:
+    if not made.left_out:
+        return []
+    return [f"{made.left_out} launches ({made.left_out_ns:.0f} ns) have no level and are left out"]
+
+
+def _say(name: str, notes: list[str]) -> None:
+    for note in notes:
+        print(f"{name}: {note}", file=sys.stderr)
+
+
+def _script(name: str, command: Callable[..., None]) -> None:
+    """Run a console script. Exit status: 0 ok, 2 usage, or a file that cannot be read; errors are one line."""
+
+    @functools.wraps(command)  # typer reads the parameters through it
+    def run(**options: Any) -> None:
+        try:
+            command(**options)
+        except (Error, OSError) as error:
+            _say(name, [f"error: {error}"])
+            raise typer.Exit(2) from None
+
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command(context_settings={"help_option_names": ["-h", "--help"]})(run)
+    app(prog_name=name)

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite metrics`: names, passes and roles of the GPU's counters on every chip, without a GPU."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+if TYPE_CHECKING:
+    from ..profiler.counters import Plan, Selection
+
+__all__ = ["commands"]
+
+Text = Optional[str]  # noqa: UP045
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Chip = Annotated[Text, typer.Option(help="A chip, as GH100 (H100, H200).  [this machine's GPU]")]
+Pattern = Annotated[str, typer.Argument(help="A shell pattern, or a part of the name.")]
+Sampling = Annotated[bool, typer.Option("--sampling", help="What can be sampled over time.")]
+
+
+def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
+    """The group of commands; `reporting` turns what they return or raise into an exit status."""
+    app = typer.Typer(
+        help="The GPU's counters: names, passes, roles; no GPU is needed.", no_args_is_help=True
+    )
+    listed: tuple[tuple[str, Callable[..., int]], ...] = (
+        ("list", list_metrics), ("plan", plan), ("roles", roles), ("support", support),
+    )  # fmt: skip
+    for name, function in listed:
+        app.command(name)(reporting(function))
+    return app
+
+
+def _chip(asked: str | None, collection: str = "ranges") -> str:
+    """The chip asked for, or this machine's. Raises InvalidArgument naming the chips where there is neither."""
+    from ..errors import InvalidArgument, Unavailable
+    from ..profiler.counters import chips
+    from ..profiler.counters.backend import CUPTI
+
+    if asked:
+        return asked.upper()
+    known = chips(collection)
+    try:
+        found: str = CUPTI.device(0).chip
+        return found
+    except Unavailable as missing:
+        raise InvalidArgument(
+            f"no GPU to take the chip from; name one: --chip {', '.join(known)}"
+        ) from missing
+
+
+def list_metrics(
+    pattern: Pattern = "*", chip: Chip = None, sampling: Sampling = False, as_json: Json = False
+) -> int:
+    """List a chip's metrics: name, unit, where it is counted, description. A submetric follows the name."""
+    from dataclasses import asdict
+
+    from ..profiler.counters import metrics
+
+    collection = "sampling" if sampling else "ranges"
+    chosen = _chip(chip, collection)
+    found = metrics(chosen, pattern, collection)
+    if as_json:
+        print(
+            json.dumps({"chip": chosen, "collection": collection, "metrics": [asdict(one) for one in found]})
+        )
+    else:
+        for one in found:
+            print(f"{one.name}  [{one.unit or one.type}, {one.hardware_unit}]  {one.description}")
+        print(f"{len(found)} metrics of {chosen}")
+    return 0 if found else 1
+
+
+def plan(
+    metrics: Annotated[list[str], typer.Argument(help="Presets, roles and metrics; cores,memory is two.")],
+    chip: Chip = None,
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="Over each kernel, replayed for every pass.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Say how metrics would be collected: passes, and the groups through which training steps rotate."""
+    from ..profiler.counters.planner import plan as make_plan
+    from ..profiler.counters.planner import plan_kernels
+    from ..profiler.counters.presets import SHARED, select
+
+    chosen = select(metrics, _chip(chip))
+    shared = [metric for metric, role in chosen.roles.items() if role in SHARED]
+    if kernels:
+        made = plan_kernels(chosen.metrics, chosen.chip)
+    else:
+        made = make_plan(chosen.metrics, chosen.chip, chosen.collection, shared)
+    if as_json:
+        print(json.dumps({**made.to_dict(), "roles": chosen.roles, "left_out": chosen.left_out}))
+    else:
+        print(_describe(made, chosen, kernels))
+    return 0
+
+
+def _describe(made: Plan, chosen: Selection, kernels: bool) -> str:
+    lines = []
+    for number, group in enumerate(made.groups, 1):
+        often = "1 pass" if group.passes == 1 else f"{group.passes} passes"
+        lines.append(f"group {number}: {often}, counted for the {group.scope}")
+        lines += [f"  {chosen.roles.get(metric, ''):<12}{metric}" for metric in group.metrics]
+    lines.append(_summary(made, kernels))
+    lines += [f"left out: {line}" for line in chosen.left_out]
+    return "\n".join(lines)
+
+
+def _summary(made: Plan, kernels: bool) -> str:
+    count = f"{made.chip}: {len(made.metrics)} metrics"
+    if kernels:
+        return f"{count}; every kernel runs alone, in {made.steps} passes"
+    if made.collection == "sampling":
+        return f"{count}, sampled together"
+    if made.steps == 1:
+        return f"{count} in one pass: every step is counted in full, none is run again"
+    return f"{count} in {len(made.groups)} groups: a turn takes {made.steps} steps, none is run again"
+
+
+def roles(pattern: Annotated[str, typer.Argument(help="Roles to show.")] = "*", chip: Chip = None,
+          sampling: Sampling = False, as_json: Json = False) -> int:  # fmt: skip
+    """Say which metric a role (fma, tensor, dram, ...) is on a chip, or on all of them."""
+    from ..profiler.counters import ROLES, chips, overlaps
+
+    collection = "sampling" if sampling else "ranges"
+    shown = [name for name in ROLES if _matches(name, pattern)]
+    asked = [chip.upper()] if chip else list(chips(collection))
+    table = {one: {name: _resolved(name, one, collection) for name in shown} for one in asked}
+    if as_json:
+        warnings = {one: list(overlaps(one).values()) for one in asked}
+        about = {name: {"unit": ROLES[name].unit, "definition": ROLES[name].definition} for name in shown}
+        print(json.dumps({"collection": collection, "roles": about, "chips": table, "overlaps": warnings}))
+        return 0
+    for name in shown:
+        print(f"{name}: {ROLES[name].definition}")
+        print(_by_metric({one: table[one][name] for one in asked}, alone=bool(chip)))
+    if chip:
+        for why in overlaps(chip.upper()).values():
+            print(f"do not add: {why}")
+    return 0 if shown else 1
+
+
+def _matches(name: str, pattern: str) -> bool:
+    import fnmatch
+
+    return fnmatch.fnmatch(name, pattern) or pattern in name
+
+
+def _resolved(role: str, chip: str, collection: str) -> str | None:
+    from ..errors import Unavailable
+    from ..profiler.counters import resolve
+    from ..profiler.counters.catalogue import host
+
+    host(chip, collection)  # an unknown chip is an error, a role that it lacks is not
+    try:
+        return resolve(role, chip, collection)
+    except Unavailable:
+        return None
+
+
+def _by_metric(metrics: dict[str, str | None], alone: bool) -> str:
+    """One line for each metric with the chips that have it, so that 29 chips fit on a page."""
+    chips_of: dict[str, list[str]] = {}
+    for chip, metric in metrics.items():
+        chips_of.setdefault(metric or "none", []).append(chip)
+    if alone:
+        return "\n".join(f"  {metric}" for metric in chips_of)
+    if len(chips_of) == 1:
+        return f"  {next(iter(chips_of))}  (all chips)"
+    lines = []
+    for metric, having in chips_of.items():
+        lines.append(f"  {metric}")
+        lines += textwrap.wrap(" ".join(having), 100, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    return "\n".join(lines)
+
+
+def support(
+    device: Annotated[int, typer.Option(help="The GPU, as CUDA counts.")] = 0, as_json: Json = False
+) -> int:
+    """Say whether counters can be read here, and what each thing that keeps them from it needs."""
+    from ..profiler.counters import support as features
+
+    found = features(device)
+    if as_json:
+        print(json.dumps({"device": device, "features": [one.to_dict() for one in found]}))
+    else:
+        for one in found:
+            detail = "; ".join(part for part in (one.reason, one.remedy) if part)
+            print(f"{one.name:<12}{'ok' if one.available else 'no':<4}{detail}".rstrip())
+    interfaces: list[Any] = [one.available for one in found if one.name in ("ranges", "sampling")]
+    return 0 if interfaces and all(interfaces) else 1

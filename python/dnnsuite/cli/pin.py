@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite pin`: what can be isolated here, equal shares of a machine, and commands that run in them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+if TYPE_CHECKING:
+    from ..pin import Outcome, Plan
+
+__all__ = ["commands"]
+
+SETUP_FAILED = 125  # as env, nohup and docker: the command was never started
+
+Text = Optional[str]  # noqa: UP045
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Slots = Annotated[str, typer.Option(help="How many shares: a number, or one per GPU.")]
+Locality = Annotated[
+    str, typer.Option(help="auto, strict (cores near the GPU only) or prefer (as many as there are).")
+]
+Smt = Annotated[str, typer.Option(help="on, or off for one thread of each core.")]
+Reserve = Annotated[str, typer.Option(help="Memory left to the machine: auto, 5%, 4G or bytes.")]
+Split = Annotated[
+    bool, typer.Option("--allow-smt-split", help="Give threads of one core to different shares.")
+]
+Cpus = Annotated[Text, typer.Option(help="Use these CPUs only, as 0-3,8.  [all allowed]")]
+Recording = Annotated[Optional[Path], typer.Option(help="Another machine's `pin probe --json`.")]  # noqa: UP045
+Backend = Annotated[str, typer.Option(help="auto, cgroup, affinity or none.")]
+Require = Annotated[Text, typer.Option(help="The weakest that will do: cgroup or affinity.")]
+Parent = Annotated[
+    Text, typer.Option(help="Control group to make groups in, as /a/b.  [$DNNSUITE_CGROUP_PARENT]")
+]
+Words = Annotated[list[str], typer.Argument(help="The command, after --", show_default=False)]
+
+
+def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
+    """The group of commands; `reporting` turns what they return or raise into an exit status."""
+    app = typer.Typer(help="Equal, isolated shares of this machine.", no_args_is_help=True)
+    plain: tuple[Callable[..., int], ...] = (probe, plan, ls, clean)
+    prefixes: tuple[Callable[..., int], ...] = (exec, run)
+    for function in plain:
+        app.command()(reporting(function))
+    for function in prefixes:
+        app.command(context_settings={"ignore_unknown_options": True})(reporting(function))
+    return app
+
+
+def _make(
+    slots: str, locality: str, smt: str, reserve: str, split: bool, cpus: str | None, recording: Path | None
+) -> Plan:
+    from ..pin import Topology, make_plan
+
+    topology = Topology.load(recording) if recording else Topology.read()
+    if cpus:
+        topology = topology.restricted(cpus)
+    return make_plan(topology, slots, locality, smt, reserve, split)
+
+
+def probe(parent: Parent = None, as_json: Json = False) -> int:
+    """Say what can be isolated here and how; with --json also the topology, for a plan made elsewhere."""
+    from ..pin import Partition, Topology, make_plan
+    from ..pin._report import hierarchies, render_probe
+
+    topology = Topology.read()
+    found: dict[str, Any] = {"hierarchies": hierarchies()}
+    with Partition(make_plan(topology, 1, allow_smt_split=True), parent=parent) as partition:
+        found["pinning"] = partition.record()
+        found["verified"] = partition.run(0, ["true"]).verified
+    found["topology"] = topology.to_dict()
+    print(json.dumps(found) if as_json else render_probe(found))
+    return 0
+
+
+def plan(
+    slots: Slots = "gpus", locality: Locality = "auto", smt: Smt = "on", reserve_memory: Reserve = "auto",
+    allow_smt_split: Split = False, cpus: Cpus = None, topology: Recording = None, as_json: Json = False,
+) -> int:  # fmt: skip
+    """Print equal shares of this machine, or of a recorded one."""
+    from ..pin._report import render_plan
+
+    made = _make(slots, locality, smt, reserve_memory, allow_smt_split, cpus, topology)
+    print(json.dumps(made.to_dict()) if as_json else render_plan(made))
+    return 0
+
+
+def exec(
+    command: Words, slot: Annotated[str, typer.Option(help="Number of the share, or all.")] = "0",
+    slots: Slots = "gpus", locality: Locality = "auto", smt: Smt = "on", reserve_memory: Reserve = "auto",
+    allow_smt_split: Split = False, cpus: Cpus = None,
+    memory: Annotated[Text, typer.Option(help="Memory instead of the share's: 8G or bytes.")] = None,
+    backend: Backend = "auto", require: Require = None, parent: Parent = None,
+) -> int:  # fmt: skip
+    """Run a command in one share, with its own exit status (128 + signal; 125: it was not started).
+
+    Works as a prefix, under torchrun or mpirun too. A process killed for memory is told on standard error.
+    """
+    made = _make(slots, locality, smt, reserve_memory, allow_smt_split, cpus, None)
+    which: int | str = int(slot) if slot.isdigit() else slot
+    made = _with_memory(made, which, memory)
+    (outcome,) = _run(made, [which], command, backend, require, parent, None)
+    return _status(outcome)
+
+
+def _with_memory(made: Plan, which: int | str, memory: str | None) -> Plan:
+    from dataclasses import replace
+
+    from ..pin._plan import reserve_bytes
+
+    if memory is None:
+        return made
+    chosen = made.slot(which)
+    changed = replace(chosen, memory_bytes=reserve_bytes(memory, made.all.memory_bytes))
+    slots = tuple(changed if each == chosen else each for each in made.slots)
+    return replace(made, slots=slots, all=changed if chosen == made.all else made.all)
+
+
+def run(
+    command: Words, slots: Slots = "gpus", locality: Locality = "auto", smt: Smt = "on",
+    reserve_memory: Reserve = "auto", allow_smt_split: Split = False, cpus: Cpus = None,
+    timeout: Annotated[Optional[float], typer.Option(help="Seconds until what still runs is killed.")] = None,  # noqa: UP045
+    backend: Backend = "auto", require: Require = None, parent: Parent = None, as_json: Json = False,
+) -> int:  # fmt: skip
+    """Run the command in every share at once; {slot} in it becomes the share's number."""
+    from ..pin._report import render_outcomes
+
+    made = _make(slots, locality, smt, reserve_memory, allow_smt_split, cpus, None)
+    outcomes = _run(made, list(range(len(made.slots))), command, backend, require, parent, timeout)
+    pairs = [(slot.name, outcome.to_dict()) for slot, outcome in zip(made.slots, outcomes, strict=True)]
+    print(
+        json.dumps({"plan": made.to_dict(), "outcomes": dict(pairs)}) if as_json else render_outcomes(pairs)
+    )
+    return 0 if all(outcome.ok for outcome in outcomes) else 1
+
+
+def _run(
+    made: Plan, which: list[int | str] | list[int], command: list[str], backend: str, require: str | None,
+    parent: str | None, timeout_s: float | None,
+) -> list[Outcome]:  # fmt: skip
+    from ..errors import Error
+    from ..pin import Partition
+
+    alone = len(which) == 1
+    try:
+        with Partition(made, backend, require, parent) as partition:
+            started = [
+                partition.start(
+                    each, [word.replace("{slot}", str(each)) for word in command], new_session=not alone,
+                    close_files=not alone,
+                )
+                for each in which
+            ]  # fmt: skip
+            return partition.finish(started, timeout_s)
+    except Error as error:
+        if not alone:
+            raise
+        print(f"dnnsuite: error: {error}", file=sys.stderr)
+        raise typer.Exit(SETUP_FAILED) from error
+
+
+def _status(outcome: Outcome) -> int:
+    if outcome.oom_killed:
+        where = {"group": "its limit", "outside": "a limit outside of it"}.get(outcome.oom_scope, "a limit")
+        print(f"dnnsuite: oom_killed: memory ran out by {where}", file=sys.stderr)
+    if outcome.survivors:
+        print(f"dnnsuite: ended {outcome.survivors} processes that it left behind", file=sys.stderr)
+    return outcome.returncode if outcome.returncode >= 0 else 128 - outcome.returncode
+
+
+def ls(as_json: Json = False) -> int:
+    """List the control groups of every run on this machine."""
+    from ..pin import find
+
+    found = find()
+    if as_json:
+        print(json.dumps({"groups": [left.to_dict() for left in found]}))
+        return 0
+    for left in found:
+        print(f"{left.name}  {left.state}  owner {left.owner}  {len(left.processes)} processes")
+    return 0
+
+
+def clean(
+    kill: Annotated[bool, typer.Option("--kill", help="End the processes in them first.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Remove the groups of runs whose supervisor is gone."""
+    from ..pin import clean as remove
+
+    done = remove(kill)
+    if as_json:
+        print(json.dumps({"groups": [{**left.to_dict(), "done": what} for left, what in done]}))
+    else:
+        for left, what in done:
+            print(f"{left.name}  {what}")
+    return 1 if any(left.state == "stale" and what.startswith("kept") for left, what in done) else 0

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite profile`: where the time of a job's steps goes, by batch size, or of a script of the user's."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from ..errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from ..profiling.sizes import Request
+
+__all__ = ["profile"]
+
+Number = Optional[int]  # noqa: UP045
+Text = Optional[str]  # noqa: UP045
+Texts = Optional[list[str]]  # noqa: UP045
+
+
+def profile(
+    target: Annotated[
+        list[str], typer.Argument(help="A job (`dnnsuite list` names them), or -- and a command.", show_default=False)
+    ],
+    start_iteration: Annotated[int, typer.Option(help="First iteration that is observed.")] = 10,
+    profile_iterations: Annotated[int, typer.Option(help="How many are observed.")] = 12,
+    metrics: Annotated[str, typer.Option(help="timeline, cores, fp32, memory, power, all, or a|b.")] = "timeline",
+    batch_sizes: Annotated[Text, typer.Option(help="Several, as 1,2,4,8: a profile of each.  [the job's]")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    precision: Annotated[str, typer.Option(help="fp32, amp, ... as the job has them.")] = "fp32",
+    B: Annotated[int, typer.Option("--B", help="Models in one fused array; 0: one plain model.")] = 0,
+    threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
+    seed: Annotated[int, typer.Option(help="Of the models.")] = 0,
+    data: Annotated[str, typer.Option(help="Source of the data, as auto or synthetic.")] = "auto",
+    dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
+    plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds that one batch size may take.")] = 3600.0,
+    stop: Annotated[bool, typer.Option("--stop", help="End a script once it has been observed.")] = False,
+    out: Annotated[Optional[Path], typer.Option(help="Output directory.  [dnnsuite-runs/profile-NAME-TIME]")] = None,  # noqa: UP045
+    resume: Annotated[bool, typer.Option("--resume", help="Do what --out (or the last one) lacks.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> int:  # fmt: skip
+    """Say where the time of a step goes, what observing costs, and what to do next.
+
+    With -- it runs your own script, unmodified: dnnsuite profile -- python train.py --lr 0.1. A step ends where the
+    optimizer's does. The exit status is the script's own.
+    """
+    from .. import jobs
+    from .._runs.plugins import import_plugins
+
+    import_plugins(plugin or [], [str(Path.cwd())])
+    if len(target) > 1 or (target[0] not in jobs.names() and _is_command(target[0])):
+        from ..profiling.script import run_script
+
+        where = out or _default_out(Path(target[0]).name, False)
+        return run_script(target, where, start_iteration, profile_iterations, metrics, stop, as_json)
+    from ..profiling.sizes import Request
+
+    request = Request(
+        target[0], _sizes(batch_sizes), metrics, start_iteration, profile_iterations, B, device, precision, threads,
+        seed, data, dataroot, tuple(plugin or ()), timeout,
+    ).checked()  # fmt: skip
+    return _profile_job(request, out or _default_out(request.job, resume), as_json)
+
+
+def _is_command(word: str) -> bool:
+    import shutil
+
+    return shutil.which(word) is not None
+
+
+def _sizes(text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    try:
+        sizes = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidArgument(f"--batch-sizes {text!r}: write whole numbers with commas, as 1,2,4") from None
+    if min(sizes) < 1:
+        raise InvalidArgument(f"--batch-sizes {text!r}: a batch has one item or more")
+    return sizes
+
+
+def _default_out(name: str, resume: bool) -> Path:
+    from .._runs.folder import stamp
+
+    parent = Path("dnnsuite-runs")
+    if not resume:
+        return parent / f"profile-{name}-{stamp()}"
+    last = sorted(parent.glob(f"profile-{name}-*/profiles.json"))
+    if not last:
+        raise InvalidArgument(f"--resume: nothing to continue, there is no {parent}/profile-{name}-*")
+    return last[-1].parent
+
+
+def _profile_job(request: Request, out: Path, as_json: bool) -> int:
+    from ..profiling.sizes import profiles, rows
+
+    results = profiles(request, out, lambda text: print(f"dnnsuite: {text}", file=sys.stderr, flush=True))
+    files = _write(results, out)
+    if as_json:
+        print(
+            json.dumps(
+                {"out": str(out), "rows": rows(results), "profiles": results, "files": list(map(str, files))}
+            )
+        )
+    else:
+        _print(results)
+        for path in files:
+            print(path)
+    return 0 if all(result["status"] == "ok" for result in results) else 1
+
+
+def _write(results: list[dict[str, Any]], out: Path) -> list[Path]:
+    """The files that speak of all batch sizes, and a CSV for each."""
+    from matplotlib.figure import Figure
+
+    from ..profiler._figures import save_figure, sizes
+    from ..profiling.sizes import metrics, table
+    from ..results import save_csv
+
+    made = table(results)
+    files = [out / "batches.csv"]
+    save_csv(made, files[0])
+    finished = [result for result in results if result["status"] == "ok"]
+    for result in finished:
+        files.append(out / f"batch_{result['batch_size']}.csv")
+        save_csv(metrics(result), files[-1])
+    if finished:
+        axes = Figure(figsize=(10, 3.6), layout="constrained").subplots(1, 2)
+        sizes(made[made["status"] == "ok"], axes[1], axes[0])
+        files.append(out / "batches.png")
+        save_figure(axes[0], files[-1])
+    return [*files, *(Path(result["directory"]) for result in finished)]
+
+
+def _print(results: list[dict[str, Any]]) -> None:
+    from ..profiling.sizes import rows
+
+    finished = [result for result in results if result["status"] == "ok"]
+    if len(finished) == 1:
+        print((Path(finished[0]["directory"]) / "summary.txt").read_text())
+    if len(results) == 1 and finished:
+        return
+    print("batch size  rate (95 %)                          CPUs busy  overhead  largest shares of a step")
+    for row in rows(results):
+        print(_row_text(row))
+    for result in finished:
+        first = result["profile"]["advice"][0]
+        print(
+            f"batch size {result['batch_size']}: {first['action']}\n  because {first['because']} [{first['rule']}]"
+        )
+
+
+def _row_text(row: dict[str, Any]) -> str:
+    if row["status"] != "ok":
+        return f"{row['batch_size']:>10}  {row['status']}: {row['message']}"
+    rate = "not known" if row["rate"] is None else f"{row['rate']:.4g} {row['unit']}{_interval(row)}"
+    cost = "?" if row["overhead_pct"] is None else f"{row['overhead_pct']:+.1f} %"
+    shares = sorted(((value, key) for key, value in row.items() if key.endswith("(%)")), reverse=True)[:3]
+    largest = ", ".join(f"{key.removesuffix(' (%)')} {value:.0f} %" for value, key in shares)
+    return f"{row['batch_size']:>10}  {rate:<35}  {row['cpu_busy_pct']:>7.0f} %  {cost:>8}  {largest}"
+
+
+def _interval(row: dict[str, Any]) -> str:
+    if row["rate_low"] is None or row["rate_high"] is None:
+        return ""
+    return f" [{row['rate_low']:.4g}, {row['rate_high']:.4g}]"

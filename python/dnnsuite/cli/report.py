@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite report`, and `mlbench-report` with the flags of the tool that it replaces."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from ..errors import Error, InvalidArgument
+
+if TYPE_CHECKING:
+    from ..report import Report
+
+__all__ = ["mlbench_report", "report"]
+
+_KINDS = {".txt": "text", ".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html"}
+Text = Optional[str]  # noqa: UP045
+File = Optional[Path]  # noqa: UP045
+Number = Optional[int]  # noqa: UP045
+
+
+def report(
+    directories: Annotated[list[Path], typer.Argument(help="Outputs of `dnnsuite run`.", show_default=False)],
+    name: Annotated[Text, typer.Option(help="Of the suite, as baselines.  [all that is there]")] = None,
+    gpu_model: Annotated[Text, typer.Option(help="Target: V100, MI50, RTX or a CSV file.")] = None,
+    style: Annotated[
+        str, typer.Option(help="What to print: full, seed (table and statistics) or score.")
+    ] = "full",
+    out: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(help="Also write to this .txt, .md, .csv, .json or .html file; repeatable."),
+    ] = None,
+    exclude: Annotated[Text, typer.Option(help="Jobs to leave out, as a,b.")] = None,
+    alone: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(help="Output of `dnnsuite run --alone`: adds what sharing costs; repeatable."),
+    ] = None,
+    save_target: Annotated[
+        File, typer.Option(help="Make this machine the target: write such a CSV file.")
+    ] = None,
+    weights: Annotated[
+        File, typer.Option(help="CSV with bench, weight, base, instead of the published ones.")
+    ] = None,
+    price: Annotated[Optional[float], typer.Option(help="Of the machine, for the price of a point.")] = None,  # noqa: UP045
+    jobs: Annotated[int, typer.Option(help="How many jobs must have been measured.")] = 19,
+    title: Annotated[str, typer.Option(help="Of the report.")] = "",
+    allow_unlike: Annotated[
+        bool, typer.Option("--allow-unlike", help="Pool runs of unlike machines or jobs, with a note.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> int:
+    """Report on runs of the suite: rates with intervals, passes against a target, failures, isolation."""
+    from .. import report as reports
+    from ..report import targets
+
+    if style not in ("full", "seed", "score"):
+        raise InvalidArgument(f"--style {style!r}: accepted are full, seed and score")
+    for path in out or ():
+        _kind(path)
+    made = reports.make(
+        directories, name, gpu_model, title=title, exclude=[job for job in (exclude or "").split(",") if job],
+        price=price, jobs=jobs, weight_file=weights, alone=alone or (), allow_unlike=allow_unlike,
+    )  # fmt: skip
+    for path in out or ():
+        _write(path, made)
+    if save_target is not None:
+        targets.save(save_target, made.entries)
+        print(f"dnnsuite: target written; use it with --gpu-model {save_target}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(made.to_dict()))
+    else:
+        styles = {"full": reports.text, "seed": reports.style_seed, "score": reports.style_score}
+        print(styles[style](made).rstrip("\n"))
+    return 0 if made.passed else 1
+
+
+def _kind(path: Path) -> str:
+    try:
+        return _KINDS[path.suffix]
+    except KeyError:
+        raise InvalidArgument(f"--out {path}: the name must end in one of {', '.join(_KINDS)}") from None
+
+
+def _write(path: Path, made: Report) -> None:
+    from .. import report as reports
+    from .._files import write_json, write_text
+
+    kind = _kind(path)
+    if kind == "json":
+        write_json(path, made.to_dict())
+    elif kind == "csv":
+        write_text(path, made.summary.join(made.seed.add_prefix("seed_")).to_csv())
+    else:
+        render: Any = {"text": reports.text, "markdown": reports.markdown, "html": reports.html}[kind]
+        write_text(path, render(made))
+
+
+def mlbench_report() -> None:
+    """`mlbench-report --reports DIR --name NAME --gpu-model MODEL`: the table and statistics of the original."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(help=mlbench_report.__doc__)(_mlbench_report)
+    app(prog_name="mlbench-report")
+
+
+def _mlbench_report(
+    reports: Annotated[Path, typer.Option(help="Folder with one folder per run.")],
+    name: Annotated[str, typer.Option("--name", "--jobs", help="Of the suite.")] = "fast",
+    gpu_model: Annotated[Text, typer.Option(help="V100, MI50 or RTX.")] = None,
+    show_comparison: Annotated[
+        bool, typer.Option("--show-comparison", help="Print the targets too.")
+    ] = False,
+    csv: Annotated[File, typer.Option(help="Also write the table to this file.")] = None,
+    html: Annotated[
+        File, typer.Option(help="Also write a page; prints the score instead of the statistics.")
+    ] = None,
+    title: Annotated[str, typer.Option(help="Of the page.")] = "",
+    price: Annotated[Optional[float], typer.Option(help="Total price.")] = None,  # noqa: UP045
+    gputotal: Annotated[
+        Number, typer.Option(hidden=True)
+    ] = None,  # the original took it and did nothing with it
+) -> None:
+    from .. import report as made_by
+    from .._files import write_text
+    from ..report import targets
+
+    try:
+        made = made_by.make([reports], name, gpu_model, title=title, price=price)
+        if show_comparison and gpu_model:
+            for job, target in targets.load(gpu_model).items():
+                print(f"{job:<26} {target.rate:>12.2f}")
+        if csv is not None:
+            write_text(csv, made.seed.to_csv())
+        if html is not None:
+            write_text(html, made_by.html(made))
+    except (Error, OSError) as error:
+        print(f"mlbench-report: error: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    print(made_by.style_score(made) if html else made_by.style_seed(made))

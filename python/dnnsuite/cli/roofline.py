@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite roofline`: what this machine's CPUs can do at most, and how near to it a job's operators come."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..profiler.roofline import Contention, Peaks, Roofline
+
+__all__ = ["roofline"]
+
+_ROWS = 20
+_MENTIONED = 3
+_FAR_PCT = 30.0
+_MOSTLY = 0.8  # of the CPUs: less, and something kept the job from them
+_NO_PMU = (
+    "FLOPs are analytic, from the operators' shapes, not counted; bytes are inputs and outputs, each once"
+)
+
+Number = Optional[int]  # noqa: UP045
+
+
+def roofline(
+    job: Annotated[
+        str | None, typer.Argument(help="A job to place under the roofs.", show_default=False)
+    ] = None,
+    models: Annotated[
+        int, typer.Option("--B", help="Models in a fused array; 0: one plain torch model.")
+    ] = 0,
+    batch_size: Annotated[Number, typer.Option(help="Items of a batch.  [the job's]")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps that are observed.")] = 5,
+    warmup: Annotated[int, typer.Option(min=0, help="Steps before them.")] = 5,
+    threads: Annotated[Number, typer.Option(help="Threads.  [one on each CPU allowed]")] = None,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Measure the roofs again.")] = False,
+    out: Annotated[
+        Optional[Path], typer.Option(help="Folder for roofline.csv, .json and .png.", show_default=False)  # noqa: UP045
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> int:
+    """Measure the roofs of this machine's CPUs, and print where a job's operators stand under them.
+
+    The roofs (matrix products in fp32 and bf16, STREAM's triad in each cache and in memory) are measured once and
+    kept in the cache folder; they are measured again when the CPU, the CPUs allowed, the threads or torch change.
+    """
+    from ..profiler.roofline import measure_peaks, probe_contention
+    from ..profiler.roofline._peaks import digest
+
+    if job is not None:
+        _check(job)
+    peaks = measure_peaks(threads, refresh, _say)
+    now = probe_contention(peaks.threads, digest(peaks.machine))
+    found, notes = None, [_NO_PMU]
+    if job is not None:
+        found, more = _observe(job, peaks, models, batch_size, steps, warmup)
+        notes += more
+    files = _write(out, job, peaks, now, found, notes) if out is not None else []
+    record = _record(job, peaks, now, found, notes, files)
+    print(json.dumps(record, allow_nan=False) if as_json else _render(job, peaks, now, found, notes, files))
+    return 0
+
+
+def _say(text: str) -> None:
+    print(f"dnnsuite: {text}", file=sys.stderr)
+
+
+def _check(job: str) -> None:
+    """Before the roofs are measured, which takes seconds."""
+    from .. import jobs
+
+    jobs.get(job)
+
+
+def _observe(
+    job: str, peaks: Peaks, models: int, batch_size: int | None, steps: int, warmup: int
+) -> tuple[Roofline, list[str]]:
+    """Run the job on a CPU and place its operators."""
+    from .. import jobs
+    from ..profiler.cpu import CpuInstrument, OpsInstrument
+    from ..profiler.roofline import Roofline
+
+    config = jobs.JobConfig(B=models, threads=peaks.threads)
+    if batch_size is not None:
+        config.batch_size = batch_size
+    workload = jobs.get(job)(config)
+    instruments = (OpsInstrument(), CpuInstrument())
+    try:
+        _say(f"setting up {job}")
+        workload.setup()
+        _say(f"{warmup} steps to warm up, {steps} observed")
+        for _ in range(warmup):
+            workload.step()
+        workload.synchronize()
+        for instrument in instruments:
+            instrument.open()
+        for instrument in instruments:
+            instrument.start()
+        for index in range(steps):
+            workload.step()
+            workload.synchronize()
+            for instrument in instruments:
+                instrument.step(index)
+        for instrument in instruments:
+            instrument.stop()
+    finally:
+        for instrument in instruments:
+            instrument.close()
+        workload.close()
+    ops, cpu = instruments
+    notes = [note for note in cpu.notes() if "contention" in note]
+    found = Roofline(peaks, ops.tables()["ops"], cpu.tables()["steps_cpu"])
+    if found.summary.pct_of_peak_cpu > 100:
+        notes.append(
+            "the job does more than the peak by the CPU time it got: the peak was measured too low; --refresh"
+        )
+    return found, notes
+
+
+def _write(
+    out: Path, job: str | None, peaks: Peaks, now: Contention, found: Roofline | None, notes: list[str]
+) -> list[str]:
+    from matplotlib.figure import Figure
+
+    from .. import plots, results
+    from .._files import write_json
+    from ..profiler.roofline import draw
+
+    out.mkdir(parents=True, exist_ok=True)
+    axes = Figure(figsize=(6.4, 4.0)).subplots()
+    if found is None:
+        draw(peaks, ax=axes)
+    else:
+        draw(peaks, found.table, axes, found.lanes)
+        axes.set_title(f"{job}: {found.summary.pct_of_peak:.1f} % of the peak", fontsize="medium")
+        results.save_csv(found.table, out / "roofline.csv")
+    plots.save(axes, out / "roofline.png")
+    write_json(out / "roofline.json", _record(job, peaks, now, found, notes, []))
+    names = ["roofline.csv", "roofline.json", "roofline.png"]
+    return [str(out / name) for name in names if found is not None or name != "roofline.csv"]
+
+
+def _record(
+    job: str | None, peaks: Peaks, now: Contention, found: Roofline | None, notes: list[str], files: list[str]
+) -> dict[str, Any]:
+    return {
+        "job": job, "peaks": peaks.to_dict(), "contention_now": now.to_dict(),
+        "summary": asdict(found.summary) if found is not None else None,
+        "lanes": found.lanes if found is not None else None,
+        "operators": _rows(found.table) if found is not None else [],
+        "definitions": found.table.attrs["definitions"] if found is not None else {},
+        "says": says(found, now) if found is not None else "", "notes": notes, "files": files,
+    }  # fmt: skip
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(
+        table.to_json(orient="records")
+    )  # numbers of numpy become Python's
+    return rows
+
+
+def _render(
+    job: str | None, peaks: Peaks, now: Contention, found: Roofline | None, notes: list[str], files: list[str]
+) -> str:
+    lines = [
+        f"{peaks.machine['cpu_model']}, {peaks.threads} threads, torch {peaks.machine['torch']}; measured "
+        f"{peaks.measured_at}",
+        *(
+            f"  {name:<8} {value / 1e9:9.1f} GFLOP/s  matrix product"
+            for name, value in peaks.flops_per_s.items()
+        ),
+        *(f"  {name:<8} {value / 1e9:9.1f} GB/s     triad" for name, value in peaks.bytes_per_s.items()),
+        f"  now: {now}",
+    ]
+    if peaks.contention.busy:
+        lines.append(
+            f"  then: {peaks.contention}: the true roofs are higher; --refresh when nothing else runs"
+        )
+    if found is not None:
+        lines += ["", *_render_job(str(job), found, now)]
+    lines += [f"note: {note}" for note in notes]
+    return "\n".join([*lines, *files])
+
+
+def _render_job(job: str, found: Roofline, now: Contention) -> list[str]:
+    s = found.summary
+    lines = [
+        f"{job}: {s.steps} steps of {1e3 * s.step_s:.1f} ms wall, {1e3 * s.cpu_s:.1f} ms of CPU time "
+        f"({s.cpu_s / s.step_s:.2f} CPUs), {s.flops_per_step / 1e9:.2f} GFLOP each",
+        f"  {s.flops_per_s / 1e9:.1f} GFLOP/s: {s.pct_of_peak:.1f} % of the peak by wall time, "
+        f"{s.pct_of_peak_cpu:.1f} % by the CPU time it got; the roofs would allow its operators "
+        f"{s.attainable_pct:.0f} % of the time they took",
+    ]
+    if found.lanes > 1:
+        lines.append(
+            f"  {found.lanes} threads run operators beside each other: each has 1/{found.lanes} of the roofs"
+        )
+    lines += [
+        "",
+        f"  {'operator':<44} {'phase':<9} {'time':>6} {'FLOP/B':>7} {'GFLOP/s':>8} {'GB/s':>7} {'roof':>6}",
+    ]
+    for row in _rows(found.table.head(_ROWS)):
+        lines.append(
+            f"  {row['name'][:44]:<44} {row['phase'][:9]:<9} {row['share_pct']:5.1f}% {row['intensity']:7.2f} "
+            f"{row['flops_per_s'] / 1e9:8.1f} {row['bytes_per_s'] / 1e9:7.1f} {row['attainable_pct']:5.0f}%  "
+            f"{row['bound']}"
+        )
+    if len(found.table) > _ROWS:
+        lines.append(f"  and {len(found.table) - _ROWS} more (--json or --out has all)")
+    return [*lines, "", says(found, now)]
+
+
+def says(found: Roofline, now: Contention) -> str:
+    """One line: what holds the job down, and where the most time can be won."""
+    s = found.summary
+    used, threads = s.cpu_s / s.step_s, found.peaks.threads
+    if now.busy and used < _MOSTLY * threads:
+        return (
+            f"other work had the CPUs ({used:.2f} of {threads} were ours, arithmetic takes {now.slowdown:.1f} times "
+            "as long as alone): measure again when it has ended, before anything is concluded from this"
+        )
+    lost_s = found.table["time_s"] * (1 - found.table["attainable_pct"].clip(0, 100) / 100)
+    worst = found.table.loc[lost_s.nlargest(_MENTIONED).index]
+    names = ", ".join(f"{row['name']} ({row['phase']}: {row['bound']})" for row in _rows(worst))
+    idle = f"{used:.2f} of {threads} CPUs were used; " if used < _MOSTLY * threads else ""
+    where = "near its roofs" if s.attainable_pct >= 100 - _FAR_PCT else "below its roofs"
+    return f"{idle}the job is {where}; most is to be won in {names}"

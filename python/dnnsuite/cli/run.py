@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite run`: a benchmark suite, the way several users share a machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+if TYPE_CHECKING:
+    from ..pin import Plan
+    from ..suites import Finished, Settings, Suite
+
+__all__ = ["run"]
+
+Number = Optional[int]  # noqa: UP045
+Text = Optional[str]  # noqa: UP045
+Texts = Optional[list[str]]  # noqa: UP045
+
+
+def run(
+    suite: Annotated[
+        str, typer.Argument(help="baselines, fast, a jobs file (*.json), or a job.", show_default=False)
+    ],
+    name: Annotated[Texts, typer.Option(help="Run this job only; repeatable, or a,b.")] = None,
+    exclude: Annotated[Texts, typer.Option(help="Leave these jobs out, as a,b.")] = None,
+    repeat: Annotated[Number, typer.Option(help="Runs of the whole suite.  [1]")] = None,
+    copies: Annotated[
+        Text, typer.Option(help="Of a student job at once: per-gpu, a number, or all.  [per-gpu]")
+    ] = None,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="Start one copy only, in the share that it has among them.")
+    ] = False,
+    device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
+    precision: Annotated[Text, typer.Option(help="fp32, bf16 or fp16, where a job has it.  [each job's]")] = None,
+    preset: Annotated[Text, typer.Option(help="smoke (minutes on two cores), fast or baselines.")] = None,
+    batch_size: Annotated[Number, typer.Option(help="Items of a batch, for every job.  [each job's]")] = None,
+    order: Annotated[Text, typer.Option(help="Of the jobs in each run: fixed or shuffled.  [fixed]")] = None,
+    timeout: Annotated[Optional[float], typer.Option(help="Seconds a job may take.  [14400]")] = None,  # noqa: UP045
+    pin: Annotated[Text, typer.Option(help="auto, cgroup, affinity or none.  [auto]")] = None,
+    require: Annotated[Text, typer.Option(help="The weakest isolation that will do: cgroup or affinity.")] = None,
+    seed: Annotated[Number, typer.Option(help="Of the first run; the others count up.  [0]")] = None,
+    data: Annotated[Text, typer.Option(help="Source of the data: auto, real or synthetic.  [auto]")] = None,
+    dataroot: Annotated[Text, typer.Option(help="Folder with the data sets.  [$DATA_DIRECTORY of a jobs file]")] = None,
+    plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
+    out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/SUITE-TIME]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Do what is missing in --out (or the last one).")] = False,
+    cluster: Annotated[
+        Text, typer.Option(help="Run each job of each run as a task of a cluster: slurm, local or debug.")
+    ] = None,
+    cluster_option: Annotated[
+        Texts, typer.Option(help="Of the tasks, as timeout_min=60 or slurm_partition=gpu; repeatable.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command of each job; run nothing.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print the names of the jobs; with --json, as a jobs file to edit.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> int:  # fmt: skip
+    """Run a benchmark suite: N copies of a student job at once, each in its share of the machine."""
+    asked = {
+        "names": _split(name), "exclude": _split(exclude), "repeat": repeat, "copies": copies,
+        "alone": alone or None, "device": device,
+        "precision": precision, "preset": preset, "batch_size": batch_size, "order": order, "timeout_s": timeout,
+        "pin": pin, "require": require, "seed": seed, "data": data, "dataroot": dataroot, "plugins": plugin,
+    }  # fmt: skip
+    if show or dry_run:
+        from ..suites import prepare
+
+        return _show(suite, asked, as_json) if show else _describe(*prepare(suite, asked), as_json)
+    if cluster is not None or cluster_option:
+        where = Path(out) if out else _default_out(suite, resume, "cluster.json")
+        return _run_on_cluster(suite, asked, where, cluster or "slurm", cluster_option or [], resume, as_json)
+    return _run(suite, asked, Path(out) if out else _default_out(suite, resume), resume, as_json)
+
+
+def _split(values: list[str] | None) -> list[str] | None:
+    return (
+        None
+        if not values
+        else [part.strip() for value in values for part in value.split(",") if part.strip()]
+    )
+
+
+def _default_out(suite: str, resume: bool, file: str = "suite.json") -> Path:
+    from .._runs.folder import stamp
+    from ..errors import InvalidArgument
+
+    parent, name = Path("dnnsuite-runs"), Path(suite).stem
+    if not resume:
+        return parent / f"{name}-{stamp()}"
+    last = sorted(parent.glob(f"{name}-*/{file}"))
+    if not last:
+        raise InvalidArgument(f"--resume: there is no {parent}/{name}-*; name it with --out")
+    return last[-1].parent
+
+
+def _show(suite: str, asked: dict[str, Any], as_json: bool) -> int:
+    from ..suites import prepare
+
+    found, _, _ = prepare(suite, asked)
+    if not as_json:
+        print(", ".join(entry.name for entry in found.entries))
+        return 0
+    listed = [
+        {"name": entry.name, "cmd": entry.command, "args": entry.flags(), "cgroup": entry.scope}
+        for entry in found.entries
+    ]
+    print(json.dumps(listed, indent=2))
+    return 0
+
+
+def _describe(suite: Suite, settings: Settings, plan: Plan, as_json: bool) -> int:
+    from ..pin._report import render_plan
+
+    if as_json:
+        jobs = [entry.to_dict() for entry in suite.entries]
+        print(
+            json.dumps(
+                {"suite": suite.name, "settings": settings.to_dict(), "jobs": jobs, "plan": plan.to_dict()}
+            )
+        )
+        return 0
+    for entry in suite.entries:
+        print(f"{entry.name}: {entry.missing}" if entry.missing else entry.command_line())
+    students = sum(entry.scope != "all" for entry in suite.entries)
+    again = f", {settings.repeat} times" if settings.repeat > 1 else ""
+    counted = f"{len(suite.entries)} job{'s' * (len(suite.entries) > 1)}"
+    print(f"{counted} on {suite.device}{again}: {students} in {len(plan.slots)} copies at once, "
+          f"{len(suite.entries) - students} alone with the machine", file=sys.stderr)  # fmt: skip
+    print(render_plan(plan), file=sys.stderr)
+    return 0
+
+
+def _run(suite: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool) -> int:
+    from .._runs.interrupts import Interrupted
+    from ..errors import Error, InvalidArgument
+    from ..suites import SUITE_FILE, run_suite
+
+    try:
+        finished = run_suite(suite, asked, out, resume)
+    except (Interrupted, Error, OSError) as error:
+        kept = len(list((out / "runs").glob("[!.]*/run.json")))
+        if not isinstance(error, InvalidArgument) and (out / SUITE_FILE).is_file():
+            again = f"dnnsuite run {suite} --resume --out {out}"
+            print(f"dnnsuite: {kept} finished runs are kept in {out}; continue: {again}", file=sys.stderr)
+        raise
+    print(json.dumps(_as_dict(finished)) if as_json else f"{out / 'summary.txt'}")
+    for run in finished.runs:
+        if run["status"] != "ok":
+            said = f"{run['key']} run {run['repeat_index']} copy {run['slot']}: {run['failure']}: {run['message']}"
+            print(f"dnnsuite: {said}", file=sys.stderr)
+    return 0 if finished.ok else 1
+
+
+def _run_on_cluster(
+    suite: str, asked: dict[str, Any], out: Path, cluster: str, options: list[str], resume: bool, as_json: bool
+) -> int:  # fmt: skip
+    from ..suites import run_on_cluster
+
+    say = (lambda line: print(line, file=sys.stderr)) if as_json else print
+    ok = run_on_cluster(suite, asked, out, cluster, _parameters(options), resume, say)
+    print(json.dumps({"out": str(out), "ok": ok}) if as_json else f"{out / 'summary.txt'}")
+    return 0 if ok else 1
+
+
+def _parameters(options: list[str]) -> dict[str, Any]:
+    """NAME=VALUE, where a value that is a number is one."""
+    from ..errors import InvalidArgument
+
+    found: dict[str, Any] = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals or not name:
+            raise InvalidArgument(f"--cluster-option {option}: wants NAME=VALUE, as timeout_min=60")
+        found[name] = int(value) if value.isdecimal() else value
+    return found
+
+
+_SAID = (
+    "job", "key", "repeat_index", "slot", "copies", "scope", "status", "failure", "message", "unit", "rate_per_s",
+    "rate_interval_per_s", "flags", "elapsed_s",
+)  # fmt: skip
+
+
+def _as_dict(finished: Finished) -> dict[str, Any]:
+    state = finished.state
+    return {
+        "suite": state["name"], "out": str(finished.root), "ok": finished.ok, "isolation": state["isolation"],
+        "runs": [{name: run[name] for name in _SAID} for run in finished.runs],
+    }  # fmt: skip

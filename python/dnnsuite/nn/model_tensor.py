@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: MIT
+"""A tensor of each of B models that ordinary code sees as the tensor of one.
+
+An ordinary model's `forward` knows nothing of B. It is run once, on `ModelTensor`s: `x.shape`, `x.view(x.size(0), -1)`
+and `x + self.bias` mean what they mean for one model, and compute on `[B, ...]`. What a torch function does with them
+is told by `dnnsuite._fuse`; here is only what the layers must know of them too.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.nn.utils.rnn import PackedSequence
+
+from ..errors import InvalidArgument
+
+__all__ = ["ModelTensor", "NotFusable", "logical", "physical", "state", "wrap"]
+
+
+#: The buffer with the random streams of what belongs to no layer.
+RANDOM_STREAM = "_function_stream"
+
+
+class NotFusable(Exception):
+    """What a module does has no meaning for all models at once; its models run one by one."""
+
+
+class WritesShared(NotFusable):
+    """Each model writes its own values into a tensor that all models share."""
+
+
+class Stray(InvalidArgument):
+    """A parameter that belongs to no module of the array."""
+
+
+class _State(threading.local):
+    """What this thread interprets now."""
+
+    def __init__(self) -> None:
+        self.B = 0  # models of the array whose forward runs; 0 outside
+        self.wary = False  # gradients are wanted
+        self.report: Any = None  # takes note of what the module whose code runs cannot fuse
+        self.random: Any = None  # draws the random numbers of functions that belong to no layer
+        self.making = 0  # 1: each model draws its own numbers, 2: and gets its own of tensors that are made
+        self.drew = False  # whether code of the models drew numbers
+        self.pending: list[ModelTensor] = []  # tensors not computed yet, see `Deferred`
+
+
+state = _State()
+
+
+def handler(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Carries out `func(*args, **kwargs)` with ModelTensors among the arguments; `dnnsuite._fuse` puts its own here."""
+    raise NotFusable(f"{func} before dnnsuite._fuse was imported")
+
+
+class Deferred:
+    """What a layer makes of `x`, plus `residual`, through `activation` (its name and slope): not computed yet, for what
+    is done with it next may be done in the same pass (`layer.activated`). `shape` is that of the result for all models.
+    """
+
+    __slots__ = ("activation", "device", "dtype", "grad", "layer", "residual", "shape", "taken", "x")
+
+    def __init__(
+        self,
+        layer: Any,
+        x: torch.Tensor,
+        shape: torch.Size,
+        residual: torch.Tensor | None = None,
+        activation: tuple[str, float] | None = None,
+    ) -> None:
+        self.layer, self.x, self.shape, self.residual = layer, x, shape, residual
+        self.activation = activation
+        self.dtype, self.device, self.grad = x.dtype, x.device, torch.is_grad_enabled()
+        self.taken = False  # computed already, with more: what this would change in the layer is changed
+
+    def compute(self) -> Any:
+        """The result on its own."""
+        with outside(), torch.set_grad_enabled(self.grad):
+            if self.taken:
+                result = self.layer.repeated(self.x)
+                result = result if self.residual is None else result + self.residual
+                return result if self.activation is None else self.layer.activate(result, *self.activation)
+            if self.residual is None and self.activation is None:
+                return self.layer.forward(self.x)
+            more = {} if self.residual is None else {"residual": self.residual}
+            return self.layer.activated(self.x, *(self.activation or ("none",)), **more)
+
+
+class ModelTensor(torch.Tensor):
+    """`[B, *shape]` that says it is `shape`: a tensor without storage whose functions `handler` carries out."""
+
+    _value: torch.Tensor | None
+    deferred: Deferred | None
+    of_layer = False  # what a layer of ours made: torch's own would be contiguous
+    unsure = False  # a copy that may be a view in torch: nothing is written into it
+
+    @staticmethod
+    def __new__(cls, value: torch.Tensor | None, deferred: Deferred | None = None) -> ModelTensor:
+        known: Any = deferred if value is None else value
+        self: ModelTensor = _bare_tensor(cls, known.shape[1:], dtype=known.dtype, device=known.device)
+        self._value, self.deferred = value, deferred
+        if deferred is not None:
+            state.pending.append(self)
+        return self
+
+    def __init__(self, value: torch.Tensor | None, deferred: Deferred | None = None) -> None:
+        pass
+
+    @property
+    def value(self) -> torch.Tensor:
+        """The tensor of all models, `[B, ...]`."""
+        if self._value is None:
+            assert self.deferred is not None
+            self._value = self.deferred.compute()
+            self.deferred = None
+        return self._value
+
+    def become(self, value: torch.Tensor | None, deferred: Deferred | None = None) -> None:
+        """Makes this tensor another one, as an in-place function does."""
+        self._value, self.deferred = value, deferred
+
+    @property
+    def B(self) -> int:
+        """The number of models."""
+        known: Any = self.deferred if self._value is None else self._value
+        return int(known.shape[0])
+
+    @property
+    def shape(self) -> torch.Size:  # type: ignore[override]
+        known: Any = self.deferred if self._value is None else self._value
+        return torch.Size(known.shape[1:])
+
+    @property
+    def dtype(self) -> torch.dtype:  # type: ignore[override]
+        known: Any = self.deferred if self._value is None else self._value
+        return known.dtype
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        known: Any = self.deferred if self._value is None else self._value
+        return known.device
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        return self.dim()
+
+    def dim(self) -> int:
+        known: Any = self.deferred if self._value is None else self._value
+        return len(known.shape) - 1
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return handler(func, args, kwargs or {})
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        raise NotFusable(f"{func} is reached past torch's functions")
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        return iter(handler(torch.Tensor.unbind, (self, 0), {}))
+
+    def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
+        return f"ModelTensor({list(self.shape)} of each of {self.B} models: {self.value!r})"
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __deepcopy__(self, memo: Any) -> ModelTensor:
+        return ModelTensor(self.value.clone())
+
+
+_bare_tensor = torch.Tensor._make_wrapper_subclass
+
+
+def wrap_parameter(value: torch.Tensor) -> ModelTensor:
+    """A parameter `[B, ...]` as one model's code sees it, `isinstance(..., Parameter)` included."""
+    seen = ModelTensor(value)
+    seen._is_param = True
+    return seen
+
+
+class OwnTensors:
+    """Mixed into modules of an array: code of one model that goes through their parameters sees one model's."""
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
+        for name, value in super().named_parameters(*args, **kwargs):  # type: ignore[misc]
+            yield name, wrap_parameter(value) if state.B else value
+
+    def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
+        for name, value in super().named_buffers(*args, **kwargs):  # type: ignore[misc]
+            if not state.B:
+                yield name, value
+            elif not name.endswith(RANDOM_STREAM):
+                yield name, ModelTensor(value)
+
+
+def wrap(value: Any) -> Any:
+    """A tensor `[B, ...]` as seen by one model's code; anything else as it is."""
+    return ModelTensor(value) if isinstance(value, torch.Tensor) and type(value) is not ModelTensor else value
+
+
+def physical(value: Any) -> Any:
+    """`[B, ...]` of a ModelTensor; anything else as it is."""
+    return value.value if type(value) is ModelTensor else value
+
+
+def check_stray(value: torch.Tensor) -> None:
+    """Refuses a parameter that code reaches past its module: it would be one of all models, or of the first."""
+    if type(value) is ModelTensor or not isinstance(value, torch.nn.Parameter):
+        return
+    if not state.B and torch._C._current_graph_task_id() != -1:
+        raise InvalidArgument(
+            f"a parameter {list(value.shape)} is read in a backward pass, where a checkpoint runs a forward again: use "
+            "dnnsuite.nn.checkpoint in place of torch.utils.checkpoint.checkpoint"
+        )
+    owner, B = state.random, state.B
+    with outside():
+        stray = isinstance(owner, torch.nn.Module) and not any(p is value for p in owner.parameters())
+    if stray and B != 1:
+        raise Stray(
+            f"a parameter {list(value.shape)} that is no attribute of a module is used, perhaps from a closure: it "
+            "would be the first model's for all of them; hold it as an attribute"
+        )
+    raise NotFusable(f"a parameter {list(value.shape)} is reached through a plain list or the like")
+
+
+def expanded(value: Any, B: int) -> Any:
+    """A tensor for a layer of B models: a ModelTensor's value, or one tensor that all models share, not copied."""
+    if type(value) is ModelTensor:
+        return value.value
+    if isinstance(value, torch.Tensor):
+        check_stray(value)
+        return value.unsqueeze(0).expand(B, *value.shape)
+    if type(value) in (tuple, list):
+        return type(value)(expanded(v, B) for v in value)
+    if isinstance(value, PackedSequence):
+        return value._replace(data=expanded(value.data, B))
+    return value
+
+
+def _any_model_tensor(args: Any) -> bool:
+    return any(type(a) is ModelTensor or (type(a) in (tuple, list) and _any_model_tensor(a)) for a in args)
+
+
+def wrap_all(output: Any) -> Any:
+    """Tensors `[B, ...]` in a (named) tuple, list or dictionary of results, as one model's code sees them."""
+    if isinstance(output, torch.Tensor):
+        return wrap(output)
+    if isinstance(output, PackedSequence):
+        return output._replace(data=wrap(output.data))
+    if isinstance(output, (tuple, list)):
+        items = [wrap_all(o) for o in output]
+        # Named tuples take their fields one by one, torch.return_types.max and its like as a sequence.
+        return type(output)(*items) if hasattr(output, "_fields") else type(output)(items)
+    if isinstance(output, dict):
+        return {name: wrap_all(value) for name, value in output.items()}
+    return output
+
+
+class outside:
+    """A layer's own code: it works on `[B, ...]`."""
+
+    __slots__ = ("B",)
+
+    def __enter__(self) -> None:
+        self.B, state.B = state.B, 0
+
+    def __exit__(self, *error: Any) -> None:
+        state.B = self.B
+
+
+def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """A layer's `forward` on `[B, ...]`, callable also from an ordinary model's code."""
+
+    @functools.wraps(forward)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not state.B and not _any_model_tensor(args):
+            return forward(self, *args, **kwargs)
+        B = self.B
+        if self.activations and state.B and len(args) == 1 and not kwargs and type(args[0]) is ModelTensor:
+            x = args[0].value
+            result = ModelTensor(None, Deferred(self, x, self.shape_of_result(x)))
+            result.of_layer = True
+            return result
+        args = tuple(expanded(a, B) for a in args)
+        kwargs = {name: expanded(a, B) for name, a in kwargs.items()}
+        with outside():
+            result = wrap_all(forward(self, *args, **kwargs))
+        if type(result) is ModelTensor:
+            result.of_layer = True
+        return result
+
+    return call

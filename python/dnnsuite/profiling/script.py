@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite profile -- COMMAND`: the user's own script under the profiler, its exit status passed on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .._files import read_json
+from .._runs.interrupts import Interrupted, deferred
+from ..errors import Error
+from ..profiler import _script
+from ..profiler._catalogue import choose
+from ..profiler.activity import variables_for_markers
+from .job import windows_of
+
+__all__ = ["run_script"]
+
+_GRACE_S = 10.0
+
+
+def run_script(
+    command: Sequence[str], out: Path, start_iteration: int, profile_iterations: int, metrics: str, stop: bool,
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Run `command` with the profiler in every Python that it starts; print what was seen.
+
+    Returns:
+        the command's exit status (128 + signal); 1 where it ended well and nothing was observed.
+
+    Raises:
+        Error: the command cannot be started.
+        InvalidArgument: an unknown metric, or iterations that mean nothing.
+    """
+    choose(metrics)
+    windows_of(start_iteration, profile_iterations)  # refuses what means nothing
+    # The profile begins when the first step has ended: until then nobody knows that there are steps.
+    schedule, steps = windows_of(max(0, start_iteration - 1), profile_iterations)
+    settings = {"out": str(out.absolute()), "schedule": asdict(schedule), "steps": steps + 1, "metrics": metrics,
+                "stop": stop}  # fmt: skip
+    status = _run(command, _environment(settings), sys.stderr if as_json else None)
+    found = [path.parent for path in sorted(out.rglob("status.json"))]
+    profiles = [_read(directory) for directory in found]
+    observed = [each for each in profiles if each["observed"]]
+    remarks = [] if observed else [_why_nothing(profiles, status, start_iteration)]
+    if as_json:
+        print(json.dumps({"out": str(out), "status": status, "profiles": profiles, "remarks": remarks}))
+    else:
+        for each in observed:
+            print((Path(each["directory"]) / "summary.txt").read_text(encoding="utf-8"))
+            print(each["directory"])
+    for remark in remarks:
+        print(f"dnnsuite: {remark}", file=sys.stderr)
+    return status or (0 if observed else 1)
+
+
+def _environment(settings: dict[str, Any]) -> dict[str, str]:
+    site = Path(_script.__file__).parent / "_site"
+    paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        **os.environ, **variables_for_markers(),
+        _script.VARIABLE: json.dumps(settings), "PYTHONPATH": os.pathsep.join(paths),
+        "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "99"),  # it reports each window on stderr
+    }  # fmt: skip
+
+
+def _run(command: Sequence[str], environment: dict[str, str], stdout: Any) -> int:
+    """The command's exit status as a shell tells it. A signal that ends this process is handed on first."""
+    with deferred():
+        try:
+            process = subprocess.Popen(list(command), env=environment, stdout=stdout)
+        except OSError as error:
+            raise Error(f"cannot start {command[0]}: {error.strerror or error}") from error
+    try:
+        returncode = process.wait()
+    except Interrupted as interrupted:
+        # Ctrl-C has reached the script already, which is in this process group; other signals have not.
+        if interrupted.number != signal.SIGINT:
+            process.send_signal(interrupted.number)
+        try:
+            returncode = process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+    return returncode if returncode >= 0 else 128 - returncode
+
+
+def _read(directory: Path) -> dict[str, Any]:
+    status: dict[str, Any] = {**read_json(directory / "status.json"), "directory": str(directory)}
+    if (directory / "profile.json").is_file():
+        status["profile"] = read_json(directory / "profile.json")
+    return status
+
+
+def _why_nothing(profiles: Sequence[dict[str, Any]], status: int, start: int) -> str:
+    failures = [each["failure"] for each in profiles if each["failure"]]
+    ended = f"the command ended with status {status}" if status else "the command ended"
+    if failures:
+        return f"nothing was observed: {failures[0]}"
+    if not profiles:
+        return (
+            f"nothing was observed: {ended} and no torch.optim optimizer made a step in it (one that ends by os._exit "
+            "cannot tell, and python -I or -E does not let itself be observed)"
+        )
+    most = max(each["steps"] for each in profiles)
+    if all(each["done"] for each in profiles):
+        earlier = f"try --start-iteration {most // 2}" if most > 1 else "it is too short to be observed"
+        return f"nothing was observed: {ended} after {most} steps, before the window opened at {start}; {earlier}"
+    return f"nothing was observed: {ended} in step {most}, without a chance to write (os._exit or a signal)"

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+import pytest
+import torch
+from torch.nn import functional as F
+
+from function_cases import check, run
+
+INDEX = torch.tensor([[0, 1, 2, 0], [2, 1, 0, 1]])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.softmax(0) + F.log_softmax(x, dim=-1) + torch.softmax(x, 1),
+        lambda x: x.sum() + x.mean() + x.std() + x.norm() + x.prod() + x.logsumexp(0).sum(),
+        lambda x: x.sum(0) + x.mean(dim=-3) + x.var(0, unbiased=False) + x.amax(0),
+        lambda x: x.sum(dim=(0, 1), keepdim=True) + x.mean((0, 2)).sum(),
+        lambda x: x.sum(keepdim=True, dim=None) if False else x.mean(-1, keepdim=True),
+        lambda x: (x.max(), x.min(), x.max(dim=1), x.min(0, keepdim=True).values),
+        lambda x: (x.argmax(), x.argmax(-1), x.argmin(0)),
+        lambda x: (x.median(), x.median(0).values, (x > 0).all(), (x > 0).any(1)),
+        lambda x: torch.max(x, x.flip(0)),
+        lambda x: x.cumsum(0) + x.sort(descending=True).values,
+        lambda x: x.topk(2, dim=0).values,
+        lambda x: x.chunk(2, 0)[0] + x.chunk(2)[1],
+        lambda x: [part * 2 for part in x.split([1, 3])],
+        lambda x: x.unbind()[1] + x.unbind(1)[0].sum(),
+        lambda x: x.narrow(0, 1, 2) + x.select(1, 0).unsqueeze(1)[1:3],
+        lambda x: x.flatten() + x.flatten(0, 1).flatten(),
+        lambda x: x.flatten(1).unflatten(1, (3, 4)),
+        lambda x: x.transpose(0, 1) + x.permute(1, 0, 2) + x.movedim(0, 1) + x.swapaxes(-2, -3),
+        lambda x: x.unsqueeze(0).squeeze(0) + x.unsqueeze(-1).squeeze(-1) + x.squeeze(),
+        lambda x: torch.cat([x, x * 2], 0).sum(0) + torch.cat((x, x), dim=-1)[..., :4].sum(0),
+        lambda x: torch.cat([x, torch.zeros(1, 3, 4)]),
+        lambda x: torch.stack([x, x + 1], dim=-1).sum(-1) + torch.stack((x, x))[0],
+        lambda x: x.flip(0) + x.flip(-1, 0),
+        lambda x: x[0].gather(0, INDEX) + x[1].scatter(0, INDEX, 5.0)[:2],
+        lambda x: x.index_select(1, torch.tensor([0, 2])),
+        lambda x: F.normalize(x) + F.normalize(x, dim=-1),
+        lambda x: torch.std_mean(x, dim=0),
+        lambda x: (
+            x.round().mode().values,
+            x.round().mode(0).values,
+            x.diff(),
+            x.diff(2),
+            torch.diff(x, n=2, dim=0),
+        ),
+        lambda x: x.t() if x.dim() == 2 else x[0].t(),
+        lambda x: torch.linalg.vector_norm(x.norm(dim=1), dim=0) if False else x.norm(dim=1),
+        lambda x: x.sum(0).squeeze(),
+        lambda x: torch.empty(0).new_zeros(0) if False else torch.cat([torch.zeros(0), x], dim=-1),
+    ],
+)
+def test_dimension_0_is_the_models_own(function):
+    check(function, torch.randn(3, 4, 3, 4))
+
+
+def test_a_norm_is_not_taken_over_the_models():
+    check(lambda x: x.renorm(2, 0, 1.0) + torch.renorm(x, 1, -1, 0.5), torch.randn(3, 4, 5))
+    check(lambda x: x.clone().renorm_(2, 0, 1.0), torch.randn(3, 4, 5))
+
+
+def test_a_dimension_out_of_range_is_torchs_error():
+    with pytest.raises(IndexError, match="expected to be in range"):
+        run(lambda x: x.sum(2), torch.randn(2, 3, 4))
+
+
+def test_in_place_twins_change_their_tensor():
+    def change(x):
+        a, b, c = x.clone(), x[:1].clone(), x[0].clone()
+        a.unsqueeze_(0)
+        b.squeeze_(0)
+        c.t_()
+        return a, b, c
+
+    check(change, torch.randn(3, 4, 5, 2))
+
+
+def test_a_scalar_of_each_model():
+    check(lambda x: x.sum().unsqueeze(0) + x.sum().sum() + x.mean().max(), torch.randn(2, 3))
+
+
+def test_what_has_no_rule_is_mapped():
+    check(lambda x: torch.cdist(x, x + 1), torch.randn(2, 3, 4), mapped=True)
+    check(lambda x: torch.vstack([x, x]), torch.randn(2, 3, 4), mapped=True)

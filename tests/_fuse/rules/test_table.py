@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+import torch
+
+from dnnsuite._fuse.rules.table import in_place, plain_name
+from function_cases import check, run
+from helpers import check_matches_models, make_models
+
+
+def test_names():
+    assert (
+        plain_name(torch.Tensor.__iadd__) == plain_name(torch.Tensor.add_) == plain_name(torch.add) == "add"
+    )
+    assert plain_name(torch.Tensor.__invert__) == "invert"
+    assert plain_name(torch.Tensor.__rsub__) == "rsub"
+    assert in_place(torch.Tensor.__imul__)
+    assert in_place(torch.Tensor.relu_)
+    assert not in_place(torch.Tensor.__invert__)
+    assert not in_place(torch.Tensor.__mul__)
+
+
+def test_what_has_no_rule_runs_under_vmap_and_is_counted():
+    output, report = run(lambda x: torch.linalg.inv(x @ x.mT + 3 * torch.eye(3)), torch.randn(2, 3, 3))
+    assert output.shape == (2, 3, 3)
+    assert dict(report.mapped) == {"linalg_inv": 1}
+    check(lambda x: torch.linalg.inv(x @ x.mT + 3 * torch.eye(3)), torch.randn(2, 3, 3), mapped=True)
+
+
+def test_a_gradient_that_vmap_has_wrong():
+    class Selects(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return torch.select_scatter(x, self.inner(x).sum(0), 0, 1)
+
+    array = check_matches_models(make_models(Selects, 3), torch.randn(3, 5, 4))
+    assert "the gradient of select_scatter" in array.coverage()[0].reason
+
+
+def test_a_shared_tensor_indexed_by_each_model():
+    table = torch.randn(7, 3)
+    check(lambda i: table[i], torch.tensor([[0, 6], [3, 3]]), mapped=True)

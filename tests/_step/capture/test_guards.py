@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+import functools
+
+import torch
+
+from dnnsuite._step.capture import guards
+
+
+def signature(batch):
+    return guards.flatten(batch)[1]
+
+
+def test_a_signature_is_about_layout_and_values():
+    x, y = torch.zeros(2, 3), torch.zeros(2, 3)
+    same = signature((x, {"a": y, "b": 1.0}))
+    assert same == signature((y, {"a": x, "b": 1.0}))
+    assert same != signature((x, {"a": y, "b": 2.0}))
+    assert same != signature((x, {"a": y.double(), "b": 1.0}))
+    assert same != signature((x, {"a": torch.zeros(3, 2).t(), "b": 1.0}))
+    assert same != signature((x, {"a": x, "b": 1.0}))
+    assert same != signature((x, {"c": y, "b": 1.0}))
+    assert signature((x, object())) is None
+    assert guards.flatten((x, {"a": y, "b": 1.0}))[0][1] is y
+
+
+def test_hooks_are_found():
+    array = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    assert guards.hook(array) is None
+    modes = guards.Modes(array)
+    handle = array[0].register_forward_pre_hook(lambda *_: None)
+    assert guards.hook(array) == "0"
+    assert modes.changed()
+    handle.remove()
+    assert not modes.changed()
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
+    assert "global" in guards.hook(array)
+    handle.remove()
+    assert guards.hook(array) is None
+
+
+def test_modes_see_training_freezing_and_other_parameters():
+    array = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout())
+    modes = guards.Modes(array)
+    assert not modes.changed()
+    array[1].eval()
+    assert modes.changed()
+    array[1].train()
+    array[0].bias.requires_grad_(False)
+    assert modes.changed()
+    array[0].bias.requires_grad_(True)
+    assert not modes.changed()
+    array[0].weight.data = array[0].weight.data.clone()
+    assert modes.changed()
+    assert not guards.Modes(torch.nn.ReLU()).changed()
+
+
+def test_values_of_modules():
+    array = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Flatten())
+    before = guards.module_values(array)
+    assert before["0.p"] == 0.5
+    array.eval()
+    assert guards.module_values(array) == before
+    array[0].seen = [1]
+    assert guards.module_values(array) != before
+
+
+FACTOR = 1.0
+
+
+def test_values_that_a_function_sees(monkeypatch):
+    weight, seen = 2.0, []
+
+    def loss(x, scale=1):
+        return x * weight * FACTOR, seen
+
+    class Loss:
+        def __init__(self):
+            self.gamma = 1.0
+
+        def __call__(self, x):
+            return x * self.gamma
+
+        def loss(self, x):
+            return x * self.gamma
+
+    read = guards.function_values(functools.partial(loss, scale=2))
+    before = read()
+    assert read() == before
+    weight = 3.0
+    assert read() != before
+    before = read()
+    seen.append(1)
+    assert read() != before
+    before = read()
+    seen[0] = 2
+    assert read() != before
+    before = read()
+    monkeypatch.setitem(globals(), "FACTOR", 5.0)
+    assert read() != before
+    owner = Loss()
+    for function in (owner.loss, owner):
+        read = guards.function_values(function)
+        before = read()
+        owner.steps = 1
+        assert read() == before  # not named by the function
+        owner.gamma = owner.gamma + 1.0
+        assert read() != before

@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: MIT
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite import StepRunner, nn, optim
+from dnnsuite.errors import InvalidArgument
+from helpers import make_models
+
+
+def classifier():
+    return torch.nn.Sequential(
+        torch.nn.Linear(6, 16),
+        torch.nn.ReLU(),
+        torch.nn.Dropout(0.2),
+        torch.nn.LayerNorm(16),
+        torch.nn.Linear(16, 4),
+    )
+
+
+def loss(array, x, y):
+    return nn.functional.cross_entropy(array(x), y)
+
+
+def make(B, seeds=None):
+    array = dnnsuite.fuse(make_models(classifier, B), seeds=seeds or range(B))
+    lr = [0.1 / (i + 1) for i in range(B)]
+    return array, optim.Adam(array.parameters(), lr=lr)
+
+
+def batches(B, count):
+    generator = torch.Generator().manual_seed(0)
+    return [
+        (torch.randn(B, 8, 6, generator=generator), torch.randint(4, (B, 8), generator=generator))
+        for _ in range(count)
+    ]
+
+
+def by_hand(B, steps):
+    array, optimizer = make(B)
+    losses = []
+    for batch in batches(B, steps):
+        optimizer.zero_grad()
+        values = loss(array, *batch)
+        values.sum().backward()
+        optimizer.step()
+        losses.append(values.detach())
+    return array, losses
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, None])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_trains_as_the_loop_by_hand(threads, width):
+    expected, losses = by_hand(5, 9)
+    array, optimizer = make(5)
+    with StepRunner(array, optimizer, loss, threads=threads, width=width) as runner:
+        steps = [runner.step(*batch) for batch in batches(5, 9)]
+        for step, values in zip(steps, losses, strict=True):
+            torch.testing.assert_close(step.losses(), values, rtol=1e-4, atol=1e-6)
+    for mine, other in zip(array.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-5)
+
+
+def test_a_model_trains_the_same_in_any_company():
+    """Alone, or third of four: the same losses to the bit when the shards are of one model."""
+    array, optimizer = make(4)
+    alone = dnnsuite.fuse(make_models(classifier, 3)[2:], seeds=[2])
+    own = optim.Adam(alone.parameters(), lr=0.1 / 3)
+    with (
+        StepRunner(array, optimizer, loss, threads=2, width=1) as many,
+        StepRunner(alone, own, loss, threads=1) as one,
+    ):
+        for x, y in batches(4, 5):
+            assert torch.equal(many.step(x, y).losses()[2], one.step(x[2:3], y[2:3]).losses()[0])
+
+
+def test_state_is_the_arrays_own():
+    array, optimizer = make(3)
+    before = [p.detach().clone() for p in array.parameters()]
+    with StepRunner(array, optimizer, loss, threads=2, width=1) as runner:
+        runner.step(*batches(3, 1)[0])
+    assert all(not torch.equal(old, new) for old, new in zip(before, array.parameters(), strict=True))
+    assert all(optimizer.state[p]["step"].tolist() == [1.0, 1.0, 1.0] for p in array.parameters())
+    assert all(state["exp_avg"].any() for state in optimizer.state.values())
+    assert array.get_submodule("2").rng[:, 1].tolist() == [1, 1, 1]
+
+
+def test_a_schedule_between_steps_under_way_changes_later_steps_only():
+    array, optimizer = make(3)
+    schedule = optim.lr_scheduler.StepLR(optimizer, 1, 0.0)
+    with StepRunner(array, optimizer, loss, threads=2, width=1, queue_depth=4) as runner:
+        first, second = batches(3, 2)
+        runner.step(*first)
+        schedule.step()  # the learning rate is zero from here on
+        runner.synchronize()
+        after_one = [p.detach().clone() for p in array.parameters()]
+        runner.step(*second)
+    expected, _ = by_hand(3, 1)
+    for mine, then, other in zip(array.parameters(), after_one, expected.parameters(), strict=True):
+        assert torch.equal(mine, then)
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-6)
+
+
+def test_an_error_in_a_step_reaches_the_caller_and_ends_the_threads():
+    array, optimizer = make(3)
+
+    def broken(part, x, y):
+        raise RuntimeError("broken on purpose")
+
+    runner = StepRunner(array, optimizer, broken, threads=2, width=1)
+    step = runner.step(*batches(3, 1)[0])
+    with pytest.raises(RuntimeError, match="on purpose"):
+        step.losses()
+    with pytest.raises(RuntimeError, match="on purpose"):
+        runner.synchronize()
+    runner.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("dnnsuite-step")]
+
+
+def test_leaves_torchs_threads_as_they_are():
+    before = torch.get_num_threads()
+    array, optimizer = make(3)
+    with StepRunner(array, optimizer, loss, threads=2) as runner:
+        runner.step(*batches(3, 1)[0])
+        assert torch.get_num_threads() == before
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("flush", [True, False])
+def test_denormal_numbers_are_zero_in_a_step_unless_asked_for(threads, flush):
+    models = make_models(lambda: torch.nn.Linear(1, 1, bias=False), 2)
+    for model in models:
+        torch.nn.init.constant_(model.weight, 1e-10)
+    array = dnnsuite.fuse(models)
+    optimizer = optim.SGD(array.parameters(), lr=0.0)
+    x = torch.full((2, 1, 1), 1e-30)
+    with StepRunner(
+        array, optimizer, lambda a, x: a(x).sum((1, 2)), threads=threads, flush_denormals=flush
+    ) as runner:
+        values = [runner.step(x).losses().tolist() for _ in range(6)]
+    assert runner.mode == "captured"
+    expected = [0.0, 0.0] if flush else pytest.approx([1e-40] * 2, rel=1e-3)
+    assert all(value == expected for value in values)
+    assert (x * 1e-10).count_nonzero() == 2  # the caller's own arithmetic
+
+
+def test_a_shared_batch():
+    array, optimizer = make(3)
+    x, y = batches(1, 1)[0]
+    with StepRunner(array, optimizer, loss, threads=2) as runner:
+        assert runner.step(dnnsuite.stack(x[0], B=3), dnnsuite.stack(y[0], B=3)).losses().shape == (3,)
+
+
+def test_one_overflow_skips_the_step_of_all_with_one_scaler(device):
+    if device == "cpu":
+        with pytest.raises(InvalidArgument, match=r"optim\.GradScaler"):
+            StepRunner(*make(2), loss, scaler=torch.amp.GradScaler("cpu"))
+        return
+    array, optimizer = make(2)
+    array.to(device)
+    runner = StepRunner(
+        array, optimizer, lambda a, x, y: loss(a, x, y) * 1e38, scaler=torch.amp.GradScaler(device)
+    )
+    before = array.get_submodule("0").weight.detach().clone()
+    runner.step(*(t.to(device) for t in batches(2, 1)[0]))
+    assert torch.equal(array.get_submodule("0").weight, before)
+
+
+@pytest.mark.parametrize("argument", [{"threads": 0}, {"width": -1}, {"queue_depth": 1.5}])
+def test_refuses_bad_arguments(argument):
+    with pytest.raises(InvalidArgument, match=next(iter(argument))):
+        StepRunner(*make(2), loss, **argument)
+
+
+def test_refuses_gradient_hooks_that_it_would_not_call():
+    array, optimizer = make(2)
+    with StepRunner(array, optimizer, loss) as runner:
+        runner.step(*batches(2, 1)[0]).losses()
+        handle = next(array.parameters()).register_hook(lambda grad: grad * 0)
+        with pytest.raises(InvalidArgument, match="gradient hook"):
+            runner.step(*batches(2, 1)[0])
+        handle.remove()
+        runner.step(*batches(2, 1)[0]).losses()
+    next(array.parameters()).register_post_accumulate_grad_hook(lambda parameter: None)
+    with pytest.raises(InvalidArgument, match="gradient hook"):
+        StepRunner(array, optimizer, loss)
+
+
+def test_refuses_a_batch_of_another_width():
+    with (
+        StepRunner(*make(2), loss) as runner,
+        pytest.raises(InvalidArgument, match=r"\[2, \.\.\.\].*\[3, 8, 6\]"),
+    ):
+        runner.step(*batches(3, 1)[0])
+    with pytest.raises(InvalidArgument, match="closed"):
+        runner.step(*batches(2, 1)[0])
+
+
+SCRIPT = textwrap.dedent("""
+    import sys, time
+    sys.path.insert(0, {folder!r})
+    import test_step as t
+    runner = t.StepRunner(*t.make(3), t.loss, threads=2, width=1)
+    print("up", flush=True)
+    while {forever}:
+        runner.step(*t.batches(3, 1)[0])
+    runner.step(*t.batches(3, 1)[0])
+""")
+
+
+@contextlib.contextmanager
+def program(forever):
+    """The script above as a process of its own, ended when the test is."""
+    code = SCRIPT.format(
+        folder=os.path.join(os.path.dirname(os.path.dirname(__file__)), "support"), forever=forever
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_program_that_forgets_to_close_ends():
+    with program(False) as process:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+
+
+def test_ctrl_c_ends_a_program_in_the_middle_of_its_steps():
+    with program(True) as process:
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=120)
+        assert "KeyboardInterrupt" in errors
+        assert process.returncode == -signal.SIGINT
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_models_may_leave_and_join_between_two_steps(threads):
+    """What is left trains as it would have without the others."""
+    array, optimizer = make(4)
+    rest = dnnsuite.fuse([array[1], array[3]], seeds=[1, 3])
+    own = optim.Adam(rest.parameters(), lr=[0.1 / 2, 0.1 / 4])
+    with (
+        StepRunner(array, optimizer, loss, threads=threads, width=1) as runner,
+        StepRunner(rest, own, loss, threads=1, width=1) as other,
+    ):
+        for step, (x, y) in enumerate(batches(4, 8)):
+            if step == 4:
+                runner.synchronize()
+                array.drop([0, 2])
+                with pytest.raises(InvalidArgument, match=r"2 models and its optimizer 4"):
+                    runner.step(x[1::2], y[1::2])
+                optimizer = optim.Adam(array.parameters(), lr=[0.1 / 2, 0.1 / 4])
+                other.refresh(optimizer=optim.Adam(rest.parameters(), lr=[0.1 / 2, 0.1 / 4]))
+                runner.refresh(optimizer=optimizer)
+            left = (x, y) if step < 4 else (x[1::2], y[1::2])
+            mine, its = runner.step(*left).losses(), other.step(x[1::2], y[1::2]).losses()
+            assert torch.equal(mine[1::2] if step < 4 else mine, its)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_batch_of_its_own_size_for_each_model(threads):
+    sizes = [5, 2, 7]
+    array, optimizer = make(3)
+    alone = [dnnsuite.fuse([model], seeds=[index]) for index, model in enumerate(dnnsuite.unfuse(array))]
+    runners = [
+        StepRunner(model, optim.Adam(model.parameters(), lr=0.1 / (i + 1)), loss, threads=1)
+        for i, model in enumerate(alone)
+    ]
+    with StepRunner(array, optimizer, loss, threads=threads, width=3) as runner:
+        for x, y in batches(3, 6):
+            ragged = [x[i, :n] for i, n in enumerate(sizes)], [y[i, :n] for i, n in enumerate(sizes)]
+            losses = runner.step(*ragged).losses()
+            own = [
+                r.step(x[i : i + 1, :n], y[i : i + 1, :n]).losses()
+                for i, (r, n) in enumerate(zip(runners, sizes, strict=True))
+            ]
+            assert torch.equal(losses, torch.cat(own))
+        assert runner.mode == "captured"
+        assert runner.step(*batches(3, 1)[0]).losses().shape == (3,)  # and one size for all again
+    for r in runners:
+        r.close()
+
+
+def test_refuses_a_list_that_is_not_one_tensor_per_model():
+    with (
+        StepRunner(*make(2), loss) as runner,
+        pytest.raises(InvalidArgument, match="one tensor per model, 2; got 3"),
+    ):
+        runner.step([torch.zeros(2, 6)] * 3, [torch.zeros(2)] * 3)
+
+
+def test_refuses_a_batch_that_does_not_come_apart_in_equal_parts():
+    runner = StepRunner(*make(2), loss, accumulate=3, width=2)
+    with pytest.raises(InvalidArgument, match=r"accumulate=3 .* \[2, 8, 6\]"):
+        runner.step(*batches(2, 1)[0]).losses()
+    runner.close()
+
+
+@pytest.mark.parametrize("capture", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_autocast_around_a_step_is_that_in_it(threads, capture):
+    """Whichever thread takes the step; and a step outside of it is in 32 bits again."""
+    seen = []
+
+    def watched(array, x, y):
+        seen.append(array(x).dtype)
+        return loss(array, x, y)
+
+    array, optimizer = make(2)
+    x, y = next(iter(batches(2, 1)))
+    with StepRunner(array, optimizer, watched, threads=threads, width=1, capture=capture) as runner:
+        for dtype in (torch.bfloat16, torch.float32):
+            with torch.autocast("cpu", torch.bfloat16, dtype == torch.bfloat16):
+                for _ in range(5):
+                    runner.step(x, y).losses()
+            assert set(seen) == {dtype}
+            seen.clear()

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+import pytest
+
+from dnnsuite._step import tune
+from dnnsuite._step.shard_width_search import WidthTrial
+
+
+@pytest.fixture(autouse=True)
+def table(tmp_path, monkeypatch):
+    """A table of this test's own."""
+    made = tune.Table(tmp_path / "tune.json")
+    monkeypatch.setattr(tune, "table", lambda: made)
+    return made
+
+
+def run(seconds_of, B=4, threads=2, steps=20):
+    """The widths of the steps until the trial is done, and what it chose."""
+    trial = WidthTrial(B, threads, "key")
+    widths = []
+    while not trial.done:
+        assert len(widths) < steps
+        widths.append(trial.width)
+        trial.add(seconds_of[trial.width])
+    return widths, trial.width
+
+
+@pytest.mark.parametrize(("seconds", "best"), [({1: 0.002, 2: 0.001}, 2), ({1: 0.001, 2: 0.002}, 1)])
+def test_tries_one_and_as_many_as_keep_all_threads_busy(seconds, best, table):
+    assert run(seconds) == ([1, 1, 1, 2, 2, 2], best)
+    assert table.get("key") == best
+
+
+def test_a_slow_first_step_decides_nothing():
+    trial = WidthTrial(4, 2, "key")
+    for seconds in (9.0, 0.001, 0.001, 0.002, 0.002, 0.002):
+        trial.add(seconds)
+    assert trial.width == 1
+
+
+def test_what_was_found_is_not_tried_again():
+    run({1: 0.002, 2: 0.001})
+    assert run({}) == ([], 2)
+
+
+def test_a_heavy_model_is_dealt_out_alone_without_a_trial_of_more():
+    assert run({1: 5.0}) == ([1, 1], 1)
+
+
+def test_python_is_no_work_of_a_model():
+    trial = WidthTrial(8, 2, "key")
+    trial.add(0.4)
+    trial.add(0.4)
+    assert not trial.done
+    trial = WidthTrial(8, 2, "key")
+    trial.add(0.4, captured=True)
+    trial.add(0.4, captured=True)
+    assert trial.done
+    assert trial.width == 1
+
+
+@pytest.mark.parametrize(("B", "threads"), [(1, 1), (1, 4), (2, 2), (3, 3)])
+def test_nothing_to_try_where_every_thread_has_one_model_at_most(B, threads, table):
+    assert run({}, B, threads) == ([], 1)
+    assert not table.path.exists()
+
+
+@pytest.mark.parametrize("nonsense", ["wide", -3, 7, None, [1]])
+def test_a_choice_that_is_none_of_the_candidates_is_measured_again(nonsense, table):
+    table.put("key", nonsense)
+    widths, _ = run({1: 0.002, 2: 0.001})
+    assert len(widths) == 6

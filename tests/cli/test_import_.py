@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+import json
+import subprocess
+import sys
+
+import pytest
+
+from dnnsuite import importers
+from dnnsuite.cli.app import app as cli
+from importer_samples import FIXTURES, kineto, new_schema, sqlite
+
+
+def run(capsys, *arguments):
+    try:
+        cli.main(["import", *map(str, arguments)])
+    except SystemExit as ended:
+        return ended.code or 0, *capsys.readouterr()
+    return 0, *capsys.readouterr()
+
+
+def script(name, *arguments):
+    code = f"from dnnsuite.cli.import_ import {name}; {name}()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("path", sorted(FIXTURES.iterdir()), ids=lambda path: path.stem)
+def test_each_kind_is_told_by_its_content(capsys, path):
+    status, out, _ = run(capsys, path, "--json")
+    kind = {"ncu": "ncu", "nvv": "nvprof", "nvp": "nvprof", "dmo": "dcgm", "exp": "dcgm", "dcg": "dcgm"}[
+        path.name[:3]
+    ]
+    assert (status, json.loads(out)["kind"]) == (0, kind)
+
+
+def test_a_trace_says_what_its_gpu_did(tmp_path, capsys):
+    status, out, _ = run(capsys, sqlite(tmp_path / "x.sqlite", new_schema()))
+    assert status == 0
+    assert "nsys; 2 kernels, 2 memops, 3 api" in out
+    assert "kernels_by_class:" in out
+    assert "communication" in out
+    status, out, _ = run(capsys, kineto(tmp_path / "x.json"), "--json")
+    assert json.loads(out)["results"]["gpu"][0]["kernel_ns"] == 4250
+
+
+def test_tables_are_written_with_their_definitions(tmp_path, capsys):
+    status, _, err = run(capsys, FIXTURES / "ncu_details_old.csv", "--out", tmp_path / "made/here")
+    assert status == 0
+    assert sorted(path.name for path in (tmp_path / "made/here").iterdir()) == [
+        "cores.csv", "definitions.json", "metrics.csv",
+    ]  # fmt: skip
+    assert "wrote" in err
+    assert "value" in json.loads((tmp_path / "made/here/definitions.json").read_text())["metrics"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.csv", b"a,b\n1,2\n", "no header of any of ncu, nvprof, nsys, dcgm, kineto"),
+        ("x.ncu-rep", b"NVR\0", "ncu --import x.ncu-rep --csv --page raw"),
+        ("x.nsys-rep", b"QDSTRM", "nsys export --type sqlite x.nsys-rep"),
+        ("x.json", b"{}", "no trace of torch.profiler"),
+        ("x.csv", b"", "the file is empty"),
+    ],
+)
+def test_other_files_are_refused_with_the_way_out(tmp_path, capsys, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    status, out, err = run(capsys, tmp_path / name)
+    assert (status, out) == (2, "")
+    assert message in err
+    assert name in err
+
+
+def test_another_database_and_another_kind(tmp_path, capsys):
+    path = sqlite(tmp_path / "x.nvvp", {"StringTable": ("id value", [])})
+    assert "GPU Details" in run(capsys, path)[2]
+    assert "accepted are auto, ncu" in run(capsys, path, "--kind", "perf")[2]
+    assert "no header" in run(capsys, FIXTURES / "dmon.txt", "--kind", "ncu")[2]
+
+
+def test_coreutil_prints_what_tbd_printed():
+    done = script("coreutil", FIXTURES / "ncu_details_old.csv")
+    assert done.returncode == 0
+    assert done.stdout == "fma\t17.50000 %\nfp16\t3.00000 %\ntensor\t20.00000 %\nsfu\t0.75000 %\n"
+    assert done.stderr == "coreutil: tensor: 1 of 2 launches have no value and are left out\n"
+    found = json.loads(script("coreutil", FIXTURES / "ncu_raw.csv", "--json").stdout)["cores"]
+    assert [each["core"] for each in found] == ["fma", "tensor"]
+
+
+def test_fp32util_prints_what_tbd_printed():
+    done = script("fp32util", FIXTURES / "nvvp_full.csv")
+    assert done.returncode == 0
+    assert done.stdout.startswith("total duration (ns): 10000\naverage util scale: 5.50000\n")
+    assert "1 launches (500 ns) have no level" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["coreutil", "fp32util"])
+def test_scripts_fail_in_one_line_with_status_two(tmp_path, name):
+    done = script(name, tmp_path / "gone.csv")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"{name}: error: {tmp_path / 'gone.csv'}: No such file")
+    assert done.stderr.count("\n") == 1
+    assert "file" in script(name, "--help").stdout
+
+
+def test_help_needs_neither_torch_nor_pandas():
+    code = (
+        "import sys; from dnnsuite import importers, _import_command; "
+        "print({'torch', 'pandas', 'numpy', 'matplotlib'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_windows_of_what_is_no_trace():
+    assert importers.load(FIXTURES / "dmon.txt").windows == []

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+import json
+import subprocess
+import sys
+
+import pytest
+
+from dnnsuite.cli.app import app as cli
+from report_runs import mila_tree, record, suite  # noqa: F401  (fixtures)
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["report", *map(str, arguments)])
+    return caught.value.code, *capsys.readouterr()
+
+
+def test_the_seeds_command(mila_tree, capsys):  # noqa: F811
+    status, out, _ = run(capsys, mila_tree, "--name", "baselines", "--gpu-model", "RTX", "--style", "seed")
+    assert status == 0
+    assert "Deviation Quantile (80%) : +1.1458 % | True |" in out
+
+
+def test_every_kind_of_file(mila_tree, tmp_path, capsys):  # noqa: F811
+    files = [tmp_path / f"report.{kind}" for kind in ("txt", "md", "csv", "json", "html")]
+    options = [word for path in files for word in ("--out", path)]
+    assert run(capsys, mila_tree, *options)[0] == 0
+    assert all(path.stat().st_size > 500 for path in files)
+    assert len(json.loads(files[3].read_text())["summary"]) == 19
+    assert files[2].read_text().startswith("job,runs,copies,unit,rate_per_s")
+
+
+def test_a_failed_machine_has_status_one_and_json_says_why(suite, capsys):  # noqa: F811
+    status, out, _ = run(capsys, suite(record(failure="oom")), "--json")
+    assert status == 1
+    assert list(json.loads(out)["failures"]) == ["oom"]
+
+
+def test_this_machine_becomes_the_target(mila_tree, tmp_path, capsys):  # noqa: F811
+    target = tmp_path / "mine.csv"
+    assert run(capsys, mila_tree, "--save-target", target)[0] == 0
+    status, out, _ = run(capsys, mila_tree, "--gpu-model", target, "--style", "seed")
+    assert status == 0 or "Performance              : -0.0000" in out
+    assert "Performance              : " in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--style", "long"], "--style 'long': accepted are full, seed and score"),
+        (["--out", "report.pdf"], "must end in one of .txt, .md, .csv, .json, .html"),
+        (["--gpu-model", "A100"], "neither one of V100, MI50, RTX"),
+    ],
+)
+def test_bad_arguments_are_named(mila_tree, capsys, arguments, message):  # noqa: F811
+    status, _, err = run(capsys, mila_tree, *arguments)
+    assert status == 2
+    assert message in err
+
+
+def mlbench(*arguments):
+    code = "from dnnsuite.cli.report import mlbench_report; mlbench_report()"
+    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_the_originals_tool(mila_tree, tmp_path):  # noqa: F811
+    done = mlbench("--reports", mila_tree, "--name", "baselines", "--gpu-model", "RTX", "--show-comparison")
+    assert done.returncode == 0, done.stderr
+    assert "loader                          1200.00" in done.stdout
+    assert "Bench Passes             :           | True |" in done.stdout
+    page = tmp_path / "page.html"
+    done = mlbench(
+        "--reports", mila_tree, "--jobs", "baselines", "--gpu-model", "RTX", "--html", page, "--price", "10"
+    )
+    assert "RPP (Price/Score)" in done.stdout
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert mlbench("--reports", tmp_path / "gone").returncode == 2

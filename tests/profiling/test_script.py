@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite profile -- COMMAND`: real scripts in real processes, unmodified."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from dnnsuite.errors import Error, InvalidArgument
+from dnnsuite.profiling.script import run_script
+
+TRAIN = """
+import os, sys, torch
+steps, status = int(sys.argv[1]), int(sys.argv[2])
+model = torch.nn.Linear(4, 2)
+optimizer, other = torch.optim.SGD(model.parameters(), lr=0.1), torch.optim.Adam(model.parameters())
+data = torch.utils.data.TensorDataset(torch.randn(steps, 4))
+for (x,) in torch.utils.data.DataLoader(data):
+    optimizer.zero_grad()
+    model(x).sum().backward()
+    optimizer.step()
+    other.step()
+    if "fork" in sys.argv and os.fork() == 0:
+        optimizer.step()
+        os._exit(0)
+print("done", type(torch.optim.SGD.step).__name__, flush=True)
+sys.exit(status)
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(TRAIN)
+    return path
+
+
+def run(tmp_path, *command, start=3, count=4, stop=False):
+    return run_script(
+        [sys.executable, *map(str, command)], tmp_path / "out", start, count, "timeline", stop, False
+    )
+
+
+def record(tmp_path):
+    return json.loads((tmp_path / "out" / "profile.json").read_text())
+
+
+def test_a_script_is_observed_and_its_status_passed_on(script, tmp_path, capfd):
+    assert run(tmp_path, script, 20, 3) == 3
+    out, err = capfd.readouterr()
+    assert out.startswith("done")
+    assert "where the" in out
+    assert "4 steps were observed" in err
+    found = record(tmp_path)
+    assert found["steps"] == 4  # of one optimizer, not of both
+    assert sum(row["share_pct"] for row in found["breakdown"]) == pytest.approx(100)
+    assert {row["class"] for row in found["breakdown"]} >= {"data wait", "gemm", "host", "optimizer"}
+    assert found["overhead"]["windows"] == 4
+    assert (tmp_path / "out" / "timeline.png").is_file()
+
+
+def test_a_module_and_children_that_are_forked(script, tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert run(tmp_path, "-m", "train", 30, 0, "fork", stop=True) == 0
+    assert "done" not in capfd.readouterr().out  # --stop ended it once it was observed
+    assert record(tmp_path)["steps"] == 4
+    assert not list((tmp_path / "out").glob("process-*"))
+
+
+def test_a_script_that_ends_too_early_is_told(script, tmp_path, capfd):
+    assert run(tmp_path, script, 2, 0, start=50) == 1
+    assert "after 2 steps, before the window opened at 50; try --start-iteration 1" in capfd.readouterr().err
+    assert "no step was observed" in (tmp_path / "out" / "summary.txt").read_text()
+
+
+def test_what_never_trains_is_told_and_keeps_its_status(tmp_path, capfd):
+    assert run(tmp_path, "-c", "import sys; sys.exit(7)") == 7
+    assert "no torch.optim optimizer made a step" in capfd.readouterr().err
+
+
+def test_a_command_that_is_not_there(tmp_path):
+    with pytest.raises(Error, match="cannot start no-such-program"):
+        run_script(["no-such-program"], tmp_path, 1, 1, "timeline", False, False)
+    with pytest.raises(InvalidArgument, match="'timelime'"):
+        run_script([sys.executable], tmp_path, 1, 1, "timelime", False, False)
+    with pytest.raises(InvalidArgument, match="profile_iterations"):
+        run_script([sys.executable], tmp_path, 1, 0, "timeline", False, False)
+
+
+def test_a_sitecustomize_of_the_users_own_runs_too(tmp_path, capfd, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text("import os; os.environ['MINE'] = '1'")
+    monkeypatch.setenv("PYTHONPATH", os.fspath(tmp_path))
+    run(tmp_path, "-c", "import os; print('mine', os.environ.get('MINE'))")
+    assert "mine 1" in capfd.readouterr().out
