@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: MIT
+"""The record of a run: one typed form of `run.json` for every kind of run there is."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, TypeVar, get_args
+
+from ..errors import Error
+
+__all__ = [
+    "KINDS", "VERSION", "BadRecord", "Device", "Isolation", "Kind", "Machine", "Metric", "Moment", "RunRecord",
+    "Samples", "Status", "Verdict", "new_id",
+]  # fmt: skip
+
+VERSION = 2  # of the form below; 1 is what workflows and suites each wrote in a form of their own
+
+Kind = Literal["workflow", "suite", "training", "trial", "profile"]
+Status = Literal["ok", "failed"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+# Free-form parts of a record: whatever JSON can hold.
+Json = Mapping[str, Any]
+T = TypeVar("T")
+
+
+class BadRecord(Error):
+    """A `run.json` that cannot be read: the message names the file and what is wrong in it."""
+
+
+def new_id() -> str:
+    """An id for a run or a plan of runs. Directories may be renamed and copied; ids tell them apart."""
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A point in time, on the calendar and on the clock that samples use.
+
+    Attributes:
+        utc: ISO 8601 in UTC, to the millisecond.
+        monotonic_ns: CLOCK_MONOTONIC of the same moment; comparable within one boot of one machine only.
+    """
+
+    utc: str
+    monotonic_ns: int
+
+    @classmethod
+    def now(cls) -> Moment:
+        """The present."""
+        seconds, monotonic_ns = time.time(), time.monotonic_ns()
+        whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+        return cls(f"{whole}.{int(seconds * 1000) % 1000:03d}Z", monotonic_ns)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The computer a run was on. `gpus` are names, one for each GPU; `driver` is NVIDIA's, empty without one."""
+
+    hostname: str = ""
+    cpu_model: str = ""
+    cpus: int = 0
+    memory_bytes: int = 0
+    gpus: tuple[str, ...] = ()
+    driver: str = ""
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where the job computed: `type` is cpu or cuda; `uuids` names the GPUs that this run could use."""
+
+    type: str
+    name: str = ""
+    uuids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """How a run was kept apart from others.
+
+    Attributes:
+        level: what was obtained: cgroup, affinity or none; `unknown` in a record that does not say.
+        asked: what was asked for.
+        details: what the level consists of, and why it is not a stronger one.
+    """
+
+    level: str = "unknown"
+    asked: str = ""
+    details: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One figure of a run, with a 95 % interval where one is known.
+
+    Attributes:
+        name: as throughput or time/step.
+        replica: which worker process it is of; None for the whole run.
+        definition: how it was computed, where the name does not say it.
+    """
+
+    name: str
+    value: float
+    unit: str
+    low: float | None = None
+    high: float | None = None
+    replica: int | None = None
+    definition: str = ""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The raw observations: files beside `run.json`, one for each replica; times in nanoseconds of `clock`."""
+
+    files: tuple[str, ...] = ("samples.csv",)
+    columns: tuple[str, ...] = ("i", "epoch", "t_start_ns", "t_stop_ns", "items", "phase", "flag")
+    clock: str = "CLOCK_MONOTONIC"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a run ended. `failure` is a class of :data:`dnnsuite._runs.failures.CLASSES`, None where all went well."""
+
+    status: Status
+    failure: str | None = None
+    message: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """True if the run ended well."""
+        return self.status == "ok"
+
+    @classmethod
+    def good(cls) -> Verdict:
+        """A run that ended well."""
+        return cls("ok")
+
+    @classmethod
+    def failed(cls, failure: str, message: str) -> Verdict:
+        """A run that did not."""
+        return cls("failed", failure, message)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What a run was asked to do, where and how it ran, and what it found.
+
+    Attributes:
+        id, plan_id: of this run, and of the plan (workflow, suite, sweep) it belongs to.
+        plan: the plan's name, as `baselines` or `bert`.
+        asked: options as the user gave them. resolved: settings as they were in force.
+        job_version: changes when what the job computes changes; rates of two versions are not pooled.
+        data: where the data came from, as `synthetic` or `digits (scikit-learn)`.
+        mode: how processes share the device: serial, concurrent, mps, mig, hfta, ddp, or `shares` in a suite.
+        B: models trained at once, over all processes.
+        repeat: which repetition, from 0. share: which share of the machine, empty where it was not cut.
+        processes, threads: worker processes of the run, and CPU threads of each.
+        items_per_step: over all models of one process.
+        disturbances: what a reader of the figures must know, as `throttled` or `no steady state`.
+        window: what the figures were computed from: dropped warm-up, interval, steady state.
+        details: what only this kind of run has.
+    """
+
+    id: str
+    kind: Kind
+    plan_id: str
+    plan: str
+    job: str
+    mode: str
+    precision: str
+    B: int
+    repeat: int
+    verdict: Verdict
+    machine: Machine
+    device: Device
+    started: Moment
+    unit: str
+    seconds: float = 0.0
+    share: str = ""
+    copies: int = 1
+    job_version: str = ""
+    preset: str = ""
+    data: str = "unknown"
+    seed: int = 0
+    batch_size: int = 0
+    processes: int = 1
+    threads: int = 0
+    items_per_step: float = 0.0
+    isolation: Isolation = field(default_factory=Isolation)
+    versions: Mapping[str, str] = field(default_factory=dict)  # dnnsuite, torch, python, …
+    commit: str = ""  # of dnnsuite, where it runs from a checkout
+    metrics: tuple[Metric, ...] = ()
+    samples: Samples | None = None
+    disturbances: tuple[str, ...] = ()
+    asked: Json = field(default_factory=dict)
+    resolved: Json = field(default_factory=dict)
+    window: Json = field(default_factory=dict)
+    details: Json = field(default_factory=dict)
+    version: int = VERSION
+
+    @property
+    def ok(self) -> bool:
+        """True if the run ended well."""
+        return self.verdict.ok
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON keeps them."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RunRecord:
+        """The record that :meth:`to_dict` made, checked.
+
+        Unknown keys are left out, so that a later version with more of them can still be read.
+
+        Raises:
+            BadRecord: a key is missing or has a value that cannot be; the message names it.
+        """
+        try:
+            if values["version"] > VERSION:
+                raise BadRecord(f"version {values['version']} is newer than {VERSION}: upgrade dnnsuite")
+            own = _known(cls, values)
+            own |= {
+                "verdict": _made(Verdict, values["verdict"]),
+                "machine": _made(Machine, values["machine"]),
+                "device": _made(Device, values["device"]),
+                "started": _made(Moment, values["started"]),
+                "isolation": _made(Isolation, values.get("isolation") or {}),
+                "metrics": tuple(_made(Metric, each) for each in values.get("metrics") or ()),
+                "samples": _made(Samples, values["samples"]) if values.get("samples") else None,
+                "disturbances": tuple(values.get("disturbances") or ()),
+            }
+            record = cls(**own)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BadRecord(f"not the record of a run: {error!r}") from error
+        _check(record)
+        return record
+
+
+def _known(kind: type[T], values: Mapping[str, Any]) -> dict[str, Any]:
+    names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    return {name: value for name, value in values.items() if name in names}
+
+
+def _made(kind: type[T], values: Mapping[str, Any]) -> T:
+    """One part of a record; JSON's lists become the tuples that a frozen dataclass holds."""
+    own = _known(kind, values)
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in own.items()})
+
+
+def _check(record: RunRecord) -> None:
+    """Refuse values that no run can have."""
+    if record.kind not in KINDS:
+        raise BadRecord(f"kind is {record.kind!r}; known: {', '.join(KINDS)}")
+    if record.verdict.status not in get_args(Status):
+        raise BadRecord(f"status is {record.verdict.status!r}; known: {', '.join(get_args(Status))}")
+    for metric in record.metrics:
+        if metric.name == "throughput" and metric.value is not None and metric.value < 0:
+            raise BadRecord(f"throughput is {metric.value}: a rate is never negative")
+    for name in ("B", "repeat", "copies"):
+        value = getattr(record, name)
+        if not isinstance(value, int) or value < 0:
+            raise BadRecord(f"{name} is {value!r}: not a count")
