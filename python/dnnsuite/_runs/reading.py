@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""Read records back: one file, or every run of a directory with what is damaged named and left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from .._files import TEMPORARY, read_json
+from ..errors import Error
+from .record import BadRecord, RunRecord
+
+__all__ = ["RUN_FILE", "ReadRun", "read_run", "read_runs"]
+
+RUN_FILE = "run.json"
+
+
+class ReadRun(NamedTuple):
+    """A record and the directory it was read from."""
+
+    directory: Path
+    record: RunRecord
+
+
+def read_run(path: Path) -> RunRecord:
+    """The record in a `run.json`.
+
+    Raises:
+        BadRecord: it is missing, damaged or no record; the message names the file.
+    """
+    try:
+        return RunRecord.from_dict(read_json(path))
+    except BadRecord as error:
+        raise BadRecord(f"{path}: {error}") from error
+    except Error as error:
+        raise BadRecord(str(error)) from error
+
+
+def read_runs(folder: Path) -> tuple[list[ReadRun], list[str]]:
+    """(finished runs below `folder`, oldest name first; a sentence for each damaged one, which is left out)."""
+    runs: list[ReadRun] = []
+    problems: list[str] = []
+    directories = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    for directory in directories:
+        if directory.name.startswith(TEMPORARY):
+            continue
+        try:
+            runs.append(ReadRun(directory, read_run(directory / RUN_FILE)))
+        except BadRecord as error:
+            problems.append(f"skipped: {error}")
+    return runs, problems
