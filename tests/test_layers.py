@@ -23,7 +23,7 @@ RANK = {
     "_C": -1,
     "_vendor": 0, "errors": 0,
     "_files": 1, "host": 1, "ops": 1, "timing": 1,
-    "_runs": 2, "data": 2, "nn": 2, "optim": 2, "pin": 2,
+    "_runs": 2.5, "data": 2, "nn": 2, "optim": 2, "pin": 2,
     "_fuse": 3, "report": 3, "results": 3,
     "_step": 4, "models": 4, "plots": 4, "profiler": 4,
     "importers": 5, "jobs": 5,
@@ -79,6 +79,7 @@ TESTED_BY: dict[str, str] = {
     "jobs/_spread.py": "jobs/test_distributed.py",
     "report/_entries.py": "report/test_summary.py",
     "pin/_running.py": "pin/test_partition.py",
+    "cli/_options.py": "cli/test_workflow.py",
     "suites/_copies.py": "suites/test_run.py",
     "suites/_runner.py": "suites/test_run.py",
 }

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: MIT
+"""Types of options that several commands have.
+
+Typer reads annotations when it runs, on Python 3.10 too, where it wants Optional spelled out.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+__all__ = ["Json", "Number", "Text", "Texts"]
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Number = Optional[int]  # noqa: UP045
+Text = Optional[str]  # noqa: UP045
+Texts = Optional[list[str]]  # noqa: UP045

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+"""Exit statuses of the commands, and the lines on standard error that explain them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from ..errors import Error
+
+__all__ = ["FAILED", "USAGE", "reporting", "say"]
+
+FAILED, USAGE = 1, 2
+
+
+def reporting(command: Callable[..., int]) -> Callable[..., None]:
+    """A command that returns its exit status; the package's errors become one line on stderr and status 2."""
+
+    @functools.wraps(command)
+    def reporting(*args: Any, **kwargs: Any) -> None:
+        from .._runs.interrupts import Interrupted, interruptible
+
+        try:
+            with interruptible():
+                status = command(*args, **kwargs)
+                sys.stdout.flush()
+        except Interrupted as interrupted:
+            say(f"interrupted by {interrupted}")
+            status = interrupted.exit_code
+        except BrokenPipeError:  # the reader of a pipe, `head` say, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = 0
+        except (Error, OSError) as error:
+            say(f"error: {error}")
+            status = USAGE
+        if status:
+            raise typer.Exit(status)
+
+    return reporting
+
+
+def say(text: str) -> None:
+    print(f"dnnsuite: {text}", file=sys.stderr)

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite doctor`: what works on this machine."""
+
+from __future__ import annotations
+
+import json
+
+from ._options import Json
+
+__all__ = ["doctor"]
+
+
+def doctor(as_json: Json = False) -> int:
+    """Say what works on this machine, and what each missing thing needs."""
+    from .. import doctor as checks
+
+    report = checks.report()
+    print(json.dumps(checks.to_dict(report)) if as_json else checks.render(report))
+    return checks.exit_code(report)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite workflow`: training throughput by mode and number of models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from ..errors import Error, InvalidArgument
+from ._options import Json, Number, Text, Texts
+from ._status import FAILED, say
+
+if TYPE_CHECKING:
+    from ..workflow.phases import Report
+
+__all__ = ["workflow"]
+
+
+def workflow(
+    name: Annotated[str, typer.Argument(help="A job; `dnnsuite list` names them.", show_default=False)],
+    device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
+    device_model: Annotated[Text, typer.Option(help="Name for the files.  [the GPU's]")] = None,
+    modes: Annotated[Texts, typer.Option(help="serial,concurrent,mps,mig,hfta.  [all there are]")] = None,
+    precisions: Annotated[Texts, typer.Option(help="fp32,amp.  [all the job has on the device]")] = None,
+    repeats: Annotated[Number, typer.Option(help="Runs of each point.  [preset]")] = None,
+    epochs: Annotated[Number, typer.Option(help="Epochs of a run; the first is warm-up.  [preset]")] = None,
+    iters_per_epoch: Annotated[Number, typer.Option(help="Iterations of an epoch.  [preset]")] = None,
+    batch_size: Annotated[Number, typer.Option(help="Items per model and iteration.  [preset]")] = None,
+    seed: Annotated[Number, typer.Option(help="Of models, data, plan and order.  [1]")] = None,
+    preset: Annotated[Text, typer.Option(help="quick or paper.  [quick]")] = None,
+    plan: Annotated[
+        Texts, typer.Option(help="The numbers of models to measure, as 1,2,4,8.  [searched]")
+    ] = None,
+    max_B: Annotated[Number, typer.Option("--max-B", help="Largest B, instead of searching for it.")] = None,
+    max_num_Bs: Annotated[
+        Number, typer.Option("--max-num-Bs", help="How many Bs to measure.  [preset]")
+    ] = None,
+    lambd: Annotated[Optional[float], typer.Option(help="How dense the Bs are near 1.  [4]")] = None,  # noqa: UP045
+    data: Annotated[Text, typer.Option(help="Source of the data, as auto or synthetic.  [auto]")] = None,
+    dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
+    threads: Annotated[Number, typer.Option(help="CPU threads, shared by a run's processes.  [all]")] = None,
+    timeout: Annotated[Optional[float], typer.Option(help="Seconds a run may take.  [3600]")] = None,  # noqa: UP045
+    plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
+    out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/NAME-TIME]")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Do what is missing in --out (or the last one).")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would run, in which order; run nothing.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Measure a job's training throughput by mode and number of models, and draw the speedup curve."""
+    asked = {
+        "device": device, "device_model": device_model, "modes": modes, "precisions": precisions,
+        "repeats": repeats, "epochs": epochs, "iters_per_epoch": iters_per_epoch, "batch_size": batch_size,
+        "seed": seed, "preset": preset, "plan": plan, "max_B": max_B, "max_num_Bs": max_num_Bs,
+        "lambd": lambd, "data": data, "dataroot": dataroot, "threads": threads, "timeout_s": timeout,
+        "plugins": plugin,
+    }  # fmt: skip
+    if dry_run:
+        return _describe_plan(name, asked, as_json)
+    return _run_workflow(name, asked, Path(out) if out else _default_out(name, resume), resume, as_json)
+
+
+def _default_out(name: str, resume: bool) -> Path:
+    from .._runs.folder import stamp
+    from ..workflow.protocol import WORKFLOW_FILE
+
+    parent = Path("dnnsuite-runs")
+    if not resume:
+        return parent / f"{name}-{stamp()}"
+    last = sorted(parent.glob(f"{name}-*/{WORKFLOW_FILE}"))
+    if not last:
+        raise InvalidArgument(
+            f"--resume: nothing to continue, there is no {parent}/{name}-*; name it with --out"
+        )
+    return last[-1].parent
+
+
+def _run_workflow(name: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool) -> int:
+    from .._runs.interrupts import Interrupted
+    from ..workflow.sweep import sweep
+
+    try:
+        report = sweep(name, asked, out, resume)
+    except (Interrupted, Error, OSError) as error:
+        kept = len(list((out / "runs").glob("[!.]*/run.json")))
+        if not isinstance(error, InvalidArgument) and (out / "workflow.json").is_file():
+            again = f"dnnsuite workflow {name} --resume --out {out}"
+            say(f"{kept} finished runs are kept in {out}; continue: {again}")
+        raise
+    if as_json:
+        print(json.dumps(_as_dict(report)))
+    else:
+        _print_report(report)
+    for problem in report.problems:
+        say(problem)
+    return 0 if report.ok else FAILED
+
+
+def _print_report(report: Report) -> None:
+    from rich.console import Console
+
+    from ..workflow.outputs import print_table, remarks, rows
+
+    print_table(Console(), rows(report.summary, report.state))
+    for remark in remarks(report.table):
+        print(f"note: {remark}")
+    for path in report.files:
+        print(path)
+
+
+def _as_dict(report: Report) -> dict[str, Any]:
+    from ..workflow.outputs import remarks, rows
+
+    state = report.state
+    return {
+        "job": report.settings.job, "out": str(report.root), "ok": report.ok, "problems": report.problems,
+        "rows": rows(report.summary, state), "remarks": remarks(report.table),
+        "files": [str(path) for path in report.files],
+        "settings": state["settings"], "environment": state["environment"],
+        **{key: state[key] for key in ("unavailable", "search", "Bs", "equality")},
+    }  # fmt: skip
+
+
+def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
+    from ..workflow.points import planned_points
+    from ..workflow.settings import resolve
+
+    settings = resolve(name, asked)
+    order, remarks = planned_points(settings)
+    steps = sum(settings.epochs * settings.iters_per_epoch * point.B for _, point in order)
+    if as_json:
+        runs = [{"repeat": repeat, "mode": p.mode, "precision": p.precision, "B": p.B} for repeat, p in order]
+        print(
+            json.dumps(
+                {"settings": settings.to_dict(), "runs": runs, "remarks": remarks, "model_steps": steps}
+            )
+        )
+        return 0
+    for key, value in settings.to_dict().items():
+        print(f"{key:<16} {value}")
+    print(f"\n{len(order)} runs, {steps} training steps counted over all models; in this order:")
+    for repeat, point in order:
+        print(f"  repeat {repeat + 1}  {point}")
+    for remark in remarks:
+        print(f"note: {remark}")
+    return 0
