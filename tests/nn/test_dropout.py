@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dnnsuite import fuse, nn, unfuse
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.nn import functional
-from dnnsuite.nn._dropout import stream_key
+from dnnsuite.nn.random_streams import stream_key
 
 
 def seeded(rates, seeds):

@@ -10,7 +10,7 @@ import torch
 
 from dnnsuite import ops
 from dnnsuite.errors import Unavailable
-from dnnsuite.ops._library import gradients_through, library_folder, remember
+from dnnsuite.ops.library import gradients_through, library_folder, remember
 
 
 def test_folder_has_the_library():

@@ -10,13 +10,12 @@ import torch
 
 from .. import nn
 from ..errors import InvalidArgument
-from ..nn._base import ArrayModule
-from ..nn._dropout import FUNCTION_STREAM as STREAM
+from ..nn.array_module import ArrayModule
+from ..nn.random_streams import FUNCTION_STREAM, new_stream
 from .build import CONTAINERS, ELEMENTWISE, Fusion, model_of, parts_of
 from .code.call_user_code import enter
 from .code.user_module import Shell, bare_class
 from .coverage import Cover, coverage
-from .rules.random import new_stream
 from .slices import narrow
 
 
@@ -52,7 +51,9 @@ class Array(torch.nn.Module):
         self.training = root.training
         first = next(iter(root.parameters()), None)
         _gather(root)
-        root.register_buffer(STREAM, new_stream(B, None if first is None else first.device), persistent=False)
+        root.register_buffer(
+            FUNCTION_STREAM, new_stream(B, None if first is None else first.device), persistent=False
+        )
         self._non_persistent_buffers_set = root._non_persistent_buffers_set
 
     # -- running ---------------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ import torch.nn.utils.parametrize
 
 from .. import nn
 from ..errors import InvalidArgument
-from ..nn._base import ArrayModule, MoreState
-from ..nn._dropout import FUNCTION_STREAM as STREAM
+from ..nn.array_module import ArrayModule, MoreState
+from ..nn.random_streams import FUNCTION_STREAM
 from .code.sequential import Sequential
 from .code.user_module import INTERNAL, Shell, bare_class, make_shell
 from .state import differences, registered_in, same, stacked_parameter, stacked_tensor
@@ -358,7 +358,7 @@ def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
                 made.__dict__.pop(name, None)
             for name, value in attributes.get(id(module), {}).items():
                 made.__dict__[name] = value
-        made._buffers.pop(STREAM, None)
-        made._non_persistent_buffers_set.discard(STREAM)
+        made._buffers.pop(FUNCTION_STREAM, None)
+        made._non_persistent_buffers_set.discard(FUNCTION_STREAM)
     _tie(model, [root])
     return model

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..nn._base import ArrayModule
+from ..nn.array_module import ArrayModule
 from .code.user_module import Shell, bare_class
 
 

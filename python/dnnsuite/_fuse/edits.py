@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgument
-from ..nn._base import ArrayModule
-from ..nn._dropout import FUNCTION_STREAM as STREAM
-from ..ops._max_over import memory_order
+from ..nn.array_module import ArrayModule
+from ..nn.random_streams import FUNCTION_STREAM
+from ..ops.memory_order import memory_order
 from .build import Fusion
 from .code.one_by_one import Parts
 from .code.user_module import Shell, make_shell
@@ -127,7 +127,7 @@ class Edit:
                 rows.append(tensor.data[source])
                 continue
             made = fresh[slot]
-            if made is None and key == STREAM:
+            if made is None and key == FUNCTION_STREAM:
                 made = torch.randint(-(1 << 62), 1 << 62, (1, 2), dtype=torch.int64)
                 made[0, 1] = 0
             rows.append(made[0].to(tensor.device, tensor.dtype))

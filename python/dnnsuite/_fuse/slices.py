@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..nn._base import ArrayModule
+from ..nn.array_module import ArrayModule
 
 
 def tree(array: torch.nn.Module) -> Iterator[torch.nn.Module]:

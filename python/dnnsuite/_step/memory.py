@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import _C
-from ..ops._library import library_folder
+from ..ops.library import library_folder
 
 
 class Usage(NamedTuple):

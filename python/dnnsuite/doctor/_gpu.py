@@ -56,7 +56,7 @@ def cuda_operators() -> Finding:
     import torch
 
     try:
-        folder = importlib.import_module("dnnsuite.ops._library").library_folder()
+        folder = importlib.import_module("dnnsuite.ops.library").library_folder()
     except Unavailable as error:
         return missing(str(error), "reinstall with `pip install .` in the project's folder")
     if not (folder / "libdnnsuite_cuda.so").is_file():

@@ -72,7 +72,7 @@ def operators() -> Finding:
 
 def _instruction_set() -> str:
     """Which of its kernels the operator library uses: `generic`, `avx2` or `avx512`."""
-    folder = importlib.import_module("dnnsuite.ops._library").library_folder()
+    folder = importlib.import_module("dnnsuite.ops.library").library_folder()
     ask = ctypes.CDLL(str(folder / "libdnnsuite_ops.so")).dnnsuite_isa
     ask.restype = ctypes.c_char_p
     return str(ask().decode())

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import ops
-from ..nn._dropout import stream_key, streams
+from ..nn.random_streams import stream_key, streams
 
 Parameters = Sequence[torch.Tensor]
 

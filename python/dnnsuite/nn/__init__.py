@@ -14,7 +14,6 @@ from ._activation import Softmax2d as Softmax2d
 from ._activation import Softmin as Softmin
 from ._array import array as array
 from ._attention import MultiheadAttention as MultiheadAttention
-from ._base import ArrayModule as ArrayModule
 from ._batch_norm import BatchNorm1d as BatchNorm1d
 from ._batch_norm import BatchNorm2d as BatchNorm2d
 from ._batch_norm import BatchNorm3d as BatchNorm3d
@@ -38,9 +37,6 @@ from ._dropout import Dropout1d as Dropout1d
 from ._dropout import Dropout2d as Dropout2d
 from ._dropout import Dropout3d as Dropout3d
 from ._dropout import FeatureAlphaDropout as FeatureAlphaDropout
-from ._dropout import get_rng_state as get_rng_state
-from ._dropout import seed as seed
-from ._dropout import set_rng_state as set_rng_state
 from ._linear import Linear as Linear
 from ._linear_cross_entropy import LinearCrossEntropyLoss as LinearCrossEntropyLoss
 from ._loss import BCELoss as BCELoss
@@ -125,6 +121,10 @@ from ._transformer import TransformerEncoderLayer as TransformerEncoderLayer
 from ._transformer_stack import Transformer as Transformer
 from ._transformer_stack import TransformerDecoder as TransformerDecoder
 from ._transformer_stack import TransformerEncoder as TransformerEncoder
+from .array_module import ArrayModule as ArrayModule
+from .random_streams import get_rng_state as get_rng_state
+from .random_streams import seed as seed
+from .random_streams import set_rng_state as set_rng_state
 
 __all__ = [
     "GLU",

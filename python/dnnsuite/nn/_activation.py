@@ -13,8 +13,8 @@ import torch
 
 from ..errors import InvalidArgument
 from . import functional
-from ._base import ArrayModule, check_models
-from ._checkpoint import advance
+from .array_module import ArrayModule, check_models
+from .random_streams import advance
 
 
 class _Along(ArrayModule):

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ._base import ArrayModule, check_width
+from .array_module import ArrayModule, check_width
 
 
 class ArrayNamespace:

@@ -10,12 +10,11 @@ import torch
 
 from .. import ops
 from ..errors import InvalidArgument
-from ..ops._attention import LONGEST
-from ._base import ArrayModule, check_models
 from ._dropout import Dropout
 from ._linear import Linear
 from ._masks import joined_mask, shape_for_heads
 from ._precision import computable
+from .array_module import ArrayModule, check_models
 from .functional.attention import attend, attention_weights
 
 Tensor = torch.Tensor
@@ -130,7 +129,7 @@ class MultiheadAttention(ArrayModule):
         plain = self.bias_k is None and not self.add_zero_attn
         boolean = key_padding_mask is None or key_padding_mask.dtype == torch.bool
         same = query is key and key is value and (attn_mask is None or is_causal)
-        short = query.shape[2] <= LONGEST
+        short = query.shape[2] <= ops.LONGEST_ATTENTION
         if self.in_proj_weight is not None and plain and boolean and same and short:
             qkv = self._product(query, self.in_proj_weight, self.in_proj_bias)
             p, rng = self.attention_dropout.draw()

@@ -11,8 +11,8 @@ import torch
 from .. import ops
 from ..errors import InvalidArgument
 from . import functional
-from ._base import ArrayModule, check_models
 from ._normalization import HAS_BIAS
+from .array_module import ArrayModule, check_models
 from .functional.normalization import check_batch
 
 

@@ -3,19 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
 
 from ..errors import InvalidArgument
-from ._base import ArrayModule, check_models, per_model
-from ._checkpoint import advance
+from .array_module import ArrayModule, check_models, per_model
 from .functional.dropout import drop, drop_alpha, drop_alpha_channels, drop_channels
-
-_MASK64 = (1 << 64) - 1
-#: The buffer of an array, int64 `[B, 2]`, with key and step of the models' streams for functions outside any layer.
-FUNCTION_STREAM = "_function_stream"
+from .random_streams import advance, new_stream
 
 
 class Dropout(ArrayModule):
@@ -43,9 +39,7 @@ class Dropout(ArrayModule):
         self.register_buffer(
             "p", torch.tensor(self.rates, dtype=torch.float32, device=device), persistent=False
         )
-        keys = torch.randint(-(1 << 62), 1 << 62, (B,), dtype=torch.int64)
-        rng = torch.stack([keys, torch.zeros_like(keys)], dim=1).to(device)
-        self.register_buffer("rng", rng, persistent=False)
+        self.register_buffer("rng", new_stream(B, device), persistent=False)
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
@@ -113,67 +107,3 @@ class FeatureAlphaDropout(Dropout):
 
     def drop(self, x: torch.Tensor, p: torch.Tensor, rng: torch.Tensor) -> torch.Tensor:
         return drop_alpha_channels(x, p, rng)
-
-
-def streams(array: torch.nn.Module) -> Iterator[tuple[str, Any]]:
-    """Every layer of `array` that has a random stream, with its qualified name, in a fixed order."""
-    for name, module in array.named_modules():
-        if isinstance(module, ArrayModule) and "rng" in module._buffers:
-            yield name, module
-
-
-def stream_key(seed: int, place: int) -> int:
-    """The int64 key of the stream at `place` of a model with `seed`: SplitMix64 (Steele et al., OOPSLA 2014)."""
-    z = (seed * 0x9E3779B97F4A7C15 + (place + 1) * 0xD1B54A32D192ED03) & _MASK64
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK64
-    z ^= z >> 31
-    return z - (1 << 64) if z >> 63 else z
-
-
-@torch.no_grad()
-def seed(array: torch.nn.Module, seeds: Sequence[int]) -> None:
-    """Starts every random stream of `array` anew: model i gets the streams that belong to `seeds[i]`.
-
-    Two arrays of the same architecture give model s the same dropout masks, whatever slot s has in them.
-    """
-    held = list(_all_streams(array).values())
-    for place, rng in enumerate(held):
-        if len(seeds) != len(rng):
-            raise InvalidArgument(f"{len(seeds)} seeds for an array of {len(rng)} models: give one per model")
-        for index, value in enumerate(seeds):
-            rng[index, 0] = stream_key(int(value), place)
-            rng[index, 1] = 0
-
-
-def _all_streams(array: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Every random stream of `array`, int64 `[B, 2]`, by name: those of layers, then those of functions."""
-    found = {f"{name}.rng".lstrip("."): stream.rng for name, stream in streams(array)}
-    for name, module in array.named_modules():
-        if module._buffers.get(FUNCTION_STREAM) is not None:
-            found[f"{name}.{FUNCTION_STREAM}".lstrip(".")] = module._buffers[FUNCTION_STREAM]
-    return found
-
-
-def get_rng_state(array: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Where the random streams of `array` are, `[B, 2]` each, by name; a `state_dict` has torch's keys and not them.
-
-    Saved beside the `state_dict` it lets a later run draw the masks and numbers that this one would have drawn.
-    """
-    return {name: rng.clone() for name, rng in _all_streams(array).items()}
-
-
-@torch.no_grad()
-def set_rng_state(array: torch.nn.Module, state: dict[str, torch.Tensor]) -> None:
-    """Puts the random streams of `array` where `get_rng_state` found them.
-
-    Raises InvalidArgument for the state of another kind of array, or of more or fewer models.
-    """
-    held = _all_streams(array)
-    if held.keys() != state.keys() or any(held[name].shape != rng.shape for name, rng in state.items()):
-        raise InvalidArgument(
-            f"the state has streams {sorted(state)}, the array {sorted(held)}: it must be of as many "
-            "models of the same kind"
-        )
-    for name, rng in state.items():
-        held[name].copy_(rng)

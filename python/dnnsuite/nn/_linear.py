@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .. import ops
-from ._base import ArrayModule, check_models
+from .array_module import ArrayModule, check_models
 
 
 class Linear(ArrayModule):

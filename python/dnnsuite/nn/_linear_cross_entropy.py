@@ -10,8 +10,8 @@ import torch
 
 from ..errors import InvalidArgument, Unavailable
 from . import functional
-from ._base import ArrayModule, check_models
 from ._linear import Linear
+from .array_module import ArrayModule, check_models
 from .functional._reduction import check_reduction
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..errors import InvalidArgument
 from . import functional
-from ._base import ArrayModule, merge_arguments, per_model
+from .array_module import ArrayModule, merge_arguments, per_model
 from .functional._reduction import check_reduction, legacy
 
 _LEGACY = ("size_average", "reduce")

@@ -11,7 +11,7 @@ import torch
 
 from ..errors import InvalidArgument
 from . import functional
-from ._base import ArrayModule, check_models
+from .array_module import ArrayModule, check_models
 
 #: Newer torch can leave out the bias of a group or batch norm alone.
 HAS_BIAS = "bias" in inspect.signature(torch.nn.GroupNorm.__init__).parameters

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import torch
 
 from . import functional
-from ._base import check_models
 from ._stateless import Stateless
+from .array_module import check_models
 
 
 class _Pad(Stateless):

@@ -11,10 +11,10 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .. import ops
 from ..errors import InvalidArgument
-from ._base import ArrayModule, check_models
 from ._dropout import Dropout
 from ._packed import Packing
 from ._precision import computable, promoted
+from .array_module import ArrayModule, check_models
 
 State = tuple[torch.Tensor, ...]
 

@@ -9,7 +9,7 @@ import torch
 
 from ..errors import InvalidArgument
 from . import functional
-from ._base import ArrayModule, check_models
+from .array_module import ArrayModule, check_models
 
 TableT = TypeVar("TableT", bound="Table")
 

@@ -11,11 +11,11 @@ import torch
 from .. import ops
 from ..errors import InvalidArgument
 from ._attention import MultiheadAttention
-from ._base import ArrayModule, check_models
 from ._dropout import Dropout
 from ._linear import Linear
 from ._normalization import LayerNorm
 from ._precision import computable, match
+from .array_module import ArrayModule, check_models
 
 Tensor = torch.Tensor
 Activation = str | Callable[[Tensor], Tensor]

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgument
-from ._base import ArrayModule
 from ._masks import is_causal_mask
 from ._normalization import LayerNorm
 from ._transformer import Activation, TransformerDecoderLayer, TransformerEncoderLayer
+from .array_module import ArrayModule
 
 Tensor = torch.Tensor
 _RULES: dict[Any, type[ArrayModule]] = {

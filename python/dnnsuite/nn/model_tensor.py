@@ -21,8 +21,8 @@ from ..errors import InvalidArgument
 __all__ = ["ModelTensor", "NotFusable", "logical", "physical", "state", "wrap"]
 
 
-#: The buffer with the random streams of what belongs to no layer.
-RANDOM_STREAM = "_function_stream"
+#: Name of an array's buffer, int64 `[B, 2]`, with the random streams of functions that belong to no layer.
+FUNCTION_STREAM = "_function_stream"
 
 
 class NotFusable(Exception):
@@ -207,7 +207,7 @@ class OwnTensors:
         for name, value in super().named_buffers(*args, **kwargs):  # type: ignore[misc]
             if not state.B:
                 yield name, value
-            elif not name.endswith(RANDOM_STREAM):
+            elif not name.endswith(FUNCTION_STREAM):
                 yield name, ModelTensor(value)
 
 

@@ -6,6 +6,7 @@ Each is registered with torch as `torch.ops.dnnsuite.<name>` (CPU and CUDA kerne
 them, or how many threads run.
 """
 
+from ._attention import LONGEST_ATTENTION as LONGEST_ATTENTION
 from ._attention import attention as attention
 from ._batch_norm import NORM_ACTIVATIONS as NORM_ACTIVATIONS
 from ._batch_norm import batch_norm_act as batch_norm_act
@@ -20,15 +21,10 @@ from ._gradient import scale_gradients_ as scale_gradients_
 from ._group_norm import group_norm as group_norm
 from ._layer_norm import bias_dropout_add_layer_norm as bias_dropout_add_layer_norm
 from ._layer_norm import layer_norm as layer_norm
-from ._library import instruction_set as instruction_set
 from ._linear import linear as linear
 from ._linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from ._matmul import matmul as matmul
 from ._max_over import max_over as max_over
-from ._optimizer import RULES as RULES
-from ._optimizer import optimizer_ as optimizer_
-from ._optimizer import optimizer_plan as optimizer_plan
-from ._optimizer import optimizer_step_ as optimizer_step_
 from ._pointwise import bias_act_dropout as bias_act_dropout
 from ._pointwise import bias_dropout_add as bias_dropout_add
 from ._pointwise import dropout as dropout
@@ -36,9 +32,15 @@ from ._recurrence import GATES as GATES
 from ._recurrence import recurrence as recurrence
 from ._rms_norm import rms_norm as rms_norm
 from ._tap_convolution import tap_convolution as tap_convolution
+from .library import instruction_set as instruction_set
+from .optimizer import RULES as RULES
+from .optimizer import optimizer_ as optimizer_
+from .optimizer import optimizer_plan as optimizer_plan
+from .optimizer import optimizer_step_ as optimizer_step_
 
 __all__ = [
     "GATES",
+    "LONGEST_ATTENTION",
     "MAX_ACTIVATIONS",
     "NORM_ACTIVATIONS",
     "RULES",

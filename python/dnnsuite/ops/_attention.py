@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from ._library import differentiable, library, tracing
 from ._pointwise import dropout
+from .library import differentiable, library, tracing
 
 __all__ = ["attention"]
 
-LONGEST = 128
+LONGEST_ATTENTION = 128
 """Up to this length a head's scores stay in cache, and the operator of this package is used."""
 
 _attention = library.attention.default
@@ -113,7 +113,7 @@ def attention(
     Nothing but the inputs is kept for the backward pass. Sequences longer than 128 are composed of torch's
     operators, with the same masks.
     """
-    if qkv.dim() == 4 and qkv.shape[2] > LONGEST:
+    if qkv.dim() == 4 and qkv.shape[2] > LONGEST_ATTENTION:
         return _composed(qkv, num_heads, p, rng, causal, key_padding_mask)
     call = _attention if tracing() else _eager
     result: Tensor = call(qkv, num_heads, p, rng, causal, key_padding_mask)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ._library import cuda_kernels, differentiable, library, tracing
+from .library import cuda_kernels, differentiable, library, tracing
 
 __all__ = ["NORM_ACTIVATIONS", "batch_norm_act", "batch_norm_composition"]
 

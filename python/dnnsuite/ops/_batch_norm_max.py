@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ._batch_norm import NORM_ACTIVATIONS, batch_norm_act, batch_norm_composition
-from ._library import cuda_kernels, gradients_through, library, remember, tracing, transforming
+from .library import cuda_kernels, gradients_through, library, remember, tracing, transforming
 
 __all__ = ["MAX_ACTIVATIONS", "batch_norm_max"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._library import differentiable, library, tracing
+from .library import differentiable, library, tracing
 
 __all__ = ["depthwise"]
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from ._library import library
-from ._optimizer import optimizer_
+from .library import library
+from .optimizer import optimizer_
 
 __all__ = ["clamp_gradients_", "gradient_norms", "scale_gradients_"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._library import cuda_kernels, differentiable, library, tracing, transforming
+from .library import cuda_kernels, differentiable, library, tracing, transforming
 
 __all__ = ["group_norm"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._library import differentiable, library, tracing
 from ._pointwise import add_composition, rows_of
+from .library import differentiable, library, tracing
 
 __all__ = ["bias_dropout_add_layer_norm", "layer_norm"]
 

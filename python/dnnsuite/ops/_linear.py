@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from ._library import (
+from ._pointwise import bias_act_dropout
+from .library import (
     differentiable,
     gradients_through,
     instruction_set,
@@ -25,7 +26,6 @@ from ._library import (
     tracing,
     transforming,
 )
-from ._pointwise import bias_act_dropout
 
 __all__ = ["linear", "linear_composition", "own_products"]
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ..errors import InvalidArgument
 from ._cross_entropy import cross_entropy
-from ._library import below_autograd, gradients_through, library, remember, tracing
 from ._linear import linear_composition, own_products
+from .library import below_autograd, gradients_through, library, remember, tracing
 
 __all__ = ["linear_cross_entropy"]
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from ._library import differentiable, instruction_set, library, tracing
 from ._linear import LARGE, own_products
+from .library import differentiable, instruction_set, library, tracing
 
 __all__ = ["matmul"]
 

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._library import cuda_kernels, differentiable, library, tracing
+from .library import cuda_kernels, differentiable, library, tracing
+from .memory_order import memory_order
 
 __all__ = ["max_over"]
 
@@ -42,12 +43,6 @@ def _composition(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 
 _eager = differentiable(_forward, _setup, _grad, _composition)
-
-
-def memory_order(x: Tensor) -> list[int]:
-    """The dimensions as they lie in memory, outermost first; the model stays in front."""
-    strides = x.stride()
-    return [0, *sorted(range(1, x.dim()), key=lambda d: -strides[d])]
 
 
 def max_over(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:

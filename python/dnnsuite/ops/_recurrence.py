@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from ._library import differentiable, library, tracing, transforming
 from ._linear import linear
+from .library import differentiable, library, tracing, transforming
 
 __all__ = ["GATES", "recurrence"]
 

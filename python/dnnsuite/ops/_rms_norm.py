@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._library import cuda_kernels, differentiable, library, tracing
 from ._pointwise import rows_of
+from .library import cuda_kernels, differentiable, library, tracing
 
 __all__ = ["rms_norm"]
 

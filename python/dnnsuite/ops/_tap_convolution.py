@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from ._library import gradients_through, remember, tracing, transforming
+from .library import gradients_through, remember, tracing, transforming
 
 __all__ = ["tap_convolution"]
 

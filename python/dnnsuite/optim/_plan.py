@@ -11,8 +11,8 @@ import torch
 
 from .. import ops
 from ..errors import InvalidArgument
-from ..ops._max_over import memory_order
-from ..ops._optimizer import Rule, watched
+from ..ops.memory_order import memory_order
+from ..ops.optimizer import Rule, watched
 
 Group = dict[str, Any]
 Hyper = Mapping[str, torch.Tensor]

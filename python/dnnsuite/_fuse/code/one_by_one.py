@@ -18,10 +18,9 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from ...nn._base import ArrayModule
-from ...nn._checkpoint import seeds_of
-from ...nn._dropout import FUNCTION_STREAM as STREAM
+from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, outside, state, wrap
+from ...nn.random_streams import FUNCTION_STREAM, seeds_of
 from ..rules.random import next_stream
 from ..rules.table import settle_since
 from ..slices import narrow
@@ -233,10 +232,10 @@ def _views(value: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _stream_of(owner: Any, index: int) -> Any:
-    stream = getattr(owner, "_buffers", {}).get(STREAM)
+    stream = getattr(owner, "_buffers", {}).get(FUNCTION_STREAM)
     if stream is None:
         return owner
-    return SimpleNamespace(_buffers={STREAM: stream.narrow(0, index, 1)})
+    return SimpleNamespace(_buffers={FUNCTION_STREAM: stream.narrow(0, index, 1)})
 
 
 def _joined(outputs: list[Any]) -> Any:

@@ -15,8 +15,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from ...nn._checkpoint import generators_of
 from ...nn.model_tensor import ModelTensor, WritesShared, state
+from ...nn.random_streams import generators_of
 from ..rules.random import next_stream
 
 _MEMORY = frozenset(

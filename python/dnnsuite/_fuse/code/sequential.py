@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...nn._base import ArrayModule
+from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, OwnTensors
 from .epilogue_fusion import activation_of
 

@@ -13,7 +13,6 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ...errors import InvalidArgument
-from ...nn._dropout import FUNCTION_STREAM
 from ...nn.model_tensor import (
     ModelTensor,
     NotFusable,
@@ -26,6 +25,7 @@ from ...nn.model_tensor import (
     wrap,
     wrap_parameter,
 )
+from ...nn.random_streams import FUNCTION_STREAM
 from ..rules.table import settle_since
 from .call_user_code import enter
 from .per_model_factories import making

@@ -7,21 +7,14 @@ from typing import Any
 
 import torch
 
-from ...nn._checkpoint import advance, generators_of
-from ...nn._dropout import FUNCTION_STREAM as STREAM
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state, wrap_all
+from ...nn.random_streams import FUNCTION_STREAM, advance, generators_of
 from .table import rule, settle
-
-
-def new_stream(B: int, device: Any = None) -> torch.Tensor:
-    """Streams with keys from torch's generator, at step 0."""
-    keys = torch.randint(-(1 << 62), 1 << 62, (B,), dtype=torch.int64)
-    return torch.stack([keys, torch.zeros_like(keys)], dim=1).to(device)
 
 
 def next_stream(B: int) -> torch.Tensor:
     """(key, step) `[B, 2]` for one draw by a function; the next draw gets another step."""
-    stream: torch.Tensor | None = getattr(state.random, "_buffers", {}).get(STREAM)
+    stream: torch.Tensor | None = getattr(state.random, "_buffers", {}).get(FUNCTION_STREAM)
     if stream is None or stream.size(0) != B:
         raise NotFusable("random numbers are drawn outside an array's forward")
     return advance(stream)

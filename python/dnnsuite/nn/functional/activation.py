@@ -38,7 +38,7 @@ from torch.nn.functional import threshold as threshold
 from torch.nn.functional import threshold_ as threshold_  # type: ignore[attr-defined]
 
 from ...errors import InvalidArgument
-from .._checkpoint import generators_of
+from ..random_streams import generators_of
 from ._models import each_model, shifted
 
 

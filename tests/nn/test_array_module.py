@@ -4,7 +4,7 @@ import torch
 
 from dnnsuite import fuse
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.nn._base import per_model
+from dnnsuite.nn.array_module import per_model
 
 
 def test_models_of_different_shape_are_refused_by_name():

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._library import library
+from .library import library
 
 __all__ = ["RULES", "Rule", "optimizer_", "optimizer_plan", "optimizer_step_"]
 

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: MIT
+"""Random streams of an array: a (key, step) for each model, so that its numbers depend on no neighbour.
+
+A stream is an int64 tensor `[B, 2]`. A draw is a function of (key, step, element); `advance` gives the (key, step) of
+one draw and counts on. A tape repeats the draws of a forward that a checkpoint runs again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgument
+from .array_module import ArrayModule
+from .model_tensor import FUNCTION_STREAM
+
+__all__ = [
+    "FUNCTION_STREAM",
+    "advance",
+    "generators_of",
+    "get_rng_state",
+    "new_stream",
+    "noted",
+    "repeated",
+    "seed",
+    "seeds_of",
+    "set_rng_state",
+    "stream_key",
+    "streams",
+]
+
+_MASK64 = (1 << 64) - 1
+
+
+class _Tapes(threading.local):
+    """The draws that this thread notes for later, or makes again."""
+
+    def __init__(self) -> None:
+        self.noting: list[list[torch.Tensor]] = []
+        self.repeating: Iterator[torch.Tensor] | None = None
+
+
+_tapes = _Tapes()
+
+
+@contextlib.contextmanager
+def noted(tape: list[torch.Tensor]) -> Iterator[None]:
+    """Append every draw of this thread to `tape`."""
+    _tapes.noting.append(tape)
+    try:
+        yield
+    finally:
+        _tapes.noting.remove(tape)
+
+
+@contextlib.contextmanager
+def repeated(tape: list[torch.Tensor]) -> Iterator[None]:
+    """Make the draws of `tape` again instead of new ones, in their order."""
+    before, _tapes.repeating = _tapes.repeating, iter(tape)
+    try:
+        yield
+    finally:
+        _tapes.repeating = before
+
+
+def new_stream(B: int, device: Any = None) -> torch.Tensor:
+    """Streams `[B, 2]` with keys from torch's generator, at step 0."""
+    keys = torch.randint(-(1 << 62), 1 << 62, (B,), dtype=torch.int64)
+    return torch.stack([keys, torch.zeros_like(keys)], dim=1).to(device)
+
+
+def advance(rng: torch.Tensor) -> torch.Tensor:
+    """Return (key, step) `[B, 2]` of one draw from the streams `rng` `[B, 2]`, and advance them in place.
+
+    A forward that runs in a backward pass is a checkpoint's, and must draw what it drew the first time.
+
+    Raises:
+        InvalidArgument: in a backward pass, if `dnnsuite.nn.checkpoint` is not the checkpoint.
+    """
+    if _tapes.repeating is not None:
+        now = next(_tapes.repeating, None)
+        if now is None:
+            raise InvalidArgument(
+                "a checkpointed function drew more random numbers the second time than the first"
+            )
+    elif torch._C._current_graph_task_id() != -1:
+        raise InvalidArgument(
+            "random numbers are drawn in a backward pass, where a checkpoint runs a forward again and needs those of "
+            "the first time: use dnnsuite.nn.checkpoint in place of torch.utils.checkpoint.checkpoint"
+        )
+    else:
+        now = rng.clone()
+        rng[:, 1].add_(1)
+    for tape in _tapes.noting:
+        tape.append(now)
+    return now
+
+
+def seeds_of(rng: torch.Tensor) -> list[int]:
+    """Mix each (key, step) of `rng` `[B, 2]` into a seed for torch's generator."""
+    mixed = (key * 0x9E3779B97F4A7C15 + step * 0xD1B54A32D192ED03 + 1 for key, step in rng.tolist())
+    return [seed & ((1 << 63) - 1) for seed in mixed]
+
+
+def generators_of(rng: torch.Tensor, device: torch.device) -> list[torch.Generator]:
+    """Make a torch generator for each (key, step) of `rng` `[B, 2]`."""
+    return [torch.Generator(device).manual_seed(seed) for seed in seeds_of(rng)]
+
+
+def streams(array: torch.nn.Module) -> Iterator[tuple[str, Any]]:
+    """Yield (qualified name, layer) of every layer of `array` with a random stream, in a fixed order."""
+    for name, module in array.named_modules():
+        if isinstance(module, ArrayModule) and "rng" in module._buffers:
+            yield name, module
+
+
+def stream_key(seed: int, place: int) -> int:
+    """Mix `seed` of a model and `place` of a stream in it into an int64 key: SplitMix64 (Steele et al., OOPSLA 2014)."""
+    z = (seed * 0x9E3779B97F4A7C15 + (place + 1) * 0xD1B54A32D192ED03) & _MASK64
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK64
+    z ^= z >> 31
+    return z - (1 << 64) if z >> 63 else z
+
+
+@torch.no_grad()
+def seed(array: torch.nn.Module, seeds: Sequence[int]) -> None:
+    """Restart every random stream of `array`: model i gets the streams that belong to `seeds[i]`.
+
+    Two arrays of the same architecture give model s the same dropout masks, whatever slot s has in them.
+    """
+    held = list(_all_streams(array).values())
+    for place, rng in enumerate(held):
+        if len(seeds) != len(rng):
+            raise InvalidArgument(f"{len(seeds)} seeds for an array of {len(rng)} models: give one per model")
+        for index, value in enumerate(seeds):
+            rng[index, 0] = stream_key(int(value), place)
+            rng[index, 1] = 0
+
+
+def _all_streams(array: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Collect every random stream of `array`, int64 `[B, 2]`, by name: those of layers, then those of functions."""
+    found = {f"{name}.rng".lstrip("."): stream.rng for name, stream in streams(array)}
+    for name, module in array.named_modules():
+        if module._buffers.get(FUNCTION_STREAM) is not None:
+            found[f"{name}.{FUNCTION_STREAM}".lstrip(".")] = module._buffers[FUNCTION_STREAM]
+    return found
+
+
+def get_rng_state(array: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Copy the random streams of `array`, `[B, 2]` each, by name. A `state_dict` does not have them: its keys are torch's.
+
+    Saved beside the `state_dict` it lets a later run draw the masks and numbers that this one would have drawn.
+    """
+    return {name: rng.clone() for name, rng in _all_streams(array).items()}
+
+
+@torch.no_grad()
+def set_rng_state(array: torch.nn.Module, state: dict[str, torch.Tensor]) -> None:
+    """Put the random streams of `array` where `get_rng_state` found them.
+
+    Raises:
+        InvalidArgument: for the state of another kind of array, or of more or fewer models.
+    """
+    held = _all_streams(array)
+    if held.keys() != state.keys() or any(held[name].shape != rng.shape for name, rng in state.items()):
+        raise InvalidArgument(
+            f"the state has streams {sorted(state)}, the array {sorted(held)}: it must be of as many "
+            "models of the same kind"
+        )
+    for name, rng in state.items():
+        held[name].copy_(rng)
