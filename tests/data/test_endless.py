@@ -5,8 +5,8 @@ import multiprocessing
 import pytest
 import torch
 
-from dnnsuite.data._endless import EndlessLoader
-from dnnsuite.data._order import Order
+from dnnsuite.data.endless import EndlessLoader
+from dnnsuite.data.order import Order
 from dnnsuite.errors import InvalidArgument
 
 

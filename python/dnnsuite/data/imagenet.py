@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InvalidArgument, Unavailable
 from . import photographs
-from ._endless import EndlessLoader
 from ._origin import Origin, root_of
 from ._torchvision import import_torchvision
+from .endless import EndlessLoader
 
 if TYPE_CHECKING:
     import torch

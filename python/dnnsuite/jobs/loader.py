@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 
 from ..data import imagenet, photographs
-from ..data._endless import EndlessLoader
+from ..data.endless import EndlessLoader
 from ..errors import InvalidArgument
 from ._training import SeedUnit, Training
 from ._workload import JobConfig, register

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from ..data import super_resolution
-from ..data._order import Order
+from ..data.order import Order
 from ..errors import InvalidArgument
 from ..models import ESPCN
 from ._training import SeedUnit, Training

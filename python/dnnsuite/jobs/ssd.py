@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 
 from ..data import detection
-from ..data._endless import EndlessLoader
-from ..data._order import Order
+from ..data.endless import EndlessLoader
+from ..data.order import Order
 from ..errors import InvalidArgument
 from ..models import multibox
 from ..models.ssd import SSD300

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 
 from ..data import mnist
-from ..data._order import Order
+from ..data.order import Order
 from ..models import VAE, negative_elbo
 from ._training import SeedUnit, Training
 from ._workload import register

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import InvalidArgument
-from ._order import Order
+from .order import Order
 
 _AT_ONCE = 1024  # indices
 
