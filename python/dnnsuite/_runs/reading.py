@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from .._files import TEMPORARY, read_json
 from ..errors import Error
+from .old_records import from_old, is_old
 from .record import BadRecord, RunRecord
 
 __all__ = ["RUN_FILE", "ReadRun", "read_run", "read_runs"]
@@ -29,7 +30,8 @@ def read_run(path: Path) -> RunRecord:
         BadRecord: it is missing, damaged or no record; the message names the file.
     """
     try:
-        return RunRecord.from_dict(read_json(path))
+        values = read_json(path)
+        return from_old(values, path) if is_old(values) else RunRecord.from_dict(values)
     except BadRecord as error:
         raise BadRecord(f"{path}: {error}") from error
     except Error as error:

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar, get_args
 
 from ..errors import Error
 
 __all__ = [
     "KINDS", "VERSION", "BadRecord", "Device", "Isolation", "Kind", "Machine", "Metric", "Moment", "RunRecord",
-    "Samples", "Status", "Verdict", "new_id",
+    "Samples", "Status", "Verdict", "checked", "data_source", "new_id",
 ]  # fmt: skip
 
 VERSION = 2  # of the form below; 1 is what workflows and suites each wrote in a form of their own
@@ -22,6 +23,21 @@ Kind = Literal["workflow", "suite", "training", "trial", "profile"]
 Status = Literal["ok", "failed"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
+_FASTEST = 1e30  # items per second; sums of larger figures would overflow
+_TEXTS = (
+    "id",
+    "plan_id",
+    "plan",
+    "job",
+    "mode",
+    "precision",
+    "unit",
+    "share",
+    "preset",
+    "data",
+    "job_version",
+)
+
 # Free-form parts of a record: whatever JSON can hold.
 Json = Mapping[str, Any]
 T = TypeVar("T")
@@ -29,6 +45,13 @@ T = TypeVar("T")
 
 class BadRecord(Error):
     """A `run.json` that cannot be read: the message names the file and what is wrong in it."""
+
+
+def data_source(provenance: Any) -> str:
+    """The source of the data in a job's provenance; empty where it does not say."""
+    data = provenance.get("data") if isinstance(provenance, Mapping) else None
+    source = data.get("source") if isinstance(data, Mapping) else data
+    return str(source) if source else ""
 
 
 def new_id() -> str:
@@ -229,15 +252,14 @@ class RunRecord:
                 "device": _made(Device, values["device"]),
                 "started": _made(Moment, values["started"]),
                 "isolation": _made(Isolation, values.get("isolation") or {}),
-                "metrics": tuple(_made(Metric, each) for each in values.get("metrics") or ()),
+                "metrics": tuple(_metric(each) for each in values.get("metrics") or ()),
                 "samples": _made(Samples, values["samples"]) if values.get("samples") else None,
                 "disturbances": tuple(values.get("disturbances") or ()),
             }
             record = cls(**own)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadRecord(f"not the record of a run: {error!r}") from error
-        _check(record)
-        return record
+        return checked(record)
 
 
 def _known(kind: type[T], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,16 +273,41 @@ def _made(kind: type[T], values: Mapping[str, Any]) -> T:
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in own.items()})
 
 
-def _check(record: RunRecord) -> None:
-    """Refuse values that no run can have."""
+def _metric(values: Mapping[str, Any]) -> Metric:
+    """A metric; JSON has no NaN, so its null stands for one."""
+    made = _made(Metric, values)
+    return replace(made, value=math.nan) if made.value is None else made
+
+
+def checked(record: RunRecord) -> RunRecord:
+    """`record`, if every value in it is one that a run can have.
+
+    Raises:
+        BadRecord: one is not; the message names it.
+    """
     if record.kind not in KINDS:
         raise BadRecord(f"kind is {record.kind!r}; known: {', '.join(KINDS)}")
     if record.verdict.status not in get_args(Status):
         raise BadRecord(f"status is {record.verdict.status!r}; known: {', '.join(get_args(Status))}")
-    for metric in record.metrics:
-        if metric.name == "throughput" and metric.value is not None and metric.value < 0:
-            raise BadRecord(f"throughput is {metric.value}: a rate is never negative")
+    for name in _TEXTS:
+        value = getattr(record, name)
+        if not isinstance(value, str):
+            raise BadRecord(f"{name} is {value!r}: not a text")
     for name in ("B", "repeat", "copies"):
         value = getattr(record, name)
-        if not isinstance(value, int) or value < 0:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise BadRecord(f"{name} is {value!r}: not a count")
+    for metric in record.metrics:
+        _check_metric(metric)
+    return record
+
+
+def _check_metric(metric: Metric) -> None:
+    for name in ("value", "low", "high"):
+        value = getattr(metric, name)
+        if value is None and name != "value":
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise BadRecord(f"{metric.name}: {name} is {value!r}: not a number")
+    if metric.name == "throughput" and not (math.isnan(metric.value) or 0 <= metric.value < _FASTEST):
+        raise BadRecord(f"throughput is {metric.value}: no rate is negative, or {_FASTEST:g} and more")
