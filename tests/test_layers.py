@@ -72,6 +72,7 @@ TESTED_BY: dict[str, str] = {
     "optim/_average.py": "optim/test_optimizers.py",
     "optim/_base.py": "optim/test_optimizers.py",
     "optim/_plan.py": "optim/test_optimizers.py",
+    "optim/_state.py": "optim/test_optimizers.py",
     "optim/_sgd.py": "optim/test_optimizers.py",
     "profiler/_site/sitecustomize.py": "profiling/test_script.py",
     "pin/_guard.py": "pin/test_partition.py",

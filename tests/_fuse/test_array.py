@@ -21,19 +21,6 @@ class Flattening(torch.nn.Module):
         return self.inner(x.view(x.size(0), -1)) * self.scale + self.offset
 
 
-class Tied(torch.nn.Module):
-    array_forward = True
-
-    def __init__(self):
-        super().__init__()
-        self.embedding = torch.nn.Embedding(7, 4)
-        self.head = torch.nn.Linear(4, 7)
-        self.head.weight = self.embedding.weight
-
-    def forward(self, x):
-        return self.head(self.embedding(x))
-
-
 def test_a_users_own_module_keeps_its_meaning():
     array = check_matches_models(make_models(Flattening, 3), torch.randn(3, 5, 4, 3))
     assert [(c.name, c.how) for c in array.coverage()] == [("inner", "fused")]
@@ -55,24 +42,6 @@ def test_batch_norm_updates_each_models_statistics():
         assert_near(back.running_mean, model.running_mean)
         assert_near(back.running_var, model.running_var)
         assert back.num_batches_tracked == model.num_batches_tracked == 1
-
-
-def test_tied_weights_stay_tied():
-    models = make_models(Tied, 2)
-    array = check_matches_models(models, torch.randint(7, (2, 5)))
-    assert array.head.weight is array.embedding.weight
-    assert all(model.head.weight is model.embedding.weight for model in dnnsuite.unfuse(array))
-
-
-def test_a_layer_used_twice_is_one_layer():
-    def make():
-        shared = torch.nn.Linear(4, 4)
-        return torch.nn.Sequential(shared, torch.nn.Tanh(), shared)
-
-    array = check_matches_models(make_models(make, 2), torch.randn(2, 5, 4))
-    assert array.get_submodule("0") is array.get_submodule("2")
-    one = dnnsuite.unfuse(array)[0]
-    assert one[0] is one[2]
 
 
 def test_bert_matches_models(device):

@@ -265,13 +265,6 @@ def test_attributes_that_a_user_gave_to_a_layer():
     check_matches_models(numbered(lambda i: Reader(float(i))), torch.randn(3, 5, 4))
 
 
-def test_hooks_that_differ_are_refused():
-    models = make_models(lambda: torch.nn.Sequential(torch.nn.Linear(4, 3)), 3)
-    models[1][0].register_forward_hook(lambda module, args, output: output * 2)
-    with pytest.raises(InvalidArgument, match="models 0 and 1 differ at 0: they have other forward hooks"):
-        dnnsuite.fuse(models)
-
-
 def test_a_new_model_brings_its_own():
     array = dnnsuite.fuse(make_models(lambda: Block(2.0), 2))
     young = Block(5.0)

@@ -4,7 +4,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import nn
-from dnnsuite._fuse.build import ELEMENTWISE
+from dnnsuite._fuse.layer_table import ELEMENTWISE
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.nn._activation import uniform
 from helpers import check_matches_models, make_models

@@ -3,13 +3,10 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dnnsuite import fuse, nn, unfuse
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.nn import functional
-from dnnsuite.nn.random_streams import stream_key
 
 
 def seeded(rates, seeds):
@@ -71,12 +68,6 @@ def test_a_copy_goes_on_with_the_same_masks():
     x = torch.ones(1, 100)
     layer(x)
     assert torch.equal(copy.deepcopy(layer)(x), layer(x))
-
-
-@given(st.integers(0, 2**63), st.integers(0, 500), st.integers(0, 500))
-def test_keys_of_two_places_differ(seed, a, b):
-    assert (stream_key(seed, a) == stream_key(seed, b)) == (a == b)
-    assert -(2**63) <= stream_key(seed, a) < 2**63
 
 
 @pytest.mark.parametrize(
@@ -155,32 +146,3 @@ def test_refuses_the_wrong_number_of_rates_and_seeds():
         nn.Dropout([0.1, 0.2, 0.3], B=2)
     with pytest.raises(InvalidArgument, match="one per model"):
         nn.seed(nn.Dropout(B=2), [1])
-
-
-class Noisy(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.drop = torch.nn.Dropout(0.5)
-
-    def forward(self, x):
-        return self.drop(x) + torch.randn(4)
-
-
-def test_streams_go_on_from_where_they_were():
-    array = fuse([torch.nn.Sequential(Noisy(), torch.nn.Dropout(0.5)) for _ in range(2)])
-    x = torch.randn(2, 3, 4)
-    array(x)
-    state = nn.get_rng_state(array)
-    expected = array(x), array(x)
-    nn.set_rng_state(array, state)
-    assert torch.equal(array(x), expected[0])
-    assert torch.equal(array(x), expected[1])
-    other = fuse([torch.nn.Sequential(Noisy(), torch.nn.Dropout(0.5)) for _ in range(2)])
-    nn.set_rng_state(other, state)
-    assert torch.equal(other(x), expected[0])
-    for wrong in (
-        fuse([Noisy() for _ in range(2)]),
-        fuse([torch.nn.Sequential(Noisy(), torch.nn.Dropout(0.5))]),
-    ):
-        with pytest.raises(InvalidArgument, match="the state has streams"):
-            nn.set_rng_state(wrong, state)

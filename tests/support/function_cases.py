@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from dnnsuite._fuse.code.call_user_code import enter
-from dnnsuite._fuse.code.user_module import Report
+from dnnsuite._fuse.code.fused_attributes import ModuleCoverage
 from dnnsuite.nn.model_tensor import state
 
 
@@ -18,9 +18,9 @@ class Owner(torch.nn.Module):
     """Stands for the array whose forward runs."""
 
 
-def run(function: Callable[..., Any], *inputs: torch.Tensor) -> tuple[Any, Report]:
+def run(function: Callable[..., Any], *inputs: torch.Tensor) -> tuple[Any, ModuleCoverage]:
     """`function` of one model's tensors, run once for all; with what could not be fused of it."""
-    report = Report()
+    report = ModuleCoverage()
     before, state.report = state.report, report
     try:
         return enter(Owner(), function, inputs[0].size(0), inputs, {}), report

@@ -12,10 +12,14 @@ from .. import nn
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM, new_stream
-from .build import CONTAINERS, ELEMENTWISE, Fusion, model_of, parts_of
+from .build import Fusion
 from .code.call_user_code import enter
-from .code.user_module import Shell, bare_class
+from .code.fused_attributes import bare_class
+from .code.user_module import Shell
 from .coverage import Cover, coverage
+from .edits import Edit
+from .layer_table import CONTAINERS, ELEMENTWISE
+from .single_model import model_of, parts_of
 from .slices import narrow
 
 
@@ -180,8 +184,6 @@ class Array(torch.nn.Module):
         companions: Sequence[Any],
         fresh: dict[str, Any] | None = None,
     ) -> None:
-        from .edits import Edit
-
         Edit(self, slots, models, companions, fresh or {}).carry_out()
         self.__dict__.pop("_plain", None)
 

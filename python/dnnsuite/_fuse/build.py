@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""From B trees of modules to the tree of an array, and back to one of them."""
+"""Conversion of B models into the tree of modules of an array."""
 
 from __future__ import annotations
 
@@ -10,70 +10,20 @@ from typing import Any
 import torch
 import torch.nn.utils.parametrize
 
-from .. import nn
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule, MoreState
-from ..nn.random_streams import FUNCTION_STREAM
+from .code.one_by_one import Parts
 from .code.sequential import Sequential
-from .code.user_module import INTERNAL, Shell, bare_class, make_shell
-from .state import differences, registered_in, same, stacked_parameter, stacked_tensor
+from .code.user_module import make_shell
+from .hooks import FORWARD_HOOKS, hooked_inside, refuse_backward_hooks, refuse_other_hooks
+from .layer_table import ELEMENTWISE, RULES
+from .state import differences, registered_in, stacked_parameter, stacked_tensor
+from .ties import tie
 
-#: torch's layer to the array layer that computes B of it.
-RULES: dict[Any, type[ArrayModule]] = {
-    layer.torch_class: layer
-    for layer in vars(nn).values()
-    if isinstance(layer, type)
-    and issubclass(layer, ArrayModule)
-    and isinstance(layer.__dict__.get("torch_class"), type)
-}
-CONTAINERS: tuple[type[torch.nn.Module], ...] = (
-    torch.nn.Sequential,
-    Sequential,
-    torch.nn.ModuleList,
-    torch.nn.ModuleDict,
-    torch.nn.ParameterList,
-    torch.nn.ParameterDict,
-)
-#: Layers without parameters that treat every element alike: they are right on `[B, ...]` as they are.
-ELEMENTWISE: tuple[type[torch.nn.Module], ...] = tuple(
-    getattr(torch.nn, name)
-    for name in [
-        "Identity",
-        "ReLU",
-        "ReLU6",
-        "GELU",
-        "SiLU",
-        "Mish",
-        "Tanh",
-        "Sigmoid",
-        "Hardswish",
-        "Hardsigmoid",
-        "Hardtanh",
-        "LeakyReLU",
-        "ELU",
-        "SELU",
-        "CELU",
-        "Softplus",
-        "Softsign",
-        "LogSigmoid",
-        "Tanhshrink",
-        "Softshrink",
-        "Hardshrink",
-        "Threshold",
-    ]
-)
-_FORWARD_HOOKS = [
-    "_forward_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-    "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs",
-]
 _OF_NO_SHAPE = frozenset(
     {"activation", "activation_relu_or_gelu", "enable_nested_tensor", "use_nested_tensor"}
     | {"eps", "num_groups", "padding_mode"}
 )
-_BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
 
 
 class Fusion:
@@ -99,13 +49,11 @@ class Fusion:
             make_shell(module, self.B)
             unlike = differences(models, self._registered)
             if unlike:
-                from .code.one_by_one import Parts
-
                 name, index = next(iter(unlike.items()))
                 module._fused_report.reason = f"models differ in {name} (models 0 and {index})"
                 module._fused_parts = Parts(module, [Fusion([m]).tree() for m in models])
                 module._fused_withhold(unlike)
-        _tie(root, self.models)
+        tie(root, self.models)
         return root
 
     def _visit(self, models: Sequence[torch.nn.Module], path: str) -> None:
@@ -123,12 +71,12 @@ class Fusion:
                 )
         kind = type(first)
         _refuse_what_is_no_plain_module(first, where)
-        _refuse_other_hooks(models, where)
+        refuse_other_hooks(models, where)
         for inner, parts in _together(models) if kind in RULES else [("", models)]:
-            _refuse_backward_hooks(parts, ".".join(filter(None, (path, inner))) or "the top")
+            refuse_backward_hooks(parts, ".".join(filter(None, (path, inner))) or "the top")
         # A stack of layers can refuse: what it is made of may have no rule; then it is fused part by part.
         can_fuse = getattr(RULES.get(kind), "can_fuse", None)
-        whole = kind in RULES and "forward" not in first.__dict__ and not _hooked_inside(first)
+        whole = kind in RULES and "forward" not in first.__dict__ and not hooked_inside(first)
         if whole and (can_fuse is None or can_fuse(models)) and not _has_more_state(models):
             leaf = self._leaf(models, path)
             if leaf is not None:
@@ -174,7 +122,7 @@ class Fusion:
                 return None
             extra = {name: vars(first)[name] for name in own}
             leaf.__dict__.update(extra, extra_attributes=extra)
-        for name in _FORWARD_HOOKS:
+        for name in FORWARD_HOOKS:
             leaf.__dict__[name] = copy.copy(getattr(first, name))
         return leaf
 
@@ -200,6 +148,12 @@ class Fusion:
                     self._memo[id(value)] = stacked(f"{where}.{name}", values)
 
 
+def _together(models: Sequence[torch.nn.Module]) -> Iterator[tuple[str, list[torch.nn.Module]]]:
+    """Each part's name and the part in every model; the models themselves first."""
+    for found in zip(*(model.named_modules() for model in models), strict=False):
+        yield found[0][0], [part for _, part in found]
+
+
 def _has_more_state(models: Sequence[torch.nn.Module]) -> bool:
     """Whether a layer's weight is made of other tensors before each forward, as torch's old weight_norm does."""
     first = models[0]
@@ -218,20 +172,6 @@ def _attributes_of(leaf: ArrayModule) -> frozenset[str]:
         layer = leaf.to_model(0)
         _known_attributes[type(leaf)] = frozenset((*vars(layer), *layer._buffers, *layer._modules))
     return _known_attributes[type(leaf)]
-
-
-def _together(models: Sequence[torch.nn.Module]) -> Iterator[tuple[str, list[torch.nn.Module]]]:
-    """Each part's name and the part in every model; the models themselves first."""
-    for found in zip(*(model.named_modules() for model in models), strict=False):
-        yield found[0][0], [part for _, part in found]
-
-
-def _hooked_inside(module: torch.nn.Module) -> bool:
-    """Whether a part has a forward hook, which a stack of layers fused whole would not call."""
-    if isinstance(module, torch.nn.MultiheadAttention):  # it does not call its one part either
-        return False
-    parts = (part for part in module.modules() if part is not module)
-    return any(getattr(part, name) for part in parts for name in _FORWARD_HOOKS)
 
 
 def _kind(module: torch.nn.Module) -> Any:
@@ -255,110 +195,3 @@ def _refuse_what_is_no_plain_module(module: torch.nn.Module, where: str) -> None
             raise InvalidArgument(
                 f"{parameter} of {where}, a {name}, has no shape yet: call each model once before fuse"
             )
-
-
-def _refuse_other_hooks(models: Sequence[torch.nn.Module], where: str) -> None:
-    first = models[0]
-    for index, model in enumerate(models):
-        for name in ("_forward_pre_hooks", "_forward_hooks"):
-            mine, other = (list(getattr(m, name).values()) for m in (first, model))
-            if len(mine) != len(other) or not all(map(same, mine, other)):
-                raise InvalidArgument(
-                    f"models 0 and {index} differ at {where}: they have other forward hooks; give all models the same, "
-                    "or register it on the array's module after fuse"
-                )
-
-
-def _refuse_backward_hooks(models: Sequence[torch.nn.Module], where: str) -> None:
-    for index, model in enumerate(models):
-        if any(getattr(model, name, None) for name in _BACKWARD_HOOKS):
-            raise InvalidArgument(
-                f"model {index} has a backward hook at {where}, which would see the gradients of all models; remove it "
-                "before fuse and look at array.parameters() instead"
-            )
-
-
-def _tie(target: torch.nn.Module, models: Sequence[torch.nn.Module]) -> None:
-    """Makes parameters of `target` one tensor where they are one in the models (tied weights)."""
-    groups = [_tied(model) for model in models]
-    for index, group in enumerate(groups):
-        if group != groups[0]:
-            raise InvalidArgument(f"models 0 and {index} differ: they share other parameters between layers")
-    for names in groups[0]:
-        owner = _holder(target, names[0])
-        for name in names[1:]:
-            place, leaf = _holder(target, name)
-            place._parameters[leaf] = owner[0]._parameters[owner[1]]
-
-
-def _tied(model: torch.nn.Module) -> list[list[str]]:
-    """Names of parameters that are one tensor, for each such tensor."""
-    names: dict[int, list[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        names.setdefault(id(parameter), []).append(name)
-    return [group for group in names.values() if len(group) > 1]
-
-
-def _holder(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
-    path, _, leaf = name.rpartition(".")
-    return root.get_submodule(path), leaf
-
-
-def parts_of(root: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """The modules that an array's layers consist of: `root` and below, each once, not inside layers of ours."""
-    seen: set[int] = set()
-    waiting = [root]
-    while waiting:
-        module = waiting.pop()
-        if id(module) in seen:
-            continue
-        seen.add(id(module))
-        yield module
-        if not isinstance(module, ArrayModule):
-            waiting += [child for child in reversed(module._modules.values()) if child is not None]
-
-
-@torch.no_grad()
-def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
-    """Model `index` of an array as an ordinary module of the user's own class, with copies of its state."""
-    memo: dict[int, Any] = {}
-    for module in parts_of(root):
-        if isinstance(module, ArrayModule):
-            leaf = memo[id(module)] = module.to_model(index)
-            leaf.__dict__.update(module.__dict__.get("extra_attributes", {}))
-            for name in _FORWARD_HOOKS:
-                leaf.__dict__[name] = copy.copy(getattr(module, name))
-            continue
-        for parameter in module._parameters.values():
-            if parameter is not None and id(parameter) not in memo:
-                own = parameter.detach()[index].clone()
-                memo[id(parameter)] = torch.nn.Parameter(own, requires_grad=parameter.requires_grad)
-        for buffer in module._buffers.values():
-            if buffer is not None and id(buffer) not in memo:
-                memo[id(buffer)] = buffer.detach()[index].clone()
-        if isinstance(module, Shell):
-            memo[id(module._fused_report)] = None
-            if module._fused_parts is not None:
-                memo[id(module._fused_parts)] = None
-    attributes = {
-        id(m): m._fused_parts.attributes(index)
-        for m in parts_of(root)
-        if isinstance(m, Shell) and m._fused_parts is not None
-    }
-    model: torch.nn.Module = copy.deepcopy(root, memo)
-    for module in parts_of(root):
-        made = memo.get(id(module))
-        if made is None or isinstance(module, ArrayModule):
-            continue
-        if type(module) is Sequential:
-            made.__class__ = torch.nn.Sequential
-        if isinstance(module, Shell):
-            made.__class__ = bare_class(module)
-            for name in INTERNAL:
-                made.__dict__.pop(name, None)
-            for name, value in attributes.get(id(module), {}).items():
-                made.__dict__[name] = value
-        made._buffers.pop(FUNCTION_STREAM, None)
-        made._non_persistent_buffers_set.discard(FUNCTION_STREAM)
-    _tie(model, [root])
-    return model

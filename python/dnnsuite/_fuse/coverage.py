@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 
 from ..nn.array_module import ArrayModule
-from .code.user_module import Shell, bare_class
+from .code.fused_attributes import bare_class
+from .code.user_module import Shell
 
 
 class Cover(NamedTuple):

@@ -12,7 +12,7 @@ from ._activation import RReLU as RReLU
 from ._activation import Softmax as Softmax
 from ._activation import Softmax2d as Softmax2d
 from ._activation import Softmin as Softmin
-from ._array import array as array
+from ._array import ArrayNamespace
 from ._attention import MultiheadAttention as MultiheadAttention
 from ._batch_norm import BatchNorm1d as BatchNorm1d
 from ._batch_norm import BatchNorm2d as BatchNorm2d
@@ -249,3 +249,17 @@ __all__ = [
     "seed",
     "set_rng_state",
 ]
+
+_LAYERS = {
+    name: value
+    for name, value in globals().items()
+    if name in __all__
+    and isinstance(value, type)
+    and issubclass(value, ArrayModule)
+    and value is not ArrayModule
+}
+
+
+def array(B: int) -> ArrayNamespace:
+    """Return `torch.nn` for arrays of B models; B=0 is torch's own."""
+    return ArrayNamespace(B, _LAYERS)

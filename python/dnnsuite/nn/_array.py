@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from .array_module import ArrayModule, check_width
 
 
 class ArrayNamespace:
-    """Stands for `torch.nn` with every layer an array of B models.
+    """Stand-in for `torch.nn` in which every layer is an array of B models.
 
     A definition that takes its `nn` as an argument serves both: `mlp(nn.array(0))` is made of torch's own layers and
     `mlp(nn.array(8))` of eight fused ones. What has no parameters and works element by element is torch's own.
@@ -25,27 +26,21 @@ class ArrayNamespace:
         *("Hardshrink", "Softshrink", "Tanhshrink", "Threshold"),
     )
 
-    def __init__(self, B: int) -> None:
+    def __init__(self, B: int, layers: Mapping[str, type[ArrayModule]]) -> None:
+        """`layers` are the array layers by name."""
         check_width(B)
-        self.B = B
+        self.B, self._layers = B, layers
 
     def __getattr__(self, name: str) -> Any:
         if self.B == 0 or name in self._as_they_are:
             return getattr(torch.nn, name)
-        from .. import nn
-
-        layer = getattr(nn, name, None)
-        if isinstance(layer, type) and issubclass(layer, ArrayModule):
+        layer = self._layers.get(name)
+        if layer is not None:
             return functools.partial(layer, B=self.B)
-        known = sorted(n for n in nn.__all__ if n[0].isupper())
+        known = ", ".join(sorted(self._layers))
         raise AttributeError(
-            f"nn.array({self.B}) has no {name}; it has {', '.join(known)} and torch's elementwise layers"
+            f"nn.array({self.B}) has no {name}; it has {known} and torch's elementwise layers"
         )
 
     def __repr__(self) -> str:
         return f"dnnsuite.nn.array({self.B})"
-
-
-def array(B: int) -> ArrayNamespace:
-    """`torch.nn` for arrays of B models; B=0 is torch's own."""
-    return ArrayNamespace(B)

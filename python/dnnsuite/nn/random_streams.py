@@ -119,7 +119,7 @@ def streams(array: torch.nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def stream_key(seed: int, place: int) -> int:
-    """Mix `seed` of a model and `place` of a stream in it into an int64 key: SplitMix64 (Steele et al., OOPSLA 2014)."""
+    """Mix a model's `seed` and a stream's `place` into an int64 key: SplitMix64 (Steele et al., OOPSLA 2014)."""
     z = (seed * 0x9E3779B97F4A7C15 + (place + 1) * 0xD1B54A32D192ED03) & _MASK64
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK64
@@ -152,9 +152,10 @@ def _all_streams(array: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def get_rng_state(array: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Copy the random streams of `array`, `[B, 2]` each, by name. A `state_dict` does not have them: its keys are torch's.
+    """Copy the random streams of `array`, `[B, 2]` each, by name.
 
-    Saved beside the `state_dict` it lets a later run draw the masks and numbers that this one would have drawn.
+    A `state_dict` has torch's keys and not them. Saved beside it they let a later run draw the masks and numbers that
+    this one would have drawn.
     """
     return {name: rng.clone() for name, rng in _all_streams(array).items()}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -13,6 +13,7 @@ from .. import ops
 from ..errors import InvalidArgument
 from . import _convert
 from ._plan import Group, Hyper, StepPlan, refuse_sparse
+from ._state import OptimizerState
 from ._values import as_vector, check_indices, check_range
 
 # How torch computes, not what: accepted, and of no effect here.
@@ -21,7 +22,7 @@ _POLICIES = ("ignore", "skip", "freeze")
 _MOST_PLANS = 1024
 
 
-class ArrayOptimizer(torch.optim.Optimizer):
+class ArrayOptimizer(OptimizerState):
     """Base of the optimizers over parameters `[B, ...]`.
 
     A hyper-parameter in `per_model` is a number for all models or a sequence of B, and is kept in its group as a
@@ -35,12 +36,6 @@ class ArrayOptimizer(torch.optim.Optimizer):
             it as it is for this step, "freeze" from then on. `skipped` counts and `frozen` names the models. The
             other models are not touched by it in any case.
     """
-
-    torch_class: ClassVar[Callable[..., torch.optim.Optimizer] | None] = None
-    per_model: ClassVar[tuple[str, ...]] = ()
-    pairs: ClassVar[dict[str, tuple[str, str]]] = {}
-    """Arguments that are two hyper-parameters in one, as torch writes them."""
-    flags: ClassVar[tuple[str, ...]] = ("maximize",)
 
     def __new__(cls, params: Iterable[Any] = (), *args: Any, B: int | None = None, **kwargs: Any) -> Any:
         """`B=0` gives torch's own optimizer; otherwise B is that of the parameters."""
@@ -205,52 +200,11 @@ class ArrayOptimizer(torch.optim.Optimizer):
         plan = self._plans.get(id(group))
         if plan is None or not plan.fits(rule, params, state):
             refuse_sparse(grads, params)
-            self._init(rule, group, params, state, hyper)
+            self.fill_state(rule, group, params, state, hyper)
             if len(self._plans) > _MOST_PLANS:
                 self._plans.clear()
             plan = self._plans[id(group)] = StepPlan(rule, params, state)
         plan.run(grads, hyper, group, factor, group["active"] if active is None else active)
-
-    def rule(self, group: Group, hyper: Hyper) -> str:
-        """The name in `dnnsuite.ops.RULES` of the formula that `group` needs."""
-        raise TypeError(f"{type(self).__name__} names no rule")
-
-    def any_momentum(self, hyper: Hyper) -> bool:
-        """Whether any model has momentum. On a GPU the answer is kept as long as the vector is, for it costs a wait."""
-        momentum = hyper["momentum"]
-        if not momentum.is_cuda:
-            return bool(momentum.any())
-        if self._momentum is None or self._momentum[0] is not momentum:
-            self._momentum = (momentum, bool(momentum.any()))
-        return self._momentum[1]
-
-    def init_state(self, group: Group, params: Sequence[torch.Tensor], state: Any) -> None:
-        """Gives those of `params` that have none yet their first state."""
-        self._init(self.rule(group, group), group, params, state, group)
-
-    def _init(
-        self, rule: str, group: Group, params: Sequence[torch.Tensor], state: Any, hyper: Hyper
-    ) -> None:
-        takes = ops.RULES[rule]
-        for name in takes.scalars:
-            new = [p for p in params if name not in state[p]]
-            if new:
-                # Rows of one tensor, so that a file holds one for all parameters.
-                rows = torch.zeros(len(new), new[0].size(0), dtype=torch.float64, device=new[0].device)
-                for parameter, row in zip(new, rows.unbind(0), strict=True):
-                    state[parameter][name] = row
-        for parameter in params:
-            for name in takes.states:
-                own = state[parameter]
-                if name not in own:
-                    value = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-                    own[name] = self.start_state(name, value, hyper)
-                elif own[name].stride() != parameter.stride():  # of a file, or of an array that was edited
-                    own[name] = torch.empty_like(parameter).copy_(own[name])
-
-    def start_state(self, name: str, value: torch.Tensor, hyper: Hyper) -> torch.Tensor:
-        """A new state, given as zeros."""
-        return value
 
     def to_model(self, index: int, params: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         """Model `index`'s optimizer over `params` (in this one's order), as torch's own, with a copy of its state."""

@@ -4,23 +4,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import torch
 
 from .. import ops
 from ..errors import InvalidArgument
 from ._plan import Group
+from ._state import OptimizerState
 from ._values import check_range, fill_fresh, fresh_values, pick
 
-if TYPE_CHECKING:
-    from ._base import ArrayOptimizer
+OptimizerT = TypeVar("OptimizerT", bound=OptimizerState)
 
 _SCALARS = ("step", "mu_product", "eta")
 
 
 def to_model(
-    optimizer: ArrayOptimizer, index: int, params: list[torch.nn.Parameter]
+    optimizer: OptimizerState, index: int, params: list[torch.nn.Parameter]
 ) -> torch.optim.Optimizer:
     """Model `index` as an optimizer of torch."""
     if optimizer.torch_class is None:
@@ -47,7 +47,7 @@ def to_model(
     return alone
 
 
-def model_arguments(optimizer: ArrayOptimizer, group: Group, index: int) -> Group:
+def model_arguments(optimizer: OptimizerState, group: Group, index: int) -> Group:
     """What torch's optimizer of model `index` is made with."""
     arguments: Group = {name: float(group[name][index]) for name in optimizer.per_model}
     for pair, names in optimizer.pairs.items():
@@ -55,7 +55,7 @@ def model_arguments(optimizer: ArrayOptimizer, group: Group, index: int) -> Grou
     return {**arguments, **{name: group[name] for name in optimizer.flags}}
 
 
-def _model_state(optimizer: ArrayOptimizer, state: Group, group: Group, index: int) -> Group:
+def _model_state(optimizer: OptimizerState, state: Group, group: Group, index: int) -> Group:
     names = ops.RULES[optimizer.rule(group, group)].states
     own: Group = {name: state[name][index].clone() for name in names}
     if "momentum" in optimizer.per_model and float(group["momentum"][index]) == 0:
@@ -72,11 +72,11 @@ def _model_state(optimizer: ArrayOptimizer, state: Group, group: Group, index: i
 
 
 def from_models(
-    cls: type[ArrayOptimizer],
+    cls: type[OptimizerT],
     optimizers: list[torch.optim.Optimizer],
     params: list[torch.nn.Parameter],
     options: Group,
-) -> ArrayOptimizer:
+) -> OptimizerT:
     """One optimizer for an array out of B of torch."""
     if not optimizers:
         raise InvalidArgument("there is no optimizer to start from")
@@ -98,7 +98,7 @@ def from_models(
     sizes = {p.size(0) if p.dim() else 0 for p in params}
     if sizes != {len(optimizers)}:
         raise InvalidArgument(f"{len(optimizers)} optimizers for an array of {min(sizes)} models")
-    array = kind(groups, **options)
+    array: OptimizerT = kind(groups, **options)
     flat = [[p for group in o.param_groups for p in group["params"]] for o in optimizers]
     states = [[o.state.get(p, {}) for p in own] for o, own in zip(optimizers, flat, strict=True)]
     for group in array.param_groups:
@@ -110,7 +110,7 @@ def from_models(
     return array
 
 
-def _class_of(cls: type[ArrayOptimizer], kinds: set[type]) -> Any:
+def _class_of(cls: type[OptimizerState], kinds: set[type]) -> Any:
     candidates, known = [cls], []
     while candidates:
         candidate = candidates.pop()
@@ -133,7 +133,7 @@ def _zipped(lists: list[list[Group]], what: str) -> Any:
     return zip(*lists, strict=True)
 
 
-def _stacked_arguments(kind: type[ArrayOptimizer], place: int, each: Sequence[Group]) -> Group:
+def _stacked_arguments(kind: type[OptimizerState], place: int, each: Sequence[Group]) -> Group:
     arguments: Group = {}
     in_pairs = {name: (pair, i) for pair, names in kind.pairs.items() for i, name in enumerate(names)}
     for name in kind.per_model:
@@ -158,7 +158,7 @@ def _take_state(state: Group, own: Group, index: int) -> None:
         state["step"][index] = 1  # SGD of torch does not count: a buffer says that there was a step
 
 
-def select(optimizer: ArrayOptimizer, indices: list[int | None], fresh: Group) -> None:
+def select(optimizer: OptimizerState, indices: list[int | None], fresh: Group) -> None:
     """Slot k of every vector and state is that of model indices[k]. Everything is made before anything is changed."""
     B, count = len(indices), indices.count(None)
     for group in optimizer.param_groups:
@@ -209,7 +209,7 @@ def _check_shape(parameter: torch.Tensor, state: Group | None, B: int) -> None:
             )
 
 
-def _fresh_hypers(optimizer: ArrayOptimizer, fresh: Group, count: int) -> dict[str, list[float]]:
+def _fresh_hypers(optimizer: OptimizerState, fresh: Group, count: int) -> dict[str, list[float]]:
     fresh = dict(fresh)
     for pair, names in optimizer.pairs.items():
         if pair in fresh:
@@ -228,7 +228,7 @@ def _fresh_hypers(optimizer: ArrayOptimizer, fresh: Group, count: int) -> dict[s
     return values
 
 
-def _value_of_all(optimizer: ArrayOptimizer, name: str) -> float:
+def _value_of_all(optimizer: OptimizerState, name: str) -> float:
     """The value that all models have of a hyper-parameter: a new one has it too, unless told otherwise."""
     values = {float(v) for group in optimizer.param_groups for v in group[name]}
     if len(values) != 1:
@@ -247,7 +247,7 @@ def _start_of(name: str, vector: torch.Tensor, values: dict[str, list[float]], c
     return [1.0 if name == "active" else 0.0] * count
 
 
-def after_loading(optimizer: ArrayOptimizer, state_dict: Group) -> None:
+def after_loading(optimizer: OptimizerState, state_dict: Group) -> None:
     """What torch's loading does not keep: scalars in float64, and vectors that are one for all groups."""
     saved = [index for group in state_dict["param_groups"] for index in group["params"]]
     own = [p for group in optimizer.param_groups for p in group["params"]]

@@ -131,13 +131,6 @@ def test_forward_hooks_see_what_one_model_sees():
     assert torch.allclose(output[1], models[1](x[1]), atol=1e-6)
 
 
-def test_backward_hooks_are_refused():
-    models = make_models(lambda: torch.nn.Sequential(torch.nn.Linear(4, 3)), 2)
-    models[1][0].register_full_backward_hook(lambda *args: None)
-    with pytest.raises(InvalidArgument, match="model 1 has a backward hook at 0"):
-        dnnsuite.fuse(models)
-
-
 def test_a_users_mistake_is_the_users_error():
     class Wrong(torch.nn.Module):
         def __init__(self):

@@ -23,8 +23,9 @@ from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, outside, s
 from ...nn.random_streams import FUNCTION_STREAM, seeds_of
 from ..rules.random import next_stream
 from ..rules.table import settle_since
+from ..single_model import model_of
 from ..slices import narrow
-from .user_module import INTERNAL
+from .fused_attributes import INTERNAL
 
 _NO_ATTRIBUTES = frozenset((*vars(torch.nn.Module()), *INTERNAL))
 _NUMBERS = (bool, int, float, complex, str)
@@ -53,8 +54,6 @@ class Parts:
         """Plain attributes of model `index` that may differ from the others'."""
         if not self.own:
             return {}
-        from ..build import model_of
-
         tree, withheld = self.trees[index], self.shell._fused_withheld
         # A layer of ours has attributes of its own, and some of torch's in another form.
         held = vars(model_of(tree, 0) if isinstance(tree, ArrayModule) else tree)
@@ -141,8 +140,6 @@ class Parts:
         return held, put
 
     def _as_torch(self, args: Any, kwargs: Any) -> Any:
-        from ..build import model_of
-
         if self._plain is None:
             self._plain = model_of(self.shell, 0)
         put = []

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
@@ -28,13 +27,11 @@ from ...nn.model_tensor import (
 from ...nn.random_streams import FUNCTION_STREAM
 from ..rules.table import settle_since
 from .call_user_code import enter
+from .fused_attributes import ModuleCoverage
+from .one_by_one import Parts
 from .per_model_factories import making
 
 Kept = list[tuple[torch.nn.Module, str, torch.Tensor | None, torch.Tensor | None]]
-#: What a shell has beside the user's attributes.
-INTERNAL = tuple(
-    f"_fused_{name}" for name in ("B", "report", "code", "parts", "known", "withheld", "making", "draws")
-)
 
 
 def keep(root: Any) -> Kept:
@@ -56,17 +53,6 @@ def put_back(kept: Kept) -> None:
                 buffer.copy_(value)
 
 
-class Report:
-    """What `coverage` says of a module: functions without a rule, and why its models run one by one."""
-
-    def __init__(self) -> None:
-        self.asked = False  # for a number that was the same in all models: next time it may not be
-        self.reason = ""  # why the models run one by one; empty: they do not
-        self.mapped: Counter[str] = Counter()
-        self.seconds = 0.0  # spent in what was not fused
-        self.calls = 0
-
-
 class Shell(OwnTensors):
     """Mixed into a copy of a user's module, before the user's class.
 
@@ -74,7 +60,7 @@ class Shell(OwnTensors):
     """
 
     _fused_B: int  # the models; the names are such that no user has them
-    _fused_report: Report
+    _fused_report: ModuleCoverage
     _fused_making: bool  # each model gets its own of the tensors that the code makes
     _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
     _fused_original: type[torch.nn.Module]
@@ -171,8 +157,6 @@ class Shell(OwnTensors):
         self._fused_report.reason = reason
 
     def _fused_one_by_one(self, args: Any, kwargs: Any) -> Any:
-        from .one_by_one import Parts
-
         if self._fused_parts is None:
             self._fused_parts = Parts(self)
         begin = time.perf_counter()
@@ -250,18 +234,10 @@ def make_shell(module: torch.nn.Module, B: int) -> None:
     module.__class__ = shell_class(original)
     module.__dict__.update(
         _fused_B=B,
-        _fused_report=Report(),
+        _fused_report=ModuleCoverage(),
         _fused_code=not getattr(original, "array_forward", False),
         _fused_parts=None,
         _fused_known=set(),
         _fused_withheld=frozenset(),
         _fused_making=False,
     )
-
-
-def bare_class(module: torch.nn.Module) -> type[torch.nn.Module]:
-    """The user's class of a module of an array."""
-    return getattr(type(module), "_fused_original", type(module))
-
-
-__all__ = ["Report", "Shell", "bare_class", "make_shell", "shell_class"]

@@ -11,6 +11,7 @@ import torch
 from ...nn import functional as ours
 from ...nn.model_tensor import ModelTensor, NotFusable, expanded, wrap_all
 from ..code.epilogue_fusion import maximum
+from .elementwise import elementwise
 from .shapes import sizes_of, viewed
 from .table import before_writing, check_own, in_place, map_over_models, raw, rule
 
@@ -115,8 +116,6 @@ _OVER_ALL = {  # the function that reduces one dimension as `name()` reduces all
       "nanmedian std_mean var_mean aminmax")  # fmt: skip
 def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if type(args[0]) is not ModelTensor or any(type(a) is ModelTensor for a in (*args[1:], *kwargs.values())):
-        from .elementwise import elementwise
-
         return elementwise(func, args, kwargs)  # max(a, b)
     rank, name = args[0].dim(), func.__name__
     kwargs = dict(kwargs)
@@ -130,8 +129,6 @@ def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if isinstance(dim, bool) and name in ("std", "var", "std_mean", "var_mean"):  # std(unbiased)
         kwargs["unbiased"], dim = dim, None
     if isinstance(dim, torch.Tensor):
-        from .elementwise import elementwise
-
         return elementwise(func, (args[0], dim), kwargs)
     rest = args[2:]
     if name == "max" and isinstance(dim, int) and "out" not in kwargs:

@@ -10,7 +10,8 @@ from torch.nn import functional
 
 from ...nn import functional as ours
 from ...nn.model_tensor import wrap_all
-from .table import Rule, arguments, settle, width_of
+from .random import next_stream
+from .table import FINDERS, Rule, arguments, settle, width_of
 
 
 def layer_rule(func: Any) -> Rule | None:
@@ -29,9 +30,10 @@ def layer_rule(func: Any) -> Rule | None:
             settle()
         args, kwargs = arguments((args, kwargs), B)
         if draws:
-            from .random import next_stream
-
             kwargs["rng"] = next_stream(B)
         return wrap_all(mine(*args, **kwargs))
 
     return call
+
+
+FINDERS.append(layer_rule)

@@ -24,6 +24,8 @@ Rule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 BY_NAME: dict[str, Rule] = {}
 #: Rules that write into their first argument themselves when the function is an in-place twin.
 WRITING: set[Rule] = set()
+#: Functions that find a rule by the torch function itself; they come before the names.
+FINDERS: list[Callable[[Any], Rule | None]] = []
 _resolved: dict[Any, Rule] = {}
 
 
@@ -102,11 +104,9 @@ def in_place(func: Any) -> bool:
 
 
 def _resolve(func: Any) -> Rule:
-    from .layers import layer_rule
-
     if getattr(func, "__name__", None) is None:
         return map_over_models
-    found = layer_rule(func) or BY_NAME.get(plain_name(func))
+    found = next(filter(None, (find(func) for find in FINDERS)), None) or BY_NAME.get(plain_name(func))
     if found is None:
         return map_over_models
     return _put_back(found) if in_place(func) and found not in WRITING else found

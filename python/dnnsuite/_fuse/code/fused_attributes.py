@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""Attributes that an array adds to its copy of a user's module."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+
+#: Names of the attributes, which no user has.
+INTERNAL = tuple(
+    f"_fused_{name}" for name in ("B", "report", "code", "parts", "known", "withheld", "making", "draws")
+)
+
+
+class ModuleCoverage:
+    """Notes for `coverage` on a user's module: functions without a rule, and why its models run one by one."""
+
+    def __init__(self) -> None:
+        self.asked = False  # for a number that was the same in all models: next time it may not be
+        self.reason = ""  # why the models run one by one; empty: they do not
+        self.mapped: Counter[str] = Counter()
+        self.seconds = 0.0  # spent in what was not fused
+        self.calls = 0
+
+
+def is_fused(module: Any) -> bool:
+    """Return True for an array's copy of a user's module."""
+    return "_fused_B" in module.__dict__
+
+
+def bare_class(module: torch.nn.Module) -> type[torch.nn.Module]:
+    """Return the user's class of a module of an array."""
+    return getattr(type(module), "_fused_original", type(module))

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""Hooks of the models that become an array: which are kept, and which are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ..errors import InvalidArgument
+from .state import same
+
+FORWARD_HOOKS = [
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+]
+_BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
+
+
+def hooked_inside(module: torch.nn.Module) -> bool:
+    """Return True if a part has a forward hook, which a stack of layers fused whole would not call."""
+    if isinstance(module, torch.nn.MultiheadAttention):  # it does not call its one part either
+        return False
+    parts = (part for part in module.modules() if part is not module)
+    return any(getattr(part, name) for part in parts for name in FORWARD_HOOKS)
+
+
+def refuse_other_hooks(models: Sequence[torch.nn.Module], where: str) -> None:
+    """Raise InvalidArgument if the models have different forward hooks."""
+    first = models[0]
+    for index, model in enumerate(models):
+        for name in ("_forward_pre_hooks", "_forward_hooks"):
+            mine, other = (list(getattr(m, name).values()) for m in (first, model))
+            if len(mine) != len(other) or not all(map(same, mine, other)):
+                raise InvalidArgument(
+                    f"models 0 and {index} differ at {where}: they have other forward hooks; give all models the same, "
+                    "or register it on the array's module after fuse"
+                )
+
+
+def refuse_backward_hooks(models: Sequence[torch.nn.Module], where: str) -> None:
+    """Raise InvalidArgument if a model has a backward hook: it would see the gradients of all models."""
+    for index, model in enumerate(models):
+        if any(getattr(model, name, None) for name in _BACKWARD_HOOKS):
+            raise InvalidArgument(
+                f"model {index} has a backward hook at {where}, which would see the gradients of all models; remove it "
+                "before fuse and look at array.parameters() instead"
+            )
