@@ -8,7 +8,7 @@ from dnnsuite._step.shard_width_search import WidthTrial
 @pytest.fixture(autouse=True)
 def table(tmp_path, monkeypatch):
     """A table of this test's own."""
-    made = tune.Table(tmp_path / "tune.json")
+    made = tune.TuningTable(tmp_path / "tune.json")
     monkeypatch.setattr(tune, "table", lambda: made)
     return made
 

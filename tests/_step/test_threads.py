@@ -4,11 +4,11 @@ import threading
 import pytest
 import torch
 
-from dnnsuite._step.threads import Step, Workers, parts_of
+from dnnsuite._step.threads import ShardThreads, SubmittedStep, parts_of
 
 
 def make(run, threads, shards, queue_depth=2):
-    workers = Workers(run, threads, queue_depth)
+    workers = ShardThreads(run, threads, queue_depth)
     workers.deal(shards)
     workers.start(min(threads, shards))
     return workers
@@ -25,7 +25,7 @@ def test_each_shard_takes_every_step_in_order(threads):
     workers = make(run, threads, 3)
     steps = []
     for number in range(7):
-        steps.append(Step(workers.wait, (number,), [], 3))
+        steps.append(SubmittedStep(workers.wait, (number,), [], 3))
         workers.submit(steps[-1])
     assert [step.losses().tolist() for step in steps][2] == [2.0, 2.0, 12.0, 12.0, 22.0, 22.0]
     workers.wait_for_all()
@@ -36,7 +36,7 @@ def test_each_shard_takes_every_step_in_order(threads):
 def test_one_thread_is_the_callers():
     names = []
     workers = make(lambda *_: names.append(threading.current_thread().name) or torch.zeros(1), 1, 2)
-    workers.submit(Step(workers.wait, (), [], 2))
+    workers.submit(SubmittedStep(workers.wait, (), [], 2))
     assert names == [threading.current_thread().name] * 2
     workers.close()
 
@@ -49,7 +49,7 @@ def test_an_error_is_raised_by_every_later_call(threads):
     workers = make(run, threads, 2)
 
     def submit_and_wait():
-        workers.submit(Step(workers.wait, (), [], 2))
+        workers.submit(SubmittedStep(workers.wait, (), [], 2))
         workers.wait_for_all()
 
     for _ in range(2):
@@ -63,7 +63,7 @@ def test_starts_again_after_close():
     workers.close()
     workers.deal(4)
     workers.start(2)
-    step = Step(workers.wait, (), [], 4)
+    step = SubmittedStep(workers.wait, (), [], 4)
     workers.submit(step)
     assert step.losses().shape == (4,)
     workers.close()
@@ -86,7 +86,7 @@ def test_the_threads_share_the_cores_and_keep_to_their_share():
             return torch.zeros(1)
 
         workers = make(run, 4, 2)
-        workers.submit(Step(workers.wait, (), [], 2))
+        workers.submit(SubmittedStep(workers.wait, (), [], 2))
         workers.wait_for_all()
         workers.close()
         assert seen == [2, 2]

@@ -15,9 +15,9 @@ from ..nn.random_streams import FUNCTION_STREAM, new_stream
 from .build import Fusion
 from .code.call_user_code import enter
 from .code.fused_attributes import bare_class
-from .code.user_module import Shell
+from .code.user_module import UserModule
 from .coverage import Cover, coverage
-from .edits import Edit
+from .edits import ArrayEdit
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .single_model import model_of, parts_of
 from .slices import narrow
@@ -77,7 +77,7 @@ class Array(torch.nn.Module):
                 isinstance(m, ArrayModule)
                 or type(m) in ELEMENTWISE
                 or type(m) in CONTAINERS
-                or (isinstance(m, Shell) and not m._fused_code)
+                or (isinstance(m, UserModule) and not m._fused_code)
                 for m in parts_of(self._root)
             )
         return bool(found) and not any(m._forward_hooks or m._forward_pre_hooks for m in self._root.modules())
@@ -184,7 +184,7 @@ class Array(torch.nn.Module):
         companions: Sequence[Any],
         fresh: dict[str, Any] | None = None,
     ) -> None:
-        Edit(self, slots, models, companions, fresh or {}).carry_out()
+        ArrayEdit(self, slots, models, companions, fresh or {}).carry_out()
         self.__dict__.pop("_plain", None)
 
     def narrow(self, start: int, length: int) -> Array:
@@ -201,7 +201,7 @@ class Array(torch.nn.Module):
     def per_model(self, name: str, reason: str = "asked for") -> None:
         """Lets the models of the user's module `name` run one by one from now on."""
         module = self._root.get_submodule(name)
-        if not isinstance(module, Shell):
+        if not isinstance(module, UserModule):
             raise InvalidArgument(f"{name!r} is a {type(module).__name__}, which has no code of a user's own")
         module._fused_report.reason = module._fused_report.reason or reason
 
@@ -246,7 +246,7 @@ def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
 def width(array: torch.nn.Module) -> int:
     """B, the number of models in `array`. Raises InvalidArgument for a module that is no array."""
     for module in array.modules():
-        if isinstance(module, Shell):
+        if isinstance(module, UserModule):
             return module._fused_B
         if isinstance(module, (Array, ArrayModule)):
             return module.B

@@ -12,9 +12,9 @@ import torch.nn.utils.parametrize
 
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule, MoreState
-from .code.one_by_one import Parts
+from .code.one_by_one import ModelParts
 from .code.sequential import Sequential
-from .code.user_module import make_shell
+from .code.user_module import make_user_module
 from .hooks import FORWARD_HOOKS, hooked_inside, refuse_backward_hooks, refuse_other_hooks
 from .layer_table import ELEMENTWISE, RULES
 from .state import differences, registered_in, stacked_parameter, stacked_tensor
@@ -46,12 +46,12 @@ class Fusion:
             module = self._memo.get(id(first))
             if module is None:
                 continue
-            make_shell(module, self.B)
+            make_user_module(module, self.B)
             unlike = differences(models, self._registered)
             if unlike:
                 name, index = next(iter(unlike.items()))
                 module._fused_report.reason = f"models differ in {name} (models 0 and {index})"
-                module._fused_parts = Parts(module, [Fusion([m]).tree() for m in models])
+                module._fused_parts = ModelParts(module, [Fusion([m]).tree() for m in models])
                 module._fused_withhold(unlike)
         tie(root, self.models)
         return root

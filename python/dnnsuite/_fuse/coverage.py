@@ -9,7 +9,7 @@ import torch
 
 from ..nn.array_module import ArrayModule
 from .code.fused_attributes import bare_class
-from .code.user_module import Shell
+from .code.user_module import UserModule
 
 
 class Cover(NamedTuple):
@@ -37,7 +37,7 @@ def coverage(array: torch.nn.Module) -> list[Cover]:
         if isinstance(module, ArrayModule):
             found.append(Cover(name, kind, "fused"))
             return
-        if isinstance(module, Shell):
+        if isinstance(module, UserModule):
             report = module._fused_report
             cost = report.seconds / report.calls if report.calls else float("nan")
             if report.reason:

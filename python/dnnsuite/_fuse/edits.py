@@ -15,12 +15,12 @@ from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM
 from ..ops.memory_order import memory_order
 from .build import Fusion
-from .code.one_by_one import Parts
-from .code.user_module import Shell, make_shell
+from .code.one_by_one import ModelParts
+from .code.user_module import UserModule, make_user_module
 from .slices import set_width
 
 
-class Edit:
+class ArrayEdit:
     """Slot k of `array` becomes what slot `slots[k]` holds, or `models[k]` where that is None.
 
     Everything that can be refused is looked at first. Parameters stay the same objects with other data, so an
@@ -64,7 +64,7 @@ class Edit:
                 str(error).replace("models 0 and 1", "the array and the new model")
             ) from None
         for path, module in both.named_modules():
-            if isinstance(module, Shell) and module._fused_withheld:
+            if isinstance(module, UserModule) and module._fused_withheld:
                 if isinstance(self.array._root.get_submodule(path), ArrayModule):
                     names = ", ".join(sorted(module._fused_withheld))
                     raise InvalidArgument(
@@ -113,7 +113,7 @@ class Edit:
         for path, module in list(self.array._root.named_modules()):
             if isinstance(module, ArrayModule):
                 self._lists(module, path)
-            elif path in self._unlike or isinstance(module, Shell):
+            elif path in self._unlike or isinstance(module, UserModule):
                 self._attributes(module, path)
             set_width(module, len(self.slots))
         set_width(self.array, len(self.slots))
@@ -149,10 +149,10 @@ class Edit:
             if held is not None:
                 module._fused_parts = None  # made again, for the models that there are
             return
-        if not isinstance(module, Shell):
-            make_shell(module, len(self.slots))
+        if not isinstance(module, UserModule):
+            make_user_module(module, len(self.slots))
         trees = [self._tree_at(held, path, slot, source) for slot, source in enumerate(self.slots)]
-        module._fused_parts = Parts(module, trees)
+        module._fused_parts = ModelParts(module, trees)
         module._fused_withhold(names)
         module._fused_report.reason = module._fused_report.reason or f"models differ in {sorted(names)[0]}"
 

@@ -2,5 +2,6 @@
 """Training steps of an array: spread over threads by model, and recorded so that they run without Python."""
 
 from .runner import StepRunner as StepRunner
+from .threads import SubmittedStep as SubmittedStep
 
-__all__ = ["StepRunner"]
+__all__ = ["StepRunner", "SubmittedStep"]

@@ -18,7 +18,7 @@ from .. import _C
 from ..ops.library import library_folder
 
 
-class Usage(NamedTuple):
+class MemoryUsage(NamedTuple):
     """Bytes of large tensors in use, kept for the next, and in use at most."""
 
     used_bytes: int
@@ -58,11 +58,11 @@ def release() -> None:
         library.dnnsuite_memory_release()
 
 
-def usage() -> Usage | None:
+def usage() -> MemoryUsage | None:
     """What large tensors on the CPU take; None under a torch that the allocator was not built for."""
     library = _library()
     if library is None:
         return None
     found = (ctypes.c_int64 * 3)()
     library.dnnsuite_memory_usage(found)
-    return Usage(*found)
+    return MemoryUsage(*found)

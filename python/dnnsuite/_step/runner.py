@@ -18,9 +18,9 @@ from .capture import CapturedStep, CudaGraphs, Scripts, guards
 from .denormals import Flushed
 from .shard import LossFunction, Shard, StepOptions, Vectors
 from .shard_width_search import WidthTrial
-from .threads import Step, Workers, parts_of
+from .threads import ShardThreads, SubmittedStep, parts_of
 
-__all__ = ["Step", "StepRunner"]
+__all__ = ["StepRunner"]
 
 _CAPTURE_STEPS = 4  # of a new shard until it is replayed for the second time
 
@@ -111,7 +111,7 @@ class StepRunner:
         self._closed = False
         self._last_vectors: Vectors = []
         self._warm = False
-        self._workers = Workers(self._run, self.threads if self._on_cpu else 0, queue_depth)
+        self._workers = ShardThreads(self._run, self.threads if self._on_cpu else 0, queue_depth)
         if self._on_cpu:
             memory.keep()  # step-sized buffers are reused, not page-faulted anew each step
             atexit.register(self.close)  # a thread inside an operator must not outlive the interpreter
@@ -133,7 +133,7 @@ class StepRunner:
             key = tune.key(how, type(self._array).__name__, shapes, self.B, self.threads)
             self._trial = WidthTrial(self.B, self.threads, key, _CAPTURE_STEPS if self._capture else 1)
             self.width = self._trial.width
-        self._modes, self._autocast = guards.Modes(self._array), _autocast()
+        self._modes, self._autocast = guards.ArrayModes(self._array), _autocast()
         self._state = self._optimizer.state
         self._deal(self.width)
         if self._on_cpu:
@@ -162,7 +162,7 @@ class StepRunner:
                 return shard.step(batch, vectors)
             return self._captured[index](shard.part(batch), shard.hyper(vectors))
 
-    def step(self, *batch: Any) -> Step:
+    def step(self, *batch: Any) -> SubmittedStep:
         """Asks for one training step on `batch`; waits only while `queue_depth` steps are under way."""
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
@@ -172,7 +172,7 @@ class StepRunner:
         if wanted != self._dealt:
             self.synchronize()
             self._deal(wanted)
-        step = Step(self._workers.wait, batch, self._vectors(), len(self._shards))
+        step = SubmittedStep(self._workers.wait, batch, self._vectors(), len(self._shards))
         if ragged or self._trial is None or self._trial.done:
             self._workers.submit(step)
         else:
@@ -214,7 +214,7 @@ class StepRunner:
         if self._modes.changed() or not known:
             self.refresh()
 
-    def _try(self, step: Step, trial: WidthTrial) -> None:
+    def _try(self, step: SubmittedStep, trial: WidthTrial) -> None:
         """Runs one step alone, for its time."""
         begin = time.perf_counter()
         self._workers.submit(step)

@@ -15,7 +15,7 @@ from .shard import Vectors
 RunShard = Callable[[int, tuple[Any, ...], Vectors], torch.Tensor]
 
 
-class Step:
+class SubmittedStep:
     """One training step of all models, perhaps still under way. `losses()` waits for it."""
 
     __slots__ = ("_wait", "batch", "left", "parts", "vectors")
@@ -32,7 +32,7 @@ class Step:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-class Workers:
+class ShardThreads:
     """`threads` threads and the steps that are under way, at most `queue_depth` of them.
 
     A shard's next step waits for nothing but its last. With one thread there is nothing to overlap with: the steps
@@ -44,7 +44,7 @@ class Workers:
         self._run, self._threads, self._queue_depth = run, threads, queue_depth
         self._changed = threading.Condition()
         self._error: BaseException | None = None
-        self._pending: deque[Step] = deque()
+        self._pending: deque[SubmittedStep] = deque()
         self._pool: list[threading.Thread] = []
         self._closed = False
         self.deal(0)
@@ -68,7 +68,7 @@ class Workers:
             self._busy = [False] * shards
             self._first = 0  # the number of the oldest pending step
 
-    def submit(self, step: Step) -> None:
+    def submit(self, step: SubmittedStep) -> None:
         """Asks for a step; waits only while `queue_depth` others are under way."""
         if self._threads <= 1:
             self._run_here(step)
@@ -78,7 +78,7 @@ class Workers:
             self._pending.append(step)
             self._changed.notify_all()
 
-    def _run_here(self, step: Step) -> None:
+    def _run_here(self, step: SubmittedStep) -> None:
         if self._error is not None:
             raise self._error
         threads = torch.get_num_threads() if self._threads else 1
@@ -106,7 +106,7 @@ class Workers:
             if self._error is not None:
                 raise self._error
 
-    def _take(self) -> tuple[int, Step] | None:
+    def _take(self) -> tuple[int, SubmittedStep] | None:
         """A shard whose next step is pending and that no thread works on, earliest step first; None to stop."""
         while True:
             if self._closed or self._error is not None:
@@ -142,7 +142,7 @@ class Workers:
                 self._finish(index, step, losses)
                 self._changed.notify_all()
 
-    def _finish(self, index: int, step: Step, losses: torch.Tensor) -> None:
+    def _finish(self, index: int, step: SubmittedStep, losses: torch.Tensor) -> None:
         step.parts[index] = losses
         step.left -= 1
         self._next[index] += 1

@@ -14,7 +14,7 @@ from typing import Any
 from .._files import OutputError, cache_folder, write_json
 
 
-class Table:
+class TuningTable:
     """Choices by key, in memory and, where the folder can be written, in one JSON file.
 
     A file that cannot be read or written costs a measurement, never a failure.
@@ -46,12 +46,12 @@ class Table:
 
 
 @functools.cache
-def table() -> Table:
+def table() -> TuningTable:
     """The table of this machine: one file per processor, torch version and instruction set."""
     import torch
 
     machine = f"{_processor()}|{torch.__version__}|{torch.backends.cpu.get_cpu_capability()}"
-    return Table(cache_folder() / f"tune-{hashlib.sha256(machine.encode()).hexdigest()[:12]}.json")
+    return TuningTable(cache_folder() / f"tune-{hashlib.sha256(machine.encode()).hexdigest()[:12]}.json")
 
 
 def key(*parts: Any) -> str:

@@ -15,7 +15,7 @@ from ..nn.random_streams import stream_key, streams
 Parameters = Sequence[torch.Tensor]
 
 
-class Stream:
+class MaskStream:
     """The dropout masks of one place in one model, drawn in the order of the steps."""
 
     def __init__(self, seed: int, place: int) -> None:
@@ -35,7 +35,7 @@ class Stream:
 class _StreamDropout(torch.nn.Module):
     """Stands for a `torch.nn.Dropout`, with the masks of `stream`."""
 
-    def __init__(self, p: float, stream: Stream) -> None:
+    def __init__(self, p: float, stream: MaskStream) -> None:
         super().__init__()
         self.p, self._stream = p, stream
 
@@ -50,7 +50,7 @@ def share_masks(model: torch.nn.Module, array: torch.nn.Module, seed: int) -> No
     run within `masked_attention`.
     """
     for place, (name, _) in enumerate(streams(array)):
-        stream = Stream(seed, place)
+        stream = MaskStream(seed, place)
         path, _, leaf = name.rpartition(".")
         parent: Any = model.get_submodule(path)
         if isinstance(parent, torch.nn.MultiheadAttention):
@@ -59,7 +59,7 @@ def share_masks(model: torch.nn.Module, array: torch.nn.Module, seed: int) -> No
             setattr(parent, leaf, _StreamDropout(getattr(parent, leaf).p, stream))
 
 
-_attention_stream: list[Stream] = []
+_attention_stream: list[MaskStream] = []
 
 
 @contextlib.contextmanager

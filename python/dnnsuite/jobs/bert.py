@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .. import _fuse, data, models, nn, optim
-from .._step.runner import Step, StepRunner
+from .._step import StepRunner, SubmittedStep
 from ._job import Job
 from ._separate import Tolerance, compare, masked_attention, share_masks, update_error
 from ._workload import JobConfig, option, register
@@ -40,7 +40,7 @@ class BertJob(Job):
         self._hyper = {k: list(config.hyper.get(k, [v] * config.models)) for k, v in defaults.items()}
         option(config.hyper, list(defaults), self.name)
         self._runner: StepRunner | None = None
-        self._last: Step | torch.Tensor | None = None
+        self._last: SubmittedStep | torch.Tensor | None = None
         self._iteration = 0
 
     @classmethod
@@ -177,7 +177,7 @@ class BertJob(Job):
     def losses(self) -> list[float]:
         if self._last is None:
             return []
-        last = self._last.losses() if isinstance(self._last, Step) else self._last.reshape(1)
+        last = self._last.losses() if isinstance(self._last, SubmittedStep) else self._last.reshape(1)
         return [float(value) for value in last]
 
     def provenance(self) -> dict[str, Any]:

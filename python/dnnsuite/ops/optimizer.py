@@ -15,10 +15,10 @@ from torch import Tensor
 
 from .library import library
 
-__all__ = ["RULES", "Rule", "optimizer_", "optimizer_plan", "optimizer_step_"]
+__all__ = ["RULES", "UpdateRule", "optimizer_", "optimizer_plan", "optimizer_step_"]
 
 
-class Rule(NamedTuple):
+class UpdateRule(NamedTuple):
     """What a rule takes, in the order in which the lists hold it."""
 
     hyper: tuple[str, ...]
@@ -32,26 +32,28 @@ _SGD = ("lr", "momentum", "dampening", "weight_decay")
 _RMSPROP = ("lr", "alpha", "eps", "weight_decay", "momentum")
 
 RULES = {
-    "sgd": Rule(_SGD, (), ("step",)),
-    "sgd_momentum": Rule(_SGD, ("momentum_buffer",), ("step",)),
-    "adam": Rule(_ADAM, _MOMENTS, ("step",)),
-    "amsgrad": Rule(_ADAM, (*_MOMENTS, "max_exp_avg_sq"), ("step",)),
-    "nadam": Rule((*_ADAM, "momentum_decay"), _MOMENTS, ("step", "mu_product")),
-    "radam": Rule(_ADAM, _MOMENTS, ("step",)),
-    "adamax": Rule(_ADAM, ("exp_avg", "exp_inf"), ("step",)),
-    "lion": Rule(("lr", "beta1", "beta2", "weight_decay"), ("exp_avg",), ("step",)),
-    "adadelta": Rule(("lr", "rho", "eps", "weight_decay"), ("square_avg", "acc_delta"), ("step",)),
-    "adagrad": Rule(("lr", "lr_decay", "weight_decay", "eps"), ("sum",), ("step",)),
-    "rmsprop": Rule(_RMSPROP, ("square_avg",), ("step",)),
-    "rmsprop_momentum": Rule(_RMSPROP, ("square_avg", "momentum_buffer"), ("step",)),
-    "rmsprop_centered": Rule(_RMSPROP, ("square_avg", "grad_avg"), ("step",)),
-    "rmsprop_centered_momentum": Rule(_RMSPROP, ("square_avg", "grad_avg", "momentum_buffer"), ("step",)),
-    "asgd": Rule(("lr", "lambd", "alpha", "t0", "weight_decay"), ("ax",), ("step", "eta")),
-    "rprop": Rule(
+    "sgd": UpdateRule(_SGD, (), ("step",)),
+    "sgd_momentum": UpdateRule(_SGD, ("momentum_buffer",), ("step",)),
+    "adam": UpdateRule(_ADAM, _MOMENTS, ("step",)),
+    "amsgrad": UpdateRule(_ADAM, (*_MOMENTS, "max_exp_avg_sq"), ("step",)),
+    "nadam": UpdateRule((*_ADAM, "momentum_decay"), _MOMENTS, ("step", "mu_product")),
+    "radam": UpdateRule(_ADAM, _MOMENTS, ("step",)),
+    "adamax": UpdateRule(_ADAM, ("exp_avg", "exp_inf"), ("step",)),
+    "lion": UpdateRule(("lr", "beta1", "beta2", "weight_decay"), ("exp_avg",), ("step",)),
+    "adadelta": UpdateRule(("lr", "rho", "eps", "weight_decay"), ("square_avg", "acc_delta"), ("step",)),
+    "adagrad": UpdateRule(("lr", "lr_decay", "weight_decay", "eps"), ("sum",), ("step",)),
+    "rmsprop": UpdateRule(_RMSPROP, ("square_avg",), ("step",)),
+    "rmsprop_momentum": UpdateRule(_RMSPROP, ("square_avg", "momentum_buffer"), ("step",)),
+    "rmsprop_centered": UpdateRule(_RMSPROP, ("square_avg", "grad_avg"), ("step",)),
+    "rmsprop_centered_momentum": UpdateRule(
+        _RMSPROP, ("square_avg", "grad_avg", "momentum_buffer"), ("step",)
+    ),
+    "asgd": UpdateRule(("lr", "lambd", "alpha", "t0", "weight_decay"), ("ax",), ("step", "eta")),
+    "rprop": UpdateRule(
         ("lr", "etaminus", "etaplus", "step_size_min", "step_size_max"), ("prev", "step_size"), ("step",)
     ),
-    "scale": Rule(("factor",), (), ()),
-    "clamp": Rule(("limit",), (), ()),
+    "scale": UpdateRule(("factor",), (), ()),
+    "clamp": UpdateRule(("limit",), (), ()),
 }
 """Every rule. "scale" and "clamp" change gradients: they are given as `params` and as `grads`."""
 

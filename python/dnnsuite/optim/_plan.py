@@ -12,7 +12,7 @@ import torch
 from .. import ops
 from ..errors import InvalidArgument
 from ..ops.memory_order import memory_order
-from ..ops.optimizer import Rule, watched
+from ..ops.optimizer import UpdateRule, watched
 
 Group = dict[str, Any]
 Hyper = Mapping[str, torch.Tensor]
@@ -68,7 +68,7 @@ class StepPlan:
 class _Batch:
     """The parameters of a plan that share a device and a dtype: one operator call."""
 
-    def __init__(self, takes: Rule, params: list[Any], rows: list[Any], places: list[int]) -> None:
+    def __init__(self, takes: UpdateRule, params: list[Any], rows: list[Any], places: list[int]) -> None:
         self.places = places
         self.orders = [_memory_order(p) for p in params]
         self.permuted = any(order is not None for order in self.orders)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 import dnnsuite
 from dnnsuite import optim
-from dnnsuite._step.capture.record import Recorder
+from dnnsuite._step.capture.record import StepRecorder
 from helpers import assert_near, check_matches_models, make_models
 
 SEEDS = [11, 12, 13]
@@ -206,6 +206,6 @@ def test_looking_for_draws_is_no_part_of_a_recorded_step():
     array = dnnsuite.fuse(make_models(lambda: Drawing(lambda self, y: y), 2))
     x = torch.randn(2, 3, 4)
     array(x)
-    with Recorder([]) as recorder:
+    with StepRecorder([]) as recorder:
         array(x)
     assert not [t for t in recorder.recording.external.values() if t.dtype == torch.uint8]

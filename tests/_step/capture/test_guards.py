@@ -26,7 +26,7 @@ def test_a_signature_is_about_layout_and_values():
 def test_hooks_are_found():
     array = torch.nn.Sequential(torch.nn.Linear(2, 2))
     assert guards.hook(array) is None
-    modes = guards.Modes(array)
+    modes = guards.ArrayModes(array)
     handle = array[0].register_forward_pre_hook(lambda *_: None)
     assert guards.hook(array) == "0"
     assert modes.changed()
@@ -40,7 +40,7 @@ def test_hooks_are_found():
 
 def test_modes_see_training_freezing_and_other_parameters():
     array = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout())
-    modes = guards.Modes(array)
+    modes = guards.ArrayModes(array)
     assert not modes.changed()
     array[1].eval()
     assert modes.changed()
@@ -51,7 +51,7 @@ def test_modes_see_training_freezing_and_other_parameters():
     assert not modes.changed()
     array[0].weight.data = array[0].weight.data.clone()
     assert modes.changed()
-    assert not guards.Modes(torch.nn.ReLU()).changed()
+    assert not guards.ArrayModes(torch.nn.ReLU()).changed()
 
 
 def test_values_of_modules():

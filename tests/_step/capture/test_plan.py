@@ -2,11 +2,11 @@
 import torch
 
 from dnnsuite._step.capture.plan import make_plan
-from dnnsuite._step.capture.record import Recorder
+from dnnsuite._step.capture.record import StepRecorder
 
 
 def plan(function, *inputs):
-    with Recorder(inputs) as recorder:
+    with StepRecorder(inputs) as recorder:
         result = function(*inputs)
     recorder.recording.losses = recorder.slot(result).index
     return make_plan(recorder.recording)

@@ -2,11 +2,11 @@
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from dnnsuite._step.capture.record import Recorder, slots_of
+from dnnsuite._step.capture.record import StepRecorder, slots_of
 
 
 def record(function, *inputs, fixed=0):
-    with Recorder(inputs, fixed) as recorder:
+    with StepRecorder(inputs, fixed) as recorder:
         result = function(*inputs)
     return recorder.recording, recorder.slot(result).index
 

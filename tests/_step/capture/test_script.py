@@ -7,12 +7,12 @@ import torch
 
 from dnnsuite import ops
 from dnnsuite._step.capture.plan import make_plan
-from dnnsuite._step.capture.record import Recorder
+from dnnsuite._step.capture.record import StepRecorder
 from dnnsuite._step.capture.script import NotScriptable, Script, Scripts
 
 
 def script(function, *inputs, known=None):
-    with Recorder(inputs) as recorder, torch.no_grad():
+    with StepRecorder(inputs) as recorder, torch.no_grad():
         result = function(*inputs)
     assert recorder.recording.refusal is None
     recorder.recording.losses = recorder.slot(result).index
@@ -109,7 +109,7 @@ def test_an_argument_without_a_form_is_named():
 
 def test_a_torch_without_the_interpreter_is_named(monkeypatch):
     monkeypatch.delattr(torch._C, "parse_ir")
-    with Recorder([]) as recorder:
+    with StepRecorder([]) as recorder:
         pass
     with pytest.raises(NotScriptable, match="parse_ir"):
         Scripts().prepare(None, recorder.recording, (), [], [])

@@ -34,11 +34,11 @@ _NUMBERS = (bool, int, float, complex, str)
 Put = dict[tuple[torch.nn.Module, str, str], Sequence[torch.Tensor | None]]
 
 
-class Parts:
-    """Runs the models of `shell` one by one. `trees` are its parts, where the models' attributes differ."""
+class ModelParts:
+    """Runs the models of `module` one by one. `trees` are its parts, where the models' attributes differ."""
 
-    def __init__(self, shell: Any, trees: Sequence[torch.nn.Module] | None = None) -> None:
-        self.shell = shell
+    def __init__(self, module: Any, trees: Sequence[torch.nn.Module] | None = None) -> None:
+        self.module = module
         self.own = trees is not None
         self.trees: list[Any] = list(trees or [])
         self._plain: torch.nn.Module | None = None
@@ -47,14 +47,14 @@ class Parts:
         ] = {}  # whether that draws from torch's generator, when training and when not
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a copy: what was made of the shell for its calls is made again, for it holds tensors of the last one."""
+        """For a copy: what was made of the module for its calls is made again, for it holds tensors of the last one."""
         return {**vars(self), "_plain": None, "trees": self.trees if self.own else []}
 
     def attributes(self, index: int) -> dict[str, Any]:
         """Plain attributes of model `index` that may differ from the others'."""
         if not self.own:
             return {}
-        tree, withheld = self.trees[index], self.shell._fused_withheld
+        tree, withheld = self.trees[index], self.module._fused_withheld
         # A layer of ours has attributes of its own, and some of torch's in another form.
         held = vars(model_of(tree, 0) if isinstance(tree, ArrayModule) else tree)
         return {
@@ -64,10 +64,10 @@ class Parts:
         }
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
-        if self.shell._fused_B == 1 and not self.own:
+        if self.module._fused_B == 1 and not self.own:
             return self._as_torch(args, kwargs)
-        if not self.own and len(self.trees) != self.shell._fused_B:
-            self.trees = [narrow(self.shell, index, 1) for index in range(self.shell._fused_B)]
+        if not self.own and len(self.trees) != self.module._fused_B:
+            self.trees = [narrow(self.module, index, 1) for index in range(self.module._fused_B)]
             for tree in self.trees:
                 tree._fused_report.reason, tree._fused_parts = "", None
         leaves, spec = tree_flatten((args, kwargs))
@@ -120,7 +120,7 @@ class Parts:
         cut: dict[int, Sequence[torch.Tensor]] = {}
         held: list[tuple[torch.nn.Module, str, str, torch.Tensor]] = []
         put: Put = {}
-        for path, module in self.shell.named_modules():
+        for path, module in self.module.named_modules():
             owners = [tree.get_submodule(path) for tree in self.trees]
             for owner in owners:
                 owner.training = module.training
@@ -141,10 +141,10 @@ class Parts:
 
     def _as_torch(self, args: Any, kwargs: Any) -> Any:
         if self._plain is None:
-            self._plain = model_of(self.shell, 0)
+            self._plain = model_of(self.module, 0)
         put = []
         theirs = dict(self._plain.named_modules())
-        for path, module in self.shell.named_modules():
+        for path, module in self.module.named_modules():
             own = theirs.get(path)
             if own is None:
                 continue  # a part that only our layer has

@@ -54,7 +54,7 @@ _DRAWN_INTO = frozenset(
 _LIKE = {torch.rand_like: torch.rand, torch.randn_like: torch.randn}
 
 
-class Making(TorchFunctionMode):
+class PerModelMode(TorchFunctionMode):
     """While it is on, each model of the code that runs draws its own numbers; with `memory` it gets its own tensors."""
 
     def __init__(self, memory: bool) -> None:
@@ -90,10 +90,10 @@ def _made(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 def watched(owner: Any, call: Callable[[], Any]) -> Any:
-    """The call, with numbers of each model's own if its code draws any.
+    """Call code of all models; each model draws numbers of its own if the code draws any.
 
-    `Making` costs something in every function. It is on the first time, and then where numbers were drawn. Code that
-    begins to draw later is noticed by torch's generator, after the call: it is the next one that has it right.
+    `PerModelMode` costs time in every torch function, so it is on for the first call, and later only where numbers
+    were drawn. Code that begins to draw later is noticed by torch's generator after the call; the next call is right.
     """
     seen: dict[Any, bool] = owner.__dict__.setdefault("_fused_draws", {})
     key = (owner.training, torch.is_grad_enabled())
@@ -124,14 +124,14 @@ def _generators_now() -> list[bytes]:
 
 @contextmanager
 def making(memory: bool) -> Iterator[None]:
-    """`Making`, unless what is on already does as much."""
+    """`PerModelMode`, unless what is on already does as much."""
     before, wanted = state.making, 2 if memory else 1
     if before >= wanted:
         yield
         return
     state.making = wanted
     try:
-        with Making(memory):
+        with PerModelMode(memory):
             yield
     finally:
         state.making = before

@@ -28,7 +28,7 @@ from ...nn.random_streams import FUNCTION_STREAM
 from ..rules.table import settle_since
 from .call_user_code import enter
 from .fused_attributes import ModuleCoverage
-from .one_by_one import Parts
+from .one_by_one import ModelParts
 from .per_model_factories import making
 
 Kept = list[tuple[torch.nn.Module, str, torch.Tensor | None, torch.Tensor | None]]
@@ -53,7 +53,7 @@ def put_back(kept: Kept) -> None:
                 buffer.copy_(value)
 
 
-class Shell(OwnTensors):
+class UserModule(OwnTensors):
     """Mixed into a copy of a user's module, before the user's class.
 
     Outside of a forward its parameters are `[B, ...]`; inside, its code sees those of one model.
@@ -64,7 +64,7 @@ class Shell(OwnTensors):
     _fused_making: bool  # each model gets its own of the tensors that the code makes
     _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
     _fused_original: type[torch.nn.Module]
-    _fused_parts: Any  # `Parts`, once the models run one by one
+    _fused_parts: Any  # `ModelParts`, once the models run one by one
     _fused_withheld: frozenset[
         str
     ]  # attributes that differ from model to model: each of `_parts` has its own
@@ -158,7 +158,7 @@ class Shell(OwnTensors):
 
     def _fused_one_by_one(self, args: Any, kwargs: Any) -> Any:
         if self._fused_parts is None:
-            self._fused_parts = Parts(self)
+            self._fused_parts = ModelParts(self)
         begin = time.perf_counter()
         output = self._fused_parts(args, kwargs)
         self._fused_report.seconds += time.perf_counter() - begin
@@ -172,7 +172,7 @@ class Shell(OwnTensors):
             self.__dict__.pop(name, None)
 
     def _fused_restore(self, attributes: dict[str, Any]) -> None:
-        """Makes this the shell of one model, with `attributes` of its own."""
+        """Make this the module of one model, with `attributes` of its own."""
         self.__dict__.update(attributes, _fused_withheld=frozenset(), _fused_parts=None)
         self._fused_report.reason = ""
 
@@ -213,25 +213,25 @@ class Shell(OwnTensors):
 
 
 def _bare(original: type[torch.nn.Module]) -> torch.nn.Module:
-    kind = shell_class(original)
+    kind = user_module_class(original)
     return kind.__new__(kind)
 
 
 _classes: dict[Any, Any] = {}
 
 
-def shell_class(original: Any) -> Any:
+def user_module_class(original: Any) -> Any:
     """The class of an array's copies of `original` modules."""
     if original not in _classes:
         body = {"_fused_original": original, "__module__": original.__module__, "__doc__": original.__doc__}
-        _classes[original] = type(original)(original.__name__, (Shell, original), body)
+        _classes[original] = type(original)(original.__name__, (UserModule, original), body)
     return _classes[original]
 
 
-def make_shell(module: torch.nn.Module, B: int) -> None:
-    """Turns a copy of a user's module, whose state is stacked already, into a shell."""
+def make_user_module(module: torch.nn.Module, B: int) -> None:
+    """Turn `module`, a copy of a user's with its state stacked already, into an array's."""
     original = type(module)
-    module.__class__ = shell_class(original)
+    module.__class__ = user_module_class(original)
     module.__dict__.update(
         _fused_B=B,
         _fused_report=ModuleCoverage(),

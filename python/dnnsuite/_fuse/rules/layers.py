@@ -11,10 +11,10 @@ from torch.nn import functional
 from ...nn import functional as ours
 from ...nn.model_tensor import wrap_all
 from .random import next_stream
-from .table import FINDERS, Rule, arguments, settle, width_of
+from .table import FINDERS, FunctionRule, arguments, settle, width_of
 
 
-def layer_rule(func: Any) -> Rule | None:
+def layer_rule(func: Any) -> FunctionRule | None:
     """The rule of a function of torch.nn.functional that `dnnsuite.nn.functional` has too."""
     name = getattr(func, "__name__", "")
     if name == "_scaled_dot_product_attention" or getattr(functional, name, None) is not func:

@@ -18,21 +18,21 @@ from ...errors import InvalidArgument
 from ...nn import model_tensor
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state, wrap_all
 
-Rule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+FunctionRule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 #: Rules by the function's name, whether it is in torch, torch.nn.functional, or a method; in-place twins included.
-BY_NAME: dict[str, Rule] = {}
+BY_NAME: dict[str, FunctionRule] = {}
 #: Rules that write into their first argument themselves when the function is an in-place twin.
-WRITING: set[Rule] = set()
+WRITING: set[FunctionRule] = set()
 #: Functions that find a rule by the torch function itself; they come before the names.
-FINDERS: list[Callable[[Any], Rule | None]] = []
-_resolved: dict[Any, Rule] = {}
+FINDERS: list[Callable[[Any], FunctionRule | None]] = []
+_resolved: dict[Any, FunctionRule] = {}
 
 
-def rule(names: str, writes: bool = False) -> Callable[[Rule], Rule]:
+def rule(names: str, writes: bool = False) -> Callable[[FunctionRule], FunctionRule]:
     """Makes a function the rule for each of `names`. With `writes` it sees to in-place twins itself."""
 
-    def add(function: Rule) -> Rule:
+    def add(function: FunctionRule) -> FunctionRule:
         for name in names.split():
             BY_NAME[name] = function
         if writes:
@@ -103,7 +103,7 @@ def in_place(func: Any) -> bool:
     return name.endswith("_")
 
 
-def _resolve(func: Any) -> Rule:
+def _resolve(func: Any) -> FunctionRule:
     if getattr(func, "__name__", None) is None:
         return map_over_models
     found = next(filter(None, (find(func) for find in FINDERS)), None) or BY_NAME.get(plain_name(func))
@@ -127,7 +127,7 @@ def before_writing(func: Any, target: Any) -> None:
     check_sure(target)
 
 
-def _put_back(found: Rule) -> Rule:
+def _put_back(found: FunctionRule) -> FunctionRule:
     """The rule of an in-place twin, from that of the function: its result becomes the first argument's value."""
 
     def write(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from . import guards
-from .record import Recording
+from .record import StepRecording
 from .script import NotScriptable
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
@@ -33,7 +33,12 @@ class CudaGraphs:
         return _own_copy(batch), [{name: static_copy(value) for name, value in own.items()} for own in hyper]
 
     def prepare(
-        self, train: Train, recording: Recording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
+        self,
+        train: Train,
+        recording: StepRecording,
+        batch: Any,
+        hyper: Sequence[Any],
+        inputs: list[torch.Tensor],
     ) -> CudaGraph:
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()

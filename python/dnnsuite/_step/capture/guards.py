@@ -42,7 +42,7 @@ def modules_of(array: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
         yield "", array.__dict__["_root"]
 
 
-class Modes:
+class ArrayModes:
     """What may change between two steps: train or eval, hooks, frozen or not, and, after an edit of the array, where
     its parameters lie. It is looked at in every step, so it looks at little: an edit moves all parameters."""
 

@@ -9,20 +9,20 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from .record import Call, Recording, Slot, slots_in, slots_of
+from .record import OperatorCall, StepRecording, TensorSlot, slots_in, slots_of
 
 
 @dataclass
-class Plan:
+class ReplayPlan:
     """The operators of a step, and the tensors that every step finds in place."""
 
-    calls: list[Call]
+    calls: list[OperatorCall]
     inputs: list[int]
     static: dict[int, torch.Tensor]  # by slot: parameters, buffers, states, views of them, constants
     losses: int
 
 
-def make_plan(recording: Recording) -> Plan:
+def make_plan(recording: StepRecording) -> ReplayPlan:
     """`recording` without what need not run again: views of tensors that stay where they are, constants, and operators
     whose result nobody takes (below autograd many are left over)."""
     static = dict(recording.external)
@@ -45,14 +45,14 @@ def make_plan(recording: Recording) -> Plan:
     calls = _needed(left, recording.losses)
     used = {recording.losses}.union(*(slots_of(call.arguments) for call in calls))
     static = {slot: tensor for slot, tensor in static.items() if slot in used}
-    return Plan(calls, recording.inputs, static, recording.losses)
+    return ReplayPlan(calls, recording.inputs, static, recording.losses)
 
 
-def _has_lists(call: Call) -> bool:
+def _has_lists(call: OperatorCall) -> bool:
     return any(not isinstance(output, int) for output in call.outputs)
 
 
-def _stays(call: Call, recording: Recording, constant: set[int]) -> bool:
+def _stays(call: OperatorCall, recording: StepRecording, constant: set[int]) -> bool:
     """Whether the results are never written, and follow from constants or from shapes alone."""
     if any(recording.storage[slot] in recording.written for slot in slots_in(call.outputs)):
         return False
@@ -61,8 +61,8 @@ def _stays(call: Call, recording: Recording, constant: set[int]) -> bool:
 
 
 @torch.no_grad()
-def _run(call: Call, values: dict[int, torch.Tensor]) -> list[torch.Tensor]:
-    arguments = tree_map(lambda x: values[x.index] if isinstance(x, Slot) else x, list(call.arguments))
+def _run(call: OperatorCall, values: dict[int, torch.Tensor]) -> list[torch.Tensor]:
+    arguments = tree_map(lambda x: values[x.index] if isinstance(x, TensorSlot) else x, list(call.arguments))
     positional, named = [], {}
     for argument, value in zip(call.op._schema.arguments, arguments, strict=True):
         if argument.kwarg_only:
@@ -73,7 +73,7 @@ def _run(call: Call, values: dict[int, torch.Tensor]) -> list[torch.Tensor]:
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
-def _needed(calls: list[Call], losses: int) -> list[Call]:
+def _needed(calls: list[OperatorCall], losses: int) -> list[OperatorCall]:
     """Without the calls that neither write nor lead to the losses or to what is written."""
     needed = {losses}
     kept = []

@@ -23,14 +23,14 @@ Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Slot:
+class TensorSlot:
     """A tensor of the step, by number."""
 
     index: int
 
 
 @dataclass
-class Call:
+class OperatorCall:
     """One operator with all its arguments in the order of its schema, tensors as slots.
 
     `outputs` has one entry per result, a list for a list of tensors, None for a result that is no tensor.
@@ -56,10 +56,10 @@ class Call:
 
 
 @dataclass
-class Recording:
+class StepRecording:
     """A step as a list of operators, and where its tensors come from."""
 
-    calls: list[Call] = field(default_factory=list)
+    calls: list[OperatorCall] = field(default_factory=list)
     inputs: list[int] = field(
         default_factory=list
     )  # slots of what each step brings: batch and hyper-parameters
@@ -81,7 +81,7 @@ class Recording:
         return [t for slot, t in self.external.items() if self.storage[slot] in self.written]
 
 
-class Recorder(TorchDispatchMode):
+class StepRecorder(TorchDispatchMode):
     """Records the operators that run inside it; they run as ever.
 
     A tensor is known by its storage and its place in it, not by its object: autograd hands out new objects for what it
@@ -93,7 +93,7 @@ class Recorder(TorchDispatchMode):
         may be drawn from."""
         super().__init__()
         self._seeded = seeded
-        self.recording = Recording()
+        self.recording = StepRecording()
         self._slots: dict[Key, int] = {}
         self._alive: dict[
             int, StorageWeakRef
@@ -119,11 +119,11 @@ class Recorder(TorchDispatchMode):
         self.recording.storage[slot] = address
         return slot
 
-    def slot(self, tensor: torch.Tensor) -> Slot:
+    def slot(self, tensor: torch.Tensor) -> TensorSlot:
         """The slot of a tensor that an operator takes."""
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
             self.recording.refuse(f"it uses a {type(tensor).__name__} of layout {tensor.layout}")
-            return Slot(-1)
+            return TensorSlot(-1)
         if tensor.is_conj() or tensor.is_neg():
             self.recording.refuse("it uses a lazily conjugated tensor")
         found = self._slots.get(_key(tensor))
@@ -133,7 +133,7 @@ class Recorder(TorchDispatchMode):
                 self.recording.refuse("a view of a result was made where torch's dispatcher does not see it")
             self.recording.external[found] = tensor  # itself: a copy here would not share the version
             self._origins[found] = {found}
-        return Slot(found)
+        return TensorSlot(found)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -200,7 +200,7 @@ class Recorder(TorchDispatchMode):
         if origins is not None:
             self._origins.update((slot, origins) for slot in slots_in(outputs) if slot >= known)
         self._inner |= fresh - {recording.storage[s] for s in recording.external}
-        call = Call(func, arguments, outputs, writes, views=fresh <= taken)
+        call = OperatorCall(func, arguments, outputs, writes, views=fresh <= taken)
         self._keep_constant(call, results)
         recording.calls.append(call)
 
@@ -218,7 +218,7 @@ class Recorder(TorchDispatchMode):
         found = self._slots.get(_key(tensor))
         return self._add(tensor) if found is None else found
 
-    def _keep_constant(self, call: Call, results: list[Any]) -> None:
+    def _keep_constant(self, call: OperatorCall, results: list[Any]) -> None:
         """Keeps results that are the same in every step as long as nobody writes into them."""
         taken = slots_of(call.arguments)
         if call.writes or not (call.by_shape or (taken and taken <= self._constant)):
@@ -274,4 +274,4 @@ def slots_in(outputs: Any) -> set[int]:
 
 def slots_of(arguments: Iterable[Any]) -> set[int]:
     """The numbers of the slots that an operator takes."""
-    return {leaf.index for leaf in tree_flatten(list(arguments))[0] if isinstance(leaf, Slot)}
+    return {leaf.index for leaf in tree_flatten(list(arguments))[0] if isinstance(leaf, TensorSlot)}

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from .plan import Plan, make_plan
-from .record import Call, Recording, Slot
+from .plan import ReplayPlan, make_plan
+from .record import OperatorCall, StepRecording, TensorSlot
 
 _MEMORY_FORMATS = {
     torch.contiguous_format: 0,
@@ -53,7 +53,12 @@ class Scripts:
         return batch, hyper
 
     def prepare(
-        self, train: Any, recording: Recording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
+        self,
+        train: Any,
+        recording: StepRecording,
+        batch: Any,
+        hyper: Sequence[Any],
+        inputs: list[torch.Tensor],
     ) -> Script:
         missing = [name for name in _INTERPRETER if not hasattr(torch._C, name)]
         if missing:
@@ -67,7 +72,7 @@ class Scripts:
 class Script:
     """A plan, ready to run: `script(inputs)` runs the step on the step's own tensors and returns the losses."""
 
-    def __init__(self, plan: Plan, known: dict[Any, Any]) -> None:
+    def __init__(self, plan: ReplayPlan, known: dict[Any, Any]) -> None:
         """`known` keeps the functions of this array: shards of the same shape share one."""
         writer = _Writer(plan)
         text = writer.text()
@@ -94,7 +99,7 @@ class _Writer:
     """The text of a graph. Constants are inputs of the text and get their values afterwards, so that no value has to
     survive being printed and parsed."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ReplayPlan) -> None:
         self.plan = plan
         self.constants: list[Any] = []
         self._kinds: list[str] = []
@@ -132,8 +137,8 @@ class _Writer:
             self._kinds.append(kind)
         return self._known[key]
 
-    def _argument(self, value: Any, declared: str, call: Call) -> str:
-        if isinstance(value, Slot):
+    def _argument(self, value: Any, declared: str, call: OperatorCall) -> str:
+        if isinstance(value, TensorSlot):
             return f"%t{value.index}"
         if isinstance(value, (list, tuple)):
             return self._list(list(value), declared, call)
@@ -148,7 +153,7 @@ class _Writer:
             kind, _MEMORY_FORMATS[value] if isinstance(value, torch.memory_format) else value
         )
 
-    def _list(self, values: list[Any], declared: str, call: Call) -> str:
+    def _list(self, values: list[Any], declared: str, call: OperatorCall) -> str:
         if "Tensor" in declared:
             kind = "Tensor?" if "Optional[Tensor]" in declared else "Tensor"
             parts = ", ".join(self._argument(value, kind, call) for value in values)
@@ -160,7 +165,7 @@ class _Writer:
             return self._line(f"{kind}[]", "prim::ListConstruct()")
         return self._constant(f"{kind}[]", [float(v) for v in values] if kind == "float" else values)
 
-    def _call(self, call: Call) -> None:
+    def _call(self, call: OperatorCall) -> None:
         schema = call.op._schema
         taken = [
             self._argument(value, str(argument.type), call)
@@ -195,13 +200,13 @@ class _Writer:
                 return
 
 
-def _keeps_dtype(call: Call) -> bool:
+def _keeps_dtype(call: OperatorCall) -> bool:
     """Whether the result has the dtype of the first tensor, whatever the type of a number beside it."""
     name = call.op._schema.name
     return name.endswith("_") or name in ("aten::masked_fill", "aten::full_like", "aten::fill")
 
 
-def _compile(text: str, constants: Sequence[Any], calls: Sequence[Call]) -> Callable[..., Any]:
+def _compile(text: str, constants: Sequence[Any], calls: Sequence[OperatorCall]) -> Callable[..., Any]:
     try:
         graph = torch._C.parse_ir(text)
         own = [
@@ -229,7 +234,7 @@ def _fill_in(graph: Any, constants: Sequence[Any]) -> None:
         graph.eraseInput(start + place)
 
 
-def _check_operator(node: Any, call: Call) -> None:
+def _check_operator(node: Any, call: OperatorCall) -> None:
     """The interpreter chooses an overload by the types of the arguments: it must be the one that was recorded."""
     found = str(node.schema())
     wanted = str(call.op._schema)

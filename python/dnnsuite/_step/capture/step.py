@@ -10,7 +10,7 @@ import torch
 
 from . import guards
 from .cuda import CudaGraphs
-from .record import Recorder, Recording
+from .record import StepRecorder, StepRecording
 from .script import NotScriptable, Scripts, same_bits
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
@@ -23,7 +23,7 @@ class _Attempt:
 
     def __init__(self) -> None:
         self.stage = "warm up"  # then "record", "compare", "replay"
-        self.recording: Recording | None = None
+        self.recording: StepRecording | None = None
         self.replay: Callable[[Sequence[torch.Tensor]], torch.Tensor] | None = None
         self.values: Any = None  # Python values of the modules before the recording
         self.read: list[_Read] = []
@@ -168,13 +168,13 @@ class CapturedStep:
 
     def _watch(
         self, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
-    ) -> tuple[torch.Tensor, Recording]:
-        with Recorder(inputs, self._fixed, self._replays.seeded) as recorder:
+    ) -> tuple[torch.Tensor, StepRecording]:
+        with StepRecorder(inputs, self._fixed, self._replays.seeded) as recorder:
             losses = self._train(batch, hyper)
         recorder.recording.losses = recorder.slot(losses).index
         return losses, recorder.recording
 
-    def _reads(self, recording: Recording, inputs: list[torch.Tensor]) -> list[_Read]:
+    def _reads(self, recording: StepRecording, inputs: list[torch.Tensor]) -> list[_Read]:
         places = {slot: place for place, slot in enumerate(recording.inputs)}
         reads = []
         for slot in sorted(recording.read):
@@ -218,7 +218,7 @@ class CapturedStep:
         return None
 
 
-def difference(first: Recording, second: Recording) -> str | None:
+def difference(first: StepRecording, second: StepRecording) -> str | None:
     """Why two recordings are not one and the same step; None if they are."""
     for a, b in zip(first.calls, second.calls, strict=False):
         if a.op is not b.op:
