@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument
-from . import _slot, catalogue
+from . import catalogue
 from ._gather import derived, read, within
+from ._one_profiler import PROCESS
 from ._overhead import Overhead, overhead
 from ._schedule import Phase, Schedule
 from ._windows import LoopStep, Windows
@@ -100,7 +101,7 @@ class Profile:
         """Open the instruments; the first step begins. What `with` does."""
         if self._windows is not None:
             raise InvalidArgument("a profile observes one loop; make another one for the next")
-        _slot.acquire(f"{_caller()} (process {os.getpid()})", self._close_at_exit)
+        PROCESS.acquire(f"{_caller()} (process {os.getpid()})", self._close_at_exit)
         try:
             opened, self.absent = catalogue.open_all(self._makers, self._asked)
             self._windows = Windows(opened, self.schedule or _always, self._window_closed, self._synchronize)
@@ -256,7 +257,7 @@ class Profile:
 
     def _release(self) -> None:
         self._open = False
-        _slot.release()
+        PROCESS.release()
         if self._windows is not None:
             self._windows.close()
 
