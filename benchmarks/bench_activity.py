@@ -19,11 +19,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pandas as pd
 
-from dnnsuite import _C, _vendor
+from dnnsuite import _C, host
 from dnnsuite.errors import Unavailable
 from dnnsuite.profiler.activity import TABLES, idle_gaps, utilization
-from dnnsuite.profiler.activity._tables import tables_of
 from dnnsuite.profiler.activity.intervals import length_ns, union
+from dnnsuite.profiler.activity.tables import tables_of
 from dnnsuite.profiler.trace import export_trace
 from timing import report
 
@@ -129,7 +129,7 @@ def main() -> None:
             },
             rounds=3,
         )
-    _vendor.look_in_wheels()
+    host.register_vendor_folders()
     try:
         _C.cupti_function_name(1, 211)
     except Unavailable as error:

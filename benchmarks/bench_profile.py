@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 
 from dnnsuite import profiler
-from dnnsuite.profiler._phases import PhasesInstrument
+from dnnsuite.profiler.phases import PhasesInstrument
 
 
 def make_step() -> Callable[[], None]:

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What this machine is and what this process may use of it. Reads files; imports nothing slow."""
+"""The machine, the part of it that this process may use, and where its vendors' libraries lie.
+
+Reads files; imports nothing slow.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 import os
@@ -13,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "Gpu", "available_memory_bytes", "describe", "gpus", "load_average", "memory_limit_bytes", "num_cpus",
-    "oom_kills",
-    "torch_has_cuda", "versions",
+    "Gpu", "available_memory_bytes", "describe", "gpus", "load_average", "memory_limit_bytes", "num_cpus", "oom_kills",
+    "register_vendor_folders", "torch_has_cuda", "vendor_folders", "versions",
 ]  # fmt: skip
 
 
@@ -88,8 +91,7 @@ def _memory_groups(root: Path) -> list[Path]:
             continue
         for mount in mounts:
             leaf = mount / path.lstrip("/")
-            # In a container the path may be the host's and not exist here; the mount point is then our own
-            # group.
+            # In a container the path may be the host's and not exist here: our own group is the mount point then.
             chain = [leaf, *leaf.parents] if leaf.is_dir() else [mount]
             groups += [group for group in chain if group == mount or mount in group.parents]
     return groups
@@ -141,8 +143,28 @@ def gpus() -> list[Gpu]:
         pynvml.nvmlShutdown()
 
 
+def vendor_folders() -> list[Path]:
+    """Existing folders with vendors' libraries: wheels (`nvidia/*/lib`) first, then the toolkit of `$CUDA_HOME`."""
+    spec = importlib.util.find_spec("nvidia")
+    wheels = [Path(root) for root in spec.submodule_search_locations or []] if spec else []
+    found = [folder for root in wheels for folder in sorted(root.glob("*/lib"))]
+    toolkits = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    for toolkit in dict.fromkeys(Path(root) for root in toolkits if root):
+        found += [toolkit / "lib64", toolkit / "lib", toolkit / "extras/CUPTI/lib64"]
+    return [folder for folder in found if folder.is_dir()]
+
+
+@functools.cache
+def register_vendor_folders() -> None:
+    """Register :func:`vendor_folders` with the C++ loader. Idempotent; call before opening a vendor's library."""
+    from ._C import add_library_folder
+
+    for folder in vendor_folders():
+        add_library_folder(str(folder))
+
+
 def torch_has_cuda() -> bool:
-    """Whether the installed torch is a CUDA build; looks for its library instead of importing it."""
+    """Return True if the installed torch is a CUDA build; looks for its library instead of importing it."""
     spec = importlib.util.find_spec("torch")
     folders = list(spec.submodule_search_locations or []) if spec else []
     return any((Path(folder) / "lib" / "libtorch_cuda.so").exists() for folder in folders)

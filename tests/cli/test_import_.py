@@ -5,8 +5,7 @@ import sys
 
 import pytest
 
-from dnnsuite import importers
-from dnnsuite.cli.app import app as cli
+from dnnsuite.cli import app as cli
 from importer_samples import FIXTURES, kineto, new_schema, sqlite
 
 
@@ -106,12 +105,8 @@ def test_scripts_fail_in_one_line_with_status_two(tmp_path, name):
 
 def test_help_needs_neither_torch_nor_pandas():
     code = (
-        "import sys; from dnnsuite import importers, _import_command; "
+        "import sys; from dnnsuite import importers; from dnnsuite.cli import import_; "
         "print({'torch', 'pandas', 'numpy', 'matplotlib'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
-
-
-def test_windows_of_what_is_no_trace():
-    assert importers.load(FIXTURES / "dmon.txt").windows == []

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from dnnsuite.cli.app import app as cli
+from dnnsuite.cli import app as cli
 from report_runs import mila_tree, record, suite  # noqa: F401  (fixtures)
 
 

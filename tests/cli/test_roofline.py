@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dnnsuite.cli.app import main
-from dnnsuite.profiler.roofline import Contention, _peaks
+from dnnsuite.profiler.roofline import Contention, peaks
 from dnnsuite.profiler.roofline._caches import Level
 
 JOB = ["bert", "--batch-size", "2", "--steps", "2", "--warmup", "1", "--threads", "1"]
@@ -15,12 +15,12 @@ JOB = ["bert", "--batch-size", "2", "--steps", "2", "--warmup", "1", "--threads"
 
 @pytest.fixture(autouse=True)
 def _small_probes(monkeypatch):
-    monkeypatch.setattr(_peaks, "_SIZES", (64,))
-    monkeypatch.setattr(_peaks, "_GEMM_S", 0.01)
+    monkeypatch.setattr(peaks, "_SIZES", (64,))
+    monkeypatch.setattr(peaks, "_GEMM_S", 0.01)
     monkeypatch.setattr(
-        _peaks, "levels", lambda cpus: [Level("L1", 1 << 15, 1 << 13), Level("memory", 1 << 60, 1 << 21)]
+        peaks, "levels", lambda cpus: [Level("L1", 1 << 15, 1 << 13), Level("memory", 1 << 60, 1 << 21)]
     )
-    monkeypatch.setattr(_peaks, "_can_be_better", lambda known, threads: False)
+    monkeypatch.setattr(peaks, "_can_be_better", lambda known, threads: False)
 
 
 def status(*arguments):

@@ -6,7 +6,7 @@ import pytest
 from dnnsuite import _C
 from dnnsuite.importers import BadFile, nsys
 from dnnsuite.profiler.activity import analyse, attribute, with_launches
-from dnnsuite.profiler.activity._tables import TABLES, tables_of
+from dnnsuite.profiler.activity.tables import TABLES, tables_of
 from importer_samples import OTHER_PID, TID, new_schema, old_schema, sqlite
 
 

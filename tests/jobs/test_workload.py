@@ -25,8 +25,10 @@ def test_every_workload_describes_itself():
 
 
 def test_a_job_of_the_wrong_kind_is_answered_with_those_of_the_right_one():
-    with pytest.raises(InvalidArgument, match="'toy_reg' is no Job, which is asked for here; there is bert"):
-        jobs.get("toy_reg", jobs.Job)
+    with pytest.raises(
+        InvalidArgument, match="'toy_reg' is no FusedJob, and one is needed here; there is bert"
+    ):
+        jobs.get("toy_reg", jobs.FusedJob)
 
 
 def test_an_unknown_job_is_answered_with_the_known_ones():
@@ -38,5 +40,5 @@ def test_a_name_is_given_once():
     with pytest.raises(InvalidArgument, match="already BertJob"):
 
         @jobs.register("bert")
-        class Other(jobs.Job):
+        class Other(jobs.FusedJob):
             pass

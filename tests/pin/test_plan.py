@@ -7,8 +7,8 @@ import pytest
 
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.pin import Plan, make_plan
-from dnnsuite.pin._plan import reserve_bytes
 from dnnsuite.pin.errors import NotEnoughCpus, NotEnoughMemory, SmtSplit
+from dnnsuite.pin.plan import reserve_bytes
 from pin_machines import GB, machine
 
 INTEL = machine(nodes=2, cores=28, smt=2, gpu_nodes=(0, 0, 0, 0, 1, 1, 1, 1))

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dnnsuite.profiler._breakdown import DEFINITIONS, Segment, breakdown, op_segments
-from dnnsuite.profiler._windows import Step
+from dnnsuite.profiler._windows import LoopStep
 
 
 def step(t0, t1, cpu=None, number=0):
-    return Step(number, "active", 0, t0, t1, t1 - t0 if cpu is None else cpu, 0, 0)
+    return LoopStep(number, "active", 0, t0, t1, t1 - t0 if cpu is None else cpu, 0, 0)
 
 
 def phases(*rows):

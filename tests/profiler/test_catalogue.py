@@ -4,8 +4,8 @@
 import pytest
 
 from dnnsuite.errors import InvalidArgument, Unavailable
-from dnnsuite.profiler import _catalogue
-from dnnsuite.profiler._instrument import Instrument
+from dnnsuite.profiler import catalogue
+from dnnsuite.profiler.instrument import Instrument
 
 
 class Double:
@@ -37,24 +37,24 @@ def makers(*doubles):
 
 
 def test_every_word_names_instruments_that_can_be_made():
-    for words in _catalogue.METRICS.values():
-        assert set(words) <= set(_catalogue.NAMES)
-    for name in _catalogue.NAMES:
-        made = _catalogue._make(name)
+    for words in catalogue.METRICS.values():
+        assert set(words) <= set(catalogue.NAMES)
+    for name in catalogue.NAMES:
+        made = catalogue._make(name)
         assert isinstance(made, Instrument)
         assert made.name == name
 
 
 @pytest.mark.parametrize("metrics", ["timeline", ["timeline"], "timeline|timeline", "timeline,timeline"])
 def test_words_are_joined_in_any_way(metrics):
-    found, asked = _catalogue.choose(metrics)
+    found, asked = catalogue.choose(metrics)
     assert [name for name, _ in found] == ["phases", "window", "ops"]
     assert asked == set()
 
 
 def test_all_is_everything_once():
-    both = [[name for name, _ in _catalogue.choose("all", (), device)[0]] for device in ("cpu", "cuda")]
-    assert {*both[0], *both[1]} == {name for each in _catalogue.METRICS.values() for name in each}
+    both = [[name for name, _ in catalogue.choose("all", (), device)[0]] for device in ("cpu", "cuda")]
+    assert {*both[0], *both[1]} == {name for each in catalogue.METRICS.values() for name in each}
     assert all(len(names) == len(set(names)) for names in both)
     assert "activity" not in both[0]
     assert "ops" not in both[1]
@@ -62,7 +62,7 @@ def test_all_is_everything_once():
 
 def test_an_instrument_that_was_made_already_stands_for_its_name():
     mine = Double("phases")
-    found, asked = _catalogue.choose("timeline", [mine])
+    found, asked = catalogue.choose("timeline", [mine])
     assert [make() for name, make in found if name == "phases"] == [mine]
     assert asked == {"phases"}
 
@@ -73,21 +73,21 @@ def test_an_instrument_that_was_made_already_stands_for_its_name():
 )  # fmt: skip
 def test_an_unknown_word_is_refused_with_the_known(metrics, instruments, words):
     with pytest.raises(InvalidArgument, match=words):
-        _catalogue.choose(metrics, instruments)
+        catalogue.choose(metrics, instruments)
 
 
 def test_what_is_not_to_be_had_is_told():
     good, bad = Double("good"), Double("bad", missing=True)
-    opened, absent = _catalogue.open_all(makers(good, bad), set())
+    opened, absent = catalogue.open_all(makers(good, bad), set())
     assert opened == [good]
     assert good.is_open
-    assert absent == [_catalogue.Absent("bad", "no device (looked in /dev)", "plug one in")]
+    assert absent == [catalogue.Absent("bad", "no device (looked in /dev)", "plug one in")]
 
 
 def test_one_that_was_asked_for_by_name_is_an_error_and_the_others_are_closed():
     good, bad = Double("good"), Double("bad", missing=True)
     with pytest.raises(Unavailable, match="plug one in"):
-        _catalogue.open_all(makers(good, bad), {"bad"})
+        catalogue.open_all(makers(good, bad), {"bad"})
     assert not good.is_open
 
 
@@ -100,16 +100,16 @@ def test_one_that_was_asked_for_by_name_is_an_error_and_the_others_are_closed():
     ],
 )
 def test_counters_and_traces_have_runs_of_their_own(metrics, opened, refused):
-    found = dict(_catalogue.choose(metrics, (), "cuda")[0])
+    found = dict(catalogue.choose(metrics, (), "cuda")[0])
     assert found[opened]().name == opened
     with pytest.raises(Unavailable, match="not measured in one run"):
         found[refused]()
-    assert len(found) == len(_catalogue.choose(metrics, (), "cuda")[0])
+    assert len(found) == len(catalogue.choose(metrics, (), "cuda")[0])
 
 
 def test_counters_are_of_all_words_together_and_say_why_they_are_not_there():
-    found, asked = _catalogue.choose("cores,memory", (), "cpu")
+    found, asked = catalogue.choose("cores,memory", (), "cpu")
     made = dict(found)["counters"]()
     assert set(made._metrics) == {"cores", "memory"}
-    assert "counters" not in dict(_catalogue.choose("all", (), "cpu")[0])
+    assert "counters" not in dict(catalogue.choose("all", (), "cpu")[0])
     assert asked == set()

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from dnnsuite.profiler._figures import bars, colour, timeline
 from dnnsuite.profiler._op_classes import CLASSES
+from dnnsuite.profiler.figures import bars, colour, timeline
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from dnnsuite.profiler import define, definitions
 from dnnsuite.profiler._gather import derived, read, within
-from dnnsuite.profiler._windows import Step
+from dnnsuite.profiler._windows import LoopStep
 from profiler_loops import Operators
 
 
@@ -36,7 +36,7 @@ def test_tables_of_one_name_are_joined_with_their_definitions():
 
 
 def test_kernels_are_the_work_where_there_are_any():
-    steps = [Step(0, "active", 0, 0, 1000, 1000, 0, 0)]
+    steps = [LoopStep(0, "active", 0, 0, 1000, 1000, 0, 0)]
     kernels = pd.DataFrame({"t0_ns": [0, 300], "t1_ns": [200, 500], "class": ["gemm", "comm"], "stream": 7})
     copies = pd.DataFrame({"t0_ns": [600], "t1_ns": [700]})
     ops = pd.DataFrame({"class": ["gemm"], "thread": [1], "t0_ns": [0], "t1_ns": [900]})
@@ -47,7 +47,7 @@ def test_kernels_are_the_work_where_there_are_any():
 
 
 def test_kernels_with_their_launches_are_analysed():
-    steps = [Step(0, "active", 0, 0, 1000, 1000, 0, 0)]
+    steps = [LoopStep(0, "active", 0, 0, 1000, 1000, 0, 0)]
     kernels = pd.DataFrame({"t0_ns": [100], "t1_ns": [300], "name": ["sgemm"], "class": ["gemm"]})
     kernels = kernels.assign(device=0, stream=7, correlation=5)
     api = pd.DataFrame(
@@ -60,7 +60,7 @@ def test_kernels_with_their_launches_are_analysed():
 
 
 def test_operators_by_name_and_the_loops_own_thread():
-    steps = [Step(i, "active", 0, 1000 * i, 1000 * (i + 1), 1000, 0, 0) for i in range(2)]
+    steps = [LoopStep(i, "active", 0, 1000 * i, 1000 * (i + 1), 1000, 0, 0) for i in range(2)]
     phases = pd.DataFrame(
         {
             "phase": ["data", "forward"],
@@ -86,6 +86,6 @@ def test_operators_by_name_and_the_loops_own_thread():
 
 
 def test_where_nobody_saw_what_ran_no_time_is_given_away():
-    steps = [Step(0, "active", 0, 0, 1000, 1000, 0, 0)]
+    steps = [LoopStep(0, "active", 0, 0, 1000, 1000, 0, 0)]
     phases = pd.DataFrame({"phase": ["forward"], "thread": [1], "t0_ns": [0], "t1_ns": [9], "cpu_ns": [9]})
     assert derived(steps, {"phases": phases}, 1) == {}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnnsuite.profiler._overhead import overhead
-from dnnsuite.profiler._windows import Step
+from dnnsuite.profiler._windows import LoopStep
 
 
 def steps(*blocks):
@@ -17,7 +17,9 @@ def steps(*blocks):
     for phase, length, count in blocks:
         window += phase == "active"
         for _ in range(count):
-            made.append(Step(len(made), phase, window if phase != "off" else -1, at, at + length, 0, 0, 0))
+            made.append(
+                LoopStep(len(made), phase, window if phase != "off" else -1, at, at + length, 0, 0, 0)
+            )
             at += length
     return made
 

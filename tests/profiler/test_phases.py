@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dnnsuite.errors import Unavailable
-from dnnsuite.profiler._phases import PHASE_COLUMNS, PhasesInstrument
+from dnnsuite.profiler.phases import PHASE_COLUMNS, PhasesInstrument
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import torch
 
 from dnnsuite import profiler
 from dnnsuite._files import write_json
-from dnnsuite.profiler._roof import _threads, flops_per_s, under_the_roofs
+from dnnsuite.profiler._roof import flops_per_s, threads_in_use, under_the_roofs
 from dnnsuite.profiler.roofline import Contention, Peaks
-from dnnsuite.profiler.roofline._peaks import _path, machine_key
+from dnnsuite.profiler.roofline.peaks import machine_key, peaks_file
 from profiler_loops import loop
 
 
@@ -25,34 +25,34 @@ def observed():
 
 
 def known_peaks():
-    machine = machine_key(_threads())
+    machine = machine_key(threads_in_use())
     levels = {"L1": 1 << 20, "memory": 1 << 40}
     peaks = Peaks(
-        machine=machine, threads=_threads(), flops_per_s={"fp32": 1e12, "bf16": 2e12},
+        machine=machine, threads=threads_in_use(), flops_per_s={"fp32": 1e12, "bf16": 2e12},
         bytes_per_s=dict.fromkeys(levels, 1e10), capacity_bytes=levels,
         contention=Contention(1.0, 0.0, 1), measured_at="2026-01-01",
     )  # fmt: skip
-    _path(machine).parent.mkdir(parents=True, exist_ok=True)
-    write_json(_path(machine), peaks.to_dict())
+    peaks_file(machine).parent.mkdir(parents=True, exist_ok=True)
+    write_json(peaks_file(machine), peaks.to_dict())
     return peaks
 
 
 def test_the_rate_of_arithmetic_is_that_of_the_operators(observed):
     wall_s = sum(step.t1_ns - step.t0_ns for step in observed.active) / 1e9
     # a product of [3, 4] and [4, 2] forward, and [2, 3] and [3, 4] backward, in each of two steps
-    assert flops_per_s(observed) * wall_s == pytest.approx(2 * 2 * (2 * 3 * 4 * 2))
+    assert flops_per_s(observed.data) * wall_s == pytest.approx(2 * 2 * (2 * 3 * 4 * 2))
 
 
 def test_without_peaks_there_is_no_roof(observed, tmp_path):
-    assert under_the_roofs(observed) is None
+    assert under_the_roofs(observed.data) is None
     assert "dnnsuite roofline measures" in observed.summary()
     assert "roofline.png" not in {path.name for path in observed.save(tmp_path / "out")}
 
 
 def test_with_peaks_operators_stand_under_them(observed, tmp_path):
     known_peaks()
-    found = under_the_roofs(observed)
-    assert found.summary.pct_of_peak == pytest.approx(100 * flops_per_s(observed) / 1e12)
+    found = under_the_roofs(observed.data)
+    assert found.summary.pct_of_peak == pytest.approx(100 * flops_per_s(observed.data) / 1e12)
     assert "% of the measured peak" in observed.summary()
     names = {path.name for path in observed.save(tmp_path / "out")}
     assert {"roofline.png", "roofline.csv"} <= names

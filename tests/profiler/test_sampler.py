@@ -10,7 +10,7 @@ import time
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.profiler._sampler import Reading, Sampler, samples_table
+from dnnsuite.profiler.sampler import Reading, Sampler, samples_table
 
 
 def counting():
@@ -100,7 +100,7 @@ def test_two_at_once_do_not_disturb_each_other():
 def test_a_forked_process_has_no_thread_and_stops_at_once():
     code = """
 import os, sys
-from dnnsuite.profiler._sampler import Reading, Sampler
+from dnnsuite.profiler.sampler import Reading, Sampler
 sampler = Sampler("test", lambda: [Reading("m", "x", 1.0, "1")], 0.01)
 sampler.start()
 child = os.fork()
@@ -119,7 +119,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 def test_a_program_that_forgets_to_stop_ends():
     code = """
-from dnnsuite.profiler._sampler import Sampler
+from dnnsuite.profiler.sampler import Sampler
 Sampler("test", lambda: [], 0.001).start()
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -7,7 +7,7 @@ import types
 import pytest
 import torch
 
-from dnnsuite.profiler import _script
+from dnnsuite.profiler import script
 
 SETTINGS = {"schedule": {"skip_first": 1, "wait": 0, "warmup": 0, "active": 2, "repeat": 1}, "steps": 4,
             "metrics": "timeline", "stop": False}  # fmt: skip
@@ -19,15 +19,15 @@ def optimizer():
 
 
 def test_without_the_variable_nothing_is_watched(monkeypatch):
-    monkeypatch.delenv(_script.VARIABLE, raising=False)
+    monkeypatch.delenv(script.VARIABLE, raising=False)
     before = list(sys.meta_path)
-    _script.install()
+    script.install()
     assert sys.meta_path == before
 
 
 def test_a_damaged_variable_is_said(monkeypatch, capsys):
-    monkeypatch.setenv(_script.VARIABLE, "{")
-    _script.install()
+    monkeypatch.setenv(script.VARIABLE, "{")
+    script.install()
     assert "this process is not observed" in capsys.readouterr().err
 
 
@@ -35,21 +35,21 @@ def test_a_module_is_watched_until_it_is_imported(tmp_path, monkeypatch):
     (tmp_path / "watched_module.py").write_text("value = 3")
     monkeypatch.syspath_prepend(str(tmp_path))
     called = []
-    _script._when_imported("watched_module", lambda: called.append(sys.modules["watched_module"].value))
+    script._when_imported("watched_module", lambda: called.append(sys.modules["watched_module"].value))
     assert called == []
     import watched_module
 
     assert called == [3]
     assert isinstance(watched_module, types.ModuleType)
-    assert not any(isinstance(finder, _script._Watcher) for finder in sys.meta_path)
-    _script._when_imported("watched_module", lambda: called.append(4))
+    assert not any(isinstance(finder, script._Watcher) for finder in sys.meta_path)
+    script._when_imported("watched_module", lambda: called.append(4))
     assert called == [3, 4]
 
 
 def test_steps_are_counted_and_the_profile_ends_by_itself(tmp_path, optimizer, capsys):
-    script = _script.Script({**SETTINGS, "out": str(tmp_path / "out")})
+    watched = script.Script({**SETTINGS, "out": str(tmp_path / "out")})
     for _ in range(8):
-        script._stepped(optimizer)
+        watched._stepped(optimizer)
     assert "2 steps were observed" in capsys.readouterr().err
     assert (tmp_path / "out" / "profile.json").is_file()
     from dnnsuite import profiler
@@ -60,15 +60,15 @@ def test_steps_are_counted_and_the_profile_ends_by_itself(tmp_path, optimizer, c
 
 def test_a_profile_that_fails_is_said_and_the_script_goes_on(tmp_path, optimizer, capsys):
     (tmp_path / "out").write_text("a file is in the way")
-    script = _script.Script({**SETTINGS, "out": str(tmp_path / "out")})
+    watched = script.Script({**SETTINGS, "out": str(tmp_path / "out")})
     for _ in range(8):
-        script._stepped(optimizer)
+        watched._stepped(optimizer)
     assert "the profile failed, the script goes on" in capsys.readouterr().err
 
 
 def test_processes_have_directories_of_their_own(tmp_path, monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
-    assert _script._claim(tmp_path / "out") == tmp_path / "out"
-    assert _script._claim(tmp_path / "out").name.startswith("process-")
+    assert script._claim(tmp_path / "out") == tmp_path / "out"
+    assert script._claim(tmp_path / "out").name.startswith("process-")
     monkeypatch.setenv("RANK", "3")
-    assert _script._claim(tmp_path / "out").name == "rank-3"
+    assert script._claim(tmp_path / "out").name == "rank-3"

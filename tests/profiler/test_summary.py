@@ -5,7 +5,7 @@ import pytest
 
 from dnnsuite import profiler
 from dnnsuite.profiler._breakdown import DEFINITIONS
-from dnnsuite.profiler._summary import rate
+from dnnsuite.profiler.summary import rate
 from profiler_loops import Operators, loop
 
 
@@ -31,19 +31,19 @@ def test_everything_is_on_the_page():
 
 def test_the_rate_is_that_of_quiet_steps_where_there_are_any():
     with_quiet, without = observe(schedule=profiler.schedule(wait=2, active=2, repeat=2)), observe(3)
-    assert (rate(with_quiet).quiet, rate(with_quiet).steps) == (True, 5)
-    assert (rate(without).quiet, rate(without).steps) == (False, 3)
-    assert rate(without).steps_per_s == pytest.approx(
+    assert (rate(with_quiet.data).quiet, rate(with_quiet.data).steps) == (True, 5)
+    assert (rate(without.data).quiet, rate(without.data).steps) == (False, 3)
+    assert rate(without.data).steps_per_s == pytest.approx(
         3 / sum((s.t1_ns - s.t0_ns) * 1e-9 for s in without.active)
     )
-    assert rate(without).low <= rate(without).steps_per_s <= rate(without).high
+    assert rate(without.data).low <= rate(without.data).steps_per_s <= rate(without.data).high
     assert "under the instruments" in without.summary()
     assert "overhead     not measured" in without.summary()
 
 
 def test_what_was_not_to_be_had_is_said():
     p = observe(2)
-    p.absent.append(profiler._catalogue.Absent("nvml", "no NVIDIA driver", "install one"))
+    p.absent.append(profiler.catalogue.Absent("nvml", "no NVIDIA driver", "install one"))
     assert "nvml         unavailable: no NVIDIA driver; install one" in p.summary()
 
 

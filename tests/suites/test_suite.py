@@ -94,7 +94,7 @@ def test_some_of_a_suite(jobs_file) -> None:
         ),
         ({"name": "toy-nap", "args": {"--repeat": 0}}, "repeat is 0; must be at least 1"),
         ({"name": "other", "cmd": "./other.sh"}, ":2: neither the name 'other' nor the command './other.sh'"),
-        ({"name": "bert"}, ":2: job 'bert' is no Training"),
+        ({"name": "bert"}, ":2: job 'bert' is no PlainJob"),
     ],
 )
 def test_refusals_name_file_line_and_key(job: dict, words: str, jobs_file) -> None:

@@ -65,7 +65,7 @@ def _make(
 def probe(parent: Parent = None, as_json: Json = False) -> int:
     """Say what can be isolated here and how; with --json also the topology, for a plan made elsewhere."""
     from ..pin import Partition, Topology, make_plan
-    from ..pin._report import hierarchies, render_probe
+    from ..pin.report import hierarchies, render_probe
 
     topology = Topology.read()
     found: dict[str, Any] = {"hierarchies": hierarchies()}
@@ -82,7 +82,7 @@ def plan(
     allow_smt_split: Split = False, cpus: Cpus = None, topology: Recording = None, as_json: Json = False,
 ) -> int:  # fmt: skip
     """Print equal shares of this machine, or of a recorded one."""
-    from ..pin._report import render_plan
+    from ..pin.report import render_plan
 
     made = _make(slots, locality, smt, reserve_memory, allow_smt_split, cpus, topology)
     print(json.dumps(made.to_dict()) if as_json else render_plan(made))
@@ -110,7 +110,7 @@ def exec(
 def _with_memory(made: Plan, which: int | str, memory: str | None) -> Plan:
     from dataclasses import replace
 
-    from ..pin._plan import reserve_bytes
+    from ..pin.plan import reserve_bytes
 
     if memory is None:
         return made
@@ -127,7 +127,7 @@ def run(
     backend: Backend = "auto", require: Require = None, parent: Parent = None, as_json: Json = False,
 ) -> int:  # fmt: skip
     """Run the command in every share at once; {slot} in it becomes the share's number."""
-    from ..pin._report import render_outcomes
+    from ..pin.report import render_outcomes
 
     made = _make(slots, locality, smt, reserve_memory, allow_smt_split, cpus, None)
     outcomes = _run(made, list(range(len(made.slots))), command, backend, require, parent, timeout)

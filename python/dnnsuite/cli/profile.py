@@ -119,7 +119,7 @@ def _write(results: list[dict[str, Any]], out: Path) -> list[Path]:
     """The files that speak of all batch sizes, and a CSV for each."""
     from matplotlib.figure import Figure
 
-    from ..profiler._figures import save_figure, sizes
+    from ..profiler.figures import save_figure, sizes
     from ..profiling.sizes import metrics, table
     from ..results import save_csv
 

@@ -52,7 +52,7 @@ def roofline(
     kept in the cache folder; they are measured again when the CPU, the CPUs allowed, the threads or torch change.
     """
     from ..profiler.roofline import measure_peaks, probe_contention
-    from ..profiler.roofline._peaks import digest
+    from ..profiler.roofline.peaks import digest
 
     if job is not None:
         _check(job)

@@ -114,7 +114,7 @@ def _show(suite: str, asked: dict[str, Any], as_json: bool) -> int:
 
 
 def _describe(suite: Suite, settings: Settings, plan: Plan, as_json: bool) -> int:
-    from ..pin._report import render_plan
+    from ..pin.report import render_plan
 
     if as_json:
         jobs = [entry.to_dict() for entry in suite.entries]

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import Unavailable
-from ..profiler.counters._library import version_of
+from ..profiler.counters.library import version_of
 from ._finding import Finding, missing, ok
 
 _NO_DRIVER = "a machine with an NVIDIA GPU and its driver; in a container, start it with the GPU (--gpus all)"

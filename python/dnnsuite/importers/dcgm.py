@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import InvalidArgument
-from ..profiler._sampler import samples_table
+from ..profiler.sampler import samples_table
 from ._text import BadFile, fields_of, read_lines
 
 if TYPE_CHECKING:

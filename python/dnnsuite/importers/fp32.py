@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument
-from ..profiler._instrument import define
 from ..profiler.counters.roles import names
+from ..profiler.instrument import define
 from . import ncu, nvprof
+from ._loading import sniff
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,8 +95,6 @@ def of_ncu(table: pd.DataFrame) -> pd.DataFrame:
 
 def read_levels(path: str | Path) -> pd.DataFrame:
     """Levels of a file, ncu's or nvprof's. Raises what :func:`of_ncu`, :func:`of_nvprof` and their readers raise."""
-    from . import sniff
-
     if sniff(path) == "ncu":
         return of_ncu(ncu.read(path))
     return of_nvprof(nvprof.read(path))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..profiler._instrument import define, definitions
+from ..profiler.instrument import define, definitions
 from ._text import BadFile, fields_of, numbers, read_lines, read_rows
 from ._units import to_base
 

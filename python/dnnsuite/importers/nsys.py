@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..profiler.activity._tables import tables_of
+from ..profiler.activity.tables import tables_of
 from ._text import BadFile, read_bytes
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..profiler._instrument import define
+from ..profiler.instrument import define
 from ._text import BadFile, fields_of, numbers, read_lines, read_rows
 from ._units import to_base
 

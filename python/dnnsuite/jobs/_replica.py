@@ -19,14 +19,14 @@ from torch.nn.parallel import DistributedDataParallel
 from ..data import import_torchvision
 from ..errors import Error, InvalidArgument
 from . import _distributed
-from ._training import SeedUnit, Training
+from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig
 
 OPTIONS = {"network": "resnet101", "devices": 0, "image_size": 224, "steps": 10}
 _RATE, _MOMENTUM = 0.01, 0.9
 
 
-class Replica(Training):
+class Replica(PlainJob):
     """What one of the processes does: normal noise as images, which stay on the device, all of class 0; SGD 0.01."""
 
     name, description, unit = "scaling", "one process of scaling", "images"

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from . import _distributed
-from ._training import Training
+from ._plain_job import PlainJob
 from ._workload import JobConfig
 
 
-class SpreadTraining(Training):
+class SpreadJob(PlainJob):
     """Knows its `place` among the processes and its device there; `batch_size` is of each process."""
 
     def __init__(self, config: JobConfig) -> None:

@@ -116,8 +116,8 @@ class Workload(abc.ABC):
 
 _REGISTRY: dict[str, type[Workload]] = {}
 # The package's own and their modules, which register themselves. They import torch: not before one is wanted.
-_JOBS = {"bert": ".bert"}  # with a fused form
-_TRAININGS = {  # of the benchmark suite, in its order
+_FUSED_JOBS = {"bert": ".bert"}
+_PLAIN_JOBS = {  # of the benchmark suite, in its order
     "toy_reg": ".toy_reg",
     "toy_lstm": ".toy_lstm",
     "vae": ".vae",
@@ -155,14 +155,14 @@ def register(name: str) -> Callable[[WorkloadT], WorkloadT]:
 
 
 def names(kind: type = Workload) -> list[str]:
-    """The package's own workloads and those registered; of one `kind`: `Job` (fused forms) or `Training` (plain)."""
-    own = {**_JOBS, **_TRAININGS}
+    """Names of the package's own workloads and those registered; of one `kind`, `FusedJob` or `PlainJob`, if given."""
+    own = {**_FUSED_JOBS, **_PLAIN_JOBS}
     return sorted(name for name in {*own, *_REGISTRY} if kind is Workload or issubclass(get(name), kind))
 
 
 def get(name: str, kind: type = Workload) -> Any:
     """The class of the workload called `name`. Raises InvalidArgument listing the known ones of `kind`."""
-    own = {**_JOBS, **_TRAININGS}
+    own = {**_FUSED_JOBS, **_PLAIN_JOBS}
     if name not in _REGISTRY and name in own:
         importlib.import_module(own[name], __package__)
     try:
@@ -172,7 +172,7 @@ def get(name: str, kind: type = Workload) -> Any:
     if not issubclass(found, kind):
         others = ", ".join(names(kind))
         raise InvalidArgument(
-            f"job {name!r} is no {kind.__name__}, which is asked for here; there is {others}"
+            f"job {name!r} is no {kind.__name__}, and one is needed here; there is {others}"
         )
     return found
 

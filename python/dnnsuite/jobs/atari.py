@@ -13,7 +13,7 @@ from ..data import games
 from ..errors import InvalidArgument
 from ..models.nature_cnn import NatureCNN
 from . import _ppo
-from ._training import SeedUnit, Training
+from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
 
 _LEARNING_RATE, _EPOCHS, _GAMMA, _LAMBDA, _GRADIENT_NORM = 7e-4, 4, 0.99, 0.95, 0.5
@@ -31,7 +31,7 @@ class Rollout(NamedTuple):
 
 
 @register("atari")
-class Atari(Training):
+class Atari(PlainJob):
     """PPO with a convolutional policy; a step plays 128 frames in each of 8 games and learns 4 times from all of them.
 
     A frame is what the policy sees and answers: the emulator makes 4 for each, which are not counted. The suite of 2019

@@ -11,7 +11,7 @@ import torch
 
 from .. import _fuse, data, models, nn, optim
 from .._step import StepRunner, SubmittedStep
-from ._job import Job
+from ._fused_job import FusedJob
 from ._separate import Tolerance, compare, masked_attention, share_masks, update_error
 from ._workload import JobConfig, option, register
 
@@ -21,7 +21,7 @@ _TOLERANCE = {"fp32": Tolerance(loss=1e-4, update=1e-2), "amp": Tolerance(loss=3
 
 
 @register("bert")
-class BertJob(Job):
+class BertJob(FusedJob):
     """HFTA's sizes: width 128, feed-forward 512, 8 layers, 8 heads, 32 tokens, batch 32; Adadelta, StepLR by epoch.
 
     HFTA's script reads `--emsize 128` but builds its network from `--nhid` alone, 512 wide; here each names

@@ -10,12 +10,12 @@ import torch
 
 from ..data import games
 from ..errors import InvalidArgument
-from ._training import SeedUnit, Training
+from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
 
 
 @register("cart")
-class CartPole(Training):
+class CartPole(PlainJob):
     """A policy of 4, 128, 2; a step is one of the environment, and every `update_every`th learns from those before it.
 
     REINFORCE (Williams, 1992): returns are discounted by `gamma` up to the end of the episode, and standardised over

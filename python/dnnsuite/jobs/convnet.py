@@ -11,8 +11,8 @@ import torch
 from ..data import imagenet, import_torchvision
 from ..errors import InvalidArgument
 from . import _distributed
-from ._spread import SpreadTraining
-from ._training import SeedUnit
+from ._plain_job import SeedUnit
+from ._spread import SpreadJob
 from ._workload import JobConfig, register
 
 _BATCHES = 4  # in the pool
@@ -24,7 +24,7 @@ _HALF_SMOKE = {
 
 
 @register("convnet")
-class ConvNet(SpreadTraining):
+class ConvNet(SpreadJob):
     """`arch` of torchvision with random weights, plain gradient descent 0.1, cross-entropy over 1000 classes.
 
     Batches come from a pool made in setup: no loader is measured.

@@ -12,8 +12,8 @@ from ..data import imagenet
 from ..errors import InvalidArgument
 from ..models import Discriminator, Generator
 from . import _distributed
-from ._spread import SpreadTraining
-from ._training import SeedUnit
+from ._plain_job import SeedUnit
+from ._spread import SpreadJob
 from ._workload import JobConfig, register
 
 _BATCHES = 8  # in the pool
@@ -25,7 +25,7 @@ _DEFAULTS = {
 
 
 @register("dcgan")
-class DCGAN(SpreadTraining):
+class DCGAN(SpreadJob):
     """Two Adams (0.0002, β₁ 0.5) on binary cross-entropy; discriminator first, then generator, in each step.
 
     Batches come from a pool made in setup: no loader is measured. The loss is the discriminator's; `metrics` has its

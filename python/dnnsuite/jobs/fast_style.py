@@ -12,14 +12,14 @@ import torch
 from ..data import imagenet, photographs
 from ..errors import InvalidArgument
 from ..models import TransformerNet, VGG16Features, gram_matrix
-from ._training import SeedUnit, Training
+from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
 
 _BATCHES = 4  # in the pool
 
 
 @register("fast_style")
-class FastStyle(Training):
+class FastStyle(PlainJob):
     """TransformerNet judged by VGG-16's features: Adam 0.001, content at relu2_2 1e5, style (Gram matrices) 1e10.
 
     Batches come from a pool made in setup: no loader is measured. Options beside the original's: `style_image`, a

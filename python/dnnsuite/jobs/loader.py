@@ -10,14 +10,14 @@ import torch
 from ..data import imagenet, photographs
 from ..data.endless import EndlessLoader
 from ..errors import InvalidArgument
-from ._training import SeedUnit, Training
+from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
 
 _SIZE = 224
 
 
 @register("loader")
-class Loader(Training):
+class Loader(PlainJob):
     """torchvision's ImageFolder and torch's DataLoader with `workers` processes, which have begun when setup ends.
 
     Each batch is waited for on the device. Without a folder of the user's own, `images` JPEG files are generated and

@@ -11,12 +11,12 @@ import torch
 from ..data import ratings
 from ..errors import InvalidArgument
 from ..models.neumf import NeuMF
-from ._training import SeedUnit, Training
+from ._plain_job import PlainJob, SeedUnit
 from ._workload import register
 
 
 @register("recom")
-class Recommendation(Training):
+class Recommendation(PlainJob):
     """NeuMF, binary cross-entropy on rated items and 4 unrated ones for each; Adam, 5e-4.
 
     An interaction is one sample: a user, an item, and whether the one rated the other. Samples are drawn on the device.

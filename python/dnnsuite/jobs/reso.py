@@ -12,14 +12,14 @@ from ..data import super_resolution
 from ..data.order import Order
 from ..errors import InvalidArgument
 from ..models import ESPCN
-from ._training import SeedUnit, Training
+from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
 
 _CROP = 256
 
 
 @register("reso")
-class SuperResolution(Training):
+class SuperResolution(PlainJob):
     """ESPCN with Adam and mean squared error, on the luminance of crops of 256 x 256.
 
     The pictures are decoded by `workers` threads during setup and stay in memory: no loader is measured. Options:

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import torch
 
 from ..errors import InvalidArgument
+from ._plain_job import PlainJob, SeedUnit
 from ._replica import OPTIONS, Team
-from ._training import SeedUnit, Training
 from ._workload import JobConfig, register
 
 _WARMUP = 2  # steps
@@ -20,7 +20,7 @@ _CPU_DEVICES = 2
 
 
 @register("scaling")
-class Scaling(Training):
+class Scaling(PlainJob):
     """`network` on 1, 2, ... `devices` devices (0: all) by DistributedDataParallel, a process and `batch_size` each.
 
     Setup measures each number of devices, `steps` after 2 that do not count. `metrics` has the speeds in images per

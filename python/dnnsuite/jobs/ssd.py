@@ -14,7 +14,7 @@ from ..data.order import Order
 from ..errors import InvalidArgument
 from ..models import multibox
 from ..models.ssd import SSD300
-from ._training import SeedUnit, Training
+from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
 
 _RATE, _MOMENTUM, _DECAY = 1e-3, 0.9, 5e-4
@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
 
 @register("ssd")
-class Detector(Training):
+class Detector(PlainJob):
     """SSD300 with a ResNet-34, 81 classes; stochastic gradient descent, 1e-3, momentum 0.9, weight decay 5e-4.
 
     COCO's images are read by `workers` processes, which have started when setup ends. Without them `images` (0: twice

@@ -9,7 +9,7 @@ import torch
 
 from ..errors import InvalidArgument
 from ..models import SineLSTM
-from ._training import SeedUnit, Training
+from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
 
 _PERIOD, _WAVES, _HELD_OUT, _LENGTH = 20, 100, 3, 1000
@@ -18,7 +18,7 @@ _DTYPES = {"float16": torch.float16, "float32": torch.float32, "float64": torch.
 
 
 @register("toy_lstm")
-class ToyLSTM(Training):
+class ToyLSTM(PlainJob):
     """Two cells of width 51, SGD 0.01, mean squared error over 97 waves; batch_size is not used.
 
     Options: `dtype` of the data and of the model, `length` of the waves. `metrics` has the error on the three waves

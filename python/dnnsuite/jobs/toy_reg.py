@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 import torch
 
-from ._training import SeedUnit, Training
+from ._plain_job import PlainJob, SeedUnit
 from ._workload import register
 
 _DEGREE = 4
 
 
 @register("toy_reg")
-class ToyRegression(Training):
+class ToyRegression(PlainJob):
     """Linear(4, 1), smooth-L1 loss, learning rate 0.01 without an optimizer. The polynomial is drawn from the seed."""
 
     description = "Linear(4, 1) fits a polynomial of degree 4"

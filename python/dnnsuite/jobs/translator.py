@@ -9,12 +9,12 @@ import torch
 
 from ..data import translation
 from ..models.gnmt import GNMT, label_smoothing_loss
-from ._training import SeedUnit, Training
+from ._plain_job import PlainJob, SeedUnit
 from ._workload import register
 
 
 @register("translator")
-class Translator(Training):
+class Translator(PlainJob):
     """GNMT of 4 layers of 1024, labels smoothed by 0.1, Adam 5e-4, gradients clipped at 5; sentences up to 50 pieces.
 
     The unit is a pair of sentences: every batch has as many, whatever their lengths. `metrics` has how many pieces a

@@ -10,12 +10,12 @@ import torch
 from ..data import mnist
 from ..data.order import Order
 from ..models import VAE, negative_elbo
-from ._training import SeedUnit, Training
+from ._plain_job import PlainJob, SeedUnit
 from ._workload import register
 
 
 @register("vae")
-class VariationalAutoEncoder(Training):
+class VariationalAutoEncoder(PlainJob):
     """784-400-20-400-784, Adam 0.001, cross-entropy and divergence summed over the batch.
 
     All pictures are in memory, and a batch is taken from them: no loader is measured. `metrics` has the loss per

@@ -10,7 +10,7 @@ import torch
 from ..data import words
 from ..errors import InvalidArgument
 from ..models.gru_lm import GRULanguageModel
-from ._training import SeedUnit, Training
+from ._plain_job import PlainJob, SeedUnit
 from ._workload import register
 
 _EVALUATION_BATCH, _EVALUATION_SEGMENTS = 10, 5
@@ -30,7 +30,7 @@ class Segment(NamedTuple):
 
 
 @register("wlm")
-class WordLanguageModel(Training):
+class WordLanguageModel(PlainJob):
     """2 layers of GRU, 656 wide, over segments of 35 tokens; gradient descent, 20, gradients clipped at 0.25.
 
     The text is cut into `batch_size` rows, which are read side by side; the state goes on from segment to segment.

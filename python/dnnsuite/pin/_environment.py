@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ._plan import Plan, Slot
 from ._processes import RUN_VARIABLE
+from .plan import Plan, Slot
 
 __all__ = ["THREADS", "environment"]
 

@@ -15,9 +15,9 @@ from ..errors import Error, InvalidArgument
 from ._environment import environment
 from ._groups import run_name
 from ._guard import Guard
-from ._plan import Plan, Slot
 from ._running import Outcome, Running
 from .errors import CgroupError, PinningTooWeak
+from .plan import Plan, Slot
 
 __all__ = ["BACKENDS", "LEVELS", "Partition"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from .._C import Cgroup, Process, parse_cpu_list
 from . import _processes
-from ._plan import Slot
+from .plan import Slot
 
 __all__ = ["Outcome", "Running"]
 

@@ -13,9 +13,9 @@ from .._C import GroupTree, parse_cpu_list
 from ..errors import InvalidArgument
 from ._environment import THREADS
 from ._groups import run_name
-from ._plan import Plan, Slot, make_plan
 from ._topology import Topology
 from .errors import CgroupError, PinningTooWeak
+from .plan import Plan, Slot, make_plan
 
 __all__ = ["Pinned", "scope"]
 

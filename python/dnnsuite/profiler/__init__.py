@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import activity, counters, cpu, flops, memory, nvml, nvtx, roofline, trace, window
-    from ._instrument import Instrument, define, definitions
     from ._profile import Profile, profile
     from ._schedule import Schedule, schedule
     from ._spans import SpansInstrument
+    from .instrument import Instrument, define, definitions
 
 _HOME_OF = {
-    "Instrument": "._instrument",
-    "define": "._instrument",
-    "definitions": "._instrument",
+    "Instrument": ".instrument",
+    "define": ".instrument",
+    "definitions": ".instrument",
     "Profile": "._profile",
     "profile": "._profile",
     "Schedule": "._schedule",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ._instrument import define
 from ._op_classes import CLASSES, TRANSPARENT, meaning
-from ._windows import Step
+from ._windows import LoopStep
+from .instrument import define
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,10 @@ def _relabelled(segments: list[Segment], spans: Sequence[tuple[int, int]], kind:
 
 
 def breakdown(
-    steps: Sequence[Step], phases: pd.DataFrame | None, work: Sequence[Segment], local: Sequence[Segment] = ()
+    steps: Sequence[LoopStep],
+    phases: pd.DataFrame | None,
+    work: Sequence[Segment],
+    local: Sequence[Segment] = (),
 ) -> pd.DataFrame:
     """Shares of the wall time of `steps`: columns :data:`COLUMNS`, largest first.
 
@@ -124,7 +127,7 @@ def breakdown(
 
 
 def _times(
-    steps: Sequence[Step], phases: pd.DataFrame | None, work: Sequence[Segment], local: Sequence[Segment]
+    steps: Sequence[LoopStep], phases: pd.DataFrame | None, work: Sequence[Segment], local: Sequence[Segment]
 ) -> Mapping[str, float]:
     own = phases if phases is not None else _no_phases()
     data = [(int(a), int(b)) for a, b in own.loc[own["phase"] == "data", ["t0_ns", "t1_ns"]].to_numpy()]
@@ -156,7 +159,7 @@ def _no_phases() -> pd.DataFrame:
     return pd.DataFrame({"phase": [], "t0_ns": [], "t1_ns": [], "cpu_ns": []}).astype({"t0_ns": "int64"})
 
 
-def _pieces(step: Step, phases: pd.DataFrame) -> Iterator[tuple[int, int, int]]:
+def _pieces(step: LoopStep, phases: pd.DataFrame) -> Iterator[tuple[int, int, int]]:
     """(t0_ns, t1_ns, ns off the CPU) of each phase of a step, and of what lies between phases."""
     rows = phases[(phases["t0_ns"] >= step.t0_ns) & (phases["t1_ns"] <= step.t1_ns)]
     at, cpu_left, gaps = step.t0_ns, step.thread_cpu_ns, []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the rules of advice look at, taken from a profile's tables."""
+"""The facts that the rules of advice read, derived from a profile's tables."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ._advice import Facts
 from ._op_classes import TRANSPARENT
 
 if TYPE_CHECKING:
-    from ._profile import Profile
+    from .data import ProfileData
 
 __all__ = ["cpu_busy_pct", "displaced_pct", "facts"]
 
 
-def facts(profile: Profile) -> Facts:
-    """The facts of a profile that has observed at least one step."""
+def facts(profile: ProfileData) -> Facts:
+    """Return the facts of a profile that has observed at least one step."""
     tables, steps = profile.tables, len(profile.active)
     table = tables.get("breakdown")
     shares = dict(zip(table["class"], table["share_pct"], strict=True)) if table is not None else {}
@@ -44,23 +44,22 @@ def facts(profile: Profile) -> Facts:
     )
 
 
-def cpu_busy_pct(profile: Profile) -> float | None:
+def cpu_busy_pct(profile: ProfileData) -> float | None:
     """CPU time of the process over wall time times the CPUs it may use, in percent, of the observed steps."""
-    steps = profile.active
-    wall_ns = sum(step.t1_ns - step.t0_ns for step in steps)
-    if not wall_ns:
+    if not profile.wall_ns:
         return None
-    return 100 * sum(step.process_cpu_ns for step in steps) / wall_ns / len(os.sched_getaffinity(0))
+    cpu_ns = sum(step.process_cpu_ns for step in profile.active)
+    return 100 * cpu_ns / profile.wall_ns / len(os.sched_getaffinity(0))
 
 
-def displaced_pct(profile: Profile) -> float | None:
-    """How long the loop's thread was ready to run and had no CPU, in percent of the observed steps' wall time."""
-    steps = profile.active
-    wall_ns = sum(step.t1_ns - step.t0_ns for step in steps)
-    return 100 * sum(step.displaced_ns for step in steps) / wall_ns if wall_ns else None
+def displaced_pct(profile: ProfileData) -> float | None:
+    """Time that the loop's thread was ready to run and had no CPU, in percent of the observed steps' wall time."""
+    if not profile.wall_ns:
+        return None
+    return 100 * sum(step.displaced_ns for step in profile.active) / profile.wall_ns
 
 
-def _memory_shares(profile: Profile) -> dict[str, float]:
+def _memory_shares(profile: ProfileData) -> dict[str, float]:
     table = profile.tables.get("memory")
     if table is None or table.empty:
         return {}

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ._breakdown import Segment, breakdown, op_segments
-from ._instrument import Instrument, define, definitions
 from ._op_classes import meaning
-from ._windows import Step
+from ._windows import LoopStep
 from .activity import analyse
+from .instrument import Instrument, define, definitions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +66,7 @@ def within(table: pd.DataFrame, spans: Sequence[tuple[int, int]]) -> pd.DataFram
 
 
 def derived(
-    active: Sequence[Step], tables: dict[str, pd.DataFrame], loop_thread: int
+    active: Sequence[LoopStep], tables: dict[str, pd.DataFrame], loop_thread: int
 ) -> dict[str, pd.DataFrame]:
     """Tables that follow from others: `breakdown`, what :func:`activity.analyse` finds where kernels were recorded, and
     else `ops_by_name` where operators were.

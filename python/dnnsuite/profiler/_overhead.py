@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..timing import batch_means, student_t
 from ._schedule import Phase
-from ._windows import Step
+from ._windows import LoopStep
 
 __all__ = ["Overhead", "overhead"]
 
@@ -37,7 +37,7 @@ class Overhead:
         return f"{self.pct:+.1f} %{interval} per step ({n})"
 
 
-def overhead(steps: Sequence[Step], skip: int = 0) -> Overhead | None:
+def overhead(steps: Sequence[LoopStep], skip: int = 0) -> Overhead | None:
     """The cost of the instruments, from steps in order; None where nothing can be compared.
 
     Each window is compared with the runs of steps without instruments right before and after it, so that a machine
@@ -68,7 +68,7 @@ def overhead(steps: Sequence[Step], skip: int = 0) -> Overhead | None:
     return Overhead(pct, low_pct, high_pct, len(pairs), sum(len(on) for on, _ in pairs), offs)
 
 
-def _kind(step: Step) -> str:
+def _kind(step: LoopStep) -> str:
     return step.phase
 
 

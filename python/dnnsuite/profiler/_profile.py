@@ -13,12 +13,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument
-from . import _catalogue, _slot
+from . import catalogue
 from ._gather import derived, read, within
-from ._instrument import Instrument
+from ._one_profiler import PROCESS
 from ._overhead import Overhead, overhead
 from ._schedule import Phase, Schedule
-from ._windows import Step, Windows
+from ._windows import LoopStep, Windows
+from .data import ProfileData
+from .instrument import Instrument
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,8 +77,8 @@ class Profile:
         self.metrics = metrics
         self.tables: dict[str, pd.DataFrame] = {}
         self.notes: list[str] = []
-        self.absent: list[_catalogue.Absent] = []
-        self._makers, self._asked = _catalogue.choose(metrics, instruments, device.split(":")[0])
+        self.absent: list[catalogue.Absent] = []
+        self._makers, self._asked = catalogue.choose(metrics, instruments, device.split(":")[0])
         self._on_ready, self._synchronize = on_ready, synchronize
         self._windows: Windows | None = None
         self._owner = self._thread = 0
@@ -99,9 +101,9 @@ class Profile:
         """Open the instruments; the first step begins. What `with` does."""
         if self._windows is not None:
             raise InvalidArgument("a profile observes one loop; make another one for the next")
-        _slot.acquire(f"{_caller()} (process {os.getpid()})", self._close_at_exit)
+        PROCESS.acquire(f"{_caller()} (process {os.getpid()})", self._close_at_exit)
         try:
-            opened, self.absent = _catalogue.open_all(self._makers, self._asked)
+            opened, self.absent = catalogue.open_all(self._makers, self._asked)
             self._windows = Windows(opened, self.schedule or _always, self._window_closed, self._synchronize)
             self._owner, self._thread, self._open = os.getpid(), threading.get_native_id(), True
             self._windows.begin()
@@ -161,12 +163,12 @@ class Profile:
         return self._driver.index
 
     @property
-    def active(self) -> list[Step]:
+    def active(self) -> list[LoopStep]:
         """The observed steps."""
         return self._driver.active
 
     @property
-    def quiet(self) -> list[Step]:
+    def quiet(self) -> list[LoopStep]:
         """Steps without instruments, after the loop's own warm-up: what a rate should be taken from."""
         skip = self._loops_own_warmup()
         return [step for step in self._driver.steps if step.phase == Phase.OFF.value and step.step >= skip]
@@ -181,6 +183,15 @@ class Profile:
         return next((workers for workers in found if workers is not None), None)
 
     @property
+    def data(self) -> ProfileData:
+        """Everything observed so far, without the instruments."""
+        return ProfileData(
+            metrics=self.metrics, schedule=self.schedule, about=self.about, ran=self.ran, active=self.active,
+            quiet=self.quiet, tables=self.tables, instruments=self.instruments, absent=self.absent,
+            overhead=self.overhead, loader_workers=self.loader_workers, notes=self.notes,
+        )  # fmt: skip
+
+    @property
     def breakdown(self) -> pd.DataFrame:
         """Where the time of the observed steps went: data wait, host, work by class, communication, idle."""
         return self.__getattr__("breakdown")
@@ -188,10 +199,9 @@ class Profile:
     @property
     def advice(self) -> list[Advice]:
         """What to do next, and the rule that says so."""
-        from ._advice import advise
-        from ._facts import facts
+        from .summary import advice
 
-        return advise(facts(self))
+        return advice(self.data)
 
     def __getattr__(self, name: str) -> pd.DataFrame:
         if name.startswith("_") or name not in self.__dict__.get("tables", {}):
@@ -204,22 +214,27 @@ class Profile:
 
     def summary(self) -> str:
         """The profile as a page of text: rate, breakdown, operators, overhead, what to do next."""
-        from ._summary import summary
+        from .summary import summary
 
-        return summary(self)
+        return summary(self.data)
+
+    def record(self) -> dict[str, Any]:
+        """Return everything but the tables, as `profile.json` has it."""
+        from .summary import record
+
+        return record(self.data)
 
     def save(self, directory: str | os.PathLike[str]) -> list[Path]:
         """Write a CSV per table, their definitions, the trace, figures, the summary; returns the files."""
         from ._save import save
 
-        return save(self, Path(directory))
+        return save(self.data, Path(directory))
 
     def to_chrome_trace(self, path: str | os.PathLike[str]) -> Path:
         """Write phases, operators, kernels, spans and samples as a trace for Perfetto or chrome://tracing."""
-        from .trace import export_trace
+        from ._save import save_trace
 
-        shown = {name: table for name, table in self.tables.items() if name not in ("steps", "steps_cpu")}
-        return export_trace({"steps": _named_steps(self.tables["steps"]), **shown}, Path(path))
+        return save_trace(self.tables, Path(path))
 
     def _window_closed(self) -> None:
         self._gather()
@@ -242,7 +257,7 @@ class Profile:
 
     def _release(self) -> None:
         self._open = False
-        _slot.release()
+        PROCESS.release()
         if self._windows is not None:
             self._windows.close()
 
@@ -254,11 +269,6 @@ class Profile:
 def _device_in_use() -> str:
     torch = sys.modules.get("torch")
     return "cuda" if torch is not None and torch.cuda.is_initialized() else "cpu"
-
-
-def _named_steps(steps: pd.DataFrame) -> pd.DataFrame:
-    observed = steps[steps["phase"] == Phase.ACTIVE.value]
-    return observed.assign(name=[f"step {number}" for number in observed["step"]], thread=0)
 
 
 def _caller() -> str:

@@ -11,43 +11,43 @@ from ..errors import InvalidArgument
 from ._schedule import Phase
 
 if TYPE_CHECKING:
-    from ._profile import Profile
+    from .data import ProfileData
     from .roofline import Roofline
 
 __all__ = ["flops_per_s", "under_the_roofs"]
 
 
-def flops_per_s(profile: Profile) -> float | None:
+def flops_per_s(profile: ProfileData) -> float | None:
     """Analytic FLOPs of the observed operators over the wall time of their steps; None where they are not known."""
     ops = profile.tables.get("ops")
-    wall_ns = sum(step.t1_ns - step.t0_ns for step in profile.active)
-    if ops is None or "flops" not in ops.columns or not wall_ns:
+    if ops is None or "flops" not in ops.columns or not profile.wall_ns:
         return None
-    return float(ops["flops"].sum()) * 1e9 / wall_ns
+    return float(ops["flops"].sum()) * 1e9 / profile.wall_ns
 
 
-def under_the_roofs(profile: Profile) -> Roofline | None:
-    """The operators against the measured peaks; None without operators, or where peaks were never measured: that takes
-    seconds of a quiet machine, and is `dnnsuite roofline`'s to do.
+def under_the_roofs(profile: ProfileData) -> Roofline | None:
+    """Place the operators under peaks measured before; None without operators or without peaks.
+
+    Peaks are not measured here: that takes seconds of a quiet machine, and is the work of `dnnsuite roofline`.
     """
     ops = profile.tables.get("ops")
     if ops is None or "counted" not in ops.columns:
         return None
     from .roofline import Roofline
-    from .roofline._peaks import _load, _path, machine_key
+    from .roofline.peaks import known_peaks
 
-    machine = machine_key(_threads())
-    peaks = _load(_path(machine), machine)
+    peaks = known_peaks(threads_in_use())
     if peaks is None:
         return None
-    steps = profile.steps[profile.steps["phase"] == Phase.ACTIVE.value]
+    steps = profile.tables["steps"]
+    steps = steps[steps["phase"] == Phase.ACTIVE.value]
     try:
         return Roofline(peaks, ops, steps.assign(cpu_ns=steps["process_cpu_ns"]))
     except InvalidArgument:  # nothing of known size ran
         return None
 
 
-def _threads() -> int:
+def threads_in_use() -> int:
     allowed = len(os.sched_getaffinity(0))
     torch = sys.modules.get("torch")
     return min(allowed, torch.get_num_threads()) if torch is not None else allowed

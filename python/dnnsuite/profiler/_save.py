@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING
 
 from .._files import OutputError, write_json, write_text
 from ..results import save_csv
-from ._figures import bars, save_figure, timeline
-from ._instrument import definitions
 from ._roof import under_the_roofs
-from ._summary import record, summary
+from ._schedule import Phase
+from .figures import bars, save_figure, timeline
+from .instrument import definitions
+from .summary import record, summary
+from .trace import export_trace
 
 if TYPE_CHECKING:
-    from ._profile import Profile
+    import pandas as pd
 
-__all__ = ["save"]
+    from .data import ProfileData
+
+__all__ = ["save", "save_trace"]
 
 
-def save(profile: Profile, directory: Path) -> list[Path]:
-    """Write everything into `directory`, which is made; returns the files.
+def save(profile: ProfileData, directory: Path) -> list[Path]:
+    """Write everything into `directory`, which is made; return the files.
 
     Raises:
         OutputError: the directory cannot be made, or a file cannot be written.
@@ -38,12 +42,21 @@ def save(profile: Profile, directory: Path) -> list[Path]:
     write_json(files[-2], record(profile))
     write_text(files[-1], summary(profile))
     if profile.active:
-        files.append(profile.to_chrome_trace(directory / "trace.json.gz"))
+        files.append(save_trace(profile.tables, directory / "trace.json.gz"))
         files += _draw(profile, directory)
     return files
 
 
-def _draw(profile: Profile, directory: Path) -> list[Path]:
+def save_trace(tables: dict[str, pd.DataFrame], path: Path) -> Path:
+    """Write a profile's tables as a trace for Perfetto or chrome://tracing; observed steps are its first track."""
+    steps = tables["steps"]
+    observed = steps[steps["phase"] == Phase.ACTIVE.value]
+    named = observed.assign(name=[f"step {number}" for number in observed["step"]], thread=0)
+    shown = {name: table for name, table in tables.items() if name not in ("steps", "steps_cpu")}
+    return export_trace({"steps": named, **shown}, path)
+
+
+def _draw(profile: ProfileData, directory: Path) -> list[Path]:
     from matplotlib.figure import Figure
 
     from .roofline import draw
@@ -57,9 +70,10 @@ def _draw(profile: Profile, directory: Path) -> list[Path]:
         files += [directory / "roofline.csv", directory / "roofline.png"]
         save_csv(roof.table, files[-2])
         save_figure(draw(roof.peaks, roof.table, Figure(figsize=(6.4, 4)).subplots(), roof.lanes), files[-1])
-    if "breakdown" not in profile.tables:
+    breakdown = profile.tables.get("breakdown")
+    if breakdown is None:
         return files
-    height = 1.2 + 0.3 * len(profile.breakdown)
+    height = 1.2 + 0.3 * len(breakdown)
     files.append(directory / "breakdown.png")
-    save_figure(bars(profile.breakdown, Figure(figsize=(6.4, height)).subplots()), files[-1])
+    save_figure(bars(breakdown, Figure(figsize=(6.4, height)).subplots()), files[-1])
     return files

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..timing import Spans
-from ._instrument import define
+from .instrument import define
 from .window import Window
 
 if TYPE_CHECKING:

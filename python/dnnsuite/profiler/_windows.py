@@ -11,13 +11,13 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..timing import now_ns
-from ._instrument import Instrument, define
 from ._schedule import Phase
+from .instrument import Instrument, define
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["STEP_COLUMNS", "Step", "Windows"]
+__all__ = ["STEP_COLUMNS", "LoopStep", "Windows"]
 
 _KEPT_OFF = 4096  # steps without instruments that are remembered, of a loop that may be endless
 
@@ -34,7 +34,7 @@ STEP_COLUMNS = {
 }
 
 
-class Step(NamedTuple):
+class LoopStep(NamedTuple):
     """One step of the loop."""
 
     step: int
@@ -64,17 +64,17 @@ class Windows:
         self.cut: str | None = None  # why the last window ended early
         self._kept = 0
         self._running: list[Instrument] = []
-        self._off: deque[Step] = deque(maxlen=_KEPT_OFF)
-        self._on: list[Step] = []
+        self._off: deque[LoopStep] = deque(maxlen=_KEPT_OFF)
+        self._on: list[LoopStep] = []
         self._mark = (0, 0, 0, 0)
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[LoopStep]:
         """The steps that have ended, in order."""
         return sorted([*self._off, *self._on])
 
     @property
-    def active(self) -> list[Step]:
+    def active(self) -> list[LoopStep]:
         """The steps that are kept."""
         return [step for step in self._on if step.phase == Phase.ACTIVE.value]
 
@@ -123,7 +123,7 @@ class Windows:
     def _note(self, phase: Phase) -> None:
         before, after = self._mark, _clocks()
         kept = Phase.ACTIVE if phase.kept else phase
-        step = Step(
+        step = LoopStep(
             self.index, kept.value, self.window if phase.on else -1, before[0], after[0],
             *(now - then for then, now in zip(before[1:], after[1:], strict=True)),
         )  # fmt: skip
@@ -148,7 +148,7 @@ class Windows:
         """The steps as table `steps`."""
         import pandas as pd
 
-        table = pd.DataFrame(self.steps, columns=list(Step._fields))
+        table = pd.DataFrame(self.steps, columns=list(LoopStep._fields))
         table.insert(5, "wall_ns", table["t1_ns"] - table["t0_ns"])
         return define(table, STEP_COLUMNS)
 

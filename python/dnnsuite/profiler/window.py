@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import _C
-from .._vendor import look_in_wheels
 from ..errors import Error, Unavailable
+from ..host import register_vendor_folders
 from . import nvtx
 
 __all__ = ["Window", "commands"]
@@ -49,7 +49,7 @@ class Window:
             if _opened is not None:
                 whose = "this window" if _opened is self else "another window"
                 raise Error(f"{whose} is open already: close it first, there is one at a time in a process")
-            look_in_wheels()
+            register_vendor_folders()
             self.notes.clear()
             _opened = self  # before anything is driven: an interrupt from here on leaves it to `close`
             self._cuda = self._drive(_C.cuda_profiler_start)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..profiler import Schedule
-    from ..profiler._phases import PhasesInstrument
+    from ..profiler.phases import PhasesInstrument
 
 __all__ = ["observe", "windows_of"]
 
@@ -47,10 +47,9 @@ def observe(spec: dict[str, Any], job: Any) -> dict[str, Any]:
         the profile's record.
     """
     from .. import profiler
-    from ..profiler._catalogue import choose
-    from ..profiler._phases import PhasesInstrument
-    from ..profiler._summary import record
+    from ..profiler.catalogue import choose
     from ..profiler.memory import MemoryInstrument
+    from ..profiler.phases import PhasesInstrument
 
     config, directory = job.config, Path(spec["directory"])
     made, steps = windows_of(spec["start_iteration"], spec["profile_iterations"])
@@ -76,7 +75,7 @@ def observe(spec: dict[str, Any], job: Any) -> dict[str, Any]:
                 _tell(directory, index + 1, steps)
         about["losses"] = job.losses()
         p.save(directory)
-        return {"profile": record(p), "provenance": job.provenance()}
+        return {"profile": p.record(), "provenance": job.provenance()}
 
 
 def _watch_data(job: Any, phases: PhasesInstrument) -> None:

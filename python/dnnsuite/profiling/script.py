@@ -16,9 +16,9 @@ from typing import Any
 from .._files import read_json
 from .._runs.interrupts import Interrupted, deferred
 from ..errors import Error
-from ..profiler import _script
-from ..profiler._catalogue import choose
+from ..profiler import script
 from ..profiler.activity import variables_for_markers
+from ..profiler.catalogue import choose
 from .job import windows_of
 
 __all__ = ["run_script"]
@@ -62,11 +62,11 @@ def run_script(
 
 
 def _environment(settings: dict[str, Any]) -> dict[str, str]:
-    site = Path(_script.__file__).parent / "_site"
+    site = Path(script.__file__).parent / "_site"
     paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ, **variables_for_markers(),
-        _script.VARIABLE: json.dumps(settings), "PYTHONPATH": os.pathsep.join(paths),
+        script.VARIABLE: json.dumps(settings), "PYTHONPATH": os.pathsep.join(paths),
         "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "99"),  # it reports each window on stderr
     }  # fmt: skip
 

@@ -56,7 +56,7 @@ class Request:
         from dataclasses import replace
 
         from .. import jobs
-        from ..profiler._catalogue import choose
+        from ..profiler.catalogue import choose
         from .job import windows_of
 
         import_plugins(self.plugins, [os.getcwd()])

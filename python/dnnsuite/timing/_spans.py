@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import _C
-from .._vendor import look_in_wheels
 from ..errors import InvalidArgument
+from ..host import register_vendor_folders
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -74,7 +74,7 @@ class Spans:
     """
 
     def __init__(self, capacity: int = 65_536, *, nvtx: bool = False, cuda_pairs: int = 0) -> None:
-        look_in_wheels()
+        register_vendor_folders()
         self._spans = _C.Spans(capacity)
         self._events = _C.CudaEvents(cuda_pairs) if cuda_pairs else None
         self._gpu_ns: dict[int, int] = {}

@@ -8,7 +8,7 @@ from dnnsuite import _C
 from dnnsuite.errors import Unavailable
 from dnnsuite.profiler import definitions
 from dnnsuite.profiler.activity import TABLES
-from dnnsuite.profiler.activity._tables import join_columns, tables_of
+from dnnsuite.profiler.activity.tables import join_columns, tables_of
 
 
 def decoded(**rows):

@@ -9,7 +9,7 @@ import pytest
 
 from cupti_plans import needs_cupti
 from dnnsuite.errors import Unavailable
-from dnnsuite.profiler.counters import _library
+from dnnsuite.profiler.counters import library
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler: apt-get install gcc")
@@ -28,10 +28,10 @@ def libraries(tmp_path: Path) -> dict[str, Path]:
 
 @needs_compiler
 def test_one_that_ends_the_process_is_not_asked_in_this_one(libraries: dict[str, Path]) -> None:
-    assert {name: _library.version_of(path) for name, path in libraries.items()} == {
+    assert {name: library.version_of(path) for name, path in libraries.items()} == {
         "good": 1, "mute": None, "deadly": None,
     }  # fmt: skip
-    assert _library.version_of("/no/such/library") is None
+    assert library.version_of("/no/such/library") is None
 
 
 @needs_compiler
@@ -39,27 +39,27 @@ def test_without_a_driver_the_first_that_answers_is_opened(
     libraries: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(_library, "_has_driver", lambda: False)
-    monkeypatch.setattr(_library.ctypes, "CDLL", opened.append)
+    monkeypatch.setattr(library, "_has_driver", lambda: False)
+    monkeypatch.setattr(library.ctypes, "CDLL", opened.append)
     order = [libraries[name] for name in ("deadly", "mute", "good")]
-    monkeypatch.setattr(_library, "candidates", lambda: order)
-    _library.ready.__wrapped__()
+    monkeypatch.setattr(library, "candidates", lambda: order)
+    library.ready.__wrapped__()
     assert opened == [str(order[-1])]
-    monkeypatch.setattr(_library, "candidates", lambda: order[:2])
+    monkeypatch.setattr(library, "candidates", lambda: order[:2])
     with pytest.raises(Unavailable, match=r"dnnsuite\[counters\]") as caught:
-        _library.ready.__wrapped__()
+        library.ready.__wrapped__()
     assert str(order[1]) in caught.value.looked_in
 
 
 def test_with_a_driver_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_library, "_has_driver", lambda: True)
-    monkeypatch.setattr(_library, "candidates", lambda: pytest.fail("tried"))
-    _library.ready.__wrapped__()
+    monkeypatch.setattr(library, "_has_driver", lambda: True)
+    monkeypatch.setattr(library, "candidates", lambda: pytest.fail("tried"))
+    library.ready.__wrapped__()
 
 
 @needs_cupti
 def test_a_copy_that_the_process_has_is_the_only_candidate() -> None:
-    _library.ready()
-    loaded = _library.candidates()
+    library.ready()
+    loaded = library.candidates()
     assert len(loaded) == 1
-    assert _library.version_of(loaded[0]) or _library._has_driver()
+    assert library.version_of(loaded[0]) or library._has_driver()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.profiler.roofline import Contention, Peaks, _peaks, measure_peaks
+from dnnsuite.profiler.roofline import Contention, Peaks, measure_peaks, peaks
 from dnnsuite.profiler.roofline._caches import Level
 
 CPUS = len(os.sched_getaffinity(0))
@@ -37,8 +37,8 @@ def machine(monkeypatch, tmp_path):
             )
 
     made = Machine()
-    monkeypatch.setattr(_peaks, "_measure", made.measure)
-    monkeypatch.setattr(_peaks, "probe_contention", lambda threads, key: made.now)
+    monkeypatch.setattr(peaks, "_measure", made.measure)
+    monkeypatch.setattr(peaks, "probe_contention", lambda threads, key: made.now)
     made.folder = tmp_path / "cache/peaks"
     return made
 
@@ -54,11 +54,11 @@ def test_measured_once_and_then_read(machine):
 @pytest.mark.parametrize("changed", ["cpu_model", "cpus_allowed", "torch", "threads", "version"])
 def test_whatever_they_depend_on_invalidates_them(machine, monkeypatch, changed):
     measure_peaks()
-    real = _peaks.machine_key
-    monkeypatch.setattr(_peaks, "machine_key", lambda threads: {**real(threads), changed: "another"})
+    real = peaks.machine_key
+    monkeypatch.setattr(peaks, "machine_key", lambda threads: {**real(threads), changed: "another"})
     measure_peaks()
     assert machine.measured == 2
-    monkeypatch.setattr(_peaks, "machine_key", real)
+    monkeypatch.setattr(peaks, "machine_key", real)
     measure_peaks()
     assert machine.measured == 2  # the first are still there
 
@@ -131,18 +131,18 @@ def test_the_level_is_the_smallest_that_holds_it(peaks):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_probe_of_products(monkeypatch, precision):
-    monkeypatch.setattr(_peaks, "_SIZES", (32, 64))
-    monkeypatch.setattr(_peaks, "_GEMM_S", 0.01)
+    monkeypatch.setattr(peaks, "_SIZES", (32, 64))
+    monkeypatch.setattr(peaks, "_GEMM_S", 0.01)
     before = torch.get_num_threads()
-    assert 1e6 < _peaks.gemm_peak(precision, 1) < 1e15
+    assert 1e6 < peaks.gemm_peak(precision, 1) < 1e15
     assert torch.get_num_threads() == before
 
 
 def test_the_whole_measurement(monkeypatch):
-    monkeypatch.setattr(_peaks, "_SIZES", (32,))
-    monkeypatch.setattr(_peaks, "_GEMM_S", 0.01)
+    monkeypatch.setattr(peaks, "_SIZES", (32,))
+    monkeypatch.setattr(peaks, "_GEMM_S", 0.01)
     monkeypatch.setattr(
-        _peaks, "levels", lambda cpus: [Level("L1", 1 << 15, 1 << 13), Level("memory", 1 << 60, 1 << 21)]
+        peaks, "levels", lambda cpus: [Level("L1", 1 << 15, 1 << 13), Level("memory", 1 << 60, 1 << 21)]
     )
     told = []
     found = measure_peaks(1, refresh=True, report=told.append)

@@ -12,7 +12,7 @@ _hidden = importlib.machinery.PathFinder.find_spec("sitecustomize", _others)
 if _hidden is not None and _hidden.loader is not None:
     _hidden.loader.exec_module(importlib.util.module_from_spec(_hidden))
 try:
-    from dnnsuite.profiler._script import install
+    from dnnsuite.profiler.script import install
 except ImportError as _error:
     print(
         f"dnnsuite: {sys.executable} is not observed: {_error}; install dnnsuite for it",

@@ -14,11 +14,11 @@ from ._analyse import analyse
 from ._attribution import attribute, innermost, with_launches
 from ._classes import CLASSES, classify, classify_names
 from ._gaps import host_bound, idle_gaps
-from ._instrument import ActivityInstrument, nvtx_environment, variables_for_markers
+from ._gpu_work import ActivityInstrument, nvtx_environment, variables_for_markers
 from ._kernels import by_class, by_kernel, by_span
 from ._recording import Recording, load_records
-from ._tables import TABLES
 from ._utilization import corrected_utilization_pct, exposed_communication, utilization
+from .tables import TABLES
 
 __all__ = [
     "CLASSES", "TABLES", "ActivityInstrument", "Recording", "analyse", "attribute", "by_class", "by_kernel", "by_span",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from .._instrument import define, definitions
+from ..instrument import define, definitions
 from ._attribution import attribute, defined_as
 from ._gaps import host_bound, idle_gaps
 from ._kernels import by_class, by_kernel, by_span

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InvalidArgument
-from .._instrument import definitions
+from ..instrument import definitions
 from .intervals import Times
 
 if TYPE_CHECKING:

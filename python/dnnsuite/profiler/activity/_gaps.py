@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from .._instrument import define
+from ..instrument import define
 from ._attribution import innermost, with_launches
 from .intervals import Times, TimeSet, length_ns, of_windows, overlap_ns, overlapping, subtract, union
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import InvalidArgument
-from .._instrument import define
+from ..instrument import define
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..._files import replacing
 from ...errors import Error
-from ._tables import TABLES, join_columns, tables_of
+from .tables import TABLES, join_columns, tables_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from ...errors import InvalidArgument
-from .._instrument import define
+from ..instrument import define
 from .intervals import TimeSet, intersect, length_ns, of_windows, overlap_ns, subtract, union
 
 if TYPE_CHECKING:

@@ -11,22 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._support import Feature, support
-    from .catalogue import Metric, chips, metrics, validate
-    from .instrument import CountersInstrument
+    from .catalogue import Metric, chips, metrics
+    from .gpu_counters import CountersInstrument
     from .planner import Group, Plan, plan
     from .presets import PRESETS, Selection, select
     from .roles import CORES, ROLES, Role, overlaps, resolve
     from .sampling import PmSamplingInstrument
     from .utilization import core_utilization, format_core_utilization, step_utilization
+    from .validation import validate
 
 _HOME_OF = {
-    "Metric": ".catalogue", "chips": ".catalogue", "metrics": ".catalogue", "validate": ".catalogue",
-    "CountersInstrument": ".instrument",
+    "Metric": ".catalogue", "chips": ".catalogue", "metrics": ".catalogue",
+    "CountersInstrument": ".gpu_counters",
     "Group": ".planner", "Plan": ".planner", "plan": ".planner",
     "PRESETS": ".presets", "Selection": ".presets", "select": ".presets",
     "CORES": ".roles", "ROLES": ".roles", "Role": ".roles", "overlaps": ".roles", "resolve": ".roles",
     "PmSamplingInstrument": ".sampling",
     "Feature": "._support", "support": "._support",
+    "validate": ".validation",
     "core_utilization": ".utilization", "format_core_utilization": ".utilization", "step_utilization": ".utilization",
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ..._C import CounterDevice, RangeCounters, SampledCounters
-from ..._vendor import look_in_wheels
+from ...host import register_vendor_folders
 from .catalogue import host
 
 __all__ = ["CUPTI", "Backend", "CuptiBackend"]
@@ -35,7 +35,7 @@ class CuptiBackend:
     """The real one."""
 
     def device(self, ordinal: int) -> CounterDevice:
-        look_in_wheels()
+        register_vendor_folders()
         return CounterDevice(ordinal)
 
     def ranges(

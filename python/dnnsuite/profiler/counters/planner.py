@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InvalidArgument
-from .catalogue import passes, validate
+from .catalogue import passes
+from .validation import validate
 
 __all__ = ["Group", "Plan", "plan", "plan_kernels"]
 

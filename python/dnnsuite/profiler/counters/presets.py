@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import InvalidArgument, Unavailable
-from .catalogue import accepts, host, passes, validate
+from .catalogue import accepts, host, passes
 from .roles import CORES, ROLES, names, resolve
+from .validation import validate
 
 __all__ = ["PRESETS", "SAMPLED", "SHARED", "Selection", "select"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import Error, InvalidArgument
-from .._instrument import define
+from ..instrument import define
 from .backend import CUPTI, Backend
 from .catalogue import unit_of
 from .presets import Selection, select

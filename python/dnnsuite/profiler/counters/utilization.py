@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidArgument
-from .._instrument import define
+from ..instrument import define
 from .roles import CORES
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ Where there is no PMU, as in most virtual machines, FLOPs are analytic: computed
 counted.
 """
 
-from ._instrument import CpuInstrument
 from ._ops import OpsInstrument
+from ._usage import CpuInstrument
 
 __all__ = ["CpuInstrument", "OpsInstrument"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...timing import now_ns
-from .._sampler import Reading
+from ..sampler import Reading
 from . import _procfs
 
 __all__ = ["DEFINITIONS", "Machine"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import Unavailable
 from ...timing import now_ns
 from .. import flops
-from .._instrument import define
+from ..instrument import define
 from ._classes import class_of, phase_of, replayed_phases
 from ._nesting import innermost, nest
 

@@ -4,7 +4,7 @@
 Needs no rights and, from Hopper on, shows the pipes of the SMs too (GPM). Not run on a GPU yet.
 """
 
-from ._instrument import NvmlInstrument
+from ._gpu_state import NvmlInstrument
 from ._reasons import decode_reasons
 
 __all__ = ["NvmlInstrument", "decode_reasons"]

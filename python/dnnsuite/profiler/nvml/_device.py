@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...errors import InvalidArgument
-from .._sampler import Reading
+from ..sampler import Reading
 from ._gpm import Gpm
 from ._quantities import QUANTITIES, Value
 

@@ -6,7 +6,7 @@ Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009. The roofs are measure
 
 from ._contention import Contention, probe_contention
 from ._model import Roofline
-from ._peaks import Peaks, measure_peaks
 from ._plot import draw
+from .peaks import Peaks, measure_peaks
 
 __all__ = ["Contention", "Peaks", "Roofline", "draw", "measure_peaks", "probe_contention"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidArgument
-from ._peaks import Peaks
+from .peaks import Peaks
 
 if TYPE_CHECKING:
     import pandas as pd

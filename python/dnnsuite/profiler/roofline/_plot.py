@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ._model import attainable_flops_per_s
-from ._peaks import Peaks
+from .peaks import Peaks
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ... import _C, _vendor, host
+from ... import _C, host
 from ...errors import Error, InvalidArgument, Unavailable
 from ._recording import save_records
-from ._tables import TABLES, join_columns, tables_of
+from .tables import TABLES, join_columns, tables_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,7 @@ def nvtx_environment() -> dict[str, str]:
     Raises:
         Unavailable: there is no CUPTI.
     """
-    _vendor.look_in_wheels()
+    host.register_vendor_folders()
     return {"NVTX_INJECTION64_PATH": _C.library_path("libcupti.so.13", _REMEDY)}
 
 
@@ -80,7 +80,7 @@ class ActivityInstrument:
             Error: another one is open in this process.
         """
         if self._session is None:
-            _vendor.look_in_wheels()
+            host.register_vendor_folders()
             self._session = _C.ActivitySession(self._wanted)
 
     def start(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .._C import read_hierarchies
-from ._plan import Plan
+from .plan import Plan
 
 __all__ = ["hierarchies", "render_outcomes", "render_plan", "render_probe"]
 

@@ -13,8 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ..._vendor import folders, look_in_wheels
 from ...errors import Unavailable
+from ...host import register_vendor_folders, vendor_folders
 
 __all__ = ["LIBRARY", "REMEDY", "candidates", "ready", "version_of"]
 
@@ -32,12 +32,12 @@ _PROBE_TIMEOUT_S = 60
 
 @functools.cache
 def ready() -> None:
-    """To be called before names and plans are asked for.
+    """Open a CUPTI that answers. Idempotent; call before asking for names and plans.
 
     Raises:
         Unavailable: there is no driver, and the CUPTI there is answers nothing without one.
     """
-    look_in_wheels()
+    register_vendor_folders()
     if _has_driver():
         return
     found = candidates()
@@ -64,7 +64,7 @@ def candidates() -> list[Path]:
         loaded = {line.split(maxsplit=5)[5].strip() for line in maps if LIBRARY in line}
     if loaded:
         return [Path(path) for path in sorted(loaded)]
-    return [folder / LIBRARY for folder in folders() if (folder / LIBRARY).is_file()]
+    return [folder / LIBRARY for folder in vendor_folders() if (folder / LIBRARY).is_file()]
 
 
 def version_of(path: Path | str) -> int | None:

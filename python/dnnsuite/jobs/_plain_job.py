@@ -24,7 +24,7 @@ class SeedUnit(NamedTuple):
     items: float  # how many of the job's own unit are one of these
 
 
-class Training(Workload):
+class PlainJob(Workload):
     """A workload of one plain model (`config.B == 0`).
 
     A subclass names its `defaults` (what `baselines.json` asks for: batch_size, repeat, number, and its own options,

@@ -20,7 +20,7 @@ from ...timing import now_ns
 from ._caches import Level, levels
 from ._contention import Contention, probe_contention
 
-__all__ = ["Peaks", "digest", "measure_peaks"]
+__all__ = ["Peaks", "digest", "known_peaks", "machine_key", "measure_peaks", "peaks_file"]
 
 _VERSION = 1  # of the file: older ones are measured again
 _SIZES = (512, 1024, 2048)
@@ -100,7 +100,7 @@ def measure_peaks(
     if not 1 <= threads <= len(cpus):
         raise InvalidArgument(f"threads must be between 1 and {len(cpus)}, the CPUs allowed; got {threads}")
     machine = machine_key(threads)
-    path = _path(machine)
+    path = peaks_file(machine)
     known = _load(path, machine)
     if known is not None and not refresh and not _can_be_better(known, threads):
         return known
@@ -125,7 +125,14 @@ def digest(machine: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(machine, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _path(machine: dict[str, Any]) -> Path:
+def known_peaks(threads: int) -> Peaks | None:
+    """Peaks that were measured before on this machine with `threads` threads; None where there are none."""
+    machine = machine_key(threads)
+    return _load(peaks_file(machine), machine)
+
+
+def peaks_file(machine: dict[str, Any]) -> Path:
+    """The file in the cache folder that keeps the peaks of `machine`."""
     return cache_folder() / "peaks" / f"{digest(machine)}.json"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._instrument import define
+from ..instrument import define
 from ._classes import classify_names
 
 if TYPE_CHECKING:

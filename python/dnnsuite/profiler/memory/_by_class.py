@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import Unavailable
-from .._instrument import define
+from ..instrument import define
 from ._classes import CLASSES, FeatureMaps, state_tensors, stored_bytes
 from ._process import begin_peak, level
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import Unavailable
-from .._sampler import Reading, Row, Sampler, samples_table
+from ..sampler import Reading, Row, Sampler, samples_table
 from ._device import Device, find_devices
 from ._gpm import GPM_DEFINITIONS
 from ._quantities import DEFINITIONS, energy_j

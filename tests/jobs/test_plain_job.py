@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from dnnsuite import jobs
-from dnnsuite.jobs import SeedUnit, Training
+from dnnsuite.jobs import PlainJob, SeedUnit
 
 
-class Small(Training):
+class Small(PlainJob):
     name = description = unit = "small"
     seed_unit, seed_script = SeedUnit("small", 1), "./small"
     defaults: ClassVar = {"batch_size": 4, "repeat": 2, "number": 2, "clip": None}

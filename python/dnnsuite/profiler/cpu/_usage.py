@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ...errors import Unavailable
 from ...timing import now_ns
-from .._instrument import define
-from .._sampler import Reading, Sampler, samples_table
+from ..instrument import define
+from ..sampler import Reading, Sampler, samples_table
 from ._machine import DEFINITIONS, Machine
 from ._procfs import cpu_times_s, read_text
 from ._threads import Count, ThreadCounters

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import Unavailable
 from ..timing import now_ns
-from ._instrument import define
+from .instrument import define
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ import pytest
 from dnnsuite import _C
 from dnnsuite.errors import Unavailable
 from dnnsuite.profiler import Instrument
-from dnnsuite.profiler.cpu import CpuInstrument, _instrument
+from dnnsuite.profiler.cpu import CpuInstrument, _usage
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_kernel_that_forbids_counters_leaves_samples_and_a_note(monkeypatch):
         def open(self):
             raise Unavailable("refused")
 
-    monkeypatch.setattr(_instrument, "ThreadCounters", Refused)
+    monkeypatch.setattr(_usage, "ThreadCounters", Refused)
     instrument = CpuInstrument(interval_s=0.005)
     instrument.open()
     instrument.start()
@@ -91,8 +91,8 @@ def test_a_kernel_that_forbids_counters_leaves_samples_and_a_note(monkeypatch):
 
 def test_stolen_time_is_told(monkeypatch, instrument):
     stolen = iter([0.0, 1e6])
-    monkeypatch.setattr(_instrument, "_STEAL_EVERY_NS", 0)
-    monkeypatch.setattr(_instrument, "cpu_times_s", lambda text: {"steal": next(stolen)})
+    monkeypatch.setattr(_usage, "_STEAL_EVERY_NS", 0)
+    monkeypatch.setattr(_usage, "cpu_times_s", lambda text: {"steal": next(stolen)})
     instrument.start()
     instrument.step(0)
     instrument.stop()
@@ -101,8 +101,8 @@ def test_stolen_time_is_told(monkeypatch, instrument):
 
 def test_short_steps_do_not_read_the_kernels_file_each(monkeypatch, instrument):
     reads = []
-    monkeypatch.setattr(_instrument, "cpu_times_s", lambda text: reads.append(text) or {"steal": 1.0})
-    monkeypatch.setattr(_instrument, "_STEAL_EVERY_NS", 10**15)
+    monkeypatch.setattr(_usage, "cpu_times_s", lambda text: reads.append(text) or {"steal": 1.0})
+    monkeypatch.setattr(_usage, "_STEAL_EVERY_NS", 10**15)
     instrument.start()
     for i in range(5):
         instrument.step(i)

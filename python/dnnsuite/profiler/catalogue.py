@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ..errors import InvalidArgument, Unavailable
-from ._instrument import Instrument
+from .instrument import Instrument
 
 __all__ = ["METRICS", "NAMES", "Absent", "choose", "open_all"]
 
@@ -24,7 +24,7 @@ _HOMES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "memory": (".memory", "MemoryInstrument", {}),
     "nvml": (".nvml", "NvmlInstrument", {}),
     "ops": (".cpu", "OpsInstrument", {}),
-    "phases": ("._phases", "PhasesInstrument", {}),
+    "phases": (".phases", "PhasesInstrument", {}),
     "window": ("._spans", "WindowInstrument", {}),
 }
 

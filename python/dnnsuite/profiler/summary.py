@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from ..timing import batch_means
 from . import _overhead
+from ._advice import Advice, advise
 from ._breakdown import REMARK
-from ._facts import cpu_busy_pct, displaced_pct
+from ._facts import cpu_busy_pct, displaced_pct, facts
 from ._roof import flops_per_s, under_the_roofs
-from ._windows import Step
+from ._windows import LoopStep
 from .counters.utilization import utilization_lines, utilization_record
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ._profile import Profile
+    from .data import ProfileData
 
-__all__ = ["Rate", "rate", "record", "summary"]
+__all__ = ["Rate", "advice", "rate", "record", "summary"]
 
 _BAR = 16
 _OPERATORS = 8
@@ -39,10 +40,15 @@ class Rate:
     quiet: bool  # from steps without instruments
 
 
-def rate(profile: Profile) -> Rate | None:
-    """From the steps without instruments where there are at least two, else from the observed ones."""
+def advice(profile: ProfileData) -> list[Advice]:
+    """Return the things to do next, each with the rule that asks for it."""
+    return advise(facts(profile))
+
+
+def rate(profile: ProfileData) -> Rate | None:
+    """Rate of the steps without instruments where there are at least two, else of the observed ones."""
     quiet = profile.quiet
-    steps: Sequence[Step] = quiet if len(quiet) > 1 else profile.active
+    steps: Sequence[LoopStep] = quiet if len(quiet) > 1 else profile.active
     if not steps:
         return None
     seconds = [(step.t1_ns - step.t0_ns) * 1e-9 for step in steps]
@@ -52,8 +58,8 @@ def rate(profile: Profile) -> Rate | None:
     return Rate(speed, speed * math.exp(-half), speed * math.exp(half), len(steps), steps is quiet)
 
 
-def record(profile: Profile) -> dict[str, Any]:
-    """Everything but the tables, for JSON."""
+def record(profile: ProfileData) -> dict[str, Any]:
+    """Return everything but the tables, as JSON has it."""
     table = profile.tables.get("breakdown")
     roof = under_the_roofs(profile)
     found, cost = rate(profile), profile.overhead
@@ -67,17 +73,17 @@ def record(profile: Profile) -> dict[str, Any]:
         "overhead": {**asdict(cost), "definition": _overhead.DEFINITION} if cost else None,
         "breakdown": table.to_dict("records") if table is not None else [],
         "utilization": utilization_record(profile.tables.get("utilization")),
-        "advice": [asdict(each) for each in profile.advice] if profile.active else [],
+        "advice": [asdict(each) for each in advice(profile)] if profile.active else [],
         "notes": profile.notes,
     }  # fmt: skip
 
 
-def summary(profile: Profile) -> str:
-    """The profile as a stranger reads it, top to bottom."""
+def summary(profile: ProfileData) -> str:
+    """Return the page of text, the most important first."""
     return "\n".join(_lines(profile)) + "\n"
 
 
-def _lines(profile: Profile) -> Iterator[str]:
+def _lines(profile: ProfileData) -> Iterator[str]:
     yield _title(profile)
     yield ""
     if not profile.active:
@@ -91,9 +97,9 @@ def _lines(profile: Profile) -> Iterator[str]:
     yield from utilization_lines(profile.tables.get("utilization"))
     yield ""
     yield "what to do next"
-    for number, advice in enumerate(profile.advice, 1):
-        yield from _wrapped(advice.action, f"  {number}. ")
-        yield from _wrapped(f"{advice.because} [{advice.rule}]", "     because ")
+    for number, each in enumerate(advice(profile), 1):
+        yield from _wrapped(each.action, f"  {number}. ")
+        yield from _wrapped(f"{each.because} [{each.rule}]", "     because ")
     if profile.notes:
         yield ""
         yield "notes"
@@ -101,7 +107,7 @@ def _lines(profile: Profile) -> Iterator[str]:
             yield from _wrapped(note, "  - ")
 
 
-def _title(profile: Profile) -> str:
+def _title(profile: ProfileData) -> str:
     about = profile.about
     name = about.get("job") or about.get("command") or "this loop"
     extra = [
@@ -114,13 +120,13 @@ def _title(profile: Profile) -> str:
     return f"profile of {name}" + (f" ({known})" if known else "")
 
 
-def _why_nothing(profile: Profile) -> str:
+def _why_nothing(profile: ProfileData) -> str:
     ran = profile.ran
     first = profile.schedule.first_active if profile.schedule else 0
     return f"the loop made {ran} steps and the first window opens after {first}; ask for an earlier start"
 
 
-def _facts_lines(profile: Profile) -> Iterator[str]:
+def _facts_lines(profile: ProfileData) -> Iterator[str]:
     found = rate(profile)
     if found is not None:
         how = "without instruments" if found.quiet else "under the instruments"
@@ -144,7 +150,7 @@ def _facts_lines(profile: Profile) -> Iterator[str]:
         )
 
 
-def _arithmetic_lines(profile: Profile) -> Iterator[str]:
+def _arithmetic_lines(profile: ProfileData) -> Iterator[str]:
     speed = flops_per_s(profile)
     if speed is None:
         return

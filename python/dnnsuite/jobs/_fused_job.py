@@ -10,7 +10,7 @@ from typing import Any
 from ._workload import JobConfig, Workload
 
 
-class Job(Workload):
+class FusedJob(Workload):
     """A workload with a fused form, and what a workflow asks of it: hyper-parameters, epochs, a check of equality."""
 
     @classmethod

@@ -18,7 +18,7 @@ from dnnsuite.profiler.activity import (
     utilization,
     variables_for_markers,
 )
-from dnnsuite.profiler.activity import _instrument as module
+from dnnsuite.profiler.activity import _gpu_work as module
 
 
 def has_driver():

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""`load`: recognise a tool's file by its content, and hand it to the reader of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidArgument
+from . import dcgm, kineto, ncu, nsys, nvprof
+from ._text import BadFile, read_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["KINDS", "Imported", "load", "sniff"]
+
+KINDS = ("ncu", "nvprof", "nsys", "dcgm", "kineto")
+_SQLITE = b"SQLite format 3\0"
+_EXPORT = {  # a tool's own format: how to make it one that is read
+    ".ncu-rep": "ncu --import FILE --csv --page raw > report.csv",
+    ".nsys-rep": "nsys export --type sqlite FILE",
+    ".qdrep": "nsys export --type sqlite FILE",
+}
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A file's tables by name, and what a reader must know."""
+
+    kind: str
+    path: Path
+    tables: dict[str, pd.DataFrame]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def windows(self) -> list[tuple[int, int]]:
+        """(begin, end) in ns of what a trace covers; empty for what is no trace."""
+        tables: Iterable[pd.DataFrame] = self.tables.values()
+        found: list[list[int]] = next(
+            (table.attrs["windows"] for table in tables if "windows" in table.attrs), []
+        )
+        return [(begin, end) for begin, end in found]
+
+
+def sniff(path: str | Path) -> str:
+    """Which of :data:`KINDS` a file is, told by its content.
+
+    Raises:
+        BadFile: none of them, or it cannot be read; a tool's own format names the command that exports it.
+    """
+    path = Path(path)
+    if path.suffix in _EXPORT and path.is_file():
+        raise BadFile(
+            path, f"the tool's own format; export it first: {_EXPORT[path.suffix].replace('FILE', path.name)}"
+        )
+    data = read_bytes(path)
+    if data.startswith(_SQLITE):
+        if nsys.is_nsys(path):
+            return "nsys"
+        raise BadFile(
+            path, "an SQLite file without tables of nsys; a file of nvvp is exported there, from GPU Details"
+        )
+    if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
+        if b"traceEvents" in data or b'"ph"' in data:
+            return "kineto"
+        raise BadFile(path, "JSON that is no trace of torch.profiler")
+    for line in data.decode("utf-8-sig", errors="replace").split("\n"):
+        for kind, is_one in (("ncu", ncu.is_header), ("dcgm", dcgm.is_dcgm), ("nvprof", nvprof.is_header)):
+            if is_one(line.rstrip("\r").replace("\0", " ")):
+                return kind
+    raise BadFile(
+        path,
+        f"no header of any of {', '.join(KINDS)} is in it; --kind reads it as one of them and says what is missing",
+    )
+
+
+def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Imported:
+    """A file's tables.
+
+    Args:
+        path: the file.
+        kind: one of :data:`KINDS`, or "auto": :func:`sniff`.
+        interval_s: between samples of DCGM, s, where the file has no times.
+
+    Returns:
+        ncu: `metrics`; nvprof: `launches`, `metrics`; dcgm: `samples`; nsys and kineto: the tables of
+        :class:`dnnsuite.profiler.activity.ActivityInstrument`.
+
+    Raises:
+        BadFile: damaged, or of another kind.
+        InvalidArgument: an unknown kind.
+    """
+    path = Path(path)
+    if kind not in ("auto", *KINDS):
+        raise InvalidArgument(f"kind {kind!r}: accepted are auto, {', '.join(KINDS)}")
+    if kind == "auto":
+        kind = sniff(path)
+    notes = []
+    if kind == "ncu":
+        tables = {"metrics": ncu.read(path)}
+    elif kind == "nvprof":
+        tables = nvprof.read(path)
+    elif kind == "dcgm":
+        tables = {"samples": dcgm.read(path, interval_s)}
+    else:
+        tables = (nsys if kind == "nsys" else kineto).read(path)
+        notes = [f"no {name} in the trace" for name in ("kernels", "api") if not len(tables[name])]
+    for name, table in tables.items():
+        if "value" in table and (missing := _not_measured(table)):
+            notes.append(f"{missing} values of table {name} were not measured (NaN)")
+    return Imported(kind, path, tables, notes)
+
+
+def _not_measured(table: pd.DataFrame) -> int:
+    """Values that are missing; what is a word instead is not."""
+    empty = table["value"].isna()
+    return int((empty & table["text"].isna()).sum() if "text" in table else empty.sum())

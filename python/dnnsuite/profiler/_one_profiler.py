@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""One profiler at a time in a process: its holder, and the end of one that is left open or forked."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Callable
+
+from ..errors import Unavailable
+
+__all__ = ["PROCESS", "OneProfiler"]
+
+
+class OneProfiler:
+    """A place that one profiler holds at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holder: str | None = None
+        self._close: Callable[[], None] | None = None
+
+    def acquire(self, holder: str, close: Callable[[], None]) -> None:
+        """Take the place for the profiler that `holder` describes; `close` ends it, should the process end first.
+
+        Raises:
+            Unavailable: another profiler of this library, or torch's, is at work; the message names it.
+        """
+        with self._lock:
+            if self._holder is not None:
+                raise Unavailable(
+                    f"a profiler is at work already: {self._holder}",
+                    remedy="close that one first; one profiler takes several metrics, as metrics='all'",
+                )
+            _refuse_foreign()
+            self._holder, self._close = holder, close
+
+    def release(self) -> None:
+        """Give the place back. Idempotent."""
+        with self._lock:
+            self._holder = self._close = None
+
+    def close_left_open(self) -> None:
+        """Close the profiler that still holds the place, and name it on standard error."""
+        close, holder = self._close, self._holder
+        if close is not None:
+            print(f"dnnsuite: the profiler of {holder} was left open; it is closed now", file=sys.stderr)
+            close()
+
+    def forget_parent(self) -> None:
+        """Free the place in a forked child: instruments belong to the parent, and it may profile itself."""
+        self._lock = threading.Lock()  # another thread of the parent may have held it
+        self._holder = self._close = None
+
+
+PROCESS = OneProfiler()
+"""The place of this process."""
+
+
+def _refuse_foreign() -> None:
+    torch = sys.modules.get("torch")
+    if torch is not None and torch._C._autograd._profiler_enabled():
+        raise Unavailable(
+            "torch.profiler (or torch.autograd.profiler) is recording in this process",
+            remedy="leave its `with` block first: two recorders would measure each other",
+        )
+
+
+atexit.register(PROCESS.close_left_open)
+os.register_at_fork(after_in_child=PROCESS.forget_parent)

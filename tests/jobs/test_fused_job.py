@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: MIT
+from dnnsuite import jobs
+
+
+def test_every_fused_job_has_the_presets_of_a_workflow():
+    assert "bert" in jobs.names(jobs.FusedJob)
+    for name in jobs.names(jobs.FusedJob):
+        job = jobs.get(name, jobs.FusedJob)
+        assert job.precisions("cpu") == ["fp32"]
+        for preset in ("quick", "paper"):
+            assert {"epochs", "iters_per_epoch", "repeats"} <= job.preset(preset, "cpu").keys()
+
+
+def test_earlier_names_are_the_same_classes():
+    assert jobs.Job is jobs.FusedJob
+    assert jobs.Training is jobs.PlainJob
