@@ -6,13 +6,13 @@ import sys
 import pytest
 
 from dnnsuite import importers
-from dnnsuite.cli.app import app as cli
+from dnnsuite.cli.app import main
 from importer_samples import FIXTURES, kineto, new_schema, sqlite
 
 
 def run(capsys, *arguments):
     try:
-        cli.main(["import", *map(str, arguments)])
+        main(["import", *map(str, arguments)])
     except SystemExit as ended:
         return ended.code or 0, *capsys.readouterr()
     return 0, *capsys.readouterr()
@@ -106,7 +106,7 @@ def test_scripts_fail_in_one_line_with_status_two(tmp_path, name):
 
 def test_help_needs_neither_torch_nor_pandas():
     code = (
-        "import sys; from dnnsuite import importers, _import_command; "
+        "import sys; from dnnsuite import importers; from dnnsuite.cli import import_; "
         "print({'torch', 'pandas', 'numpy', 'matplotlib'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
