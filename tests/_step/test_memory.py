@@ -13,7 +13,7 @@ from dnnsuite._step import memory
 
 def run(program):
     """What a fresh Python prints."""
-    text = "import os, resource, torch\nfrom dnnsuite import _memory\n" + textwrap.dedent(program)
+    text = "import os, resource, torch\nfrom dnnsuite._step import memory\n" + textwrap.dedent(program)
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False
     )

@@ -205,10 +205,12 @@ def test_refuses_a_batch_of_another_width():
         runner.step(*batches(2, 1)[0])
 
 
+HERE = os.path.dirname(__file__)
+FOLDERS = [HERE, os.path.join(os.path.dirname(HERE), "support")]
 SCRIPT = textwrap.dedent("""
     import sys, time
-    sys.path.insert(0, {folder!r})
-    import test_step as t
+    sys.path[:0] = {folders!r}
+    import test_runner as t
     runner = t.StepRunner(*t.make(3), t.loss, threads=2, width=1)
     print("up", flush=True)
     while {forever}:
@@ -220,9 +222,7 @@ SCRIPT = textwrap.dedent("""
 @contextlib.contextmanager
 def program(forever):
     """The script above as a process of its own, ended when the test is."""
-    code = SCRIPT.format(
-        folder=os.path.join(os.path.dirname(os.path.dirname(__file__)), "support"), forever=forever
-    )
+    code = SCRIPT.format(folders=FOLDERS, forever=forever)
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from dnnsuite.cli import app as cli
+from dnnsuite.cli.app import main
 from importer_samples import FIXTURES, kineto, new_schema, sqlite
 
 
 def run(capsys, *arguments):
     try:
-        cli.main(["import", *map(str, arguments)])
+        main(["import", *map(str, arguments)])
     except SystemExit as ended:
         return ended.code or 0, *capsys.readouterr()
     return 0, *capsys.readouterr()

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from dnnsuite.cli import app as cli
+from dnnsuite.cli.app import main
 from report_runs import mila_tree, record, suite  # noqa: F401  (fixtures)
 
 
 def run(capsys, *arguments):
     with pytest.raises(SystemExit) as caught:
-        cli.main(["report", *map(str, arguments)])
+        main(["report", *map(str, arguments)])
     return caught.value.code, *capsys.readouterr()
 
 

@@ -14,7 +14,8 @@ from dnnsuite.errors import Error, InvalidArgument
 from dnnsuite.jobs import _distributed
 from job_runs import make
 
-CONVNET = {"data": "synthetic", "arch": "resnet18", "image_size": 32, "lr": 0.02}
+# Smaller images leave two values for the last statistics: their gradients are rounding, and explode.
+CONVNET = {"data": "synthetic", "arch": "resnet18", "image_size": 64, "lr": 0.02}
 DCGAN = {"data": "synthetic", "ngf": 2, "ndf": 2}
 
 WORKER = f"""
@@ -92,7 +93,7 @@ def test_two_processes_have_one_model_and_other_data(two, name):
 
 
 def test_gradients_are_the_average_of_those_of_the_processes(two):
-    torch.set_num_threads(1)  # as the processes: statistics over two pixels make much of another rounding
+    torch.set_num_threads(1)  # as the processes
     job = make("convnet", **CONVNET)
     model, started = job.model, copy.deepcopy(list(job.model.parameters()))
     for batches in zip(*(rank["convnet_distributed"]["batches"] for rank in two), strict=True):
@@ -106,7 +107,7 @@ def test_gradients_are_the_average_of_those_of_the_processes(two):
         torch.cat([p.detach().flatten() for p in parameters])
         for parameters in (started, model.parameters(), two[0]["convnet_distributed"]["parameters"])
     )
-    assert (end - theirs).norm() < 0.01 * (end - start).norm()
+    assert (end - theirs).norm() < 0.001 * (end - start).norm()
 
 
 def test_alone_nothing_is_joined_and_nothing_wrapped(monkeypatch):

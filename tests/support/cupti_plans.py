@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Roles and pass counts of every preset on every chip, as this CUPTI has them, for comparison with the recorded ones.
 
-`python tests/cupti_plans.py` records them, as tests/profiler/counters/plans-VERSION.json.
+`python tests/support/cupti_plans.py` records them, as tests/profiler/counters/plans-VERSION.json.
 """
 
 import json

@@ -21,7 +21,7 @@ def test_plans_of_all_presets_are_those_recorded(chip):
     found = plans_of(chip)  # a preset that no longer resolves fails here, whatever the version
     path = recorded(catalogue.version())
     if not path.is_file():
-        pytest.skip(f"no plans recorded for CUPTI {catalogue.version()}: python tests/cupti_plans.py")
+        pytest.skip(f"no plans recorded for CUPTI {catalogue.version()}: python tests/support/cupti_plans.py")
     assert found == json.loads(path.read_text())[chip]["plans"]
 
 
