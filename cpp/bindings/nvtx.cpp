@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/c_function.hpp"
 #include "gpu/cuda_events.hpp"
 #include "gpu/cuda_runtime.hpp"
 
@@ -91,14 +92,11 @@ PyType_Slot range_slots[] = {
     {Py_tp_doc, const_cast<char*>("A name for NVTX ranges in the domain `dnnsuite`.")},
     {0, nullptr},
 };
-PyType_Spec range_spec = {"dnnsuite._C.NvtxRange", sizeof(NvtxRange), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-                          range_slots};
+PyType_Spec range_spec = {"dnnsuite._C.NvtxRange", sizeof(NvtxRange), 0, kFactoryMade, range_slots};
 
 py::object make_range(const py::type& type, const std::string& name) {
     const gpu::NvtxName registered = gpu::nvtx_name(name);
-    auto* const python_type = reinterpret_cast<PyTypeObject*>(type.ptr());
-    auto* const self = reinterpret_cast<NvtxRange*>(python_type->tp_alloc(python_type, 0));
-    if (self == nullptr) throw py::error_already_set();
+    auto* const self = allocate<NvtxRange>(type, py::module_::import("dnnsuite._C").attr("NvtxRange"));
     self->name = registered;
     self->step = 0;
     return py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(self));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/c_function.hpp"
 #include "gpu/cuda_events.hpp"
 #include "gpu/nvtx.hpp"
 
@@ -29,14 +30,6 @@ struct Span {
     PyObject* owners;
 };
 
-void raise_current() {
-    try {
-        throw;
-    } catch (const std::exception& error) {
-        py::set_error(py::module_::import("dnnsuite.errors").attr("Error"), error.what());
-    }
-}
-
 PyObject* span_begin(PyObject* object, PyObject*) {
     const auto& self = *reinterpret_cast<Span*>(object);
     if (self.nvtx != nullptr) gpu::nvtx_push(self.nvtx, self.spans->step());
@@ -47,15 +40,12 @@ PyObject* span_begin(PyObject* object, PyObject*) {
 
 PyObject* span_end(PyObject* object, PyObject*) {
     const auto& self = *reinterpret_cast<Span*>(object);
-    try {
+    return guarded([&self]() -> PyObject* {
         const std::int64_t slot = self.spans->end(self.name);
         if (self.events != nullptr) self.events->end(slot);
-    } catch (...) {
-        raise_current();
-        return nullptr;
-    }
-    if (self.nvtx != nullptr) gpu::nvtx_pop();
-    Py_RETURN_NONE;
+        if (self.nvtx != nullptr) gpu::nvtx_pop();
+        Py_RETURN_NONE;
+    });
 }
 
 PyObject* span_enter(PyObject* object, PyObject*) {
@@ -68,7 +58,8 @@ PyObject* span_exit(PyObject* object, PyObject* const*, Py_ssize_t) { return spa
 
 PyObject* span_name(PyObject* object, void*) {
     const auto& self = *reinterpret_cast<Span*>(object);
-    return py::str(self.spans->names().at(static_cast<std::size_t>(self.name))).release().ptr();
+    return guarded(
+        [&self] { return py::str(self.spans->names().at(static_cast<std::size_t>(self.name))).release().ptr(); });
 }
 
 void span_dealloc(PyObject* object) {
@@ -99,7 +90,7 @@ PyType_Slot span_slots[] = {
     {Py_tp_doc, const_cast<char*>("A name whose spans are timed; made by `make_span`, and used again and again.")},
     {0, nullptr},
 };
-PyType_Spec span_spec = {"dnnsuite._C.Span", sizeof(Span), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, span_slots};
+PyType_Spec span_spec = {"dnnsuite._C.Span", sizeof(Span), 0, kFactoryMade, span_slots};
 
 /// A new `type`, which is Span or a class derived from it.
 py::object make_span(const py::type& type, const py::object& spans, const std::string& name, const py::object& events,
@@ -107,14 +98,14 @@ py::object make_span(const py::type& type, const py::object& spans, const std::s
     auto& target = spans.cast<host::Spans&>();
     auto* const timed = events.is_none() ? nullptr : &events.cast<gpu::CudaEvents&>();
     const gpu::NvtxName label = nvtx ? gpu::nvtx_name(name) : nullptr;
-    auto* const python_type = reinterpret_cast<PyTypeObject*>(type.ptr());
-    auto* const self = reinterpret_cast<Span*>(python_type->tp_alloc(python_type, 0));
-    if (self == nullptr) throw py::error_already_set();
+    const std::int32_t number = target.add_name(name);
+    py::tuple owners = py::make_tuple(spans, events);
+    auto* const self = allocate<Span>(type, py::module_::import("dnnsuite._C").attr("Span"));
     self->spans = &target;
     self->events = timed;
     self->nvtx = label;
-    self->name = target.add_name(name);
-    self->owners = py::make_tuple(spans, events).release().ptr();
+    self->name = number;
+    self->owners = owners.release().ptr();
     return py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(self));
 }
 

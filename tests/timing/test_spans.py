@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Spans as Python sees them: nesting, threads, room, forks, errors; laws against a stack written out in Python."""
 
+import copy
 import gc
 import os
+import pickle
 import threading
 
 import numpy as np
@@ -10,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnnsuite import timing
+from dnnsuite import _C, timing
 from dnnsuite.errors import Error, InvalidArgument, Unavailable
+from dnnsuite.profiler import nvtx
 
 
 def test_spans_nest_and_are_of_the_step():
@@ -169,3 +172,32 @@ def test_what_cannot_be_had_is_refused():
         timing.Spans(1, cuda_pairs=4)
     except Unavailable as error:
         assert error.remedy  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    "kind", [_C.Span, _C.NvtxRange, timing.Span, nvtx.Range], ids=lambda kind: repr(kind)
+)
+def test_what_a_factory_makes_cannot_be_made_otherwise(kind):
+    """Such an object would point nowhere."""
+    for make in (kind, lambda: kind.__new__(kind), lambda: object.__new__(kind)):
+        with pytest.raises(TypeError, match=r"cannot create|is not safe|not subscriptable|no attribute"):
+            make()
+
+
+def test_a_factory_makes_its_own_kind_only():
+    for other in (int, object, type, _C.NvtxRange):
+        with pytest.raises(
+            InvalidArgument, match=r"type must be dnnsuite\._C\.Span or a class derived from it, not"
+        ):
+            _C.make_span(other, _C.Spans(1), "name")
+    for other in (int, _C.Span):
+        with pytest.raises(InvalidArgument, match=r"type must be dnnsuite\._C\.NvtxRange or a class derived"):
+            _C.make_nvtx_range(other, "name")
+
+
+def test_copies_of_a_span_are_refused():
+    span = timing.Spans(1).span("name")
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError):
+            copied(span)
+    assert span.name == "name"
