@@ -12,8 +12,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <ctime>
+#include <exception>
+#include <thread>
 #include <utility>
 
 #include "base/error.hpp"
@@ -30,7 +34,8 @@ enum Stage : int { ready, join, affinity, memory_policy, data_limit, files, dire
 constexpr const char* stage_names[] = {
     "start",        "enter the group", "set the CPUs",         "set the memory nodes",
     "limit memory", "set up files",    "change to the folder", "execute"};
-constexpr int mask_words = 1024;  // CPUs and nodes below 65536
+constexpr auto by_descriptor = static_cast<idtype_t>(3);  // P_PIDFD, which older C libraries do not name
+constexpr int mask_words = 1024;                          // CPUs and nodes below 65536
 
 struct Report {
     int stage, error;
@@ -201,6 +206,29 @@ Prepared prepare(const Command& command, const Cgroup* group) {
     return prepared;
 }
 
+/// Sees to it that a child nobody waits for any more is reaped when it ends, and is no zombie until this process does.
+void leave_to_itself(int descriptor) noexcept {
+    const auto id = static_cast<id_t>(descriptor);
+    siginfo_t info{};
+    if (::waitid(by_descriptor, id, &info, WEXITED | WNOHANG) < 0 || info.si_pid != 0)
+        return;  // not ours, or reaped now
+    const int own = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
+    if (own < 0) return;
+    sigset_t all, before;  // handlers run in the threads that were there
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+        std::thread([own] {
+            siginfo_t end{};
+            while (::waitid(by_descriptor, static_cast<id_t>(own), &end, WEXITED) < 0 && errno == EINTR) continue;
+            ::close(own);
+        }).detach();
+    } catch (const std::exception&) {  // no room for a thread: a zombie is the lesser evil
+        ::close(own);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 [[noreturn]] void fail(const Command& command, const Attempt& made) {
     reap(made.child);
     const std::string& program = command.arguments.front();
@@ -236,17 +264,24 @@ Process Process::start(const Command& command, const Cgroup* group) {
 }
 
 Process::Process(Process&& other) noexcept
-    : id_(other.id_), descriptor_(std::exchange(other.descriptor_, -1)), method_(std::move(other.method_)),
-      status_(std::move(other.status_)) {}
+    : id_(std::exchange(other.id_, -1)), descriptor_(std::exchange(other.descriptor_, -1)),
+      method_(std::move(other.method_)), status_(std::exchange(other.status_, std::nullopt)) {}
 
 Process::~Process() {
+    if (descriptor_ >= 0 && !status_) leave_to_itself(descriptor_);
     if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 const std::optional<ExitStatus>& Process::wait(double timeout_s) {
-    if (status_) return status_;
+    if (!(timeout_s >= 0))
+        throw InvalidArgument("timeout_s must be a number of seconds from 0 on, not " + std::to_string(timeout_s));
+    if (status_ || descriptor_ < 0) return status_;
+    constexpr double longest_s = 1e9;  // 31 years: a larger number need not fit into a timespec
+    const double limited_s = std::min(timeout_s, longest_s);
+    const auto whole_s = static_cast<std::time_t>(limited_s);
+    const timespec limit{whole_s, static_cast<long>((limited_s - static_cast<double>(whole_s)) * 1e9)};
     pollfd ended{descriptor_, POLLIN, 0};
-    if (::poll(&ended, 1, static_cast<int>(timeout_s * 1000)) <= 0) return status_;
+    if (::ppoll(&ended, 1, &limit, nullptr) <= 0) return status_;
     int status = 0;
     rusage usage{};
     const pid_t reaped = ::wait4(id_, &status, WNOHANG, &usage);
@@ -263,7 +298,7 @@ const std::optional<ExitStatus>& Process::wait(double timeout_s) {
 }
 
 void Process::send(int signal, bool to_group) const {
-    if (status_) return;
+    if (status_ || descriptor_ < 0) return;
     if (to_group)
         ::kill(-id_, signal);
     else

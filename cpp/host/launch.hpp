@@ -32,7 +32,7 @@ struct ExitStatus {
     long long peak_resident_bytes = 0;  ///< of the largest process
 };
 
-/// A process that was started here. Is not killed when this goes: the group is.
+/// A process that was started here. It outlives this object (its group is what ends it) and is reaped all the same.
 class Process {
   public:
     /// Starts the command inside the group from its first instruction on, or, without a group, just so.
@@ -43,7 +43,8 @@ class Process {
     Process& operator=(Process&&) = delete;
     ~Process();
 
-    /// How it ended, if it does within `timeout_s`. The process is reaped.
+    /// How it ended, if it does within `timeout_s`, which may be infinite. The process is reaped.
+    /// Throws InvalidArgument for a negative time or NaN.
     const std::optional<ExitStatus>& wait(double timeout_s);
     /// Sends a signal to it, or to all of its session's first process group. Nothing happens after its end.
     void send(int signal, bool to_group) const;

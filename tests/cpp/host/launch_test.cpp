@@ -5,7 +5,12 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <cmath>
+#include <limits>
+#include <utility>
 
 #include "base/error.hpp"
 #include "host/cgroup_error.hpp"
@@ -71,6 +76,49 @@ TEST(Launch, SignalsArriveAsInAnyOtherProcess) {
     process.send(SIGKILL, true);
     EXPECT_EQ(process.wait(30)->signal, SIGKILL);
     process.send(SIGKILL, false);  // too late, and harmless
+}
+
+TEST(Launch, AnyLengthOfTimeMayBeWaited) {
+    for (const double timeout_s : {3e6, 1e300, std::numeric_limits<double>::infinity()})
+        EXPECT_EQ(Process::start(shell("exit 3"), nullptr).wait(timeout_s)->code, 3) << timeout_s;
+    Process process = Process::start(shell("sleep 60"), nullptr);
+    EXPECT_FALSE(process.wait(0.01).has_value());
+    for (const double timeout_s : {-1.0, -1e300, std::nan("")})
+        EXPECT_THROW(process.wait(timeout_s), InvalidArgument) << timeout_s;
+    process.send(SIGKILL, true);
+    EXPECT_EQ(process.wait(30)->signal, SIGKILL);
+}
+
+bool is_a_child(pid_t id) {
+    siginfo_t info{};
+    return ::waitid(P_PID, static_cast<id_t>(id), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+TEST(Launch, ADroppedProcessIsReapedWhenItEnds) {
+    pid_t ended = 0, running = 0;
+    {
+        const Process process = Process::start(shell("true"), nullptr);
+        ended = process.id();
+        siginfo_t info{};
+        ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(ended), &info, WEXITED | WNOWAIT), 0);
+    }
+    EXPECT_FALSE(is_a_child(ended));
+    running = Process::start(shell("exec sleep 60"), nullptr).id();
+    EXPECT_TRUE(is_a_child(running));
+    ::kill(running, SIGKILL);
+    for (int tries = 0; tries < 3000 && is_a_child(running); ++tries) ::usleep(10'000);
+    EXPECT_FALSE(is_a_child(running));
+}
+
+TEST(Launch, AProcessThatWasMovedFromHasNone) {
+    Process first = Process::start(shell("sleep 60"), nullptr);
+    Process second(std::move(first));
+    EXPECT_EQ(first.id(), -1);  // NOLINT(bugprone-use-after-move)
+    first.send(SIGKILL, true);  // to nobody
+    EXPECT_FALSE(first.wait(30).has_value());
+    EXPECT_FALSE(second.wait(0).has_value());
+    second.send(SIGKILL, true);
+    EXPECT_EQ(second.wait(30)->signal, SIGKILL);
 }
 
 TEST(Launch, FailuresNameTheStep) {
