@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 #include "fused/math/optimizer.hpp"
@@ -30,12 +31,29 @@ struct PlanHeader {
 constexpr int64_t kPlanColumns = sizeof(OptimizerEntry) / sizeof(int64_t);
 static_assert(sizeof(OptimizerEntry) % sizeof(int64_t) == 0 && sizeof(PlanHeader) <= sizeof(OptimizerEntry));
 
+constexpr int kRuleCount = static_cast<int>(std::size(kRuleNames));
+
 inline int64_t device_of(const Tensor& t) { return t.is_cuda() ? t.get_device_index() : -1; }
 
+/// The header of `plan`, if optimizer_plan made it and nothing has written to it.
+inline PlanHeader read_header(const Checker& check, const Tensor& plan) {
+    PlanHeader header{};
+    STD_TORCH_CHECK(!plan.is_cuda() && plan.dim() == 2 && plan.scalar_type() == ScalarType::Long && plan.size(0) > 0 &&
+                        plan.size(1) == kPlanColumns && plan.is_contiguous(),
+                    check.op(), ": plan must be what optimizer_plan made");
+    std::memcpy(&header, plan.data_ptr(), sizeof(header));
+    STD_TORCH_CHECK(header.entries == plan.size(0) - 1, check.op(), ": plan says that it has ", header.entries,
+                    " parameters, but has rows for ", plan.size(0) - 1);
+    STD_TORCH_CHECK(header.rule >= 0 && header.rule < kRuleCount, check.op(), ": plan has the rule ", header.rule,
+                    ", but there are ", kRuleCount);
+    STD_TORCH_CHECK(header.models >= 0 && header.dtype >= 0 && header.dtype <= static_cast<int64_t>(DType::kFloat16),
+                    check.op(), ": plan has the dtype ", header.dtype, " and ", header.models, " models");
+    return header;
+}
+
 inline Optimizer parse_rule(const Checker& check, const std::string& name) {
-    constexpr int count = sizeof(kRuleNames) / sizeof(kRuleNames[0]);
     std::string known;
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < kRuleCount; ++i) {
         if (name == kRuleNames[i]) return static_cast<Optimizer>(i);
         known += std::string(i > 0 ? ", " : "") + kRuleNames[i];
     }

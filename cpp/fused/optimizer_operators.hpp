@@ -11,11 +11,8 @@ namespace dnnsuite::fused {
 class StepInputs {
   public:
     explicit StepInputs(const Tensor& plan) {
-        STD_TORCH_CHECK(!plan.is_cuda() && plan.dim() == 2 && plan.scalar_type() == ScalarType::Long &&
-                            plan.size(0) > 0 && plan.size(1) == kPlanColumns && plan.is_contiguous(),
-                        check_.op(), ": plan must be what optimizer_plan made");
+        header_ = read_header(check_, plan);
         const auto* rows = static_cast<const int64_t*>(plan.data_ptr());
-        std::memcpy(&header_, rows, sizeof(header_));
         const auto* entries = reinterpret_cast<const OptimizerEntry*>(rows + kPlanColumns);
         entries_.assign(entries, entries + header_.entries);
         args_.rule = static_cast<Optimizer>(header_.rule);
@@ -49,11 +46,13 @@ class StepInputs {
         if (!values.has_value()) return nullptr;
         check_.dtype(*values, name.c_str(), dtype);
         check_.shape(*values, name.c_str(), {header_.models});
-        STD_TORCH_CHECK(device_of(*values) == header_.device, check_.op(), ": ", name,
-                        " must be on the device of the parameters");
+        STD_TORCH_CHECK(has_device_of(*values), check_.op(), ": ", name, " must be on the device of the parameters");
         copies_.push_back(packed(*values));
         return static_cast<const T*>(copies_.back().data_ptr());
     }
+
+    /// True for a tensor on the device of the parameters.
+    bool has_device_of(const Tensor& t) const { return device_of(t) == header_.device; }
 
     OptimizerArguments& args() {
         args_.entries = entries_.data();
@@ -63,7 +62,7 @@ class StepInputs {
   private:
     bool matches(const Tensor& grad, const OptimizerEntry& entry) const {
         return grad.dim() > 0 && grad.size(0) == header_.models && elements_per_model(grad) == entry.elements &&
-               device_of(grad) == header_.device && check_.floating(grad, "grads") == args_.dtype;
+               has_device_of(grad) && check_.floating(grad, "grads") == args_.dtype;
     }
 
     void refuse(const Tensor& grad, size_t i) const {
@@ -101,7 +100,8 @@ struct OptimizerOperators {
         args.active = in.vector<bool>(active, "active", ScalarType::Bool);
         if (tickets.has_value()) {
             STD_TORCH_CHECK(tickets->scalar_type() == ScalarType::Int && tickets->is_cuda() &&
-                                tickets->is_contiguous() && tickets->numel() == args.entry_count * args.models,
+                                in.has_device_of(*tickets) && tickets->is_contiguous() &&
+                                tickets->numel() == args.entry_count * args.models,
                             "optimizer_step_: tickets must be int32 zeros on the device, one per parameter and model");
             args.tickets = static_cast<unsigned*>(tickets->data_ptr());
         }

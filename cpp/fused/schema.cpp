@@ -79,7 +79,8 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         "cross_entropy_backward(Tensor grad, Tensor logits, Tensor target, Tensor log_sum, int ignore_index,"
         " float label_smoothing, str reduction) -> Tensor");
 
-    // What the parameters of a step are (pointers, strides, sizes), for optimizer_step_ to write to: keep the tensors.
+    // What the parameters of a step are (pointers, strides, sizes), for optimizer_step_ to write to. Keep the tensors, as
+    // dnnsuite.ops.optimizer_plan does: the stable ABI of torch 2.10 has no tensor that could hold them.
     // `written` are those tensors again, for whoever watches or records operators; nobody else needs to fill it.
     m.def("optimizer_plan(str rule, Tensor[] params, Tensor[] states, Tensor[] scalars) -> Tensor");
     m.def(

@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: MIT
 """The steps' operator: what dnnsuite.optim does not reach. The formulas are compared with torch's in tests/optim."""
 
+import copy
+import gc
+import pickle
+import weakref
+
+import numpy as np
 import pytest
 import torch
 
 from dnnsuite import ops
+from dnnsuite.errors import InvalidArgument
 
 B, STEPS = 3, 3
 SHAPES = [(7, 5), (20_011,), (), (0,), (1, 16)]
@@ -188,6 +195,79 @@ def test_bad_arguments(change, message):
         step(**change)
 
 
-def test_a_plan_is_what_the_operator_made():
-    with pytest.raises(RuntimeError, match="plan must be what optimizer_plan made"):
-        ops.optimizer_step_(torch.zeros(2, 3), [], [])
+def sgd_plan(device="cpu"):
+    """A plan of one parameter [2, 3], and what a step of it takes."""
+    params = [torch.zeros(2, 3, device=device)]
+    plan = ops.optimizer_plan("sgd", params, [], [torch.zeros(2, dtype=torch.float64, device=device)])
+    hyper = [torch.ones(2, dtype=torch.float64, device=device)] * 4
+    return plan, [torch.ones(2, 3, device=device)], hyper
+
+
+def change(plan, row, column, value):
+    plan[row, column] = value
+    return plan
+
+
+RULE, DTYPE, MODELS, ENTRIES = range(4)  # columns of a plan's first row
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda plan: torch.zeros(2, 3), "plan must be what optimizer_plan made"),
+        (lambda plan: plan[:1], "plan says that it has 1 parameters, but has rows for 0"),
+        (lambda plan: change(plan, 0, ENTRIES, 10**9), "plan says that it has 1000000000 parameters"),
+        (lambda plan: change(plan, 0, ENTRIES, -1), "plan says that it has -1 parameters"),
+        (lambda plan: change(plan, 0, RULE, len(ops.RULES)), "plan has the rule 18, but there are 18"),
+        (lambda plan: change(plan, 0, RULE, -1), "plan has the rule -1"),
+        (lambda plan: change(plan, 0, DTYPE, 4), "plan has the dtype 4 and 2 models"),
+        (lambda plan: change(plan, 0, MODELS, -2), "plan has the dtype 0 and -2 models"),
+    ],
+)
+def test_the_operator_checks_its_plan(damage, message):
+    plan, grads, hyper = sgd_plan()
+    with pytest.raises(RuntimeError, match=message):
+        torch.ops.dnnsuite.optimizer_step_(
+            damage(plan), [], grads, hyper, None, None, None, False, False, False
+        )
+
+
+@pytest.mark.parametrize("other", [torch.zeros_like, torch.clone, lambda plan: plan[:]])
+def test_a_plan_is_what_optimizer_plan_made(other):
+    plan, grads, hyper = sgd_plan()
+    with pytest.raises(InvalidArgument, match=r"what ops\.optimizer_plan made"):
+        ops.optimizer_step_(other(plan), grads, hyper)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
+def test_a_plan_is_not_copied(copied):
+    with pytest.raises(InvalidArgument, match="cannot be copied"):
+        copied(sgd_plan()[0])
+
+
+def test_a_plan_keeps_what_it_writes_to():
+    memory = np.zeros((2, 3), dtype=np.float32)
+    steps = np.zeros(2)
+    alive = [weakref.ref(memory), weakref.ref(steps)]
+    params = [torch.from_numpy(memory)]
+    plan = ops.optimizer_plan("sgd", params, [], [torch.from_numpy(steps)])
+    params[0].data = torch.zeros(2, 3)  # the parameter goes elsewhere, the plan does not
+    del memory, steps, params
+    gc.collect()
+    _, grads, hyper = sgd_plan()
+    ops.optimizer_step_(plan, grads, hyper)
+    written, counted = (reference() for reference in alive)
+    assert written is not None
+    assert (written == -1).all()
+    assert counted is not None
+    assert (counted == 1).all()
+    del plan, written, counted
+    gc.collect()
+    assert [reference() for reference in alive] == [None, None]
+
+
+@pytest.mark.gpu
+def test_a_step_on_cuda_needs_tickets():
+    plan, grads, hyper = sgd_plan("cuda")
+    with pytest.raises(RuntimeError, match="tickets are missing"):
+        ops.optimizer_step_(plan, grads, hyper)

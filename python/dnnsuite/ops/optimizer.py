@@ -8,11 +8,12 @@ on the same device. Formulas are those of torch.optim, and `RULES` says what eac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
 
+from ..errors import InvalidArgument
 from .library import library
 
 __all__ = ["RULES", "UpdateRule", "optimizer_", "optimizer_plan", "optimizer_step_"]
@@ -78,10 +79,24 @@ def optimizer_plan(
         states: the first state of every parameter, then the second of every parameter, and so on.
         scalars: float64 [B] per parameter, ordered likewise; all zeros before the first step.
 
-    The plan holds addresses and keeps nothing alive: keep the tensors, and make a new plan when one of them moves.
+    The plan holds the memory of the tensors and writes to it as long as it lives: make a new one when a tensor moves
+    (`p.data = ...`). Copies of a plan are refused.
     """
     plan: Tensor = _plan(rule, params, states, scalars)
+    vars(plan)["holds"] = _Memory([t.untyped_storage() for t in (*params, *states, *scalars)])
     return plan
+
+
+class _Memory:
+    """The memory that a plan points to. Belongs to the one plan: a copy would point to it without holding it."""
+
+    def __init__(self, storages: list[torch.UntypedStorage]) -> None:
+        self._storages = storages
+
+    def __reduce__(self) -> NoReturn:  # of deepcopy and pickle
+        raise InvalidArgument(
+            "a plan of an optimizer's step cannot be copied: make one with ops.optimizer_plan"
+        )
 
 
 def optimizer_step_(
@@ -102,7 +117,14 @@ def optimizer_step_(
         factor: float64 [B], multiplies the gradients as they are read: unscaling and clipping cost no pass.
         tickets: on CUDA int32 zeros, one per parameter and model, which a step leaves as it found them.
         written: the plan's parameters, states and scalars; needed only where the step is recorded, see `watched`.
+
+    Raises:
+        InvalidArgument: a plan that `optimizer_plan` did not make, or a copy of one.
     """
+    if not hasattr(plan, "holds"):
+        raise InvalidArgument(
+            "plan must be what ops.optimizer_plan made, and no copy of it: it would hold no memory"
+        )
     _step(plan, written, grads, hyper, factor, active, tickets, maximize, decoupled, nesterov)
 
 
