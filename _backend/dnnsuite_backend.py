@@ -6,14 +6,13 @@ one than the user's. The operators are built on torch's stable ABI, so any torch
 """
 
 import find_torch
+import torch_requirements
 from scikit_build_core import build as _build
 from scikit_build_core.build import *  # (the PEP 517 and PEP 660 hooks)
 
-TORCH_REQUIREMENT = "torch==2.13.0"
-
 
 def _torch_if_missing() -> list[str]:
-    return [] if find_torch.find() else [TORCH_REQUIREMENT]
+    return [] if find_torch.find() else [torch_requirements.TO_BUILD_WITH]
 
 
 def get_requires_for_build_wheel(config_settings=None):

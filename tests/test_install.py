@@ -2,16 +2,22 @@
 """What an installation contains, and what its shared objects ask of the machine."""
 
 import ast
+import email
+import importlib
 import importlib.metadata
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from dnnsuite import _C
 
@@ -84,6 +90,122 @@ def test_the_stub_is_what_stubgen_makes_of_the_module(tmp_path):
 def test_the_console_script_is_installed():
     (script,) = importlib.metadata.entry_points(group="console_scripts", name="dnnsuite")
     assert script.value == "dnnsuite.cli.app:main"
+
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory):
+    """Ask a hook of the build backend in an environment that has the packages of `target` (name → version) and no
+    others; as in pip's isolated builds, what the build itself needs lies elsewhere.
+    """
+    pytest.importorskip("scikit_build_core", reason="pip install scikit-build-core")
+    folder = tmp_path_factory.mktemp("backend")
+    overlay = folder / "overlay"
+    overlay.mkdir()
+    needed = [
+        "scikit_build_core",
+        "packaging",
+        "pathspec",
+        *([] if sys.version_info >= (3, 11) else _OLD_PYTHON),
+    ]
+    for name in needed:
+        (overlay / name).symlink_to(Path(importlib.import_module(name).__file__).parent)
+    venv.create(folder / "env", with_pip=False)
+    python = folder / "env/bin/python"
+    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))").strip())
+
+    def ask(code, **target):
+        for name, version in target.items():
+            (site / name).mkdir()
+            (site / name / "version.py").write_text(f"__version__ = '{version}'\n")
+        environment = {**os.environ, "PYTHONPATH": f"{overlay}{os.pathsep}{ROOT / '_backend'}"}
+        code = f"import dnnsuite_backend as backend\nout = {str(folder)!r}\nprint({code})"
+        try:
+            return run(python, "-c", code, cwd=ROOT, env=environment).splitlines()[-1]
+        finally:
+            for name in target:
+                shutil.rmtree(site / name)
+
+    ask.folder = folder
+    return ask
+
+
+_OLD_PYTHON = ["tomli", "exceptiongroup", "typing_extensions"]
+
+
+def required(backend, hook="prepare_metadata_for_build_wheel", **target):
+    """The requirements on torch and torchvision that pip would see, in plain and with the extra `jobs`."""
+    made = backend.folder / backend(f"backend.{hook}(out)", **target)
+    text = (made / "METADATA").read_text(encoding="utf-8")
+    shutil.rmtree(made)
+    found = [Requirement(line) for line in email.message_from_string(text).get_all("Requires-Dist")]
+    torches = [one for one in found if one.name in ("torch", "torchvision")]
+    plain = [one for one in torches if one.marker is None]
+    extra = [one for one in torches if one.marker is not None and one.marker.evaluate({"extra": "jobs"})]
+    return [{one.name: one.specifier for one in some} for some in (plain, extra)]
+
+
+EDITABLE = "prepare_metadata_for_build_editable"
+
+
+def test_where_there_is_no_torch_the_tested_one_is_asked_for(backend):
+    plain, jobs = required(backend)
+    assert plain == {"torch": SpecifierSet(">=2.10,<2.14")}
+    assert jobs == {"torchvision": SpecifierSet("==0.28.0")}
+    assert required(backend, EDITABLE) == [plain, jobs]
+
+
+def test_the_torch_that_is_there_stays(backend):
+    plain, jobs = required(backend, torch="2.11.0+cu128")
+    assert plain == {"torch": SpecifierSet(">=2.10")}
+    assert jobs == {"torch": SpecifierSet("==2.11.0"), "torchvision": SpecifierSet(">=0.26,<0.27")}
+    assert required(backend, EDITABLE, torch="2.11.0+cu128") == [plain, jobs]
+
+
+@pytest.mark.parametrize(
+    ("torch", "torchvision"),
+    [
+        ("2.10.0", "torchvision>=0.25,<0.26"),
+        ("2.13.0+cpu", "torchvision>=0.28,<0.29"),
+        ("2.15.1+cu132", "torchvision>=0.30,<0.31"),
+        ("2.17.0a0+git1234abc", "torchvision>=0.32,<0.33"),
+        ("3.0.0", "torchvision"),
+    ],
+)
+def test_every_torch_has_its_torchvision(monkeypatch, torch, torchvision):
+    monkeypatch.syspath_prepend(str(ROOT / "_backend"))
+    chosen = importlib.import_module("torch_requirements").choose(torch, has_torchvision=False)
+    assert chosen["torch"] == ["torch>=2.10"]
+    same, fitting = chosen["torchvision"]
+    assert fitting == torchvision
+    for requirement in (*chosen["torch"], same):
+        assert Requirement(requirement).specifier.contains(torch, prereleases=True)
+
+
+def test_the_torchvision_that_is_there_stays(backend):
+    _, jobs = required(backend, torch="2.11.0+cu128", torchvision="0.26.0+cu128")
+    assert jobs == {"torch": SpecifierSet("==2.11.0"), "torchvision": SpecifierSet("")}
+
+
+def test_a_torch_that_is_too_old_is_replaced_by_the_tested_one(backend):
+    plain, _ = required(backend, torch="2.9.1+cu128")
+    assert plain == {"torch": SpecifierSet(">=2.10,<2.14")}
+
+
+def test_a_torch_to_build_with_is_asked_for_only_where_there_is_none(backend):
+    assert "torch==2.13.0" in backend("backend.get_requires_for_build_wheel()")
+    assert "torch==2.13.0" in backend(
+        "backend.get_requires_for_build_editable()", torch="2.11.0"
+    )  # has no headers
+
+
+def test_an_sdist_asks_for_the_tested_torch(backend):
+    made = backend("backend.build_sdist(out)", torch="2.15.0")
+    with tarfile.open(backend.folder / made) as archive:
+        (name,) = (name for name in archive.getnames() if name.count("/") == 1 and name.endswith("/PKG-INFO"))
+        message = email.message_from_bytes(archive.extractfile(name).read())
+        assert not [name for name in archive.getnames() if {".ci", "docker"} & set(Path(name).parts)]
+    assert "torch<2.14,>=2.10" in message.get_all("Requires-Dist")
+    assert "Requires-Dist" in message.get_all("Dynamic")  # a wheel's may differ
 
 
 @pytest.fixture(scope="module")
