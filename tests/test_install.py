@@ -210,11 +210,18 @@ def test_an_sdist_asks_for_the_tested_torch(backend):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Built here and now, without isolation. Minutes: everything is compiled again."""
+    """Built without isolation. Minutes, where ccache does not have it."""
     if os.environ.get("DNNSUITE_TEST_WHEEL") != "1":
         pytest.skip("compiles everything: set DNNSUITE_TEST_WHEEL=1")
     folder = tmp_path_factory.mktemp("wheel")
-    build = ["-m", "pip", "wheel", "--no-deps", "--no-build-isolation", f"-Cbuild-dir={folder / 'build'}"]
+    build = [
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        f"-Cbuild-dir={ROOT / 'build/test-wheel'}",
+    ]
     run(sys.executable, *build, "-w", str(folder), str(ROOT))
     (path,) = folder.glob("*.whl")
     return path
