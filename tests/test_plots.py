@@ -51,6 +51,46 @@ def test_png_is_whole(axes: Axes, tmp_path: Path) -> None:
     assert channels == 4
 
 
+def test_several_jobs_have_curves_of_their_own(axes: Axes) -> None:
+    rows = [("serial", "fp32", 1, 1.0, NAN, NAN), ("hfta", "fp32", 2, 2.0, NAN, NAN)]
+    both = pd.concat([summary(*rows).assign(job="bert"), summary(*rows).assign(job="vae")])
+    legend = plots.throughput(both, axes).get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "bert serial fp32", "bert hfta fp32", "vae serial fp32", "vae hfta fp32",
+    ]  # fmt: skip
+
+
+def suite_rates(*rows: tuple[str, float, float, float]) -> pd.DataFrame:
+    table = pd.DataFrame(rows, columns=["job", "rate", "rate_low", "rate_high"])
+    return table.assign(mode="shares", precision="fp32", B=1, unit="images/s")
+
+
+def test_rates_of_jobs_with_their_intervals(axes: Axes) -> None:
+    plots.rates(suite_rates(("vae", 100.0, 90.0, 1e9), ("reso", 1.0, NAN, NAN), ("ssd", NAN, NAN, NAN)), axes)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["vae (images/s)", "reso (images/s)"]
+    assert axes.get_xscale() == "log"
+    low, high = axes.get_xlim()
+    assert 0 < low < 1 < 100 < high < 1e5  # a wild interval does not flatten the rest
+
+
+def test_rates_of_nothing(axes: Axes) -> None:
+    with pytest.raises(InvalidArgument, match="no run finished"):
+        plots.rates(suite_rates(("vae", NAN, NAN, NAN)), axes)
+
+
+def test_an_svg_is_one_element() -> None:
+    figure = Figure()
+    figure.subplots()
+    assert plots.svg(figure).startswith("<svg")
+
+
+def test_every_figure_has_one_resolution(axes: Axes, tmp_path: Path) -> None:
+    axes.figure.figure.set_size_inches(2, 2)
+    plots.save(axes, tmp_path / "x.png")
+    assert matplotlib.image.imread(tmp_path / "x.png").shape[1] == pytest.approx(2 * plots.DPI, rel=0.25)
+
+
 def test_nothing_to_draw(axes: Axes) -> None:
     with pytest.raises(InvalidArgument, match="no serial fp32 run"):
         plots.throughput(summary(("hfta", "fp32", 1, NAN, NAN, NAN)), axes)

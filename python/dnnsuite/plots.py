@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Figures of summarised results."""
+"""Figures of summarised results, and the one way to save a figure."""
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,21 +13,30 @@ from .errors import InvalidArgument
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-__all__ = ["save", "throughput"]
+__all__ = ["DPI", "rates", "save", "svg", "throughput"]
+
+DPI = 300
 
 # HFTA's colours and line styles, so that figures can be laid side by side.
-_COLOURS = {"serial": "tab:red", "concurrent": "tab:green", "mps": "tab:blue", "mig": "tab:orange",
-            "hfta": "tab:purple"}  # fmt: skip
+_COLOURS = {
+    "serial": "tab:red",
+    "concurrent": "tab:green",
+    "mps": "tab:blue",
+    "mig": "tab:orange",
+    "hfta": "tab:purple",
+}
 _HEADROOM = 1.5
 _LINES = {"fp32": "--", "bf16": "--", "amp": "-"}
+_MARKERS = "os^vDPX*"  # one for each job, where there are several
 
 
 def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Normalised throughput over B, a curve per mode and precision.
+    """Draw normalised throughput over B, a curve per mode and precision (and job, where there are several).
 
     Args:
-        summary: what :func:`dnnsuite.results.summarize` returns.
+        summary: of :func:`dnnsuite.results.summarize`.
         ax: where to draw; a new figure by default.
 
     Serial is a level with its interval as a band, the others are lines with a marker at each measured B;
@@ -42,29 +52,13 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
         raise InvalidArgument(
             "nothing to draw: no run has a normalised throughput (no serial fp32 run finished)"
         )
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        ax = plt.subplots(figsize=(6.4, 4.0))[1]
-    for (mode, precision), curve in measured.groupby(["mode", "precision"], sort=False):
-        style: Any = {
-            "color": _COLOURS.get(str(mode), "tab:gray"),
-            "linestyle": _LINES.get(str(precision), "-."),
-        }
-        curve = curve.sort_values("B")
-        if mode == "serial":
-            level = curve.iloc[0]
-            ax.axhline(level["normalized"], label=f"{mode} {precision}", **style)
-            if level[["low", "high"]].notna().all():
-                ax.axhspan(level["low"], level["high"], alpha=0.15, color=style["color"], linewidth=0)
-            continue
-        ax.plot(
-            curve["B"], curve["normalized"], marker="o", markersize=4, label=f"{mode} {precision}", **style
-        )
-        ax.fill_between(curve["B"], curve["low"], curve["high"], alpha=0.3, color=style["color"], linewidth=0)
-        if len(curve) == 1:  # a band has no width there
-            spread = [curve["normalized"] - curve["low"], curve["high"] - curve["normalized"]]
-            ax.errorbar(curve["B"], curve["normalized"], yerr=spread, color=style["color"], capsize=3)
+    ax = _axes(ax)
+    jobs = list(dict.fromkeys(measured["job"])) if "job" in measured else []
+    for index, job in enumerate(jobs or [""]):
+        curves = measured[measured["job"] == job] if jobs else measured
+        prefix = f"{job} " if len(jobs) > 1 else ""
+        for (mode, precision), curve in curves.groupby(["mode", "precision"], sort=False):
+            _draw_curve(ax, str(mode), str(precision), curve, prefix, _MARKERS[index % len(_MARKERS)])
     ax.set_xlabel("B (models)")
     ax.set_ylabel("Normalized throughput (× serial fp32)")
     # A wide interval (two runs that disagree) must not flatten the curves.
@@ -75,8 +69,82 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def _draw_curve(ax: Axes, mode: str, precision: str, curve: pd.DataFrame, prefix: str, marker: str) -> None:
+    label = f"{prefix}{mode} {precision}"
+    style: Any = {"color": _COLOURS.get(mode, "tab:gray"), "linestyle": _LINES.get(precision, "-.")}
+    curve = curve.sort_values("B")
+    if mode == "serial":
+        level = curve.iloc[0]
+        ax.axhline(level["normalized"], label=label, **style)
+        if level[["low", "high"]].notna().all():
+            ax.axhspan(level["low"], level["high"], alpha=0.15, color=style["color"], linewidth=0)
+        return
+    ax.plot(curve["B"], curve["normalized"], marker=marker, markersize=4, label=label, **style)
+    ax.fill_between(curve["B"], curve["low"], curve["high"], alpha=0.3, color=style["color"], linewidth=0)
+    if len(curve) == 1:  # a band has no width there
+        spread = [curve["normalized"] - curve["low"], curve["high"] - curve["normalized"]]
+        ax.errorbar(curve["B"], curve["normalized"], yerr=spread, color=style["color"], capsize=3)
+
+
+def rates(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw the rate of each job, mode, precision and B with its 95 % interval, on a logarithmic axis.
+
+    For runs without a baseline, as a suite's. Units differ between jobs; each row names its own.
+
+    Args:
+        summary: of :func:`dnnsuite.results.summarize`.
+        ax: where to draw; a new figure by default.
+
+    Raises:
+        InvalidArgument: no run finished, or none at a rate above zero.
+    """
+    import numpy as np
+
+    measured = summary[summary["rate"] > 0]
+    if measured.empty:
+        raise InvalidArgument("nothing to draw: no run finished")
+    ax = _axes(ax)
+    rate = measured["rate"].to_numpy(float)
+    below, above = (measured[name].to_numpy(float) for name in ("rate_low", "rate_high"))
+    # An end that is not known is not drawn; one at or below zero would not fit the axis.
+    below = np.where(np.isfinite(below), np.clip(below, 0.1 * rate, rate), rate)
+    above = np.where(np.isfinite(above), np.clip(above, rate, 10 * rate), rate)
+    places = np.arange(len(measured))
+    ax.errorbar(
+        rate, places, xerr=[rate - below, above - rate], fmt="o", markersize=4, capsize=3, color="tab:blue"
+    )
+    ax.set_yticks(places, [_row_name(row) for row in measured.to_dict("records")])
+    ax.invert_yaxis()
+    ax.set_xscale("log")
+    ax.set_xlabel("rate, with its 95 % interval")
+    ax.grid(alpha=0.3, axis="x")
+    return ax
+
+
+def _row_name(row: dict[Any, Any]) -> str:
+    """A job with its unit; with mode, precision and B where those say something."""
+    cell = "" if row["mode"] == "shares" else f" {row['mode']} {row['precision']} B={row['B']}"
+    return f"{row['job']}{cell} ({row['unit']})"
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(6.4, 4.0))[1]
+
+
 def save(ax: Axes, path: str | Path) -> None:
-    """Write the axes' figure as PNG at 300 dpi, whole or not at all."""
+    """Write the axes' figure as PNG at `DPI`, whole or not at all."""
     with replacing(Path(path)) as temporary:
         figure = ax.figure.figure  # the figure itself, should the axes be in a part of it
-        figure.savefig(temporary, format="png", dpi=300, bbox_inches="tight")
+        figure.savefig(temporary, format="png", dpi=DPI, bbox_inches="tight")
+
+
+def svg(figure: Figure) -> str:
+    """The figure as an `<svg>` element, for a page."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg")
+    text = out.getvalue()
+    return text[text.index("<svg") :]

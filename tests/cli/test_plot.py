@@ -1,13 +1,69 @@
 # SPDX-License-Identifier: MIT
-"""What it draws is in test_workflow.py, which has runs to draw."""
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from dnnsuite._runs.record import Machine
 from dnnsuite.cli.app import main
+from result_tables import FIXTURES, a_record, write_record
+
+
+def plot(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["plot", *map(str, arguments)])
+    return int(ended.value.code or 0)
+
+
+def test_a_workflows_speedup_curve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plot(FIXTURES / "workflow", "--save", tmp_path / "curve", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "files": [f"{tmp_path}/curve.csv", f"{tmp_path}/curve.png"]
+    }
+    assert pd.read_csv(tmp_path / "curve.csv", index_col="B").loc[2, "hfta:fp32:avg"] > 0
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_suites_rates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(FIXTURES / "suite", tmp_path / "out")
+    assert plot(tmp_path / "out") == 0
+    assert capsys.readouterr().out.split() == [f"{tmp_path}/out/cpu-two.csv", f"{tmp_path}/out/cpu-two.png"]
+    assert "toy-nap:shares:fp32:0" in pd.read_csv(tmp_path / "out" / "cpu-two.csv")
+
+
+def test_damaged_records_are_named_and_the_status_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(FIXTURES / "workflow", tmp_path / "out")
+    damaged = next((tmp_path / "out" / "runs").glob("*hfta*r1")) / "run.json"
+    damaged.write_text("{")
+    assert plot(tmp_path / "out", "--save", tmp_path / "x") == 0
+    assert f"dnnsuite: skipped: {damaged}" in capsys.readouterr().err
+
+
+def test_unlike_machines_are_drawn_only_when_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for cpu in ("EPYC", "Xeon"):
+        record = a_record(cpu, plan_id=cpu)
+        write_record(tmp_path / cpu, replace(record, machine=Machine(cpu_model=cpu, cpus=2)))
+    directories = [tmp_path / "EPYC", tmp_path / "Xeon", "--save", tmp_path / "x"]
+    assert plot(*directories) == 2
+    assert "processor differs: EPYC, 2 CPUs in" in capsys.readouterr().err
+    assert not (tmp_path / "x.csv").exists()
+    assert plot(*directories, "--allow-unlike") == 0
+    assert "pooled although they differ: toy serial fp32 B=1: processor" in capsys.readouterr().err
+
+
+def test_runs_without_a_baseline_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_record(tmp_path, a_record("one", mode="hfta"))
+    assert plot(tmp_path) == 2
+    assert "no serial fp32 run finished" in capsys.readouterr().err
 
 
 def test_plot_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["plot", "absent"])
-    assert ended.value.code == 2
+    assert plot("absent") == 2
     assert "absent: no such directory" in capsys.readouterr().err

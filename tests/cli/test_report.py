@@ -7,6 +7,7 @@ import pytest
 
 from dnnsuite.cli.app import main
 from report_runs import mila_tree, record, suite  # noqa: F401  (fixtures)
+from result_tables import FIXTURES
 
 
 def run(capsys, *arguments):
@@ -34,6 +35,23 @@ def test_a_failed_machine_has_status_one_and_json_says_why(suite, capsys):  # no
     status, out, _ = run(capsys, suite(record(failure="oom")), "--json")
     assert status == 1
     assert list(json.loads(out)["failures"]) == ["oom"]
+
+
+def test_damaged_records_are_named_on_standard_error_and_the_status_stays(suite, capsys):  # noqa: F811
+    out = suite(*(record(repeat=run, rate=100 + run) for run in range(5)))
+    damaged = out / "runs" / "vae-r4-d0" / "run.json"
+    damaged.write_text("{")
+    status, said, err = run(capsys, out, "--jobs", 1, "--json")
+    assert status == 0
+    assert f"dnnsuite: skipped: {damaged}" in err
+    assert len(json.loads(said)["problems"]) == 1
+
+
+def test_a_report_on_a_workflow_says_what_it_cannot_have(capsys):
+    status, said, _ = run(capsys, FIXTURES / "workflow")
+    assert status == 0
+    assert "toy hfta fp32 B=2" in said
+    assert "targets, the original's table and a score are for runs of a suite" in said
 
 
 def test_this_machine_becomes_the_target(mila_tree, tmp_path, capsys):  # noqa: F811

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: MIT
 import json
 
+import pytest
+
 from dnnsuite import report
+from dnnsuite._runs.record import Machine
 from report_runs import record
+from result_tables import FIXTURES, a_record, write_record
 
 
 def test_it_passes_when_every_job_has_a_row_and_nothing_failed(suite):
@@ -21,7 +25,83 @@ def test_too_few_runs_and_flags_become_notes(suite):
 def test_conditions_that_all_share_are_the_machine(suite):
     made = report.make([suite(record(), record("reso", hashes={"job": "def"}))])
     assert made.machine["processor"] == "EPYC, 2 CPUs"
-    assert "job" not in made.machine
+    assert made.machine["isolation"] == "affinity"
+    assert "job version" not in made.machine
+
+
+def test_mixed_machines_are_refused(suite):
+    a, b = suite(record(cpu="EPYC"), directory="a"), suite(record(cpu="Xeon"), directory="b")
+    with pytest.raises(
+        report.UnlikeRuns, match=r"vae: processor differs: EPYC.* in .*a/runs.*; Xeon.* in .*b/runs"
+    ):
+        report.make([a, b])
+    allowed = report.make([a, b], allow_unlike=True)
+    assert any("processor differs" in note for note in allowed.notes)
+    assert "processor" not in allowed.machine
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hashes": {"job": "other"}},
+        {"copies": 2},
+        {"unit": "tokens"},
+        {"config": {"device": "cpu", "precision": "bf16", "batch_size": 128}},
+        {"config": {"device": "cpu", "precision": "fp32", "batch_size": 64}},
+        {"config": {"device": "cpu", "precision": "fp32", "batch_size": 128, "threads": 2}},
+        {"isolation": {"level": "none"}},
+        {"preset": "smoke"},
+        {"provenance": {"data": {"source": "noise"}}},
+    ],
+    ids=str,
+)
+def test_what_ran_must_agree(suite, change):
+    with pytest.raises(report.UnlikeRuns, match="report on them apart"):
+        report.make([suite(record(), {**record(repeat=1), **change})])
+
+
+def test_jobs_may_differ_among_themselves_and_failures_do_not_count(suite):
+    out = suite(record(), record("reso", unit="tokens"), record(repeat=1, failure="oom", cpu="Xeon"))
+    assert report.make([out]).failures.keys() == {"oom"}
+
+
+def test_a_workflow_has_rates_and_no_score():
+    made = report.make([FIXTURES / "workflow"], target="RTX")
+    assert made.summary.loc["toy hfta fp32 B=2", "runs"] == 2
+    assert (made.score, made.scored, len(made.seed), made.statistics) == (None, None, 0, [])
+    assert any("`dnnsuite plot` draws speedup curves" in note for note in made.notes)
+    assert made.passed
+    for render in (report.text, report.markdown, report.html, report.style_seed, report.style_score):
+        assert "toy" in render(made) or "runs of a suite" in render(made) or "no score" in render(made)
+
+
+def test_a_workflow_and_a_suite_in_one_report():
+    made = report.make([FIXTURES / "workflow", FIXTURES / "suite"], jobs=1)
+    assert {"toy hfta fp32 B=2", "toy-nap", "toy-all"} <= set(made.summary.index)
+    assert set(made.seed.index) == {"toy-nap", "toy-all"}
+    assert made.failures["nan"][0].job == "toy-suite-nan"
+
+
+def test_smoke_runs_are_not_judged_in_silence(suite):
+    out = suite({**record(), "preset": "smoke"})
+    assert any("preset smoke" in note for note in report.make([out], target="V100").notes)
+    assert not any("preset smoke" in note for note in report.make([out]).notes)
+
+
+def test_runs_on_several_machines_of_one_kind_are_said(tmp_path):
+    for host in ("a", "b"):
+        details = {"seed_unit": {"name": "images", "items": 1}}
+        one = a_record(
+            host, kind="suite", mode="shares", plan_id=host, details=details, machine=Machine(host)
+        )
+        write_record(tmp_path / host, one)
+    made = report.make([tmp_path])
+    assert "measured on 2 machines of one kind: a, b" in made.notes
+    assert made.machine["measured"] == "2026-11-22"
+
+
+def test_the_old_name_of_the_class_is_kept():
+    assert report.Report is report.SuiteReport
 
 
 def test_excluded_jobs_are_not_there(suite):

@@ -14,14 +14,20 @@ def entry(rate, run=0, device=0, failure=None, **more):
     return Entry("vae", str(run), str(device), rate, rate, failure=failure, isolation="cgroup", **more)
 
 
-def test_the_interval_is_students_over_runs():
+def test_the_interval_is_students_on_logarithms_over_runs():
     runs = [98.0, 101.0, 103.0, 100.0, 99.0]
     row = summary_table([entry(rate, run) for run, rate in enumerate(runs)]).loc["vae"]
-    half = stats.t.ppf(0.975, 4) * statistics.stdev(runs) / math.sqrt(5)
+    logs = [math.log(rate) for rate in runs]
+    half = stats.t.ppf(0.975, 4) * statistics.stdev(logs) / math.sqrt(5)
     assert row["rate_per_s"] == pytest.approx(100.2)
-    assert row["low_per_s"] == pytest.approx(100.2 - half)
-    assert row["high_per_s"] == pytest.approx(100.2 + half)
+    assert row["low_per_s"] == pytest.approx(math.exp(statistics.mean(logs) - half))
+    assert row["high_per_s"] == pytest.approx(math.exp(statistics.mean(logs) + half))
     assert row["between_runs_pct"] == pytest.approx(100 * statistics.stdev(runs) / 100.2)
+
+
+def test_no_interval_is_negative():
+    row = summary_table([entry(1.0, 0), entry(100.0, 1)]).loc["vae"]
+    assert 0 < row["low_per_s"] < row["rate_per_s"] < row["high_per_s"]
 
 
 def test_devices_failures_and_flags():

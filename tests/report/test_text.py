@@ -41,6 +41,15 @@ def test_text_has_all_parts(suite):
     )
 
 
+def test_damaged_records_are_named(suite):
+    out = suite(record(), record(repeat=1))
+    (out / "runs" / "vae-r1-d0" / "run.json").write_text("{")
+    made = report.make([out])
+    for render in (report.text, report.markdown, report.html):
+        assert "Damaged records, left out" in render(made)
+        assert "vae-r1-d0" in render(made)
+
+
 def test_markdown_escapes_what_would_break_a_table(suite):
     text = report.markdown(report.make([suite(record(unit="a|b"))]))
     assert "a\\|b" in text

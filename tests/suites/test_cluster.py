@@ -58,9 +58,8 @@ def test_processes_of_this_machine(jobs_file, tmp_path):
     assert summary.count("[ 1/ 1] FAILED") == 2
     assert summary.splitlines()[-1].startswith("Total Time")
     assert len(said) == 5
-    seeds = {entry.details["repeat_index"]: None for entry in entries}
-    assert list(seeds) == [0]  # each part is a suite of one run
-    assert len({entry.details["config"]["seed"] for entry in entries if entry.job == "toy-nap"}) == 2
+    assert {entry.repeat for entry in entries} == {0}  # each part is a suite of one run
+    assert len({entry.seed for entry in entries if entry.job == "toy-nap"}) == 2
     # Again, nothing is left to do.
     said.clear()
     assert not run_on_cluster(

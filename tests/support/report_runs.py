@@ -68,7 +68,7 @@ def suite(tmp_path):
         for one in records:
             folder = out / "runs" / f"{one['job']}-r{one['repeat_index']}-d{one['slot']}"
             folder.mkdir(parents=True)
-            (folder / "run.json").write_text(json.dumps(one))
+            (folder / "run.json").write_text(json.dumps({**one, "suite": name}))
         return out
 
     return write

@@ -11,7 +11,7 @@ from ..errors import Error
 from .old_records import from_old, is_old
 from .record import BadRecord, RunRecord
 
-__all__ = ["RUN_FILE", "ReadRun", "read_run", "read_runs"]
+__all__ = ["RUN_FILE", "ReadRun", "output_directory", "read_run", "read_runs"]
 
 RUN_FILE = "run.json"
 
@@ -21,6 +21,12 @@ class ReadRun(NamedTuple):
 
     directory: Path
     record: RunRecord
+
+
+def output_directory(run: Path) -> Path:
+    """The output directory that a run's directory lies in."""
+    folder = run.resolve().parent
+    return folder.parent if folder.name == "runs" else folder
 
 
 def read_run(path: Path) -> RunRecord:

@@ -13,9 +13,24 @@ from typing import Any, Literal, TypeVar, get_args
 from ..errors import Error
 
 __all__ = [
-    "KINDS", "VERSION", "BadRecord", "Device", "Isolation", "Kind", "Machine", "Metric", "Moment", "RunRecord",
-    "Samples", "Status", "Verdict", "checked", "data_source", "new_id",
-]  # fmt: skip
+    "FASTEST",
+    "KINDS",
+    "VERSION",
+    "BadRecord",
+    "Device",
+    "Isolation",
+    "Kind",
+    "Machine",
+    "Metric",
+    "Moment",
+    "RunRecord",
+    "Samples",
+    "Status",
+    "Verdict",
+    "checked",
+    "data_source",
+    "new_id",
+]
 
 VERSION = 2  # of the form below; 1 is what workflows and suites each wrote in a form of their own
 
@@ -23,7 +38,7 @@ Kind = Literal["workflow", "suite", "training", "trial", "profile"]
 Status = Literal["ok", "failed"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
-_FASTEST = 1e30  # items per second; sums of larger figures would overflow
+FASTEST = 1e30  # items per second; sums of larger figures would overflow
 _TEXTS = (
     "id",
     "plan_id",
@@ -309,5 +324,5 @@ def _check_metric(metric: Metric) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise BadRecord(f"{metric.name}: {name} is {value!r}: not a number")
-    if metric.name == "throughput" and not (math.isnan(metric.value) or 0 <= metric.value < _FASTEST):
-        raise BadRecord(f"throughput is {metric.value}: no rate is negative, or {_FASTEST:g} and more")
+    if metric.name == "throughput" and not (math.isnan(metric.value) or 0 <= metric.value < FASTEST):
+        raise BadRecord(f"throughput is {metric.value}: no rate is negative, or {FASTEST:g} and more")

@@ -119,7 +119,8 @@ def _write(results: list[dict[str, Any]], out: Path) -> list[Path]:
     """The files that speak of all batch sizes, and a CSV for each."""
     from matplotlib.figure import Figure
 
-    from ..profiler.figures import save_figure, sizes
+    from .. import plots
+    from ..profiler.figures import sizes
     from ..profiling.sizes import metrics, table
     from ..results import save_csv
 
@@ -134,7 +135,7 @@ def _write(results: list[dict[str, Any]], out: Path) -> list[Path]:
         axes = Figure(figsize=(10, 3.6), layout="constrained").subplots(1, 2)
         sizes(made[made["status"] == "ok"], axes[1], axes[0])
         files.append(out / "batches.png")
-        save_figure(axes[0], files[-1])
+        plots.save(axes[0], files[-1])
     return [*files, *(Path(result["directory"]) for result in finished)]
 
 

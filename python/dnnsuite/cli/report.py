@@ -13,7 +13,7 @@ import typer
 from ..errors import Error, InvalidArgument
 
 if TYPE_CHECKING:
-    from ..report import Report
+    from ..report import SuiteReport
 
 __all__ = ["mlbench_report", "report"]
 
@@ -24,7 +24,9 @@ Number = Optional[int]  # noqa: UP045
 
 
 def report(
-    directories: Annotated[list[Path], typer.Argument(help="Outputs of `dnnsuite run`.", show_default=False)],
+    directories: Annotated[
+        list[Path], typer.Argument(help="Outputs of `dnnsuite run`, or of other runs.", show_default=False)
+    ],
     name: Annotated[Text, typer.Option(help="Of the suite, as baselines.  [all that is there]")] = None,
     gpu_model: Annotated[Text, typer.Option(help="Target: V100, MI50, RTX or a CSV file.")] = None,
     style: Annotated[
@@ -62,9 +64,18 @@ def report(
     for path in out or ():
         _kind(path)
     made = reports.make(
-        directories, name, gpu_model, title=title, exclude=[job for job in (exclude or "").split(",") if job],
-        price=price, jobs=jobs, weight_file=weights, alone=alone or (), allow_unlike=allow_unlike,
-    )  # fmt: skip
+        directories,
+        name,
+        gpu_model,
+        title=title,
+        exclude=[job for job in (exclude or "").split(",") if job],
+        price=price,
+        jobs=jobs,
+        weight_file=weights,
+        alone=alone or (),
+        allow_unlike=allow_unlike,
+    )
+    _tell(made)
     for path in out or ():
         _write(path, made)
     if save_target is not None:
@@ -78,6 +89,12 @@ def report(
     return 0 if made.passed else 1
 
 
+def _tell(made: SuiteReport) -> None:
+    """Name the damaged records on standard error: what is on standard output may be read by a program."""
+    for problem in made.problems:
+        print(f"dnnsuite: {problem}", file=sys.stderr)
+
+
 def _kind(path: Path) -> str:
     try:
         return _KINDS[path.suffix]
@@ -85,7 +102,7 @@ def _kind(path: Path) -> str:
         raise InvalidArgument(f"--out {path}: the name must end in one of {', '.join(_KINDS)}") from None
 
 
-def _write(path: Path, made: Report) -> None:
+def _write(path: Path, made: SuiteReport) -> None:
     from .. import report as reports
     from .._files import write_json, write_text
 
@@ -129,6 +146,7 @@ def _mlbench_report(
 
     try:
         made = made_by.make([reports], name, gpu_model, title=title, price=price)
+        _tell(made)
         if show_comparison and gpu_model:
             for job, target in targets.load(gpu_model).items():
                 print(f"{job:<26} {target.rate:>12.2f}")

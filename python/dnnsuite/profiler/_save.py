@@ -6,11 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import plots
 from .._files import OutputError, write_json, write_text
 from ..results import save_csv
 from ._roof import under_the_roofs
 from ._schedule import Phase
-from .figures import bars, save_figure, timeline
+from .figures import bars, timeline
 from .instrument import definitions
 from .summary import record, summary
 from .trace import export_trace
@@ -64,16 +65,16 @@ def _draw(profile: ProfileData, directory: Path) -> list[Path]:
     files = []
     if "phases" in profile.tables or "ops" in profile.tables or "kernels" in profile.tables:
         files.append(directory / "timeline.png")
-        save_figure(timeline(profile.tables, Figure(figsize=(10, 3)).subplots()), files[-1])
+        plots.save(timeline(profile.tables, Figure(figsize=(10, 3)).subplots()), files[-1])
     roof = under_the_roofs(profile)
     if roof is not None:
         files += [directory / "roofline.csv", directory / "roofline.png"]
         save_csv(roof.table, files[-2])
-        save_figure(draw(roof.peaks, roof.table, Figure(figsize=(6.4, 4)).subplots(), roof.lanes), files[-1])
+        plots.save(draw(roof.peaks, roof.table, Figure(figsize=(6.4, 4)).subplots(), roof.lanes), files[-1])
     breakdown = profile.tables.get("breakdown")
     if breakdown is None:
         return files
     height = 1.2 + 0.3 * len(breakdown)
     files.append(directory / "breakdown.png")
-    save_figure(bars(breakdown, Figure(figsize=(6.4, height)).subplots()), files[-1])
+    plots.save(bars(breakdown, Figure(figsize=(6.4, height)).subplots()), files[-1])
     return files

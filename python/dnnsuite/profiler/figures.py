@@ -3,19 +3,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._files import replacing
 from ._op_classes import TRANSPARENT, meaning
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["bars", "colour", "save_figure", "sizes", "timeline"]
+__all__ = ["bars", "colour", "sizes", "timeline"]
 
 _COLOURS = {
     "data": "#e69f00", "data wait": "#e69f00", "forward": "#56b4e9", "backward": "#0072b2", "optimizer": "#cc79a7",
@@ -97,12 +95,6 @@ def timeline(tables: dict[str, pd.DataFrame], ax: Axes) -> Axes:
         seen.values(), seen.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8
     )
     return ax
-
-
-def save_figure(ax: Axes, path: Path) -> None:
-    """Write the axes' figure as PNG, whole or not at all."""
-    with replacing(path) as temporary:
-        ax.figure.figure.savefig(temporary, format="png", dpi=150, bbox_inches="tight")
 
 
 def _draw_count(intervals: pd.DataFrame, begin: int, end: int) -> int:

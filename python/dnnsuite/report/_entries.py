@@ -4,17 +4,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["FAILURES", "Entry", "by_job", "by_run", "finished", "mean"]
+from ..results.intervals import mean
+from ..results.pool import conditions
+from ..results.table import SEPARATOR
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "FAILURES",
+    "Entry",
+    "by_job",
+    "by_run",
+    "entries_of",
+    "finished",
+    "mean",
+    "of_suites",
+    "rows_of_report",
+]
 
 # The classes of failure, in the order in which they are shown. `data`: the data asked for were not there.
 FAILURES = (
-    "oom", "nan", "timeout", "killed", "crash", "no steady state", "contaminated", "data", "unavailable",
-)  # fmt: skip
+    "oom",
+    "nan",
+    "timeout",
+    "killed",
+    "crash",
+    "no steady state",
+    "contaminated",
+    "data",
+    "unavailable",
+)
+_OF_SUITES = ("suite", "mila")  # kinds of runs that the original suite's targets, table and score are for
 
 
 @dataclass(frozen=True)
@@ -41,13 +67,95 @@ class Entry:
     isolation: str = "unknown"
     flags: tuple[str, ...] = ()
     conditions: Mapping[str, str] = field(default_factory=dict)
-    details: Mapping[str, Any] = field(default_factory=dict)
     path: Path = Path()
+    kind: str = "suite"
+    repeat: int = 0
+    seed: int = 0
+    hostname: str = ""
+    driver: str = ""
+    started: str = ""
 
     @property
     def ok(self) -> bool:
-        """It was measured."""
+        """True if it was measured."""
         return self.failure is None
+
+
+def rows_of_report(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows that a report is made of: one for each run, its job named as the report names it.
+
+    A suite has a row per job. Other runs differ in mode, precision and B, and have a row for each of those.
+    """
+    whole = table[(table["metric"] == "throughput") & table["replica"].isna()]
+    names = [
+        job if kind in _OF_SUITES else f"{job} {mode} {precision} B={B}"
+        for job, kind, mode, precision, B in zip(
+            *(whole[name] for name in ("job", "kind", "mode", "precision", "B")), strict=True
+        )
+    ]
+    return whole.assign(job=names)
+
+
+def entries_of(rows: pd.DataFrame) -> list[Entry]:
+    """The entries of :func:`rows_of_report`."""
+    values = [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
+    labels = _run_labels(values)
+    return [_entry(row, labels[row["plan_id"], row["repeat"]]) for row in values]
+
+
+def _entry(row: Mapping[str, Any], run: str) -> Entry:
+    failure = row["failure"] or (None if row["status"] == "ok" and math.isfinite(row["value"]) else "crash")
+    known = math.isfinite(row["low"]) and math.isfinite(row["high"])
+    return Entry(
+        job=row["job"],
+        run=run,
+        device=row["share"],
+        rate=row["value"],
+        seed_rate=row["seed_rate"],
+        unit=row["item"],
+        seed_unit=row["seed_unit"],
+        scope="all" if row["share"] == "all" else "student",
+        copies=row["copies"],
+        interval=(row["low"], row["high"]) if known else None,
+        failure=failure,
+        message=row["message"],
+        isolation=row["isolation"] or "unknown",
+        flags=tuple(filter(None, row["disturbances"].split(SEPARATOR))),
+        conditions=conditions(row),
+        path=Path(row["path"]),
+        kind=row["kind"],
+        repeat=row["repeat"],
+        seed=row["seed"],
+        hostname=row["hostname"],
+        driver=row["driver"],
+        started=row["started"],
+    )
+
+
+def _run_labels(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], str]:
+    """A name for each repeat of each plan: its directory and number, with as much of the path as tells them apart."""
+    folders = {row["plan_id"]: Path(row["plan_path"]).resolve() for row in reversed(rows)}
+    names = _shortest(folders)
+    labels: dict[tuple[str, int], str] = {}
+    for row in rows:
+        plan, number = row["plan_id"], row["run"] if row["kind"] == "mila" else f"{row['repeat']:03d}"
+        bare = row["kind"] == "mila" and len(folders) == 1
+        labels[plan, row["repeat"]] = number if bare else f"{names[plan]}/{number}"
+    return labels
+
+
+def _shortest(folders: Mapping[str, Path]) -> dict[str, str]:
+    """The ends of paths, each long enough to be the only one."""
+    for length in range(1, max((len(folder.parts) for folder in folders.values()), default=1) + 1):
+        names = {plan: "/".join(folder.parts[-length:]) for plan, folder in folders.items()}
+        if len(set(names.values())) == len(names):
+            return names
+    return {plan: f"{folder.name}#{index}" for index, (plan, folder) in enumerate(folders.items())}
+
+
+def of_suites(entries: Iterable[Entry]) -> list[Entry]:
+    """Those that the original suite's targets, table and score are for."""
+    return [entry for entry in entries if entry.kind in _OF_SUITES]
 
 
 def finished(entries: Iterable[Entry]) -> list[Entry]:
@@ -63,15 +171,9 @@ def by_job(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
     return dict(sorted(found.items()))
 
 
-def by_run(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+def by_run(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     """The entries of each run of the suite."""
     found: dict[str, list[Entry]] = {}
     for entry in entries:
         found.setdefault(entry.run, []).append(entry)
     return dict(sorted(found.items()))
-
-
-def mean(values: Iterable[float]) -> float:
-    """The arithmetic mean; NaN of nothing."""
-    kept = list(values)
-    return math.fsum(kept) / len(kept) if kept else math.nan

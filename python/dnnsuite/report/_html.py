@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import io
-import math
 from typing import TYPE_CHECKING
 
-from ._report import Report
-from ._text import shown, style_score, style_seed
+from .. import plots
+from ._report import SuiteReport
+from ._text import shown, style_score, style_seed, where
 
 if TYPE_CHECKING:
     import pandas
@@ -54,13 +53,15 @@ dt { font-weight: 600; } dd { margin: 0 0 .3rem 1.5rem; } .scroll { overflow-x: 
 {{ grid(report.interference) }}{% endif %}
 <h2>Failures</h2>
 {% if report.failures %}<ul>{% for kind, entries in report.failures.items() %}{% for entry in entries %}
-<li><b>{{ kind }}</b>: {{ entry.job }}, run {{ entry.run }}, device {{ entry.device }}: {{ entry.message }}
+<li><b>{{ kind }}</b>: {{ where(entry) }}: {{ entry.message }}
 <code>{{ entry.path }}</code></li>{% endfor %}{% endfor %}</ul>{% else %}<p>none</p>{% endif %}
 <h2>Machine and isolation</h2>
 <dl>{% for name, value in report.machine.items() %}<dt>{{ name }}</dt><dd>{{ value }}</dd>{% endfor %}
 <dt>isolation obtained</dt>
 <dd>{% for level, count in report.isolation.items() %}{{ level }}: {{ count }} {% endfor %}</dd></dl>
 {% if report.notes %}<h2>Notes</h2><ul>{% for note in report.notes %}<li>{{ note }}</li>{% endfor %}</ul>{% endif %}
+{% if report.problems %}<h2>Damaged records, left out</h2>
+<ul>{% for problem in report.problems %}<li>{{ problem }}</li>{% endfor %}</ul>{% endif %}
 <h2>Definitions</h2>
 <dl>{% for name, meaning in report.summary.attrs["definitions"].items() %}<dt>{{ name }}</dt><dd>{{ meaning }}</dd>
 {% endfor %}{% for line in report.statistics %}<dt>{{ line.name }}</dt><dd>{{ line.definition }}</dd>{% endfor %}</dl>
@@ -69,17 +70,22 @@ dt { font-weight: 600; } dd { margin: 0 0 .3rem 1.5rem; } .scroll { overflow-x: 
 """
 
 
-def html(report: Report) -> str:
+def html(report: SuiteReport) -> str:
     """The whole report. Everything in it that came from a file is escaped."""
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(_TEMPLATE).render(
-        report=report, shown=shown, chart=chart(report), seed=style_seed(report), score=style_score(report),
-    )  # fmt: skip
+        report=report,
+        shown=shown,
+        where=where,
+        chart=chart(report),
+        seed=style_seed(report),
+        score=style_score(report),
+    )
 
 
-def chart(report: Report) -> str:
+def chart(report: SuiteReport) -> str:
     """An SVG of each job's rate over its target, or, without a target, of its 95 % interval; "" where nothing is."""
     rows = _against_target(report.seed) if report.target else _intervals(report.summary)
     if not rows:
@@ -91,26 +97,32 @@ def chart(report: Report) -> str:
     figure = Figure(figsize=(9, 0.6 + 0.28 * len(rows)), layout="constrained")
     FigureCanvasSVG(figure)
     axes = figure.add_subplot()
-    names = [name for name, _, _ in rows]
-    values, errors = [value for _, value, _ in rows], [error for _, _, error in rows]
+    names, values = [name for name, *_ in rows], [value for _, value, *_ in rows]
+    errors = [[below for _, _, below, _ in rows], [above for *_, above in rows]]
     axes.barh(names, values, xerr=errors, color="#4c78a8", ecolor="#1b1f24", height=0.65)
     axes.axvline(1.0, color="#b42318", linewidth=1)
+    # A wide interval (two runs that disagree) must not flatten the bars.
+    axes.set_xlim(0, min(axes.get_xlim()[1], 2 * max(values)))
     axes.invert_yaxis()
     axes.set_xlabel("rate / target" if report.target else "rate / its mean, with the 95 % interval")
-    out = io.StringIO()
-    figure.savefig(out, format="svg")
-    svg = out.getvalue()
-    return svg[svg.index("<svg") :]
+    return plots.svg(figure)
 
 
-def _against_target(table: pandas.DataFrame) -> list[tuple[str, float, float]]:
-    kept = table[table["diff"].notna()]
-    return [(str(job), 1 + row["diff"], row["sd"] / row["target"]) for job, row in kept.iterrows()]
+def _against_target(table: pandas.DataFrame) -> list[tuple[str, float, float, float]]:
+    """(job, rate / target, its deviation below and above)."""
+    kept = table[table["diff"].notna()].assign(spread=table["sd"] / table["target"])
+    return [(str(job), 1 + row["diff"], row["spread"], row["spread"]) for job, row in kept.iterrows()]
 
 
-def _intervals(table: pandas.DataFrame) -> list[tuple[str, float, float]]:
-    rows = [
-        (str(job), 1.0, (row["high_per_s"] - row["rate_per_s"]) / row["rate_per_s"])
-        for job, row in table.iterrows()
+def _intervals(table: pandas.DataFrame) -> list[tuple[str, float, float, float]]:
+    """(job, 1, how far the interval goes below and above), as shares of the rate."""
+    known = table[table["low_per_s"].notna() & table["high_per_s"].notna()]
+    return [
+        (
+            str(job),
+            1.0,
+            max(0.0, 1 - row["low_per_s"] / row["rate_per_s"]),
+            row["high_per_s"] / row["rate_per_s"] - 1,
+        )
+        for job, row in known.iterrows()
     ]
-    return [row for row in rows if math.isfinite(row[2])]

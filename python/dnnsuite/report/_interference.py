@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What sharing costs: the suite with one copy of a job against the suite with several at once."""
+"""Interference, the cost of sharing: the suite with one copy of a job against the suite with several at once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidArgument
-from ._entries import Entry, by_job, by_run, finished, mean
-from ._summary import _half_width
-from ._unlike import refuse_unlike
+from ..results.intervals import half_width, mean
+from ..results.pool import refuse_unlike
+from ._entries import Entry, by_job, by_run, entries_of, finished, rows_of_report
 
 if TYPE_CHECKING:
     import pandas
@@ -30,8 +30,12 @@ DEFINITIONS = {
 _SAME = 0.05
 
 
-def interference_table(alone: Sequence[Entry], shared: Sequence[Entry]) -> pandas.DataFrame:
-    """One row per job that was measured with one copy (`alone`: `dnnsuite run --alone`) and with several (`shared`).
+def interference_table(alone: pandas.DataFrame, shared: pandas.DataFrame) -> pandas.DataFrame:
+    """One row per job that was measured with one copy and with several.
+
+    Args:
+        alone: results of `dnnsuite run --alone`, as `results.load` gives them.
+        shared: results of the same suite with several copies.
 
     Raises:
         InvalidArgument: no job was measured both ways.
@@ -39,14 +43,18 @@ def interference_table(alone: Sequence[Entry], shared: Sequence[Entry]) -> panda
     """
     import pandas
 
-    single = [entry for entry in finished(alone) if entry.scope == "student" and entry.copies == 1]
-    several = [entry for entry in finished(shared) if entry.scope == "student" and entry.copies > 1]
+    one, many = rows_of_report(alone), rows_of_report(shared)
+    rows = pandas.concat([one[one["copies"] == 1], many[many["copies"] > 1]], ignore_index=True)
+    rows = rows[(rows["share"] != "all") & (rows["value"] > 0)]
+    entries = finished(entries_of(rows))
+    single = [entry for entry in entries if entry.copies == 1]
+    several = [entry for entry in entries if entry.copies > 1]
     common = by_job(single).keys() & by_job(several).keys()
     if not common:
         raise InvalidArgument("no job was measured both with one copy and with several")
-    refuse_unlike([entry for entry in [*single, *several] if entry.job in common], ignoring=("copies",))
-    rows = {job: _row(by_job(single)[job], by_job(several)[job]) for job in sorted(common)}
-    table = pandas.DataFrame.from_dict(rows, orient="index")
+    refuse_unlike(rows[rows["job"].isin(common)], ("job",), ignoring=("copies",))
+    found = {job: _row(by_job(single)[job], by_job(several)[job]) for job in sorted(common)}
+    table = pandas.DataFrame.from_dict(found, orient="index")
     table.index.name = "job"
     table.attrs["definitions"] = DEFINITIONS
     return table
@@ -56,14 +64,20 @@ def _row(alone: Sequence[Entry], shared: Sequence[Entry]) -> dict[str, object]:
     one, many = _runs(alone), _runs(shared)
     copies = max(entry.copies for entry in shared)
     slowdown = mean(one) / mean(many)
-    widths = [_half_width([math.log(rate) for rate in rates]) for rates in (one, many)]
+    widths = [half_width([math.log(rate) for rate in rates]) for rates in (one, many)]
     half = math.hypot(*widths)
     low, high = slowdown * math.exp(-half), slowdown * math.exp(half)
     return {
-        "unit": alone[0].unit, "copies": copies, "alone_per_s": mean(one), "shared_per_s": mean(many),
-        "slowdown": slowdown, "low": low, "high": high,
-        "machine_gain": copies / slowdown, "verdict": _verdict(low, high),
-    }  # fmt: skip
+        "unit": alone[0].unit,
+        "copies": copies,
+        "alone_per_s": mean(one),
+        "shared_per_s": mean(many),
+        "slowdown": slowdown,
+        "low": low,
+        "high": high,
+        "machine_gain": copies / slowdown,
+        "verdict": _verdict(low, high),
+    }
 
 
 def _runs(entries: Sequence[Entry]) -> list[float]:

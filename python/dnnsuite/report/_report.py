@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""All parts of a report, made from directories of runs and from nothing else."""
+"""All parts of a report, made from the table of runs and from nothing else."""
 
 from __future__ import annotations
 
@@ -9,24 +9,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._entries import Entry
+from .. import results
+from ..results.pool import UNKNOWN, reasons, refuse_unlike
+from ._entries import Entry, entries_of, of_suites, rows_of_report
 from ._interference import interference_table
-from ._read import read
 from ._score import Score, score, score_table, weighted_score
 from ._seed import JOBS, LEAST_RUNS, Statistic, seed_table, statistics
 from ._summary import device_table, failures, isolation, summary_table
-from ._unlike import differences, refuse_unlike
 from .targets import Target, load, weights
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Report", "make"]
+__all__ = ["Report", "SuiteReport", "make", "read"]
+
+_JOB = ("job",)  # a row of a report; what it pools must be alike
 
 
 @dataclass(frozen=True)
-class Report:
-    """What the renderers show. Tables are described where they are made; None where nothing was asked or measured."""
+class SuiteReport:
+    """The parts that renderers show; tables are described where they are made. None: not asked for, or not measured.
+
+    `machine` has the conditions that all entries share, and where and when they ran; `problems` a sentence for each
+    damaged record, which is left out.
+    """
 
     title: str
     entries: Sequence[Entry]
@@ -43,37 +49,74 @@ class Report:
     score: Score | None = None
     interference: pandas.DataFrame | None = None
     notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
-        """Every statistic passes, and nothing failed."""
+        """True if every statistic passes, and nothing failed."""
         return all(line.passed for line in self.statistics) and not self.failures
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it; NaN is None."""
+        """Plain values, as JSON has them; NaN is None."""
         return {
-            "title": self.title, "passed": self.passed, "target": self.target, "machine": self.machine,
-            "summary": _records(self.summary), "definitions": dict(self.summary.attrs["definitions"]),
-            "devices": _records(self.devices), "isolation": self.isolation,
-            "failures": {kind: [_failed(entry) for entry in of_kind] for kind, of_kind in self.failures.items()},
+            "title": self.title,
+            "passed": self.passed,
+            "target": self.target,
+            "machine": self.machine,
+            "summary": _records(self.summary),
+            "definitions": dict(self.summary.attrs["definitions"]),
+            "devices": _records(self.devices),
+            "isolation": self.isolation,
+            "failures": {
+                kind: [_failed(entry) for entry in of_kind] for kind, of_kind in self.failures.items()
+            },
             "seed_table": _records(self.seed),
-            "statistics": [vars(line) for line in self.statistics], "weighted_score": _plain(self.weighted),
+            "statistics": [vars(line) for line in self.statistics],
+            "weighted_score": _plain(self.weighted),
             "score_table": None if self.scored is None else _records(self.scored),
-            "score": None if self.score is None else {**vars(self.score), "score": self.score.value,
-                                                      "price_per_point": self.score.price_per_point},
+            "score": None
+            if self.score is None
+            else {
+                **vars(self.score),
+                "score": self.score.value,
+                "price_per_point": self.score.price_per_point,
+            },
             "interference": None if self.interference is None else _records(self.interference),
             "notes": self.notes,
-        }  # fmt: skip
+            "problems": self.problems,
+        }
+
+
+Report = SuiteReport  # its name in earlier versions
+
+
+def read(directories: Sequence[Path], name: str | None = None) -> list[Entry]:
+    """All entries below `directories`, of the suite called `name` if that is given.
+
+    Raises:
+        InvalidArgument: a directory is missing, or nothing in it can be read; the message names it.
+    """
+    return entries_of(rows_of_report(results.load(*directories, name=name)))
 
 
 def make(
-    directories: Sequence[Path], name: str | None = None, target: str | None = None, *, title: str = "",
-    exclude: Sequence[str] = (), price: float | None = None, jobs: int = JOBS, weight_file: Path | None = None,
-    alone: Sequence[Path] = (), allow_unlike: bool = False,
-) -> Report:  # fmt: skip
+    directories: Sequence[Path],
+    name: str | None = None,
+    target: str | None = None,
+    *,
+    title: str = "",
+    exclude: Sequence[str] = (),
+    price: float | None = None,
+    jobs: int = JOBS,
+    weight_file: Path | None = None,
+    alone: Sequence[Path] = (),
+    allow_unlike: bool = False,
+) -> SuiteReport:
     """The report on the runs below `directories`.
 
     Args:
+        directories: as :func:`dnnsuite.results.load` takes them. The original's table, targets and score are for runs
+            of a suite; other runs have rates, intervals and failures.
         name: of the suite; others in the directories are left out.
         target: V100, MI50, RTX, or a CSV file of targets. Needed for diffs and a score.
         exclude: jobs to leave out.
@@ -83,27 +126,64 @@ def make(
 
     Raises:
         UnlikeRuns: the runs differ and that is not allowed.
-        InvalidArgument, Error: see `read` and `targets.load`.
+        InvalidArgument, Error: see :func:`dnnsuite.results.load` and `targets.load`.
     """
-    entries = [entry for entry in read(directories, name) if entry.job not in exclude]
-    notes = differences(entries) if allow_unlike else []
+    table = results.load(*directories, name=name)
+    rows = rows_of_report(table[~table["job"].isin(exclude)])
+    notes = [str(reason) for reason in reasons(rows, _JOB)] if allow_unlike else []
     if not allow_unlike:
-        refuse_unlike(entries)
+        refuse_unlike(rows, _JOB)
+    entries = entries_of(rows)
+    suites = of_suites(entries)
     targets: dict[str, Target] | None = load(target) if target else None
-    table = seed_table(entries, targets)
-    few = [str(job) for job in table.index[table["sd"].isna()]]
+    seed = seed_table(suites, targets)
+    return SuiteReport(
+        title=title or f"{name or _title(entries)}: {', '.join(str(directory) for directory in directories)}",
+        entries=entries,
+        machine=_machine(entries),
+        summary=summary_table(entries),
+        devices=device_table(entries),
+        failures=failures(entries),
+        isolation=isolation(entries),
+        seed=seed,
+        statistics=statistics(seed, jobs) if suites else [],
+        weighted=weighted_score(seed, weights(weight_file)),
+        target=target,
+        scored=score_table(suites, targets) if targets and suites else None,
+        score=score(suites, targets, price) if targets and suites else None,
+        interference=interference_table(results.load(*alone, name=name), table) if alone else None,
+        notes=[*notes, *table.attrs["notes"], *_notes(entries, seed, target)],
+        problems=table.attrs["problems"],
+    )
+
+
+def _title(entries: Sequence[Entry]) -> str:
+    kinds = sorted({"suite" if entry.kind == "mila" else entry.kind for entry in entries})
+    return " and ".join(kinds) or "suite"
+
+
+def _notes(entries: Sequence[Entry], seed: pandas.DataFrame, target: str | None) -> list[str]:
+    """Sentences that a reader of the figures needs."""
+    notes = []
+    others = sorted({entry.kind for entry in entries} - {entry.kind for entry in of_suites(entries)})
+    if others:
+        notes.append(
+            f"runs of a {' and of a '.join(others)} have rates, intervals and failures here, by mode, precision and B; "
+            "targets, the original's table and a score are for runs of a suite; `dnnsuite plot` draws speedup curves"
+        )
+    few = [str(job) for job in seed.index[seed["sd"].isna()]]
     if few:
         notes.append(f"fewer than {LEAST_RUNS} runs, so left out of the statistics: {', '.join(few)}")
-    notes += [f"{len(flagged)} results are flagged: {text}" for text, flagged in _flags(entries).items()]
-    return Report(
-        title=title or f"{name or 'suite'}: {', '.join(str(directory) for directory in directories)}",
-        entries=entries, machine=_machine(entries), summary=summary_table(entries), devices=device_table(entries),
-        failures=failures(entries), isolation=isolation(entries), seed=table, statistics=statistics(table, jobs),
-        weighted=weighted_score(table, weights(weight_file)), target=target,
-        scored=score_table(entries, targets) if targets else None,
-        score=score(entries, targets, price) if targets else None,
-        interference=interference_table(read(alone, name), entries) if alone else None, notes=notes,
-    )  # fmt: skip
+    if target and any(entry.conditions.get("preset") == "smoke" for entry in entries):
+        notes.append(
+            "runs of the preset smoke are short, and small: their rates say nothing against a target"
+        )
+    hosts = sorted({entry.hostname for entry in entries if entry.hostname})
+    if len(hosts) > 1:
+        notes.append(f"measured on {len(hosts)} machines of one kind: {', '.join(hosts)}")
+    return notes + [
+        f"{len(flagged)} results are flagged: {text}" for text, flagged in _flags(entries).items()
+    ]
 
 
 def _flags(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
@@ -115,18 +195,31 @@ def _flags(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
 
 
 def _machine(entries: Sequence[Entry]) -> dict[str, str]:
-    """The conditions that all entries share."""
+    """The conditions that all entries share, where they are known; then the machine's name, its driver, the dates."""
     shared: dict[str, str] = {}
     for name in dict.fromkeys(key for entry in entries for key in entry.conditions):
-        values = {entry.conditions.get(name, "unknown") for entry in entries}
-        if len(values) == 1:
+        values = {entry.conditions.get(name, UNKNOWN) for entry in entries}
+        if len(values) == 1 and values != {UNKNOWN}:
             shared[name] = values.pop()
+    for name, found in (
+        ("host", {entry.hostname for entry in entries}),
+        ("driver", {entry.driver for entry in entries}),
+    ):
+        if len(found) == 1 and found != {""}:
+            shared[name] = found.pop()
+    if days := sorted({entry.started[:10] for entry in entries if entry.started}):
+        shared["measured"] = " to ".join(dict.fromkeys([days[0], days[-1]]))
     return shared
 
 
 def _failed(entry: Entry) -> dict[str, str]:
-    return {"job": entry.job, "run": entry.run, "device": entry.device, "message": entry.message,
-            "path": str(entry.path)}  # fmt: skip
+    return {
+        "job": entry.job,
+        "run": entry.run,
+        "device": entry.device,
+        "message": entry.message,
+        "path": str(entry.path),
+    }
 
 
 def _records(table: pandas.DataFrame) -> list[dict[str, Any]]:

@@ -65,9 +65,17 @@ def score_table(entries: Sequence[Entry], targets: Mapping[str, Target]) -> pand
         average, sd = float(rates.mean()), float(rates.std())
         perf, spread = average / target.rate, sd / average
         rows[job] = (
-            len(rates), target.rate, target.perf, target.sd, average, sd,
-            perf, perf >= target.perf, spread, spread <= target.sd,
-        )  # fmt: skip
+            len(rates),
+            target.rate,
+            target.perf,
+            target.sd,
+            average,
+            sd,
+            perf,
+            perf >= target.perf,
+            spread,
+            spread <= target.sd,
+        )
     columns = ["n", "target", "perf_tgt", "sd%_tgt", "mean", "sd", "perf", "perf_pass", "sd%", "sd%_pass"]
     table = pandas.DataFrame.from_dict(rows, orient="index", columns=columns)
     table.index.name = "bench"
@@ -75,8 +83,10 @@ def score_table(entries: Sequence[Entry], targets: Mapping[str, Target]) -> pand
 
 
 def score(
-    entries: Sequence[Entry], targets: Mapping[str, Target], price: float | None = None,
-) -> Score:  # fmt: skip
+    entries: Sequence[Entry],
+    targets: Mapping[str, Target],
+    price: float | None = None,
+) -> Score:
     """The score of `entries`; jobs without a target do not count, failures of every scored job do."""
     scored = [entry for entry in entries if entry.job not in NOT_SCORED]
     failures = len(scored) - len(finished(scored))
@@ -85,11 +95,14 @@ def score(
     perf = [float(value) for job, value in table["perf"].items() if job != "scaling"]
     healthy = bool(scored) and failures <= MOST_FAILURES * len(scored)
     return Score(
-        failures=failures, results=len(scored), well_functioning=float(healthy),
+        failures=failures,
+        results=len(scored),
+        well_functioning=float(healthy),
         minimal_performance=float(table["perf_pass"].mean()) if len(table) else 0.0,
         stability=float(table["sd%_pass"].mean()) if len(table) else 0.0,
-        mean_performance=_geometric_mean(perf), price=price,
-    )  # fmt: skip
+        mean_performance=_geometric_mean(perf),
+        price=price,
+    )
 
 
 def _geometric_mean(values: Sequence[float]) -> float:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ._entries import Entry, by_job, by_run, finished, mean
+from ..results.intervals import mean
+from ._entries import Entry, by_job, by_run, finished
 from .targets import Target
 
 if TYPE_CHECKING:

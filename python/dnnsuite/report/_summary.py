@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a purchase is decided on: each job's rate with an interval, how devices differ, what failed and why."""
+"""Figures that a purchase is decided on: each job's rate with an interval, how devices differ, failures and reasons."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ._entries import FAILURES, Entry, by_job, by_run, finished, mean
+from ..results.intervals import mean, of_rates
+from ._entries import FAILURES, Entry, by_job, by_run, finished
 
 if TYPE_CHECKING:
     import pandas
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["DEFINITIONS", "device_table", "failures", "isolation", "summary_table"]
 
 DEFINITIONS = {
-    "runs": "runs of the suite in which the job was measured",
+    "runs": "runs of the suite (repeats, of a workflow) in which the job was measured",
     "copies": "how many trained at the same time, each in its own share of the machine",
     "rate_per_s": "items per second of one copy: mean over runs of the mean over its devices, waits for data included",
-    "low_per_s": "lower end of the 95 % interval of rate_per_s: t over runs",
+    "low_per_s": "lower end of the 95 % interval of rate_per_s: t over runs, on logarithms",
     "high_per_s": "upper end of it",
     "between_runs_pct": "sample standard deviation over runs / rate, in percent",
     "between_devices_pct": "(fastest - slowest device) / rate, of the devices' means over runs, in percent",
@@ -42,7 +43,7 @@ def summary_table(entries: Sequence[Entry]) -> pandas.DataFrame:
 def _row(of_job: Sequence[Entry]) -> dict[str, object]:
     measured = finished(of_job)
     values = [mean(entry.rate for entry in of_run) for of_run in by_run(measured).values()]
-    average, half, sd = mean(values), _half_width(values), _sd(values)
+    (average, low, high), sd = of_rates(values), _sd(values)
     devices = list(_devices(measured).values())
     spread = max(devices) - min(devices) if len(devices) > 1 else math.nan
     return {
@@ -50,8 +51,8 @@ def _row(of_job: Sequence[Entry]) -> dict[str, object]:
         "copies": max((entry.copies for entry in of_job), default=0),
         "unit": of_job[0].unit,
         "rate_per_s": average,
-        "low_per_s": average - half,
-        "high_per_s": average + half,
+        "low_per_s": low,
+        "high_per_s": high,
         "between_runs_pct": 100 * sd / average if values else math.nan,
         "between_devices_pct": 100 * spread / average if values else math.nan,
         "failed": len(of_job) - len(measured),
@@ -65,15 +66,6 @@ def _sd(values: Sequence[float]) -> float:
         return math.nan
     average = mean(values)
     return math.sqrt(math.fsum((value - average) ** 2 for value in values) / (len(values) - 1))
-
-
-def _half_width(values: Sequence[float]) -> float:
-    """Of the 95 % interval of the mean of independent runs, by Student's t."""
-    from ..timing import student_t
-
-    if len(values) < 2:
-        return math.nan
-    return student_t(0.95, len(values) - 1) * _sd(values) / math.sqrt(len(values))
 
 
 def _devices(measured: Sequence[Entry]) -> dict[str, float]:
@@ -104,7 +96,7 @@ def _class_of(entry: Entry) -> str:
 
 
 def failures(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
-    """What failed, by class, in the order of `FAILURES`."""
+    """Entries that failed, by class, in the order of `FAILURES`."""
     failed = [entry for entry in entries if not entry.ok]
     return {
         kind: [entry for entry in failed if _class_of(entry) == kind]
@@ -114,5 +106,5 @@ def failures(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
 
 
 def isolation(entries: Sequence[Entry]) -> dict[str, int]:
-    """How many executions were isolated how: `cgroup`, `affinity`, `none` or `unknown`."""
+    """Counts of executions by isolation level: `cgroup`, `affinity`, `none` or `unknown`."""
     return dict(sorted(Counter(entry.isolation for entry in entries).items()))

@@ -7,14 +7,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._report import Report
+from ._entries import Entry
+from ._report import SuiteReport
 from ._score import Score
 from ._seed import Statistic
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["FORMATS", "markdown", "render_statistics", "shown", "style_score", "style_seed", "text"]
+__all__ = ["FORMATS", "markdown", "render_statistics", "shown", "style_score", "style_seed", "text", "where"]
 
 
 def _number(value: float) -> str:
@@ -34,13 +35,27 @@ def _fraction(value: float) -> str:
 
 
 FORMATS: dict[str, Callable[[Any], str]] = {
-    "rate_per_s": _number, "low_per_s": _number, "high_per_s": _number, "alone_per_s": _number,
-    "shared_per_s": _number, "between_runs_pct": _percent, "between_devices_pct": _percent,
-    "target": _number, "mean": _number, "sd": _number, "perf": "{:.2f}".format, "perf_tgt": "{:.2f}".format,
-    "sd%": _fraction, "sd%_tgt": _fraction, "slowdown": "{:.3f}".format, "low": "{:.3f}".format,
-    "high": "{:.3f}".format, "machine_gain": "{:.2f}".format,
-    "perf_pass": lambda ok: "PASS" if ok else "FAIL", "sd%_pass": lambda ok: "PASS" if ok else "FAIL",
-}  # fmt: skip
+    "rate_per_s": _number,
+    "low_per_s": _number,
+    "high_per_s": _number,
+    "alone_per_s": _number,
+    "shared_per_s": _number,
+    "between_runs_pct": _percent,
+    "between_devices_pct": _percent,
+    "target": _number,
+    "mean": _number,
+    "sd": _number,
+    "perf": "{:.2f}".format,
+    "perf_tgt": "{:.2f}".format,
+    "sd%": _fraction,
+    "sd%_tgt": _fraction,
+    "slowdown": "{:.3f}".format,
+    "low": "{:.3f}".format,
+    "high": "{:.3f}".format,
+    "machine_gain": "{:.2f}".format,
+    "perf_pass": lambda ok: "PASS" if ok else "FAIL",
+    "sd%_pass": lambda ok: "PASS" if ok else "FAIL",
+}
 
 
 def shown(table: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
@@ -85,10 +100,18 @@ def render_statistics(lines: Sequence[Statistic]) -> str:
     return "\n".join(out)
 
 
-def style_seed(report: Report) -> str:
+def where(entry: Entry) -> str:
+    """An execution in words."""
+    device = f", device {entry.device}" if entry.device else ""
+    return f"{entry.job}, run {entry.run}{device}"
+
+
+def style_seed(report: SuiteReport) -> str:
     """The table and the statistics of the original's README."""
     import pandas
 
+    if not report.statistics:
+        return "the table of the original suite is for runs of a suite, and there are none here"
     kept = report.seed[report.seed["sd"].notna()]
     if report.target is None:
         kept = kept.drop(columns=["target", "diff"])
@@ -97,7 +120,7 @@ def style_seed(report: Report) -> str:
     return "\n".join([table, "--", "", render_statistics(report.statistics), "--"])
 
 
-def style_score(report: Report) -> str:
+def style_score(report: SuiteReport) -> str:
     """The table and the score of the original's last version."""
     if report.score is None or report.scored is None:
         return "no score without a target: name one with --gpu-model"
@@ -115,12 +138,14 @@ def _score_lines(score: Score) -> list[str]:
     ]
     if score.price:
         points = score.price_per_point
-        lines += [f"Price:                           {score.price:.2f}",
-                  f"RPP (Price/Score):               {'n/a' if points is None else f'{points:.2f}'}"]  # fmt: skip
+        lines += [
+            f"Price:                           {score.price:.2f}",
+            f"RPP (Price/Score):               {'n/a' if points is None else f'{points:.2f}'}",
+        ]
     return lines
 
 
-def _sections(report: Report, table: Callable[[pandas.DataFrame], str]) -> list[tuple[str, str]]:
+def _sections(report: SuiteReport, table: Callable[[pandas.DataFrame], str]) -> list[tuple[str, str]]:
     """Title and body of each part after the original's."""
     found = [("Rates", table(report.summary))]
     if len(report.devices):
@@ -130,7 +155,7 @@ def _sections(report: Report, table: Callable[[pandas.DataFrame], str]) -> list[
     if report.interference is not None:
         found.append(("What sharing costs", table(report.interference)))
     failed = [
-        f"{kind}: {entry.job}, run {entry.run}, device {entry.device}: {entry.message} ({entry.path})"
+        f"{kind}: {where(entry)}: {entry.message} ({entry.path})"
         for kind, entries in report.failures.items()
         for entry in entries
     ]
@@ -140,6 +165,8 @@ def _sections(report: Report, table: Callable[[pandas.DataFrame], str]) -> list[
     found.append(("Machine", "\n".join(f"{name}: {value}" for name, value in report.machine.items())))
     if report.notes:
         found.append(("Notes", "\n".join(report.notes)))
+    if report.problems:
+        found.append(("Damaged records, left out", "\n".join(report.problems)))
     defined = {**report.summary.attrs["definitions"]}
     if report.interference is not None:
         defined |= report.interference.attrs["definitions"]
@@ -148,7 +175,7 @@ def _sections(report: Report, table: Callable[[pandas.DataFrame], str]) -> list[
     return found
 
 
-def text(report: Report) -> str:
+def text(report: SuiteReport) -> str:
     """Everything, for a terminal."""
     parts = [report.title, "=" * len(report.title), "", style_seed(report)]
     for title, body in _sections(report, _plain_table):
@@ -156,7 +183,7 @@ def text(report: Report) -> str:
     return "\n".join(parts) + "\n"
 
 
-def markdown(report: Report) -> str:
+def markdown(report: SuiteReport) -> str:
     """Everything, as Markdown."""
     parts = [f"# {report.title}", "", "```", style_seed(report), "```"]
     for title, body in _sections(report, _markdown_table):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What results are judged against: published figures of three GPUs, or a machine of the user's own."""
+"""Targets that results are judged against: published figures of three GPUs, or a machine of the user's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pathlib import Path
 
 from .._files import write_text
 from ..errors import InvalidArgument
-from ._entries import Entry, by_job, finished, mean
+from ..results.intervals import mean
+from ._entries import Entry, by_job, finished
 
 __all__ = ["MODELS", "WEIGHTS", "Target", "load", "save", "weights"]
 
@@ -69,7 +70,7 @@ _WEIGHT_COLUMNS = ("bench", "weight", "base")
 
 @dataclass(frozen=True)
 class Target:
-    """What one job should reach: a rate in the seed's unit, and how far from it still passes.
+    """A rate that one job should reach, in the seed's unit, and how far from it still passes.
 
     `perf` is the least rate / target; `sd` the largest standard deviation / mean.
     """

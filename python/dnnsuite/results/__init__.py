@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+"""Runs as one tidy table, and what the table says. Reads only what runs wrote.
+
+`load` takes any mixture of directories; `summarize` and `wide` reduce its table, and pool only runs that are alike.
+"""
+
+from .loading import load as load
+from .pool import Reason as Reason
+from .pool import UnlikeRuns as UnlikeRuns
+from .pool import conditions as conditions
+from .pool import reasons as reasons
+from .pool import refuse_unlike as refuse_unlike
+from .samples import steps as steps
+from .summary import BASELINE as BASELINE
+from .summary import by_mode as by_mode
+from .summary import summarize as summarize
+from .summary import wide as wide
+from .table import COLUMNS as COLUMNS
+from .table import complete as complete
+from .table import save_csv as save_csv
+
+__all__ = [
+    "BASELINE",
+    "COLUMNS",
+    "Reason",
+    "UnlikeRuns",
+    "by_mode",
+    "complete",
+    "conditions",
+    "load",
+    "reasons",
+    "refuse_unlike",
+    "save_csv",
+    "steps",
+    "summarize",
+    "wide",
+]

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+"""Means of rates with 95 % intervals over runs. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+__all__ = ["Interval", "half_width", "mean", "of_rates"]
+
+
+class Interval(NamedTuple):
+    """A mean and the 95 % interval about it; NaN where nothing is known."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def mean(values: Iterable[float]) -> float:
+    """The arithmetic mean; NaN of nothing."""
+    kept = list(values)
+    return math.fsum(kept) / len(kept) if kept else math.nan
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Half of the 95 % interval of the mean of independent values, by Student's t; NaN for fewer than two."""
+    from ..timing import student_t
+
+    if len(values) < 2:
+        return math.nan
+    average = mean(values)
+    variance = math.fsum((value - average) ** 2 for value in values) / (len(values) - 1)
+    return student_t(0.95, len(values) - 1) * math.sqrt(variance / len(values))
+
+
+def of_rates(values: Sequence[float]) -> Interval:
+    """The mean of rates, with the interval of their logarithms: no end of it is negative."""
+    if len(values) < 2 or min(values) <= 0:
+        return Interval(mean(values), math.nan, math.nan)
+    logarithms = [math.log(value) for value in values]
+    centre, half = mean(logarithms), half_width(logarithms)
+    return Interval(mean(values), math.exp(centre - half), math.exp(centre + half))

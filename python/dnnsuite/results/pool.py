@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+"""May these runs be pooled? One list of conditions, one function that says why not.
+
+A rate is compared only with its like. Everything that pools or compares (summaries, reports, figures) asks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Error
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "CELL",
+    "CONDITIONS",
+    "UNKNOWN",
+    "Reason",
+    "UnlikeRuns",
+    "conditions",
+    "measured",
+    "reasons",
+    "refuse",
+    "refuse_unlike",
+]
+
+Values = Mapping[str, Any]
+
+CELL = ("job", "mode", "precision", "B")  # runs that agree in these are repeats of one another
+UNKNOWN = "unknown"
+
+
+class UnlikeRuns(Error):
+    """Runs that must not be pooled or compared: they differ in what ran, or on which kind of machine."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why runs may not be pooled: a condition in which they differ.
+
+    Attributes:
+        what: the runs, as a job or a job with its mode.
+        condition: a name in `CONDITIONS`.
+        values: where each value was found, by value.
+    """
+
+    what: str
+    condition: str
+    values: Mapping[str, str]
+
+    def __str__(self) -> str:
+        shown = "; ".join(f"{value} in {path}" for value, path in sorted(self.values.items()))
+        return f"{self.what}: {self.condition} differs: {shown}"
+
+
+def _processor(row: Values) -> str:
+    return f"{row['cpu_model']}, {row['cpus'] or '?'} CPUs" if row["cpu_model"] else UNKNOWN
+
+
+def _gpus(row: Values) -> str:
+    return row["gpus"] or (UNKNOWN if _processor(row) == UNKNOWN else "none")
+
+
+def _minor(row: Values) -> str:
+    """The part of torch's version that changes what it computes with."""
+    return ".".join(row["torch"].split("+")[0].split(".")[:2]) or UNKNOWN
+
+
+# What must agree for rates to be of the same thing on the same kind of machine. Two machines of one kind may be pooled:
+# a report on several nodes of a cluster does that.
+CONDITIONS = {
+    "kind": lambda row: row["kind"],
+    "job version": lambda row: row["job_version"][:32],
+    "unit": lambda row: row["item"],
+    "device": lambda row: row["device"],
+    "precision": lambda row: row["precision"],
+    "preset": lambda row: row["preset"],
+    "data": lambda row: row["data"],
+    "batch size": lambda row: str(row["batch_size"] or UNKNOWN),
+    "copies": lambda row: str(row["copies"]),
+    "threads": lambda row: str(row["threads"] or UNKNOWN),
+    "isolation": lambda row: row["isolation"],
+    "processor": _processor,
+    "GPUs": _gpus,
+    "torch": _minor,
+}
+
+
+def conditions(row: Values) -> dict[str, str]:
+    """The conditions under which a run was measured, by name."""
+    return {name: value(row) or UNKNOWN for name, value in CONDITIONS.items()}
+
+
+def measured(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows with the rate of a whole run that ended well."""
+    whole = table[(table["metric"] == "throughput") & table["replica"].isna() & (table["status"] == "ok")]
+    return whole.dropna(subset=["value"])
+
+
+def reasons(table: pd.DataFrame, by: Sequence[str] = CELL, ignoring: Sequence[str] = ()) -> list[Reason]:
+    """Every reason not to pool the runs that agree in the columns `by`; none for runs that were not measured.
+
+    Args:
+        table: of `results.load`, completed.
+        by: columns that tell apart what is not pooled anyway.
+        ignoring: names of conditions that may differ.
+    """
+    found = []
+    for key, rows in measured(table).groupby(list(by), sort=True):
+        values: dict[str, dict[str, str]] = {}
+        for row in rows.to_dict("records"):
+            for name, value in conditions({str(column): each for column, each in row.items()}).items():
+                values.setdefault(name, {}).setdefault(value, row["path"] or row["run"])
+        what = _called(dict(zip(by, key, strict=True)))
+        found += [
+            Reason(what, name, where)
+            for name, where in values.items()
+            if len(where) > 1 and name not in ignoring
+        ]
+    return found
+
+
+def _called(cell: Values) -> str:
+    """A job, with mode, precision and B where those are given."""
+    if "mode" not in cell:
+        return str(cell["job"])
+    return f"{cell['job']} {cell['mode']} {cell['precision']} B={cell['B']}"
+
+
+def refuse(found: Sequence[Reason]) -> None:
+    """Raise if there is a reason.
+
+    Raises:
+        UnlikeRuns: what differs, first of all, and where.
+    """
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise UnlikeRuns(f"these runs are not of the same thing: {found[0]}{more}; report on them apart")
+
+
+def refuse_unlike(table: pd.DataFrame, by: Sequence[str] = CELL, ignoring: Sequence[str] = ()) -> None:
+    """Raise UnlikeRuns if :func:`reasons` finds one."""
+    refuse(reasons(table, by, ignoring))

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""The rows of a run's record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from .._runs.reading import ReadRun, output_directory
+from .._runs.record import BadRecord, Metric, RunRecord
+from .table import SEPARATOR, Row
+
+__all__ = ["rows_of_record"]
+
+
+def rows_of_record(run: ReadRun) -> Iterator[Row]:
+    """One row per metric; one without a value for a run that failed, or that found nothing.
+
+    Raises:
+        BadRecord: what only a suite's run has is missing or cannot be; the message names it.
+    """
+    record, common = run.record, _common(run)
+    seed = _seed_unit(record)
+    if not record.ok or not record.metrics:
+        yield replace(common, unit=f"{record.unit}/s", seed_unit=seed[0] if seed else "")
+    for metric in record.metrics:
+        row = replace(
+            common,
+            metric=metric.name,
+            value=metric.value,
+            unit=metric.unit,
+            replica=metric.replica,
+            low=math.nan if metric.low is None else metric.low,
+            high=math.nan if metric.high is None else metric.high,
+        )
+        if seed and metric.name == "throughput" and metric.replica is None:
+            row = replace(row, seed_unit=seed[0], seed_rate=_seed_rate(record, metric, seed[1]))
+        yield row
+
+
+def _common(run: ReadRun) -> Row:
+    """The columns that all rows of a run share."""
+    record = run.record
+    return Row(
+        job=record.job,
+        device=record.device.type,
+        mode=record.mode,
+        precision=record.precision,
+        B=record.B,
+        repeat=record.repeat,
+        status=record.verdict.status,
+        failure=record.verdict.failure,
+        run=run.directory.resolve().name,
+        kind=record.kind,
+        plan=record.plan,
+        plan_id=record.plan_id,
+        plan_path=str(output_directory(run.directory)),
+        run_id=record.id,
+        share=record.share,
+        copies=record.copies,
+        processes=record.processes,
+        threads=record.threads,
+        batch_size=record.batch_size,
+        preset=record.preset,
+        data=record.data,
+        job_version=record.job_version,
+        seed=record.seed,
+        item=record.unit,
+        isolation=record.isolation.level,
+        disturbances=SEPARATOR.join(record.disturbances),
+        message=record.verdict.message,
+        hostname=record.machine.hostname,
+        cpu_model=record.machine.cpu_model,
+        cpus=record.machine.cpus,
+        gpus=", ".join(record.machine.gpus),
+        driver=record.machine.driver,
+        device_name=record.device.name,
+        torch=str(record.versions.get("torch") or ""),
+        dnnsuite=str(record.versions.get("dnnsuite") or ""),
+        commit=record.commit,
+        started=record.started.utc,
+        seconds=record.seconds,
+        path=str(run.directory),
+    )
+
+
+def _seed_unit(record: RunRecord) -> tuple[str, float] | None:
+    """(name, items of the job in one) of what the original suite counted; None for what is no run of a suite."""
+    if record.kind != "suite":
+        return None
+    unit = record.details.get("seed_unit")
+    try:
+        name, items = str(unit["name"]), float(unit["items"])  # type: ignore[index]
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadRecord(f"seed_unit is {unit!r}: not a name and a number of items") from error
+    if not 0 < items < math.inf:
+        raise BadRecord(f"seed_unit has {items} items: not a positive number")
+    return name, items
+
+
+def _seed_rate(record: RunRecord, metric: Metric, items: float) -> float:
+    """In what the original counted; of `scaling`, whose target is 1, what each device adds as a share of the first."""
+    if record.job != "scaling":
+        return metric.value / items
+    metrics = record.details.get("job_metrics")
+    found = metrics.get("efficiency") if isinstance(metrics, Mapping) else None
+    return math.nan if found is None else float(found)

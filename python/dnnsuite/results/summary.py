@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: MIT
+"""Throughput by mode, precision and number of models: means, intervals and ratios over runs that are alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import pool
+from .hfta import MODES
+from .intervals import Interval, half_width, mean, of_rates
+from .table import complete
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BASELINE", "by_mode", "summarize", "wide"]
+
+# What throughput is normalised by: one plain model alone on the device, in single precision.
+BASELINE = ("serial", "fp32", 1)
+
+# How a mode uses the machine; the others must agree between a mode and its baseline.
+_MODES_OWN = ("precision", "copies", "threads", "isolation")
+_NOTHING = Interval(math.nan, math.nan, math.nan)
+
+
+def by_mode(mode: str, precision: str) -> tuple[int, str, bool, str]:
+    """A key that sorts modes as HFTA lists them, unknown ones by name after those, and fp32 first."""
+    return (MODES.index(mode) if mode in MODES else len(MODES), mode, precision != "fp32", precision)
+
+
+def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
+    """Throughput by job, mode, precision and B, and normalised by the job's :data:`BASELINE`. Pure.
+
+    Columns: job, mode, precision, B, rate, rate_low, rate_high, unit, normalized, low, high, runs, failed, failure.
+
+    Rates are means over the runs; copies of a job that share the machine count as one run, with the mean of their
+    rates. Intervals are 95 %: over the runs with Student's t on logarithms where there are several (for the normalised
+    value over the ratios of runs of the same repeat, which share the machine's state), else from within the single
+    run. NaN where nothing is known: no interval, no finished run, no baseline.
+
+    Args:
+        table: of :func:`load`, or one that an earlier version saved.
+        allow_unlike: pool runs of unlike machines, settings or versions; `attrs["notes"]` of the result says which.
+
+    Raises:
+        UnlikeRuns: the runs of a cell, or a cell and its baseline, are not of the same thing, and that is not allowed.
+    """
+    import pandas as pd
+
+    table = complete(table)
+    whole = table[(table["metric"] == "throughput") & table["replica"].isna()]
+    notes = _unlike(whole, allow_unlike)
+    rows: list[dict[str, Any]] = []
+    for job, of_job in whole.groupby("job"):
+        cells = {key: _runs(cell) for key, cell in of_job.groupby(["mode", "precision", "B"])}
+        for (mode, precision, B), every in of_job.groupby(["mode", "precision", "B"]):
+            runs = cells[mode, precision, B]
+            failures = every.loc[every["status"] != "ok", "failure"]
+            rows.append(
+                {
+                    "job": job,
+                    "mode": mode,
+                    "precision": precision,
+                    "B": B,
+                    "unit": every["unit"].iloc[0],
+                    **dict(zip(("rate", "rate_low", "rate_high"), _rate(runs), strict=True)),
+                    **dict(
+                        zip(("normalized", "low", "high"), _ratio(runs, cells.get(BASELINE)), strict=True)
+                    ),
+                    "runs": len(runs),
+                    "failed": len(failures),
+                    "failure": failures.iloc[-1] if len(failures) else "",
+                }
+            )
+    rows.sort(key=lambda row: (row["job"], *by_mode(row["mode"], row["precision"]), row["B"]))
+    made = pd.DataFrame(rows)
+    made.attrs = {**table.attrs, "notes": [*table.attrs.get("notes", []), *notes]}
+    return made
+
+
+def _unlike(whole: pd.DataFrame, allowed: bool) -> list[str]:
+    """A sentence for each reason not to pool; with the reasons not to compare a mode with its baseline.
+
+    Raises:
+        UnlikeRuns: there is one, and that is not allowed.
+    """
+    baseline = (
+        (whole["mode"] == BASELINE[0]) & (whole["precision"] == BASELINE[1]) & (whole["B"] == BASELINE[2])
+    )
+    with_one = whole[whole["job"].isin(whole.loc[baseline, "job"])]
+    found = [*pool.reasons(whole), *pool.reasons(with_one, ("job",), _MODES_OWN)]
+    if not allowed:
+        pool.refuse(found)
+    return [f"pooled although they differ: {reason}" for reason in found]
+
+
+def _runs(cell: pd.DataFrame) -> pd.DataFrame:
+    """The measured runs of a cell: columns repeat (of which plan), value, low, high.
+
+    Copies of a job, each in its share, are one run.
+    """
+    good = pool.measured(cell)
+    pairs: list[Any] = list(zip(good["plan_id"], good["repeat"], strict=True))
+    good = good.assign(repeat=pairs)
+    shared = good["share"] != ""
+    alone = good.loc[~shared, ["repeat", "value", "low", "high"]]
+    if not shared.any():
+        return alone
+    copies = good[shared].groupby("repeat", sort=False)
+    means = copies["value"].mean().to_frame().assign(low=math.nan, high=math.nan).reset_index()
+    if len(copies) == 1 and copies.size().iloc[0] == 1:  # a single figure keeps the interval from within
+        means = good.loc[shared, ["repeat", "value", "low", "high"]]
+    import pandas as pd
+
+    return means if alone.empty else pd.concat([alone, means], ignore_index=True)
+
+
+def _rate(runs: pd.DataFrame) -> Interval:
+    """Mean and interval of the runs' rates."""
+    if len(runs) == 1:  # its own interval, from within
+        return Interval(*(float(runs[name].iloc[0]) for name in ("value", "low", "high")))
+    return of_rates(runs["value"].tolist())
+
+
+def _ratio(runs: pd.DataFrame, baseline: pd.DataFrame | None) -> Interval:
+    """Ratio and interval of the runs' rates to the baseline's."""
+    if baseline is None:
+        return _NOTHING
+    if runs is baseline:  # the baseline against its own mean: what it fluctuates by
+        rate, low, high = _rate(runs)
+        return Interval(1.0, low / rate, high / rate) if rate > 0 else _NOTHING
+    moving = [t[t["value"] > 0] for t in (runs, baseline)]
+    # The last finished run of a repeat, should one have been done again.
+    ours, theirs = (t.drop_duplicates("repeat", keep="last").set_index("repeat") for t in moving)
+    if ours.empty or theirs.empty:
+        return _NOTHING
+    pairs = [repeat for repeat in ours.index if repeat in set(theirs.index)]
+    if len(pairs) >= 2:
+        values = [ours["value"][pair] / theirs["value"][pair] for pair in pairs]
+        return _geometric(values)
+    if not pairs:  # no repeat has both: the ratio of means, without an interval
+        return Interval(mean(ours["value"].tolist()) / mean(theirs["value"].tolist()), math.nan, math.nan)
+    one, other = (t.loc[[pairs[0]]].iloc[0] for t in (ours, theirs))
+    ratio = float(one["value"] / other["value"])
+    relative = [float((run["high"] - run["low"]) / 2 / run["value"]) for run in (one, other)]
+    half = math.hypot(*relative)  # of the logarithm, for independent errors; NaN when either is unknown
+    return Interval(ratio, ratio * math.exp(-half), ratio * math.exp(half))
+
+
+def _geometric(ratios: Sequence[float]) -> Interval:
+    """The geometric mean of ratios and its interval."""
+    logarithms = [math.log(ratio) for ratio in ratios]
+    centre, half = mean(logarithms), half_width(logarithms)
+    return Interval(math.exp(centre), math.exp(centre - half), math.exp(centre + half))
+
+
+def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
+    """Throughput in the shape of HFTA's CSV: index B, columns `{mode}:{precision}:{run}` and `:avg :min :max`.
+
+    Unlike there, only Bs that were measured have values; nothing between them is interpolated. With several jobs, names
+    begin with `{job}:`; the runs of several plans are numbered through.
+
+    Raises:
+        UnlikeRuns: as :func:`summarize` does.
+    """
+    import pandas as pd
+
+    whole = pool.measured(complete(table))
+    _unlike(whole, allow_unlike)
+    several = whole["job"].nunique() > 1
+    columns: dict[str, pd.Series[float]] = {}
+    for job, of_job in whole.groupby("job"):
+        number = _numbers(of_job)
+        groups = {
+            (str(mode), str(precision)): runs
+            for (mode, precision), runs in of_job.groupby(["mode", "precision"])
+        }
+        for key in sorted(groups, key=lambda key: by_mode(*key)):
+            name = ":".join([str(job), *key] if several else key)
+            rates: dict[int, dict[Any, float]] = {}
+            for B, cell in groups[key].groupby("B"):
+                for run in _runs(cell).to_dict("records"):
+                    rates.setdefault(number[run["repeat"]], {})[B] = run["value"]
+            by_run = pd.DataFrame({repeat: rates[repeat] for repeat in sorted(rates)}).sort_index()
+            columns |= {f"{name}:{repeat}": by_run[repeat] for repeat in by_run.columns}
+            columns |= {
+                f"{name}:avg": by_run.mean(axis=1),
+                f"{name}:min": by_run.min(axis=1),
+                f"{name}:max": by_run.max(axis=1),
+            }
+    frame = pd.DataFrame(columns)
+    frame.index.name = "B"
+    return frame.sort_index()
+
+
+def _numbers(runs: pd.DataFrame) -> dict[tuple[str, int], int]:
+    """A number for each repeat of each plan: the repeat's own where there is one plan."""
+    pairs = sorted(dict.fromkeys(zip(runs["plan_id"], runs["repeat"], strict=True)))
+    one = runs["plan_id"].nunique() == 1
+    return {pair: pair[1] if one else index for index, pair in enumerate(pairs)}

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: MIT
+"""The table of results: one row per run, replica and metric; what each column holds, and its CSV file."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .._files import replacing
+from ..errors import Error
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["COLUMNS", "LEAST", "SEPARATOR", "Row", "complete", "frame_of", "read_csv", "save_csv"]
+
+SEPARATOR = "; "  # between the disturbances of a run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One figure of one run.
+
+    Attributes:
+        replica: worker process that the row speaks of; None for the whole run.
+        low, high: a 95 % interval, NaN where none is known.
+        run: name of the run's directory. run_id: what tells it from every other run, also one of the same name.
+        kind: workflow, suite, training, trial, profile; hfta and mila for results of those projects' own tools.
+        plan: name of the workflow or suite. plan_id: what tells it from another of the same name.
+        plan_path: its output directory.
+        share: of the machine; `all` for the whole of it, empty where it was not cut.
+        item: what a rate counts, as images.
+        seed_rate: rate in what the original suite counted, `seed_unit`; NaN for what is no run of a suite.
+        disturbances: separated by `SEPARATOR`.
+        path: the run's directory, or the file that it was read from.
+    """
+
+    job: str
+    device: str = ""
+    mode: str = ""
+    precision: str = ""
+    B: int = 1
+    repeat: int = 0
+    replica: int | None = None
+    metric: str = "throughput"
+    value: float = math.nan
+    unit: str = ""
+    low: float = math.nan
+    high: float = math.nan
+    status: str = "ok"
+    failure: str | None = None
+    run: str = ""
+    kind: str = ""
+    plan: str = ""
+    plan_id: str = ""
+    plan_path: str = ""
+    run_id: str = ""
+    share: str = ""
+    copies: int = 1
+    processes: int = 1
+    threads: int = 0
+    batch_size: int = 0
+    preset: str = ""
+    data: str = ""
+    job_version: str = ""
+    seed: int = 0
+    item: str = ""
+    seed_rate: float = math.nan
+    seed_unit: str = ""
+    isolation: str = ""
+    disturbances: str = ""
+    message: str = ""
+    hostname: str = ""
+    cpu_model: str = ""
+    cpus: int = 0
+    gpus: str = ""
+    driver: str = ""
+    device_name: str = ""
+    torch: str = ""
+    dnnsuite: str = ""
+    commit: str = ""
+    started: str = ""
+    seconds: float = math.nan
+    path: str = ""
+
+
+COLUMNS = tuple(each.name for each in fields(Row))
+LEAST = COLUMNS[: COLUMNS.index("run") + 1]  # what a table of an earlier version has
+_DEFAULTS = {each.name: each.default for each in fields(Row)}
+_INTEGERS = [name for name, value in _DEFAULTS.items() if type(value) is int]
+_FLOATS = [name for name, value in _DEFAULTS.items() if type(value) is float]
+_TEXTS = [name for name in COLUMNS if name not in (*_INTEGERS, *_FLOATS, "replica", "failure")]
+
+
+def frame_of(rows: Iterable[Row]) -> pd.DataFrame:
+    """The table of these rows."""
+    import pandas as pd
+
+    return complete(pd.DataFrame([astuple(row) for row in rows], columns=list(COLUMNS)))
+
+
+def complete(table: pd.DataFrame) -> pd.DataFrame:
+    """A table with every column, in order and of its type; what an earlier version did not write is unknown."""
+    import pandas as pd
+
+    absent = [name for name in COLUMNS if name not in table.columns]
+    more = pd.DataFrame({name: _DEFAULTS[name] for name in absent}, index=table.index)
+    made = pd.concat([table, more], axis=1)[list(COLUMNS)]
+    made.attrs = dict(table.attrs)
+    texts = made[_TEXTS]
+    made[_TEXTS] = texts.where(texts.notna(), "").astype(object)
+    numbers = {name: _DEFAULTS[name] for name in _INTEGERS}
+    made = made.fillna(numbers).astype(
+        {**dict.fromkeys(_INTEGERS, "int64"), **dict.fromkeys(_FLOATS, "float64")}
+    )
+    made = made.astype({"replica": "Int64", "failure": object})
+    made["failure"] = made["failure"].where(made["failure"].notna(), None)
+    unnamed = made["run_id"] == ""
+    made.loc[unnamed, "run_id"] = made.loc[unnamed, "run"]
+    return made
+
+
+def save_csv(table: pd.DataFrame, path: Path, index: bool = False) -> None:
+    """Write a table as CSV, whole or not at all."""
+    with replacing(path) as temporary:
+        table.to_csv(temporary, index=index)
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    """The table in a CSV file that :func:`save_csv` wrote, of this version or an earlier one.
+
+    Raises:
+        Error: it is missing, damaged, or no such table; the message names it.
+    """
+    import pandas as pd
+
+    numbers = [*_INTEGERS, *_FLOATS, "replica", "failure"]
+    try:
+        table = pd.read_csv(
+            path,
+            dtype=dict.fromkeys(_TEXTS, str),
+            keep_default_na=False,
+            na_values={name: [""] for name in numbers},
+        )
+    except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
+        raise Error(f"{path}: {error}") from error
+    if absent := [name for name in LEAST if name not in table.columns]:
+        raise Error(f"{path}: no column {absent[0]!r}: not a table of results")
+    if "run_id" not in table.columns:  # of an earlier version: told apart by where it lies
+        plan = hashlib.sha256(f"plan:{path.resolve()}".encode()).hexdigest()[:32]
+        table = table.assign(plan_id=plan, run_id=plan + "/" + table["run"])
+    try:
+        return complete(table)
+    except (TypeError, ValueError) as error:
+        raise Error(f"{path}: not a table of results: {error}") from error

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from dnnsuite import results
+from dnnsuite.results.pool import CONDITIONS, UNKNOWN, conditions, measured, reasons, refuse_unlike
+from dnnsuite.results.table import Row, frame_of
+
+ALIKE: dict[str, Any] = {
+    "job": "vae", "mode": "shares", "precision": "fp32", "value": 1.0, "kind": "suite", "job_version": "1",
+    "item": "images", "device": "cpu", "preset": "quick", "data": "none", "batch_size": 4, "threads": 1,
+    "isolation": "cgroup", "cpu_model": "EPYC", "cpus": 2, "torch": "2.13.0+cpu",
+}  # fmt: skip
+
+# condition → a change that makes two runs unlike in it
+UNLIKE: dict[str, dict[str, Any]] = {
+    "kind": {"kind": "hfta"},
+    "job version": {"job_version": "2"},
+    "unit": {"item": "tokens"},
+    "device": {"device": "cuda"},
+    "precision": {"precision": "bf16"},
+    "preset": {"preset": "smoke"},
+    "data": {"data": "synthetic"},
+    "batch size": {"batch_size": 8},
+    "copies": {"copies": 2},
+    "threads": {"threads": 2},
+    "isolation": {"isolation": "affinity"},
+    "processor": {"cpus": 4},
+    "GPUs": {"gpus": "A GPU"},
+    "torch": {"torch": "2.14.0+cpu"},
+}
+
+
+def runs(*changes: dict[str, Any]) -> pd.DataFrame:
+    return frame_of(
+        Row(**{**ALIKE, "run_id": str(i), "path": f"out/{i}", **change}) for i, change in enumerate(changes)
+    )
+
+
+def test_every_condition_is_tried_here() -> None:
+    assert UNLIKE.keys() == CONDITIONS.keys()
+
+
+@pytest.mark.parametrize("condition", UNLIKE)
+def test_runs_that_differ_in_one_are_not_pooled(condition: str) -> None:
+    table = runs({}, UNLIKE[condition])
+    (reason,) = reasons(table, ("job",))
+    assert reason.condition == condition
+    assert sorted(reason.values.values()) == ["out/0", "out/1"]
+    with pytest.raises(results.UnlikeRuns, match=f"vae: {condition} differs: .* in out/"):
+        refuse_unlike(table, ("job",))
+    assert reasons(table, ("job",), ignoring=(condition,)) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hostname": "b"},
+        {"repeat": 3},
+        {"seed": 9},
+        {"plan_id": "b"},
+        {"torch": "2.13.1+cu130"},
+        {"share": "1"},
+    ],
+    ids=str,
+)
+def test_what_repeats_may_differ_in(change: dict[str, Any]) -> None:
+    assert reasons(runs({}, change), ("job",)) == []
+
+
+def test_cells_and_jobs_may_differ_among_themselves() -> None:
+    assert reasons(runs({}, {"job": "reso", "item": "tokens"}), ("job",)) == []
+    assert reasons(runs({}, {"mode": "hfta", "threads": 2}, {"B": 4, "copies": 2})) == []
+
+
+def test_failures_do_not_count() -> None:
+    table = runs({}, {"status": "failed", "failure": "oom", "cpu_model": "Xeon", "value": float("nan")})
+    assert reasons(table) == []
+    assert len(measured(table)) == 1
+
+
+def test_an_unknown_condition_is_not_the_same_as_a_known_one() -> None:
+    assert [reason.condition for reason in reasons(runs({}, {"isolation": ""}))] == ["isolation"]
+    assert reasons(runs({"isolation": ""}, {"isolation": ""})) == []
+
+
+def test_conditions_of_a_run() -> None:
+    found = conditions(runs({}).to_dict("records")[0])  # type: ignore[arg-type]
+    assert found["processor"] == "EPYC, 2 CPUs"
+    assert found["torch"] == "2.13"
+    assert found["GPUs"] == "none"
+    nothing = conditions(frame_of([Row(job="x")]).to_dict("records")[0])  # type: ignore[arg-type]
+    assert {name for name, value in nothing.items() if value != UNKNOWN} == {"copies"}
+
+
+def test_more_reasons_are_counted() -> None:
+    with pytest.raises(results.UnlikeRuns, match=r"\(and 1 more\); report on them apart"):
+        refuse_unlike(runs({}, {"threads": 2, "device": "cuda"}))
