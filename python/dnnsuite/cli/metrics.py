@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 if TYPE_CHECKING:
-    from ..profiler.counters import Plan, Selection
+    from ..profiler.counters import CounterPlan, Selection
 
 __all__ = ["commands"]
 
@@ -101,7 +101,7 @@ def plan(
     return 0
 
 
-def _describe(made: Plan, chosen: Selection, kernels: bool) -> str:
+def _describe(made: CounterPlan, chosen: Selection, kernels: bool) -> str:
     lines = []
     for number, group in enumerate(made.groups, 1):
         often = "1 pass" if group.passes == 1 else f"{group.passes} passes"
@@ -112,7 +112,7 @@ def _describe(made: Plan, chosen: Selection, kernels: bool) -> str:
     return "\n".join(lines)
 
 
-def _summary(made: Plan, kernels: bool) -> str:
+def _summary(made: CounterPlan, kernels: bool) -> str:
     count = f"{made.chip}: {len(made.metrics)} metrics"
     if kernels:
         return f"{count}; every kernel runs alone, in {made.steps} passes"

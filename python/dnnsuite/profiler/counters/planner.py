@@ -11,7 +11,7 @@ from ...errors import InvalidArgument
 from .catalogue import passes
 from .validation import validate
 
-__all__ = ["Group", "Plan", "plan", "plan_kernels"]
+__all__ = ["CounterPlan", "Group", "plan", "plan_kernels"]
 
 _CONTEXT, _DEVICE = "context", "device"
 _OF_THE_CONTEXT = "sm__cycles_active.avg"
@@ -27,7 +27,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CounterPlan:
     """The groups through which consecutive steps rotate."""
 
     chip: str
@@ -63,7 +63,7 @@ class Plan:
 
 def plan(
     metrics: Sequence[str], chip: str, collection: str = "ranges", in_every_group: Sequence[str] = ()
-) -> Plan:
+) -> CounterPlan:
     """Group `metrics` (full names) so that each group takes one pass where the chip can, first fit in their order.
 
     `in_every_group` are added to each group that has room for them: the weights and times that others are divided by.
@@ -89,10 +89,10 @@ def plan(
             for scope, members in scopes.items()
             for group in _first_fit(members, chip, collection, scope, in_every_group)
         ]
-    return Plan(chip, collection, tuple(groups), together)
+    return CounterPlan(chip, collection, tuple(groups), together)
 
 
-def plan_kernels(metrics: Sequence[str], chip: str) -> Plan:
+def plan_kernels(metrics: Sequence[str], chip: str) -> CounterPlan:
     """All that is counted for the context, in one group: each kernel is replayed for every pass, at once.
 
     Raises:
@@ -103,7 +103,7 @@ def plan_kernels(metrics: Sequence[str], chip: str) -> Plan:
     if not wanted:
         raise InvalidArgument(f"none of {', '.join(metrics)} is counted for a kernel; ask for it over steps")
     needed = passes(tuple(wanted), chip) or 1
-    return Plan(chip, "ranges", (Group(tuple(wanted), needed, _CONTEXT),), needed)
+    return CounterPlan(chip, "ranges", (Group(tuple(wanted), needed, _CONTEXT),), needed)
 
 
 def _scope(metrics: list[str], chip: str, collection: str) -> str:

@@ -11,7 +11,7 @@ from ...timing import now_ns
 from ..sampler import Reading
 from . import _procfs
 
-__all__ = ["DEFINITIONS", "Machine"]
+__all__ = ["DEFINITIONS", "MachineReader"]
 
 DEFINITIONS = {
     "busy": "CPU time that was not idle, of all CPUs of the machine (or the container's view), since the last sample",
@@ -31,7 +31,7 @@ DEFINITIONS = {
 _PRESSURES = ("cpu", "memory", "io")
 
 
-class Machine:
+class MachineReader:
     """Reads /proc and /sys; rates are between two calls of `read`, so the first call gives none.
 
     Args:

@@ -6,10 +6,10 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple
 
-__all__ = ["Level", "begin_peak", "level"]
+__all__ = ["MemoryLevel", "begin_peak", "level"]
 
 
-class Level(NamedTuple):
+class MemoryLevel(NamedTuple):
     """In bytes. On a GPU `peak` and `current` are what torch's allocator gave out and the `cached` ones what it holds;
     on a CPU both are the resident set.
     """
@@ -32,17 +32,17 @@ def begin_peak(device: str) -> None:
         file.write("5")
 
 
-def level(device: str) -> Level:
+def level(device: str) -> MemoryLevel:
     """Memory in use."""
     if device.startswith("cuda"):
         import torch
 
-        return Level(
+        return MemoryLevel(
             torch.cuda.max_memory_allocated(), torch.cuda.memory_allocated(), torch.cuda.max_memory_reserved(),
             torch.cuda.memory_reserved(),
         )  # fmt: skip
     peak, current = _resident()
-    return Level(peak, current, peak, current)
+    return MemoryLevel(peak, current, peak, current)
 
 
 def _resident() -> tuple[int, int]:

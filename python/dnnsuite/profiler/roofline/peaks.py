@@ -17,7 +17,7 @@ from ..._C import stream_triad
 from ..._files import cache_folder, read_json, write_json
 from ...errors import Error, InvalidArgument
 from ...timing import now_ns
-from ._caches import Level, levels
+from ._caches import CacheLevel, levels
 from ._contention import Contention, probe_contention
 
 __all__ = ["Peaks", "digest", "known_peaks", "machine_key", "measure_peaks", "peaks_file"]
@@ -175,7 +175,7 @@ def _measure(machine: dict[str, Any], cpus: list[int], report: Callable[[str], N
     return Peaks(machine, len(cpus), flops, bandwidth, capacities, worse, when)
 
 
-def triad_peak(level: Level, cpus: list[int]) -> float:
+def triad_peak(level: CacheLevel, cpus: list[int]) -> float:
     """Bytes/s of the best repeat of STREAM's triad in one level."""
     return stream_triad(cpus, level.test_bytes_per_thread, _REPEATS, _TRIAD_NS).best_bytes_per_s
 
