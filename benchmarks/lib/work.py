@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from dnnsuite.profiler.roofline._model import bound_s
+from dnnsuite.profiler.roofline import bound_s
 
 if TYPE_CHECKING:
     from dnnsuite.profiler.roofline import Peaks

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from setting import Setting
 
-from dnnsuite import host, plots
+from dnnsuite import plots
 from dnnsuite._files import replacing, write_text
 from dnnsuite.errors import Error
 from dnnsuite.timing import bootstrap_mean
@@ -117,18 +117,6 @@ def _row(values: dict[str, str]) -> Row:
         values.get("precision", "fp32"), values["variant"],
         int(number) if number else None, float(seconds) if seconds else None, values["note"], values["machine"],
     )  # fmt: skip
-
-
-def machine() -> str:
-    """This machine and the versions, as a line of prose."""
-    described, versions = host.describe(), host.versions()
-    memory = described["memory_bytes"] / 2**30
-    gpus = ", ".join(gpu["name"] for gpu in described["gpus"]) or "no GPU"
-    cpus = len(described["cpus_allowed"])
-    return (
-        f"{cpus} CPU{'s' * (cpus > 1)}, {described['cpu_model']}, {memory:.0f} GiB, {gpus}; "
-        f"torch {versions['torch']}, Python {versions['python']}, dnnsuite {versions['dnnsuite']}"
-    )
 
 
 def speeds(rows: Iterable[Row]) -> dict[Group, dict[str, Speed]]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What it costs to get from a GPU's records to busy time, and to a trace.
 
-    python benchmarks/bench_activity.py [--kernels 1000000]
+    python benchmarks/instruments/bench_activity.py [--kernels 1000000]
 
 No GPU is needed: the records are made here, in CUPTI's layout, and walked by CUPTI where it is installed. The peers are
 pandas (sort, running maximum, group), a loop in Python, and the way by torch.profiler: its JSON trace, read back.
@@ -13,12 +13,14 @@ import argparse
 import ctypes
 import io
 import json
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 from dnnsuite import _C, host
 from dnnsuite.errors import Unavailable
 from dnnsuite.profiler.activity import TABLES, idle_gaps, utilization

@@ -12,7 +12,7 @@ from variants import VARIANTS
 from workloads import WORKLOADS
 
 from dnnsuite.errors import Error
-from dnnsuite.profiler.memory._process import begin_peak, level
+from dnnsuite.profiler.memory import begin_peak, level
 
 _STEPS = 24  # the heap may grow for a while after a step was recorded
 
