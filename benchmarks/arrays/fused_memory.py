@@ -49,7 +49,7 @@ def line(workload: str, B: int, peak: Memory, what: str) -> str:
 
 
 def peak_bytes(variant: str, workload: str, B: int, setting: Setting) -> Peak:
-    """Of training B models for some steps in a fresh process, above those of the imports."""
+    """Peak bytes of training B models for some steps in a fresh process, above those of the imports."""
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe()
     process = context.Process(target=_train, args=(theirs, variant, workload, B, setting))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a machine with a GPU is wanted for, in 25 minutes: the tests that need one, and what is measured on it.
+"""A session on a machine with a GPU, in 25 minutes: the tests that need one, and the measurements.
 
     python benchmarks/on_gpu.py                        # all parts, into benchmarks/results/gpu-NAME
     python benchmarks/on_gpu.py fused ops --minutes 10 --out /tmp/results

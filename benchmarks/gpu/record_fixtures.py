@@ -31,7 +31,7 @@ STEPS = 4
 
 @dataclass
 class Recording:
-    """Where files go, what GPU they are of, and the work that is measured: one call is one step, finished on return."""
+    """Folder of the files, their GPU, and the measured work: one call is one step, finished on return."""
 
     folder: Path
     backend: Backend

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What it costs to get from a GPU's records to busy time, and to a trace.
+"""Time to make busy time, and a trace, of a GPU's records.
 
     python benchmarks/instruments/bench_activity.py [--kernels 1000000]
 
@@ -61,7 +61,7 @@ def times(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def records(count: int, texts: list[ctypes.c_char_p]) -> bytes:
-    """What CUPTI would have written for `count` kernels and the calls that launched them."""
+    """Records as CUPTI would write them for `count` kernels and the calls that launched them."""
     begins, ends = times(count)
     kernels, calls = np.zeros(count, KERNEL), np.zeros(count, CALL)
     kernels["kind"], kernels["start"], kernels["end"] = 10, begins, ends

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What it costs to read other tools' files: against reading them row by row, as TBD's scripts did.
+"""Time to read other tools' files, against reading them row by row, as TBD's scripts did.
 
     python benchmarks/instruments/bench_importers.py [--rows 1000000]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a profile takes from a training loop, beside torch.profiler: steps under each, against steps without.
+"""Cost of a profile, beside torch.profiler's: steps under each, against steps without.
 
     python benchmarks/instruments/bench_profile.py [--steps 20] [--rounds 9]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What sampling at 10 Hz takes from a program: steps of torch with the CPU instrument's window open, against without.
+"""Cost of sampling at 10 Hz: steps of torch with the CPU instrument's window open, against without.
 
     python benchmarks/instruments/bench_sampler.py [--interval 0.1] [--nvml]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the suite's runner costs: wall time in which no copy sets up or is timed, as a share of the whole.
+"""Cost of the suite's runner: wall time in which no copy sets up or is timed, as a share of the whole.
 
 python benchmarks/instruments/bench_suite.py        # runs some jobs as `dnnsuite run baselines` does
 python benchmarks/instruments/bench_suite.py OUT    # looks at a run that was made already

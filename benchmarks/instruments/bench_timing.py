@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a reading costs: `StepTimer` and `Spans` against `perf_counter_ns` and a list; NVTX against an empty `with`.
+"""Cost of a reading: `StepTimer` and `Spans` against `perf_counter_ns` and a list; NVTX against an empty `with`.
 
     python benchmarks/instruments/bench_timing.py
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where and in what precision the variants of a comparison train: the same for all of them."""
+"""Device, threads and precision of a comparison, the same for all of its variants."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where a comparison trains, by which clock, and in which precision."""
+"""Device, clock and precision of a comparison."""
 
 import time
 

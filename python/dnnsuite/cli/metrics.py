@@ -19,7 +19,7 @@ Text = Optional[str]  # noqa: UP045
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Chip = Annotated[Text, typer.Option(help="A chip, as GH100 (H100, H200).  [this machine's GPU]")]
 Pattern = Annotated[str, typer.Argument(help="A shell pattern, or a part of the name.")]
-Sampling = Annotated[bool, typer.Option("--sampling", help="What can be sampled over time.")]
+Sampling = Annotated[bool, typer.Option("--sampling", help="Metrics that can be sampled over time.")]
 
 
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
@@ -79,7 +79,7 @@ def plan(
     metrics: Annotated[list[str], typer.Argument(help="Presets, roles and metrics; cores,memory is two.")],
     chip: Chip = None,
     kernels: Annotated[
-        bool, typer.Option("--kernels", help="Over each kernel, replayed for every pass.")
+        bool, typer.Option("--kernels", help="Count over each kernel, replayed for every pass.")
     ] = False,
     as_json: Json = False,
 ) -> int:
@@ -181,7 +181,7 @@ def _by_metric(metrics: dict[str, str | None], alone: bool) -> str:
 
 
 def support(
-    device: Annotated[int, typer.Option(help="The GPU, as CUDA counts.")] = 0, as_json: Json = False
+    device: Annotated[int, typer.Option(help="Number of the GPU, as CUDA counts.")] = 0, as_json: Json = False
 ) -> int:
     """Say whether counters can be read here, and what each thing that keeps them from it needs."""
     from ..profiler.counters import support as features

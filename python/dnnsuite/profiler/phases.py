@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the training loop itself is doing: waiting for data, forward, backward, optimizer; seen by torch's own hooks."""
+"""Phases of the training loop by torch's own hooks: waiting for data, forward, backward, optimizer."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class PhasesInstrument:
 
     @property
     def running(self) -> bool:
-        """Whether a window is open."""
+        """True while a window is open."""
         return self._undo is not None
 
     def step(self, index: int) -> None:
@@ -107,7 +107,7 @@ class PhasesInstrument:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """What runs inside is phase `name`, unless another is open."""
+        """Context manager: its block is phase `name`, unless another is open."""
         self._begin(name)
         try:
             yield

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What ran on the GPU, for how long, and why it waited: CUPTI's activity records, and functions of their tables.
+"""CUPTI's activity records: work of the GPU, its duration and idle gaps, and functions of their tables.
 
 >>> instrument = ActivityInstrument()       # doctest: +SKIP
 >>> instrument.open(); instrument.start()   # doctest: +SKIP

@@ -24,7 +24,7 @@ _FORMAT = 1
 
 
 class ActivityRecording(NamedTuple):
-    """What :func:`load_records` found."""
+    """Tables and windows of a file, as :func:`load_records` returns them."""
 
     tables: dict[str, pd.DataFrame]
     windows: list[tuple[int, int]]

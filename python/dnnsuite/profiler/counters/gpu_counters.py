@@ -170,7 +170,7 @@ class CountersInstrument:
                     ]
 
     def _place(self, segment: dict[str, Any], name: str, order: int) -> dict[str, Any] | None:
-        """Where a range belongs; None for one of a step that had not ended."""
+        """Return the step, mark and kernel of a range; None for one of a step that had not ended."""
         if self._mode == "kernels":
             return {"step": segment["first_step"], "mark": "", "kernel": order}
         step, _, mark = name.partition("/")

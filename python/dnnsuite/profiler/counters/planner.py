@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How a set of metrics is collected without ever running a step twice: groups of metrics, one group a step, in turn."""
+"""Plans to collect a set of metrics without running a step twice: groups of metrics, one group a step, in turn."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CounterPlan:
     collection: str
     groups: tuple[Group, ...]
     passes_together: int | None
-    """How often the same work would have to run if all were collected at once; None when they cannot be mixed."""
+    """Runs of the same work that collect all at once; None when they cannot be mixed."""
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class CounterPlan:
         return sum(group.passes for group in self.groups)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a dict for JSON."""
         groups = [
             {"metrics": list(group.metrics), "passes": group.passes, "scope": group.scope}
             for group in self.groups
@@ -107,7 +107,7 @@ def plan_kernels(metrics: Sequence[str], chip: str) -> CounterPlan:
 
 
 def _scope(metrics: list[str], chip: str, collection: str) -> str:
-    """What goes with an SM counter is counted for the context. The time goes with both, and is the context's."""
+    """Scope of a metric: the context if it can be counted with an SM counter. The time goes with both: the context."""
     return _CONTEXT if passes((_OF_THE_CONTEXT, *metrics), chip, collection) else _DEVICE
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is sampled of the machine and of this process while it trains."""
+"""Samples of the machine and of this process while it trains."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class MachineReader:
         self._before, self._then_ns = {}, 0
 
     def read(self) -> Iterator[Reading]:
-        """What is known now. What this machine does not have is left out."""
+        """Yield the readings of now; quantities that this machine lacks are left out."""
         now, process_s = now_ns(), sum(os.times()[:2])
         counters = self._counters()
         if self._then_ns:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How much memory there is in use, now and at most since a moment: of the GPU's allocator, or of this process."""
+"""Memory in use, now and at its peak since a moment: of the GPU's allocator, or of this process."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ __all__ = ["MemoryLevel", "begin_peak", "level"]
 
 
 class MemoryLevel(NamedTuple):
-    """In bytes. On a GPU `peak` and `current` are what torch's allocator gave out and the `cached` ones what it holds;
-    on a CPU both are the resident set.
+    """Memory in bytes: on a GPU given out by torch's allocator (`peak`, `current`) and held by it (`cached`).
+
+    On a CPU both are the resident set.
     """
 
     peak: int
@@ -21,7 +22,7 @@ class MemoryLevel(NamedTuple):
 
 
 def begin_peak(device: str) -> None:
-    """From now on peaks are counted anew. On a GPU this resets torch's own peak statistics, too."""
+    """Start a new peak. On a GPU this resets torch's own peak statistics, too."""
     if device.startswith("cuda"):
         import torch
 

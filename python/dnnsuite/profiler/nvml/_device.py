@@ -52,7 +52,7 @@ class NvmlDevice:
     def _attempt(
         self, call: str, function: Callable[..., Iterable[Any]], *arguments: Any
     ) -> list[Any] | None:
-        """What `function` gives; None, and a note, when NVML refuses it."""
+        """Call `function`; None, and a note, when NVML refuses it."""
         nvml = self._nvml
         try:
             return list(function(*arguments))
@@ -67,7 +67,7 @@ class NvmlDevice:
             return None
 
     def notes(self) -> list[str]:
-        """What it refused, a sentence for each answer."""
+        """Refusals of NVML, a sentence for each answer."""
         answers: dict[str, list[str]] = {}
         for call, answer in self.refused.items():
             answers.setdefault(answer, []).append(call)

@@ -132,7 +132,7 @@ def _integrated(rows: list[Row]) -> Iterator[Row]:
 
 
 def _numbering(by_environment: bool) -> Iterator[str]:
-    """CUDA counts the fastest GPU as 0 unless it is told to count as NVML does."""
+    """CUDA numbers the fastest GPU 0 unless CUDA_DEVICE_ORDER asks for NVML's order."""
     setting = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if by_environment and setting[:1].isdigit() and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         yield (

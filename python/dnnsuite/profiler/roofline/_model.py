@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where operators stand under the roofs, and what holds each down."""
+"""Operators under the roofs: their rate, and the roof that bounds each."""
 
 from __future__ import annotations
 

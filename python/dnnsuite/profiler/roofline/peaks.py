@@ -72,7 +72,7 @@ class Peaks:
 
 
 def machine_key(threads: int) -> dict[str, Any]:
-    """What peaks depend on: they are measured again when any of it changes."""
+    """Return the properties that peaks depend on: they are measured again when any of them changes."""
     described = host.describe()
     return {
         "cpu_model": described["cpu_model"], "cpus_allowed": described["cpus_allowed"], "threads": threads,
@@ -90,7 +90,7 @@ def measure_peaks(
     Args:
         threads: how many work at once; one on each CPU that this process may use by default.
         refresh: measure again. Of two measurements the better counts, since a neighbour can only lower one.
-        report: is told what is being measured.
+        report: called with a line of text before each measurement.
 
     Raises:
         InvalidArgument: there are not that many CPUs.
@@ -116,7 +116,7 @@ def measure_peaks(
 
 
 def _can_be_better(known: Peaks, threads: int) -> bool:
-    """Whether the CPUs were busy with others when the peaks were measured, and are not now."""
+    """Return True if the CPUs were busy with others when the peaks were measured, and are not now."""
     return known.contention.busy and not probe_contention(threads, digest(known.machine)).busy
 
 
@@ -137,7 +137,7 @@ def peaks_file(machine: dict[str, Any]) -> Path:
 
 
 def _load(path: Path, machine: dict[str, Any]) -> Peaks | None:
-    """What is known of exactly this machine; None where there is nothing, or nothing whole."""
+    """Read the peaks of exactly this machine; None where the file is absent or damaged."""
     try:
         found = Peaks.from_dict(read_json(path))
     except (Error, AttributeError, KeyError, TypeError, ValueError):
