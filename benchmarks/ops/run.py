@@ -7,7 +7,7 @@
     python benchmarks/ops/run.py --device cuda --out results/gpu
 
 One thread, CPU time, the variants of a case in turns. Operations and bytes are counted from shapes
-(benchmarks/work.py), the roofs are those of `dnnsuite roofline`, for one thread; more than 100 % of one is reached
+(benchmarks/lib/work.py), the roofs are those of `dnnsuite roofline`, for one thread; more than 100 % of one is reached
 where operands were in a nearer cache, or where neighbours had a part of the machine while the roof was measured.
 On a GPU the time is that between CUDA events around many calls, launches included, and the roofs are those of its
 matrix products (no TF32) and of a triad in its L2 cache and its memory; what cannot run there is left out, with why.
@@ -23,9 +23,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, fields
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import command
-import fused_table
+import setting
 
 import timing
 from dnnsuite._files import replacing, write_text
@@ -71,7 +71,7 @@ def main() -> None:
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
     place, found = timing.start(options.device), []
-    footer = f"{place.clock}, least of the rounds; {timing.roofs(place)}. {fused_table.machine()}."
+    footer = f"{place.clock}, least of the rounds; {timing.roofs(place)}. {setting.machine()}."
     for name in options.names or NAMES:
         cases = importlib.import_module(f"bench_{name}").cases
         for rates in timing.run(cases, options.models, place, options):

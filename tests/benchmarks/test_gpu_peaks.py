@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is measured of a GPU, and what of it can be without one."""
+"""Peaks of a GPU, and the parts of their measurement that need none."""
 
 import gpu_peaks
 import pytest

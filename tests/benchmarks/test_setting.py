@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Where a comparison trains, by which clock, and in which precision."""
+"""Device, clock and precision of a comparison."""
 
 import time
 
 import pytest
 import torch
 from plain import built, drawn
-from setting import Setting, cpu_clock, device_name
+from setting import Setting, cpu_clock, device_name, machine
 from workloads import WORKLOADS
 
 from dnnsuite.errors import InvalidArgument, Unavailable
@@ -86,3 +86,8 @@ def test_a_device_too_many_is_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(Unavailable, match="cuda:2: there are 2 CUDA devices, counted from cuda:0"):
         Setting(device="cuda:2").enter()
+
+
+def test_the_machine_is_described_in_one_line():
+    assert f"torch {torch.__version__}" in machine()
+    assert "\n" not in machine()

@@ -8,7 +8,7 @@ import pytest
 
 from dnnsuite.cli.app import main
 from dnnsuite.profiler.roofline import Contention, peaks
-from dnnsuite.profiler.roofline._caches import Level
+from dnnsuite.profiler.roofline._caches import CacheLevel
 
 JOB = ["bert", "--batch-size", "2", "--steps", "2", "--warmup", "1", "--threads", "1"]
 
@@ -18,7 +18,9 @@ def _small_probes(monkeypatch):
     monkeypatch.setattr(peaks, "_SIZES", (64,))
     monkeypatch.setattr(peaks, "_GEMM_S", 0.01)
     monkeypatch.setattr(
-        peaks, "levels", lambda cpus: [Level("L1", 1 << 15, 1 << 13), Level("memory", 1 << 60, 1 << 21)]
+        peaks,
+        "levels",
+        lambda cpus: [CacheLevel("L1", 1 << 15, 1 << 13), CacheLevel("memory", 1 << 60, 1 << 21)],
     )
     monkeypatch.setattr(peaks, "_can_be_better", lambda known, threads: False)
 

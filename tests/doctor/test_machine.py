@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the machine checks conclude from the kernel's files, on machines made of a temporary folder."""
+"""Checks of the machine read the kernel's files, of machines made in a temporary folder."""
 
 import os
 from collections.abc import Callable

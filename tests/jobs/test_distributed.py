@@ -49,7 +49,7 @@ def alone(monkeypatch):
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """What two processes found."""
+    """Results of two processes."""
     folder = tmp_path_factory.mktemp("ranks")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

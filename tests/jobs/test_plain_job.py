@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What every job of the suite inherits: precisions, loss scaling, clipping, the wait for data."""
+"""Inherited by every job of the suite: precisions, loss scaling, clipping, the wait for data."""
 
 import time
 from typing import ClassVar

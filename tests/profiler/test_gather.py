@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What of the instruments' tables is kept."""
+"""Rows of the instruments' tables that a profile keeps."""
 
 import numpy as np
 import pandas as pd

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a real NVTX tool sees: domain, registered strings, payload, nesting, threads."""
+"""Markers as a real NVTX tool sees them: domain, registered strings, payload, nesting, threads."""
 
 import pytest
 

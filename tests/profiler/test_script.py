@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What runs inside an observed script: it never breaks the script."""
+"""The profile inside an observed script: it never breaks the script."""
 
 import sys
 import types

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""When to stop, on series whose nature is known: constant, noise, correlated, drifting, walking, short."""
+"""Stop rules on series whose nature is known: constant, noise, correlated, drifting, walking, short."""
 
 import math
 

@@ -38,7 +38,7 @@ def import_file(
         ),
     ],
     kind: Annotated[
-        str, typer.Option(help="ncu, nvprof, nsys, dcgm, kineto, or auto: told by the content.")
+        str, typer.Option(help="ncu, nvprof, nsys, dcgm, kineto, or auto: recognised by the content.")
     ] = "auto",
     out: Annotated[Optional[Path], typer.Option(help="Write each table as CSV into this folder.")] = None,  # noqa: UP045
     interval: Annotated[
@@ -74,7 +74,7 @@ def import_file(
 
 
 def _results(found: Imported) -> tuple[Results, list[str]]:
-    """What can be said at once of a file of its kind, and what cannot."""
+    """Results that a file of its kind gives at once, and remarks on those that it cannot."""
     if found.kind in ("nsys", "kineto"):
         from ..profiler.activity import analyse
 

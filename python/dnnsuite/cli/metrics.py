@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 if TYPE_CHECKING:
-    from ..profiler.counters import Plan, Selection
+    from ..profiler.counters import CounterPlan, Selection
 
 __all__ = ["commands"]
 
@@ -19,7 +19,7 @@ Text = Optional[str]  # noqa: UP045
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Chip = Annotated[Text, typer.Option(help="A chip, as GH100 (H100, H200).  [this machine's GPU]")]
 Pattern = Annotated[str, typer.Argument(help="A shell pattern, or a part of the name.")]
-Sampling = Annotated[bool, typer.Option("--sampling", help="What can be sampled over time.")]
+Sampling = Annotated[bool, typer.Option("--sampling", help="Metrics that can be sampled over time.")]
 
 
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
@@ -79,7 +79,7 @@ def plan(
     metrics: Annotated[list[str], typer.Argument(help="Presets, roles and metrics; cores,memory is two.")],
     chip: Chip = None,
     kernels: Annotated[
-        bool, typer.Option("--kernels", help="Over each kernel, replayed for every pass.")
+        bool, typer.Option("--kernels", help="Count over each kernel, replayed for every pass.")
     ] = False,
     as_json: Json = False,
 ) -> int:
@@ -101,7 +101,7 @@ def plan(
     return 0
 
 
-def _describe(made: Plan, chosen: Selection, kernels: bool) -> str:
+def _describe(made: CounterPlan, chosen: Selection, kernels: bool) -> str:
     lines = []
     for number, group in enumerate(made.groups, 1):
         often = "1 pass" if group.passes == 1 else f"{group.passes} passes"
@@ -112,7 +112,7 @@ def _describe(made: Plan, chosen: Selection, kernels: bool) -> str:
     return "\n".join(lines)
 
 
-def _summary(made: Plan, kernels: bool) -> str:
+def _summary(made: CounterPlan, kernels: bool) -> str:
     count = f"{made.chip}: {len(made.metrics)} metrics"
     if kernels:
         return f"{count}; every kernel runs alone, in {made.steps} passes"
@@ -181,7 +181,7 @@ def _by_metric(metrics: dict[str, str | None], alone: bool) -> str:
 
 
 def support(
-    device: Annotated[int, typer.Option(help="The GPU, as CUDA counts.")] = 0, as_json: Json = False
+    device: Annotated[int, typer.Option(help="Number of the GPU, as CUDA counts.")] = 0, as_json: Json = False
 ) -> int:
     """Say whether counters can be read here, and what each thing that keeps them from it needs."""
     from ..profiler.counters import support as features

@@ -20,7 +20,7 @@ SETUP_FAILED = 125  # as env, nohup and docker: the command was never started
 
 Text = Optional[str]  # noqa: UP045
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-Slots = Annotated[str, typer.Option(help="How many shares: a number, or one per GPU.")]
+Slots = Annotated[str, typer.Option(help="Number of shares, or gpus: one per GPU.")]
 Locality = Annotated[
     str, typer.Option(help="auto, strict (cores near the GPU only) or prefer (as many as there are).")
 ]
@@ -32,9 +32,13 @@ Split = Annotated[
 Cpus = Annotated[Text, typer.Option(help="Use these CPUs only, as 0-3,8.  [all allowed]")]
 Recording = Annotated[Optional[Path], typer.Option(help="Another machine's `pin probe --json`.")]  # noqa: UP045
 Backend = Annotated[str, typer.Option(help="auto, cgroup, affinity or none.")]
-Require = Annotated[Text, typer.Option(help="The weakest that will do: cgroup or affinity.")]
+Require = Annotated[Text, typer.Option(help="Weakest isolation to accept: cgroup or affinity.")]
 Parent = Annotated[
     Text, typer.Option(help="Control group to make groups in, as /a/b.  [$DNNSUITE_CGROUP_PARENT]")
+]
+Timeout = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(help="Seconds after which commands still running are killed."),
 ]
 Words = Annotated[list[str], typer.Argument(help="The command, after --", show_default=False)]
 
@@ -98,7 +102,7 @@ def exec(
 ) -> int:  # fmt: skip
     """Run a command in one share, with its own exit status (128 + signal; 125: it was not started).
 
-    Works as a prefix, under torchrun or mpirun too. A process killed for memory is told on standard error.
+    Works as a prefix, under torchrun or mpirun too. A process killed for memory is reported on standard error.
     """
     made = _make(slots, locality, smt, reserve_memory, allow_smt_split, cpus, None)
     which: int | str = int(slot) if slot.isdigit() else slot
@@ -123,7 +127,7 @@ def _with_memory(made: Plan, which: int | str, memory: str | None) -> Plan:
 def run(
     command: Words, slots: Slots = "gpus", locality: Locality = "auto", smt: Smt = "on",
     reserve_memory: Reserve = "auto", allow_smt_split: Split = False, cpus: Cpus = None,
-    timeout: Annotated[Optional[float], typer.Option(help="Seconds until what still runs is killed.")] = None,  # noqa: UP045
+    timeout: Timeout = None,
     backend: Backend = "auto", require: Require = None, parent: Parent = None, as_json: Json = False,
 ) -> int:  # fmt: skip
     """Run the command in every share at once; {slot} in it becomes the share's number."""
@@ -186,7 +190,7 @@ def ls(as_json: Json = False) -> int:
 
 
 def clean(
-    kill: Annotated[bool, typer.Option("--kill", help="End the processes in them first.")] = False,
+    kill: Annotated[bool, typer.Option("--kill", help="End their processes first.")] = False,
     as_json: Json = False,
 ) -> int:
     """Remove the groups of runs whose supervisor is gone."""

@@ -26,22 +26,22 @@ def profile(
     target: Annotated[
         list[str], typer.Argument(help="A job (`dnnsuite list` names them), or -- and a command.", show_default=False)
     ],
-    start_iteration: Annotated[int, typer.Option(help="First iteration that is observed.")] = 10,
-    profile_iterations: Annotated[int, typer.Option(help="How many are observed.")] = 12,
+    start_iteration: Annotated[int, typer.Option(help="First iteration to observe.")] = 10,
+    profile_iterations: Annotated[int, typer.Option(help="Number of iterations to observe.")] = 12,
     metrics: Annotated[str, typer.Option(help="timeline, cores, fp32, memory, power, all, or a|b.")] = "timeline",
-    batch_sizes: Annotated[Text, typer.Option(help="Several, as 1,2,4,8: a profile of each.  [the job's]")] = None,
+    batch_sizes: Annotated[Text, typer.Option(help="Batch sizes, as 1,2,4,8: a profile of each.  [the job's]")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     precision: Annotated[str, typer.Option(help="fp32, amp, ... as the job has them.")] = "fp32",
     B: Annotated[int, typer.Option("--B", help="Models in one fused array; 0: one plain model.")] = 0,
     threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
-    seed: Annotated[int, typer.Option(help="Of the models.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the models.")] = 0,
     data: Annotated[str, typer.Option(help="Source of the data, as auto or synthetic.")] = "auto",
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that one batch size may take.")] = 3600.0,
     stop: Annotated[bool, typer.Option("--stop", help="End a script once it has been observed.")] = False,
     out: Annotated[Optional[Path], typer.Option(help="Output directory.  [dnnsuite-runs/profile-NAME-TIME]")] = None,  # noqa: UP045
-    resume: Annotated[bool, typer.Option("--resume", help="Do what --out (or the last one) lacks.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Make what --out (or the last folder) lacks.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> int:  # fmt: skip
     """Say where the time of a step goes, what observing costs, and what to do next.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the jobs train on: real data where there is some, the same shapes from a seed where not."""
+"""Training data of the jobs: real data where there is some, the same shapes from a seed otherwise."""
 
 from . import detection as detection
 from . import games as games

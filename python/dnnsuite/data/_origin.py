@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a record says of the data that were trained on, and which were asked for."""
+"""Provenance of training data for the record, and the choice of a data source."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ KINDS = ("auto", "real", "synthetic")
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """Where data came from.
+    """Provenance of data.
 
     Attributes:
-        source: what they are.
-        licence: under which licence they may be used.
-        count: how many (images, files, ...).
-        sha256: of the decoded bytes; None where reading everything to know it would take long.
+        source: name of the data.
+        licence: licence under which they may be used.
+        count: number of images, files, ...
+        sha256: hash of the decoded bytes; None where reading all of them would take long.
     """
 
     source: str
@@ -29,7 +29,7 @@ class Origin:
     sha256: str | None = None
 
     def record(self) -> dict[str, Any]:
-        """Plain values, without what is not known."""
+        """Return a dict of the known values."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where text comes from: a source yields paragraphs, and says what it is and under which licence."""
+"""Sources of text: a source yields paragraphs, and names its origin and its licence."""
 
 from __future__ import annotations
 

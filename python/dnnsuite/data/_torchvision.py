@@ -42,7 +42,7 @@ def import_torchvision() -> ModuleType:
 
 
 def _loads(folder: Path) -> bool:
-    """Whether the compiled operators in `folder` are loaded, or can be."""
+    """Return True if the compiled operators in `folder` are loaded, or can be."""
     import torch
 
     for library in (*folder.glob("_C*.so"), *folder.glob("_C*.pyd")):

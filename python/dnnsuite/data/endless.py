@@ -59,7 +59,7 @@ class EndlessLoader:
             raise InvalidArgument(last.removeprefix("dnnsuite.errors.InvalidArgument: ")) from error
 
     def close(self) -> None:
-        """Ends the workers. Doing it twice does nothing."""
+        """End the workers. Idempotent."""
         self._iterator = self._first = None  # torch ends them when the iterator goes
 
 

@@ -57,7 +57,7 @@ def folder(root: Path, transform: Any) -> Any:
 
 
 def origin_of(root: Path, dataset: Any) -> Origin:
-    """What the record says of a user's folder."""
+    """Provenance of a user's folder, for the record."""
     return Origin(
         f"{root}: JPEG files in {len(dataset.classes)} classes", "that of the user's files", len(dataset)
     )

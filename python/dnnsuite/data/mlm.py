@@ -96,7 +96,7 @@ class MaskedLM:
         return MaskedBatch(*map(torch.from_numpy, (sequences, positions, targets)))
 
     def _rows(self, i: int) -> npt.NDArray[np.int64]:
-        """Which sequences are in batch i. `[N]`"""
+        """Indices of the sequences in batch i, `[N]`."""
         epoch, place = divmod(i, len(self))
         if epoch != self._epoch:
             self._order = self._generator(_EPOCH_STREAM, epoch).permutation(len(self._sequences))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""In which order samples are seen."""
+"""Random order of samples, without end."""
 
 from __future__ import annotations
 

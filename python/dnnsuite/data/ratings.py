@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who liked what: pairs of a user and an item, from MovieLens files or drawn by the Zipf-Mandelbrot law.
+"""Implicit ratings: pairs of a user and an item, from MovieLens files or drawn by the Zipf-Mandelbrot law.
 
 A pair is one number, user · items + item. The pairs are kept sorted, so whether one is among them is a binary search.
 """
@@ -87,7 +87,7 @@ def load(
 
 
 def read(path: Path) -> Interactions:
-    """What a `ratings.csv` says users liked: each rating is one, whatever the stars.
+    """Read the pairs of a `ratings.csv`: each rating is one, whatever the stars.
 
     As MLPerf's recommendation benchmark prepares it: users with fewer than 20 ratings are left out, users and items are
     numbered in the order in which they appear, and the latest rating of each user is kept out of training.
@@ -185,7 +185,7 @@ class Sampler:
         return Batch(users, torch.where(positive, liked, self._unrated(users)), positive.float())
 
     def _unrated(self, users: torch.Tensor) -> torch.Tensor:
-        """For each user an item that is in no pair with it."""
+        """Draw for each user an item that is in no pair with it."""
         import torch
 
         items = self._integers(self.items)

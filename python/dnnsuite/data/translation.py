@@ -266,7 +266,7 @@ class Batches:
         return Batch(source, torch.from_numpy(self.pairs.source.lengths[rows]), target)
 
     def _shuffled(self) -> npt.NDArray[np.int64]:
-        """Which pairs are in each batch of the epoch. `[batches, N]`"""
+        """Indices of the pairs in each batch of the epoch, `[batches, N]`."""
         import numpy as np
 
         key = np.array([self.seed & (2**64 - 1), self._epoch], dtype=np.uint64)

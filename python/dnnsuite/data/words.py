@@ -44,7 +44,7 @@ class Words:
 
 
 class _Numbers(NamedTuple):
-    """What is kept of a text."""
+    """Token numbers of a text, as they are cached."""
 
     train: npt.NDArray[np.int32]
     valid: npt.NDArray[np.int32]

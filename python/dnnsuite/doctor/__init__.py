@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What works on this machine, and what each missing thing needs: `dnnsuite doctor`."""
+"""Checks of this machine, and the remedy for each missing thing: `dnnsuite doctor`."""
 
 from ._report import Check as Check
 from ._report import exit_code as exit_code

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What one look at the machine found."""
+"""The result of one check."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def torch_cuda() -> Finding:
 
 
 def cuda_operators() -> Finding:
-    """Whether the CUDA kernels were built, which is decided when the package is."""
+    """Check that the CUDA kernels were built, which is decided when the package is built."""
     import torch
 
     try:
@@ -103,7 +103,7 @@ def cupti() -> Finding:
 
 
 def counters() -> Finding:
-    """Whether the GPU's counters may be read: permission, MPS, MIG, and what the device says."""
+    """Check that the GPU's counters may be read: permission, MPS, MIG, and the device's own answer."""
     from ..profiler.counters import support
 
     against = [feature for feature in support() if not feature.available]
@@ -114,7 +114,7 @@ def counters() -> Finding:
 
 
 def _cupti_candidates() -> Iterator[str]:
-    """In this order: what the process has loaded, torch's wheel, the toolkit, the system's search path."""
+    """Places of the library in order: loaded by the process, torch's wheel, the toolkit, the system's search path."""
     try:
         maps = Path("/proc/self/maps").read_text()
     except OSError:

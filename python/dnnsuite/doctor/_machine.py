@@ -19,7 +19,7 @@ _GIB = float(1 << 30)
 
 
 def cpus(root: Path = Path("/")) -> Finding:
-    """How many there are, how many this process may use, and whether two of them are one core."""
+    """Report the CPUs of the machine, those that this process may use, and SMT."""
     allowed, total = host.num_cpus(), os.cpu_count() or 1
     smt = read(root / "sys/devices/system/cpu/smt/active")
     threads = {"0": "one thread per core", "1": "two or more threads per core"}.get(
@@ -72,7 +72,7 @@ def _own_group(root: Path, controller: str) -> Path | None:
 
 
 def clocks(root: Path = Path("/")) -> Finding:
-    """Whether the clock of the CPUs is fixed, and can be read."""
+    """Check that the clock of the CPUs is fixed, and can be read."""
     cpu = root / "sys/devices/system/cpu"
     governor = read(cpu / "cpu0/cpufreq/scaling_governor")
     if governor is None:
@@ -94,7 +94,7 @@ def clocks(root: Path = Path("/")) -> Finding:
 
 
 def load(root: Path = Path("/")) -> Finding:
-    """Whether others use this machine now, or the one below it."""
+    """Check that nobody else uses this machine now, or the one below it."""
     one_minute, allowed = os.getloadavg()[0], host.num_cpus()
     ticks = [int(value) for value in (read(root / "proc/stat") or "cpu").splitlines()[0].split()[1:]]
     stolen = (
@@ -111,7 +111,7 @@ def load(root: Path = Path("/")) -> Finding:
 
 
 def memory(root: Path = Path("/")) -> Finding:
-    """What can be allocated now, after the limits of control groups."""
+    """Report the memory that can be allocated now, within the limits of control groups."""
     available = host.available_memory_bytes(root)
     info = read(root / "proc/meminfo") or ""
     sizes = {
@@ -159,7 +159,7 @@ def hardware_counters(root: Path = Path("/")) -> Finding:
 
 
 def control_groups(root: Path = Path("/")) -> Finding:
-    """Whether jobs can be given CPUs and memory of their own: a writable group with the controllers."""
+    """Check that jobs can be given CPUs and memory of their own: a writable group with the controllers."""
     mount = root / "sys/fs/cgroup"
     if not (mount / "cgroup.controllers").is_file():
         return _control_groups_v1(mount)

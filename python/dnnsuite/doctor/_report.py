@@ -41,7 +41,7 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether there is nothing to do about it."""
+        """True if nothing needs to be done."""
         return self.status == "ok"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the user has set: environment variables, and the folder for what can be made again."""
+"""Settings of the user: environment variables, and the cache folder."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def torch() -> Finding:
 
 
 def _tested_range() -> str:
-    """What the package asks for, as `>=2.10,<2.14`; empty where it is not installed."""
+    """Version range that the package asks for, as `>=2.10,<2.14`; empty where it is not installed."""
     from packaging.requirements import Requirement
 
     try:
@@ -71,7 +71,7 @@ def operators() -> Finding:
 
 
 def _instruction_set() -> str:
-    """Which of its kernels the operator library uses: `generic`, `avx2` or `avx512`."""
+    """Report the instruction set of the operator library's kernels: `generic`, `avx2` or `avx512`."""
     folder = importlib.import_module("dnnsuite.ops.library").library_folder()
     ask = ctypes.CDLL(str(folder / "libdnnsuite_ops.so")).dnnsuite_isa
     ask.restype = ctypes.c_char_p
@@ -107,7 +107,7 @@ def packages() -> Finding:
 
 
 def notebooks() -> Finding:
-    """What the notebooks are run with: the extra `notebook`."""
+    """Check the packages that run the notebooks: the extra `notebook`."""
     if importlib.util.find_spec("ipykernel") is None:
         return missing(
             "no Jupyter kernel (ipykernel); only the notebooks need it", "pip install '.[notebook]'"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What other tools measured, as this package's tables: ncu, nvprof and nvvp, nsys, DCGM, torch.profiler.
+"""Files of other tools as this package's tables: ncu, nvprof and nvvp, nsys, DCGM, torch.profiler.
 
 >>> from dnnsuite import importers
 >>> trace = importers.load("report.sqlite")                                    # doctest: +SKIP

@@ -28,7 +28,7 @@ _EXPORT = {  # a tool's own format: how to make it one that is read
 
 @dataclass(frozen=True)
 class Imported:
-    """A file's tables by name, and what a reader must know."""
+    """A file's tables by name, and remarks for the reader."""
 
     kind: str
     path: Path
@@ -46,7 +46,7 @@ class Imported:
 
 
 def sniff(path: str | Path) -> str:
-    """Which of :data:`KINDS` a file is, told by its content.
+    """Return the kind of a file, of :data:`KINDS`, by its content.
 
     Raises:
         BadFile: none of them, or it cannot be read; a tool's own format names the command that exports it.
@@ -78,7 +78,7 @@ def sniff(path: str | Path) -> str:
 
 
 def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Imported:
-    """A file's tables.
+    """Read a file's tables.
 
     Args:
         path: the file.
@@ -115,6 +115,6 @@ def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Impor
 
 
 def _not_measured(table: pd.DataFrame) -> int:
-    """Values that are missing; what is a word instead is not."""
+    """Number of missing values; a word in place of a number is not missing."""
     empty = table["value"].isna()
     return int((empty & table["text"].isna()).sum() if "text" in table else empty.sum())

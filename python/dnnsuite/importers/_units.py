@@ -29,7 +29,7 @@ _WORDS = {
 
 @functools.cache
 def to_base(unit: str) -> tuple[float, str]:
-    """What a value in `unit` must be multiplied by, and the base unit that it then has.
+    """Factor of a value in `unit`, and the base unit of the product.
 
     >>> to_base("Kbyte"), to_base("msecond"), to_base("cycle/nsecond")
     ((1000.0, 'byte'), (1000000.0, 'ns'), (1000000000.0, 'Hz'))

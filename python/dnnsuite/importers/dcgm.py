@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What DCGM says of GPUs: `dcgmi dmon`, dcgm-exporter's text and tables of it in CSV, as the table `samples`.
+"""Reader of DCGM: `dcgmi dmon`, dcgm-exporter's text and tables of it in CSV, as the table `samples`.
 
 The header decides what a column is, not its position; every entity keeps its own rows. Quantities that the instrument
 `nvml` has as well bear its names and units, so that both can be drawn together.
@@ -87,7 +87,7 @@ _DEVICES = ("gpu", "entity", "device", "gpuid", "gpu_id")
 
 
 def is_dcgm(line: str) -> bool:
-    """Whether a line is a header, or a sample, of one of DCGM's tools."""
+    """Return True if a line is a header, or a sample, of one of DCGM's tools."""
     return bool(_HEADER.match(line) or _EXPOSED.match(line) or ("DCGM_FI_" in line and _is_csv(line)))
 
 
@@ -174,7 +174,7 @@ def _monitor(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
 
 
 def _is_value(rest: str) -> bool:
-    """Whether what follows an entity are values: dcgmi's messages begin with words, too."""
+    """Return True if values follow an entity: dcgmi's messages begin with words, too."""
     first = rest.split()[:1]
     return bool(first) and (first[0] in _NOTHING or first[0][0] in "-.0123456789")
 

@@ -37,7 +37,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True)
 class Fp32Report:
-    """What TBD's analysis prints.
+    """The figures that TBD's analysis prints.
 
     `level` is the mean over time on the scale of 0 to 10. `high` and `low` are the longest kernels whose own mean is
     above it, and those where it is not. `left_out` counts launches without a level, `left_out_ns` their time.
@@ -51,7 +51,7 @@ class Fp32Report:
     left_out_ns: float
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a dict for JSON."""
         return {
             "total_ns": self.total_ns, "level": self.level, "high": self.high.to_dict("records"),
             "low": self.low.to_dict("records"), "left_out": self.left_out, "left_out_ns": self.left_out_ns,

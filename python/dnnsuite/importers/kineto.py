@@ -186,7 +186,7 @@ def _operation(event: Event) -> float:
 
 
 def _memory(event: Event, side: int) -> float:
-    """Which memory is read (0) or written (1), from names as `Memcpy HtoD (Pinned -> Device)`."""
+    """Kind of memory that a copy reads (0) or writes (1), from names as `Memcpy HtoD (Pinned -> Device)`."""
     inside = str(event.get("name", "")).partition("(")[2].rstrip(")").split(" -> ")
     if len(inside) < 2:
         return _DEVICE if side and str(event["cat"]).lower() == "gpu_memset" else 0

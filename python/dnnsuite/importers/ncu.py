@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What `ncu --csv` prints, its details page and its raw page, as one tidy table.
+"""Reader of `ncu --csv`: its details page and its raw page, as one tidy table.
 
 The details page has a row for each kernel and metric, the raw page a row for each kernel and, below its header, a row
 of units. Both may stand after, between and before lines of ncu (`==PROF==`) and of the program that was profiled.
@@ -47,7 +47,7 @@ _FEW_COMMAS = 4
 
 
 def is_header(line: str) -> bool:
-    """Whether a line is the header of ncu's CSV."""
+    """Return True if a line is the header of ncu's CSV."""
     return "Kernel Name" in line and {"ID", "Kernel Name"} <= {*_header(line)}
 
 
@@ -105,7 +105,7 @@ def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _one_page(path: Path, lines: Sequence[str], begin: int, end: int) -> pd.DataFrame | None:
-    """What stands below the header in line `begin` (from 0) and before line `end`; None when nothing does."""
+    """Table below the header in line `begin` (from 0) and before line `end`; None when it is empty."""
     columns = _header(lines[begin])
     repeated = [name for number, name in enumerate(columns) if name in columns[:number]]
     if repeated:

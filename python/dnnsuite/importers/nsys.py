@@ -58,7 +58,7 @@ Columns = dict[str, NDArray[Any]]
 
 
 def is_nsys(path: Path) -> bool:
-    """Whether an SQLite file has tables that nsys writes."""
+    """Return True if an SQLite file has tables that nsys writes."""
     with _opened(path) as db:
         return bool(_tables(db) & {_KERNEL, _RUNTIME, _NVTX, "TARGET_INFO_SYSTEM_ENV", "META_DATA_EXPORT"})
 

@@ -57,7 +57,7 @@ _METRICS = {
 
 
 def is_header(line: str) -> bool:
-    """Whether a line is the header of one of these tables."""
+    """Return True if a line is the header of one of these tables."""
     if "," not in line or line.startswith("=="):
         return False
     plain = {_plain(field)[0] for field in fields_of(line)}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A job in several processes: which one this is, and one model between them.
 
-torchrun, srun and whoever starts the processes say it in the environment (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
+torchrun, srun and other launchers give it in the environment (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
 MASTER_PORT); without them, a job has one process and everything here does nothing.
 """
 
@@ -18,7 +18,7 @@ from ..errors import Error, InvalidArgument
 
 
 class Place(NamedTuple):
-    """Which of how many processes this is; `local_rank` counts those of its machine."""
+    """Rank of this process among all; `local_rank` counts those of its machine."""
 
     rank: int = 0
     world_size: int = 1
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 def place_of(scope: str) -> Place:
-    """From the environment, for a job of the scope `all`; others are alone.
+    """Read the rank from the environment, for a job of the scope `all`; others are alone.
 
     Raises InvalidArgument naming a variable that is missing or no place.
     """

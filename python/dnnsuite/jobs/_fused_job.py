@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A workload of which many can train as one array: what a workflow sweeps."""
+"""Jobs that a workflow sweeps: workloads of which many train as one array."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._workload import JobConfig, Workload
 
 
 class FusedJob(Workload):
-    """A workload with a fused form, and what a workflow asks of it: hyper-parameters, epochs, a check of equality."""
+    """A workload with a fused form: hyper-parameters, epochs and a check of equality for a workflow."""
 
     @classmethod
     def precisions(cls, device: str) -> list[str]:
@@ -31,8 +31,8 @@ class FusedJob(Workload):
     @classmethod
     @abc.abstractmethod
     def check_equality(cls, config: JobConfig, steps: int = 3) -> dict[str, Any]:
-        """Trains the fused array and B separate torch models alike and compares their losses; see the job."""
+        """Train the fused array and B separate torch models alike and compare their losses; see the job."""
 
     @abc.abstractmethod
     def end_epoch(self) -> None:
-        """Goes on to the next epoch: learning-rate schedules."""
+        """Go on to the next epoch: learning-rate schedules."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One model trained plainly by torch, as the benchmark suite runs it: a step is a batch and what is done with it."""
+"""Jobs of the benchmark suite: one plain model of torch; a step draws a batch and trains on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HALF = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class SeedUnit(NamedTuple):
-    """What the suite this one descends from counted (mila-iqia/training, 2019), for comparison with its figures."""
+    """The unit that the original suite counted (mila-iqia/training, 2019), for comparison with its figures."""
 
     name: str
     items: float  # how many of the job's own unit are one of these
@@ -64,11 +64,11 @@ class PlainJob(Workload):
 
     @abc.abstractmethod
     def batch(self) -> Any:
-        """The next batch, on the device: the wait for data."""
+        """Return the next batch, on the device: the wait for data."""
 
     @abc.abstractmethod
     def train(self, batch: Any) -> torch.Tensor:
-        """Learns from `batch`; returns its loss `[]` on the device, which is not waited for."""
+        """Learn from `batch`; return its loss `[]` on the device, without waiting for it."""
 
     def step(self) -> None:
         began_ns = time.monotonic_ns()
@@ -86,7 +86,7 @@ class PlainJob(Workload):
         return [] if self._last is None else [float(self._last)]
 
     def metrics(self) -> dict[str, float]:
-        """What else tells how well it learns (PSNR, reward, ...), by name. Never called in a window."""
+        """Return measures of learning beside the loss (PSNR, reward, ...), by name. Never called in a window."""
         return {}
 
     def synchronize(self) -> None:
@@ -94,7 +94,7 @@ class PlainJob(Workload):
             torch.cuda.synchronize(self.device)
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """In half precision what is safe in it (torch.amp); nothing in fp32."""
+        """Context manager: torch.autocast in half precision; nothing in fp32."""
         if self._autocast_dtype is None:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, dtype=self._autocast_dtype)
@@ -109,7 +109,7 @@ class PlainJob(Workload):
         self.advance(optimizer, clip_norm, parameters)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Adds to the gradients, in fp16 those of the scaled loss."""
+        """Add to the gradients, in fp16 those of the scaled loss."""
         (loss if self._scaler is None else self._scaler.scale(loss)).backward()
 
     def advance(

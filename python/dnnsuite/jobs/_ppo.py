@@ -9,7 +9,7 @@ import torch
 
 
 class Loss(NamedTuple):
-    """What an update descends, and its parts; all `[]`."""
+    """The loss that an update descends, and its parts; all `[]`."""
 
     total: torch.Tensor
     action: torch.Tensor

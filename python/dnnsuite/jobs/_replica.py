@@ -27,7 +27,7 @@ _RATE, _MOMENTUM = 0.01, 0.9
 
 
 class Replica(PlainJob):
-    """What one of the processes does: normal noise as images, which stay on the device, all of class 0; SGD 0.01."""
+    """One of the processes: trains on normal noise as images, which stay on the device, all of class 0; SGD 0.01."""
 
     name, description, unit = "scaling", "one process of scaling", "images"
     scope = "all"
@@ -117,11 +117,11 @@ class Team:
         return parameters
 
     def step(self, world_size: int) -> None:
-        """Those of `begin` make a step. It is not waited for."""
+        """Have the processes of `begin` make a step, without waiting for it."""
         self._tell(world_size, ("step", 0))
 
     def wait(self, world_size: int) -> list[list[float]]:
-        """Of each process the losses since the last time, when all of its steps are done."""
+        """Return each process's losses since the last call, once all of its steps are done."""
         self._tell(world_size, ("wait", 0))
         return self._answers(world_size)
 
@@ -176,7 +176,7 @@ def _free_port() -> int:
 
 
 def serve(descriptor: int) -> None:
-    """One process: does as it is told, until it is told to end or nobody is there to tell it."""
+    """Run one process: obey commands until one ends it or the connection closes."""
     connection = Connection(descriptor)
     try:
         _obey(connection, JobConfig.from_dict(connection.recv()))

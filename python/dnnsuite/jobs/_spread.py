@@ -18,7 +18,7 @@ class SpreadJob(PlainJob):
 
     @property
     def items_per_step(self) -> int:
-        """Of all processes."""
+        """Items of one step, counted over all processes."""
         return self.config.batch_size * self.place.world_size
 
     def close(self) -> None:

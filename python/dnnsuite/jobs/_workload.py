@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a training workload is to whoever times, observes or runs it, and the workloads by name."""
+"""The interface of a training workload for timing, observing and running it, and the registry by name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class JobConfig:
 
     @property
     def models(self) -> int:
-        """How many models this process trains."""
+        """Number of models that this process trains."""
         return max(self.B, 1)
 
     def to_dict(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def synchronize(self) -> None:
-        """Waits until every step is done."""
+        """Wait until every step is done."""
 
     @abc.abstractmethod
     def losses(self) -> list[float]:
@@ -103,10 +103,10 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def provenance(self) -> dict[str, Any]:
-        """Where the data came from, their licence, and what the model is."""
+        """Return the provenance of the data, their licence, and a description of the model."""
 
     def close(self) -> None:  # noqa: B027  (one without threads has nothing to free)
-        """Frees threads and memory."""
+        """Free threads and memory."""
 
     @property
     def items_per_step(self) -> int:
@@ -178,7 +178,7 @@ def get(name: str, kind: type = Workload) -> Any:
 
 
 def option(options: Mapping[str, Any], allowed: Sequence[str], job: str) -> None:
-    """Refuses options that the job does not have."""
+    """Refuse options that the job does not have."""
     for name in options:
         if name not in allowed:
             has = ", ".join(allowed) or "none"

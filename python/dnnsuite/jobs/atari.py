@@ -21,7 +21,7 @@ _FRAMES_OF_A_TRAINING = 10_000_000  # over which the learning rate falls to 0
 
 
 class Rollout(NamedTuple):
-    """What E environments did for T steps: images uint8 `[T, E, 4, 84, 84]`; all others `[T, E]`, on the device."""
+    """A rollout of E environments for T steps: images uint8 `[T, E, 4, 84, 84]`; all others `[T, E]`, on the device."""
 
     images: torch.Tensor
     actions: torch.Tensor

@@ -62,7 +62,7 @@ class CartPole(PlainJob):
         self._observation, _ = self._environment.reset(seed=self.config.data_seed)
 
     def batch(self) -> torch.Tensor:
-        """What the cart and the pole do now, `[1, 4]`."""
+        """Observation of the cart and the pole, `[1, 4]`."""
         return torch.from_numpy(self._observation).unsqueeze(0)
 
     def train(self, batch: torch.Tensor) -> torch.Tensor:

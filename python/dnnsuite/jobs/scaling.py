@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How much faster a machine trains with every device that is added."""
+"""Speed-up of a machine with every device that is added."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scaling(PlainJob):
         self._pending: list[torch.Tensor] = []
 
     def _count(self) -> int:
-        """How many devices to go up to."""
+        """Number of devices to go up to."""
         asked = self.options["devices"]
         cuda = self.device.type == "cuda"
         there = torch.cuda.device_count() if cuda else len(os.sched_getaffinity(0))

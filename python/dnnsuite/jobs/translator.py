@@ -35,7 +35,7 @@ class Translator(PlainJob):
 
     @classmethod
     def precisions(cls, device: str) -> list[str]:
-        """On a CPU torch has no LSTM over packed sequences in fp16."""
+        """Return the precisions; on a CPU without fp16, in which torch has no LSTM over packed sequences there."""
         return super().precisions(device) if device.startswith("cuda") else ["fp32", "bf16"]
 
     def setup(self) -> None:

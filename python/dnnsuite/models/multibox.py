@@ -60,7 +60,7 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def match(
     boxes: torch.Tensor, labels: torch.Tensor, defaults: torch.Tensor, threshold: float = 0.5
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What each default box is to find.
+    """Assign a target to each default box.
 
     Each box is found by the default box that overlaps it most, and by all that overlap it by more than `threshold`
     and no other more. Where two boxes want the same default box, the later has it.
@@ -71,8 +71,7 @@ def match(
         defaults: xywh `[D, 4]`.
 
     Returns:
-        The boxes to find, xywh `[D, 4]` (the default box itself where there is nothing), and their labels `[D]`, 0 for
-        nothing.
+        Target boxes, xywh `[D, 4]` (the default box itself where there is none), and their labels `[D]`, 0 for none.
     """
     found_labels = torch.zeros(len(defaults), dtype=torch.int64)
     if not len(boxes):

@@ -115,6 +115,6 @@ class PointNetSegmenter(nn.Module):
 
 
 def orthogonality_loss(matrix: torch.Tensor) -> torch.Tensor:
-    """How far the transforms `[..., N, k, k]` are from rotations, `[...]`: mean over N of |A Aᵀ - I|."""
+    """Distance of the transforms `[..., N, k, k]` from rotations, `[...]`: mean over N of |A Aᵀ - I|."""
     identity = torch.eye(matrix.size(-1), dtype=matrix.dtype, device=matrix.device)
     return torch.linalg.matrix_norm(matrix @ matrix.transpose(-1, -2) - identity).mean(-1)

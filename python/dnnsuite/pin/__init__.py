@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Equal, isolated shares of a machine: who gets which CPUs, memory and GPU, and that it is kept to.
+"""Equal, isolated shares of a machine: CPUs, memory and GPU of each, and their enforcement.
 
 `with dnnsuite.pin(share=(0, 4)):` confines this process; :class:`Partition` runs commands in shares.
 """
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class _Callable(types.ModuleType):
-    """So that the module itself is the context manager of its shortest use."""
+    """The module itself, called as a context manager."""
 
     def __call__(self, share: tuple[int, int], **options: Any) -> AbstractContextManager[Pinned]:
         return scope(share, **options)

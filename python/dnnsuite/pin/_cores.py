@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which cores a share gets: whole cores, near its GPU, filling one L3 after the other. Deterministic."""
+"""Cores of each share: whole cores, near its GPU, filling one L3 after the other. Deterministic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Core:
 
 @dataclass(frozen=True)
 class Cores:
-    """What can be shared out, and what was left aside with the reason."""
+    """Cores to share out, and those left out with the reason."""
 
     cores: tuple[Core, ...]
     left_out: tuple[str, ...]

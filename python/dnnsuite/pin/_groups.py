@@ -35,7 +35,7 @@ class Leftover:
     processes: tuple[int, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return a dict for JSON."""
         return {"name": self.name, "owner": self.owner, "state": self.state, "processes": list(self.processes),
                 "folders": [folder for _, folder in self.folders]}  # fmt: skip
 

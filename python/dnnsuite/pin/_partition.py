@@ -190,7 +190,7 @@ class Partition:
         ]
 
     def record(self) -> dict[str, Any]:
-        """What a result must say: the level, how each thing is held, and of which plan."""
+        """Return the isolation for a run's record: level, means for CPUs and memory, and the plan's hash."""
         cpuset, memory = self._controllers.get("cpuset"), self._controllers.get("memory")
         none = self.level == "none"
         return {

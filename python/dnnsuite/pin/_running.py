@@ -24,7 +24,7 @@ _WATCH_S = 0.2
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended, and what it used.
+    """End of a command: status, time, memory, isolation.
 
     `returncode` is as in subprocess: minus the signal. `oom_scope` is `group` (its own limit), `outside` (a limit
     above, or the machine's memory), `unknown` (version 1 does not tell) or empty. `survivors` is how many processes it
@@ -48,7 +48,7 @@ class Outcome:
         return self.returncode == 0 and not self.timed_out and not self.oom_killed
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return a dict for JSON."""
         return {**asdict(self), "ok": self.ok}
 
 
@@ -75,7 +75,7 @@ class Running:
             self._watch.start()
 
     def _verify(self, kept: Mapping[str, str]) -> dict[str, Any]:
-        """What the kernel says of the process right after its start."""
+        """Isolation of the process as the kernel reports it right after its start."""
         said: dict[str, Any] = {"method": self._process.method, "user_variables": dict(kept)}
         try:
             cpus = os.sched_getaffinity(self.pid)
@@ -91,7 +91,7 @@ class Running:
         return said
 
     def _watch_memory(self, limit_bytes: int) -> None:
-        """Where no group limits the memory of all processes together."""
+        """Watch the memory of all processes of the run, where no group limits it; end them above `limit_bytes`."""
         while not self._stop.wait(_WATCH_S):
             used = _processes.resident_bytes(_processes.of_run(self._name))
             self._peak_bytes = max(self._peak_bytes, used)
@@ -167,7 +167,7 @@ class Running:
         return 0 if self._timed_out else len(left)
 
     def close(self) -> None:
-        """As :meth:`finish`, at once."""
+        """Stop the command at once; otherwise as :meth:`finish`."""
         if self._outcome is None:
             self.kill()
             self.finish()

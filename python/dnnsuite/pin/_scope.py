@@ -21,7 +21,7 @@ __all__ = ["Pinned", "scope"]
 
 
 class Pinned:
-    """What this process was confined to: the share, and how (`cgroup` or `affinity`, with the reasons)."""
+    """Confinement of this process: its share, and the level (`cgroup` or `affinity`, with the reasons)."""
 
     def __init__(self, plan: Plan, slot: Slot) -> None:
         self.plan, self.slot = plan, slot

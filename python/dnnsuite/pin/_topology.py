@@ -128,7 +128,7 @@ class Topology:
             raise InvalidArgument(f"no topology: {type(error).__name__}: {error}") from error
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return a dict for JSON."""
         return {
             "cpus": [asdict(cpu) for cpu in self.cpus],
             "nodes": [{**asdict(node), "distances": list(node.distances)} for node in self.nodes],

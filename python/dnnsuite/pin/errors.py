@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What can go wrong with pinning, each with the way out. Those of control groups are raised by C++ (`cpp/host`)."""
+"""Errors of pinning, each with the way out. Those of control groups are raised by C++ (`cpp/host`)."""
 
 from __future__ import annotations
 

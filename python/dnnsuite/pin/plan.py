@@ -74,7 +74,7 @@ class Plan:
         raise InvalidArgument(f"no share {which!r}; there are 0 to {len(self.slots) - 1} and 'all'")
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return a dict for JSON."""
         return {**asdict(self), "hash": self.hash}
 
     @classmethod
@@ -242,7 +242,7 @@ def _everything(topology: Topology, cores: tuple[Core, ...], memory: int) -> Slo
 
 
 def _unequal(slots: tuple[Slot, ...], topology: Topology, split: bool) -> list[str]:
-    """Why numbers of the shares cannot be compared with each other."""
+    """Reasons why numbers of the shares cannot be compared with each other."""
     reasons = []
     if split:
         reasons.append("shares have threads of the same cores")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Shares, outcomes and what a machine grants, as text."""
+"""Shares, outcomes and the isolation that a machine grants, as text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _table(rows: Iterable[Sequence[str]]) -> str:
 
 
 def render_plan(plan: Plan) -> str:
-    """A table of the shares, and what there is to say of them."""
+    """Render the shares as a table, with remarks below it."""
     rows = [("share", "cores", "threads", "CPUs", "nodes", "memory GiB", "GPU")]
     for slot in (*plan.slots, plan.all):
         gpus = (
@@ -50,7 +50,7 @@ def render_plan(plan: Plan) -> str:
 
 
 def render_probe(found: Mapping[str, Any]) -> str:
-    """What is mounted, and what a share is held by."""
+    """Render the mounted control groups, and the means that hold a share."""
     rows = [("version", "controllers", "mounted at", "own group", "")]
     rows += [
         (str(h["version"]), " ".join(h["controllers"]) or "-", h["mount_point"], h["own"] or "outside",
@@ -66,7 +66,7 @@ def render_probe(found: Mapping[str, Any]) -> str:
 
 
 def render_outcomes(pairs: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
-    """A line for each command that ran."""
+    """Render a line for each command that ran."""
     rows = [("share", "status", "seconds", "CPU s", "peak MiB", "pinning", "")]
     for name, outcome in pairs:
         peak = outcome["memory_peak_bytes"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where the time and the hardware of a training run go: instruments, windows, tables.
+"""Profiles of training runs: instruments over windows of steps, and tables of time and hardware use.
 
 Names are resolved when first used, so that importing this imports no instrument.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What to do next, derived from the numbers by rules that say why they fired."""
+"""Advice derived from a profile's numbers by rules that say why they fired."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PRODUCTS = ("gemm", "conv", "attention", "recurrence")
 
 @dataclass(frozen=True)
 class Facts:
-    """What the rules look at; None or empty where it was not measured."""
+    """Inputs of the rules; None or empty where something was not measured."""
 
     shares: Mapping[str, float]  # class → percent of the step
     on_gpu: bool = False
@@ -56,7 +56,7 @@ def _rule(function: Rule) -> Rule:
 
 
 def advise(facts: Facts, most: int = 4) -> list[Advice]:
-    """What the rules say of `facts`, the largest share of the step first; never empty."""
+    """Apply all rules to `facts`; the advice on the largest share of the step comes first. Never empty."""
     found = [
         Advice(name, said[1], said[2], said[0])
         for name, rule in _RULES.items()

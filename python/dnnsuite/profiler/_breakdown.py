@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where the time of the observed steps went, as shares that sum to 100 %: pure arithmetic on tables."""
+"""Breakdown of the observed steps' time into shares that sum to 100 %: pure arithmetic on tables."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ DEFINITIONS = {
 }
 
 COLUMNS = {
-    "class": "what the time went to; each row's `definition` says how it is told",
+    "class": "class of the time; each row's `definition` says how it is recognised",
     "ms_per_step": "mean over the observed steps",
     "share_pct": "of the wall time of the observed steps; the rows sum to 100",
-    "definition": "how the class is told",
+    "definition": "how the class is recognised",
 }
 
 
@@ -191,7 +191,7 @@ def _edges(covers: Iterable[Sequence[tuple[int, int]]]) -> Int64s:
 
 
 def _count(edges: Int64s, cover: Sequence[tuple[int, int]]) -> Int64s:
-    """How many intervals of `cover` lie over each stretch between two edges."""
+    """Number of intervals of `cover` over each stretch between two edges."""
     change = np.zeros(len(edges), dtype=np.int64)
     if cover:
         begins, ends = np.array(cover, dtype=np.int64).T

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""From instruments' tables to a profile's: what belongs to the observed steps, and what follows from it."""
+"""Tables of a profile: the rows of instruments' tables in observed steps, and tables derived from them."""
 
 from __future__ import annotations
 

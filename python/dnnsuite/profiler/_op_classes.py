@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the classes of work mean, those of operators and those of kernels alike."""
+"""Classes of work, the same for operators and kernels, and their definitions."""
 
 from __future__ import annotations
 

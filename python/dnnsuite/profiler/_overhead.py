@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the instruments cost: steps of the same loop with them against neighbouring steps without."""
+"""Overhead of the instruments: steps of the same loop with them against neighbouring steps without."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFINITION = (
 
 @dataclass(frozen=True)
 class Overhead:
-    """How much longer a step takes under the instruments, in percent, with a 95 % interval."""
+    """Relative increase of a step's time under the instruments, in percent, with a 95 % interval."""
 
     pct: float
     low_pct: float

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`profiler.profile`: instruments over the windows of a loop, and what they saw as tables."""
+"""`profiler.profile`: instruments over the windows of a loop, and their results as tables."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def profile(
     """Observe a training loop: `with profile(...) as p:` around it, `p.step()` after each of its steps.
 
     Args:
-        metrics: what to see: `timeline`, `cores`, `fp32`, `memory`, `power`, `all`, several as a list or joined by
-            `|`. What this machine lacks becomes a row of `instruments` that says why.
+        metrics: `timeline`, `cores`, `fp32`, `memory`, `power` or `all`; several as a list or joined by `|`. What
+            this machine lacks becomes a row of `instruments` with the reason.
         schedule: which steps are observed; see :func:`schedule`. By default all, from begin to end.
-        instruments: more instruments, by name or made already; one that is not to be had is an error then.
+        instruments: more instruments, by name or made already; an unavailable one is an error.
         on_ready: called with the profile each time a window closes; `lambda p: p.save("out")`, say.
         synchronize: waits until the steps asked for are done, where `step` returns before; on a GPU it is known.
         device: where the loop computes, `cpu` or `cuda`; by default cuda once the process has used CUDA.
-        about: what the record should say of the job: batch size, precision, items per step.
+        about: properties of the job for the record: batch size, precision, items per step.
 
     Raises:
         Unavailable: another profiler is at work, torch's included, or an instrument that was asked for by name is
-            not to be had.
+            unavailable.
         InvalidArgument: an unknown metric or instrument.
     """
     return Profile(
@@ -62,7 +62,7 @@ def profile(
 
 
 class Profile:
-    """What was observed. Complete after the `with` block; after each window as far as it goes.
+    """Observations of a loop. Complete after the `with` block; after each window up to then.
 
     Tables are attributes, too: `p.steps`, `p.phases`, `p.ops`. Times are ns of CLOCK_MONOTONIC; each column's
     definition is in `table.attrs["definitions"]`.
@@ -98,7 +98,7 @@ class Profile:
             self.stop(f"{kind.__name__ if kind else 'an exception'} ended the loop")
 
     def start(self) -> None:
-        """Open the instruments; the first step begins. What `with` does."""
+        """Open the instruments; the first step begins. Called on entry to `with`."""
         if self._windows is not None:
             raise InvalidArgument("a profile observes one loop; make another one for the next")
         PROCESS.acquire(f"{_caller()} (process {os.getpid()})", self._close_at_exit)
@@ -112,12 +112,12 @@ class Profile:
             raise
 
     def step(self) -> None:
-        """A step of the loop has ended. In a forked child of the process that started it this does nothing."""
+        """End a step of the loop. Does nothing in a forked child of the process that started the profile."""
         if self._open and self._owner == os.getpid():
             self._driver.step()
 
     def stop(self, why: str | None = None) -> None:
-        """The loop has ended: close what is open. Again does nothing. What leaving `with` does."""
+        """End the loop and close the instruments. Idempotent. Called on leaving `with`."""
         if not self._open or self._owner != os.getpid():
             return
         windows = self._driver
@@ -139,13 +139,13 @@ class Profile:
 
     @property
     def done(self) -> bool:
-        """Whether the last window of the schedule has closed."""
+        """True once the last window of the schedule has closed."""
         end = self.schedule.steps if self.schedule else None
         return end is not None and self._windows is not None and self._windows.index >= end
 
     @property
     def instruments(self) -> pd.DataFrame:
-        """Which instruments there were; of those that were not to be had, why, and what would help."""
+        """Table of the instruments: state of each, and for one that is unavailable the reason and the remedy."""
         import pandas as pd
 
         rows = [(each.name, "ok", "") for each in (self._windows.instruments if self._windows else [])]
@@ -154,12 +154,12 @@ class Profile:
 
     @property
     def overhead(self) -> Overhead | None:
-        """What the instruments cost per step; None where no step ran without them."""
+        """Cost of the instruments per step; None where no step ran without them."""
         return overhead(self._driver.steps, self._loops_own_warmup())
 
     @property
     def ran(self) -> int:
-        """How many steps the loop has made, observed or not."""
+        """Number of steps that the loop has made, observed or not."""
         return self._driver.index
 
     @property
@@ -169,7 +169,7 @@ class Profile:
 
     @property
     def quiet(self) -> list[LoopStep]:
-        """Steps without instruments, after the loop's own warm-up: what a rate should be taken from."""
+        """Steps without instruments, after the loop's own warm-up; take a rate from these."""
         skip = self._loops_own_warmup()
         return [step for step in self._driver.steps if step.phase == Phase.OFF.value and step.step >= skip]
 
@@ -193,12 +193,12 @@ class Profile:
 
     @property
     def breakdown(self) -> pd.DataFrame:
-        """Where the time of the observed steps went: data wait, host, work by class, communication, idle."""
+        """Time of the observed steps by class: data wait, host, work, communication, idle."""
         return self.__getattr__("breakdown")
 
     @property
     def advice(self) -> list[Advice]:
-        """What to do next, and the rule that says so."""
+        """Things to do next, each with the rule that asks for it."""
         from .summary import advice
 
         return advice(self.data)

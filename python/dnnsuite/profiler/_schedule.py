@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which steps of a training loop are observed."""
+"""The schedule of observed steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Phase", "Schedule", "schedule"]
 
 
 class Phase(enum.Enum):
-    """What happens in one step."""
+    """State of the instruments in one step."""
 
     OFF = "off"  # nothing is observed: what the overhead is measured against
     WARMUP = "warmup"  # instruments run, what they see is dropped: it holds their own start-up
@@ -21,12 +21,12 @@ class Phase(enum.Enum):
 
     @property
     def on(self) -> bool:
-        """Whether instruments run."""
+        """True if instruments run."""
         return self is not Phase.OFF
 
     @property
     def kept(self) -> bool:
-        """Whether what they see is kept."""
+        """True if their results are kept."""
         return self in (Phase.ACTIVE, Phase.LAST)
 
 
@@ -60,7 +60,7 @@ class Schedule:
 
     @property
     def steps(self) -> int | None:
-        """How many steps it takes until the last window closes; None without an end."""
+        """Number of steps until the last window closes; None without an end."""
         cycle = self.wait + self.warmup + self.active
         return self.skip_first + self.repeat * cycle if self.repeat else None
 
@@ -69,7 +69,7 @@ def schedule(
     skip_first: int = 0, wait: int = 0, warmup: int = 0, active: int | None = None, repeat: int = 0, *,
     start_iteration: int | None = None, profile_iterations: int | None = None,
 ) -> Schedule:  # fmt: skip
-    """Which steps are observed, in the words of `torch.profiler.schedule` or in those of TBD's scripts.
+    """Choose the steps to observe, in the words of `torch.profiler.schedule` or in those of TBD's scripts.
 
     Args:
         skip_first: steps before the first cycle, not observed.

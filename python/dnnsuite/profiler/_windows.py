@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Drives instruments over the windows of a schedule, and closes them whatever happens."""
+"""The driver of instruments over the windows of a schedule; it closes them whatever happens."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ class Windows:
         return [step for step in self._on if step.phase == Phase.ACTIVE.value]
 
     def begin(self) -> None:
-        """The first step begins."""
+        """Begin the first step."""
         self._enter(self._schedule(0))
         self._mark = _clocks()
 
     def step(self) -> None:
-        """A step has ended and the next begins."""
+        """End a step and begin the next."""
         phase, following = self._schedule(self.index), self._schedule(self.index + 1)
         changes = phase is Phase.LAST or phase.on != following.on
         if changes:
@@ -109,13 +109,13 @@ class Windows:
             self._leave()
 
     def note_rest(self) -> None:
-        """What ran since the last step was a step, too: a loop that never said where its steps end."""
+        """Count the rest of a loop that never called `step` as one step."""
         self._wait()
         self._note(self._schedule(self.index))
         self.index += 1
 
     def close(self) -> None:
-        """All instruments are closed; the first error is raised after that."""
+        """Close all instruments; raise the first error after that."""
         with ExitStack() as closing:
             for instrument in self.instruments:
                 closing.callback(instrument.close)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""From metrics as a person asks for them to instruments that are open, and reasons for those that cannot be."""
+"""The instruments by name, the choice of them by metrics, and their opening with reasons for those unavailable."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NAMES = tuple(_HOMES)
 
 @dataclass(frozen=True)
 class Absent:
-    """An instrument that cannot be had here, and why."""
+    """An instrument that is unavailable here, the reason and the remedy."""
 
     name: str
     why: str
@@ -70,7 +70,7 @@ def _given(instrument: Instrument) -> Instrument:
 def choose(
     metrics: str | Sequence[str], instruments: Iterable[str | Instrument] = (), device: str = "cpu"
 ) -> tuple[list[tuple[str, Callable[[], Instrument]]], set[str]]:
-    """(name and maker of each instrument, names of those that were asked for by name).
+    """Choose instruments: (name and maker of each, names of those that were asked for by name).
 
     Args:
         metrics: words of :data:`METRICS`, several as a list or joined by `|` or `,`; `all` is all of them.
@@ -132,10 +132,10 @@ def _check(what: str, word: str, known: Iterable[str], also: Sequence[str] = ())
 def open_all(
     makers: Iterable[tuple[str, Callable[[], Instrument]]], asked: set[str]
 ) -> tuple[list[Instrument], list[Absent]]:
-    """Instruments, open, and those that are not to be had.
+    """Open the instruments; return them and those that are unavailable.
 
     Raises:
-        Unavailable: one of `asked` is not to be had; the others are closed again.
+        Unavailable: one of `asked` is unavailable; the others are closed again.
     """
     opened: list[Instrument] = []
     absent: list[Absent] = []

@@ -24,7 +24,7 @@ Values = Sequence[Any]
 
 
 class Work(NamedTuple):
-    """What an operator does: FLOPs, and the shapes of what it writes."""
+    """Work of an operator: FLOPs, and the shapes of its outputs."""
 
     flops: int
     outputs: tuple[tuple[int, ...], ...]
@@ -181,12 +181,12 @@ _FORMULAS: dict[str, Callable[[Shapes, Values], Work]] = {
 
 
 def knows(name: str) -> bool:
-    """Whether `name`, as `aten::mm`, has a formula; the names of in-place variants are their own."""
+    """Return True if `name`, as `aten::mm`, has a formula; in-place variants have names of their own."""
     return name in _FORMULAS
 
 
 def work(name: str, shapes: Shapes, values: Values) -> Work | None:
-    """What operator `name` does.
+    """Count the work of operator `name`.
 
     Args:
         name: with its namespace, `aten::mm`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What every instrument promises to the profiler that drives it, and how its tables carry their definitions."""
+"""The interface between an instrument and the profiler that drives it, and definitions of its tables' columns."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Instrument(Protocol):
     """
 
     name: str
-    """How it is asked for: "activity", "counters", "nvml", "cpu", "spans", "memory", ..."""
+    """Name to ask for it by: "activity", "counters", "nvml", "cpu", "spans", "memory", ..."""
 
     def open(self) -> None:
-        """Acquire what is needed.
+        """Acquire the resources of the instrument.
 
         Raises:
-            Unavailable: what is missing, where it was looked for and what would help; nothing is held after it.
+            Unavailable: names what is missing, where it was looked for and a remedy; nothing is held after it.
         """
 
     def start(self) -> None:
@@ -44,14 +44,14 @@ class Instrument(Protocol):
         """Results of all windows by the name of their table; see :func:`define`."""
 
     def notes(self) -> list[str]:
-        """What a reader must know: dropped records, multiplexing, what was refused."""
+        """Remarks for the reader: dropped records, multiplexing, refusals."""
 
     def close(self) -> None:
         """Release everything, also after a failure; again does nothing."""
 
 
 def define(table: pd.DataFrame, meanings: Mapping[str, str]) -> pd.DataFrame:
-    """`table` with one line for each of its columns that says how it is defined, in `table.attrs["definitions"]`.
+    """Put a definition of each column of `table` into `table.attrs["definitions"]`; return `table`.
 
     Raises:
         InvalidArgument: a column has no line.
@@ -64,6 +64,6 @@ def define(table: pd.DataFrame, meanings: Mapping[str, str]) -> pd.DataFrame:
 
 
 def definitions(table: pd.DataFrame) -> dict[str, str]:
-    """How each column of `table` is defined: the lines that :func:`define` put there."""
+    """Return the definition of each column of `table`, as :func:`define` put it there."""
     found: dict[str, str] = table.attrs.get("definitions", {})
     return dict(found)

@@ -51,7 +51,7 @@ def mark(name: str, step: int = 0) -> None:
 
 @functools.cache
 def available() -> bool:
-    """Whether this build has NVTX."""
+    """Return True if this build has NVTX."""
     try:
         range("window")
     except Unavailable:

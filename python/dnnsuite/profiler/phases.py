@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the training loop itself is doing: waiting for data, forward, backward, optimizer; seen by torch's own hooks."""
+"""Phases of the training loop by torch's own hooks: waiting for data, forward, backward, optimizer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PHASE_COLUMNS = {
 }
 
 
-class _Phase(NamedTuple):
+class _PhaseRow(NamedTuple):
     phase: str
     thread: int
     t0_ns: int
@@ -61,7 +61,7 @@ class PhasesInstrument:
     def __init__(self, modules: bool = True) -> None:
         self._with_modules = modules
         self.loader_workers: int | None = None  # of the last DataLoader that was waited for
-        self._rows: list[_Phase] = []
+        self._rows: list[_PhaseRow] = []
         self._undo: contextlib.ExitStack | None = None
         self._stack = _Stack()
 
@@ -81,7 +81,7 @@ class PhasesInstrument:
 
     @property
     def running(self) -> bool:
-        """Whether a window is open."""
+        """True while a window is open."""
         return self._undo is not None
 
     def step(self, index: int) -> None:
@@ -99,7 +99,7 @@ class PhasesInstrument:
     def tables(self) -> dict[str, pd.DataFrame]:
         import pandas as pd
 
-        table = pd.DataFrame(self._rows, columns=list(_Phase._fields))
+        table = pd.DataFrame(self._rows, columns=list(_PhaseRow._fields))
         return {"phases": define(table.sort_values("t0_ns", ignore_index=True), PHASE_COLUMNS)}
 
     def notes(self) -> list[str]:
@@ -107,7 +107,7 @@ class PhasesInstrument:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """What runs inside is phase `name`, unless another is open."""
+        """Context manager: its block is phase `name`, unless another is open."""
         self._begin(name)
         try:
             yield
@@ -124,7 +124,7 @@ class PhasesInstrument:
         name, t0_ns, cpu0_ns = opened.pop()
         if not opened:
             cpu_ns = time.thread_time_ns() - cpu0_ns
-            self._rows.append(_Phase(name, threading.get_native_id(), t0_ns, now_ns(), cpu_ns))
+            self._rows.append(_PhaseRow(name, threading.get_native_id(), t0_ns, now_ns(), cpu_ns))
 
     @contextlib.contextmanager
     def _modules(self) -> Iterator[None]:

@@ -67,7 +67,7 @@ class Sampler:
 
     @property
     def running(self) -> bool:
-        """Whether the thread lives, in this process."""
+        """True if the thread lives, in this process."""
         return self._thread is not None and self._owner == os.getpid() and self._thread.is_alive()
 
     def start(self) -> None:
@@ -123,7 +123,7 @@ class Sampler:
         self.reads += 1
 
     def notes(self) -> list[str]:
-        """What the sampling cost, what was missed and why it ended, a sentence each."""
+        """Cost of the sampling, missed samples and the reason for an early end, a sentence each."""
         found = []
         if self.reads:
             share = 100 * self.cpu_ns / max(self.lasted_ns, 1)

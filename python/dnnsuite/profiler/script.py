@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Inside a script that does not know of it: steps are found at the optimizer, the profile opens and closes by itself.
+"""A profile inside an unchanged script: steps are found at the optimizer, the profile opens and closes by itself.
 
 `dnnsuite profile -- COMMAND` puts `_site/sitecustomize.py` on the path of every Python that COMMAND starts, which calls
 :func:`install`. Nothing here may break the script: what fails is said on standard error, and the script goes on.

@@ -182,7 +182,7 @@ def _slices(name: str, table: pd.DataFrame, begin_ns: int, tracks: _Tracks) -> I
 
 
 def _arguments(table: pd.DataFrame, label: str | None) -> list[str]:
-    """What else is known of each row, as the inside of a JSON object; what is missing is left out."""
+    """Remaining columns of each row, as the inside of a JSON object; missing values are left out."""
     shown = [str(column) for column in table.columns if column not in _UNSHOWN and column != label]
     pieces = []
     for column in shown:
@@ -217,7 +217,7 @@ def _counters(table: pd.DataFrame, begin_ns: int, tracks: _Tracks) -> Iterator[s
 
 
 def _arrows(tables: Mapping[str, pd.DataFrame], begin_ns: int, tracks: _Tracks) -> Iterator[str]:
-    """From each call to what it launched, by correlation id."""
+    """Arrows from each call to the work that it launched, by correlation id."""
     api = tables.get("api")
     if api is None or not _has_slices(api):
         return

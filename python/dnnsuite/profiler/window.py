@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The steps that external tools look at: nsys and ncu honour the window that this package opens."""
+"""The window of steps that external tools record: nsys and ncu honour it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Window:
 
     @property
     def is_open(self) -> bool:
-        """Whether this window is the one that is open."""
+        """True if this window is the one that is open."""
         return _opened is self
 
     def open(self) -> None:
@@ -73,7 +73,7 @@ class Window:
             _opened = None  # last: what an interrupt cuts short is gone on with at exit
 
     def _drive(self, call: Any) -> bool:
-        """Whether CUDA did it; on a machine without it that is a note, because NVTX serves CPU tools as well."""
+        """Call CUDA's profiler control; return True if it worked. A failure is a note: NVTX serves CPU tools too."""
         try:
             call()
         except (Unavailable, Error) as error:

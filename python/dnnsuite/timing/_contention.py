@@ -83,7 +83,7 @@ class Contention:
         }
 
     def notes(self) -> list[str]:
-        """What a reader of the blocks must know: how many were disturbed, by what."""
+        """Remarks for a reader of the blocks: the number disturbed, and by what."""
         columns = self.columns()
         notes = []
         if throttled := int(columns["throttled"].sum()):

@@ -96,7 +96,7 @@ class RepeatNumber:
 
     @property
     def done(self) -> bool:
-        """Whether all observations are made, or the time is up."""
+        """True once all observations are made, or the time is up."""
         return len(self.seconds) == self.repeat or self._spent_s >= self.budget_s
 
     @property

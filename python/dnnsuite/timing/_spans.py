@@ -149,7 +149,7 @@ class Spans:
         self._gpu_ns.clear()
 
     def notes(self) -> list[str]:
-        """What a reader of the spans must know: what was dropped, and what is open."""
+        """Remarks for a reader of the spans: dropped ones, and open ones."""
         notes = []
         if self.dropped:
             notes.append(f"{self.dropped} spans were dropped: there was room for {self.capacity}")

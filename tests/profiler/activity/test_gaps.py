@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""When a GPU did nothing, and why."""
+"""Idle gaps of a GPU, and their causes."""
 
 import pandas as pd
 import pytest

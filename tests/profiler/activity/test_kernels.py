@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which kernels the time went to."""
+"""GPU time by kernel."""
 
 import pytest
 

@@ -12,7 +12,7 @@ from dnnsuite.errors import Error, Unavailable
 from dnnsuite.profiler.activity import TABLES, analyse, load_records
 from dnnsuite.profiler.activity._recording import save_records
 
-RECORDED = sorted(Path(__file__).parent.glob("recorded/*.npz"))  # made by benchmarks/record_activity.py
+RECORDED = sorted(Path(__file__).parent.glob("recorded/*.npz"))  # made by benchmarks/gpu/record_activity.py
 
 
 def part(begin):

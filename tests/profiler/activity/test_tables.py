@@ -12,7 +12,7 @@ from dnnsuite.profiler.activity.tables import join_columns, tables_of
 
 
 def decoded(**rows):
-    """What the decoder gives, with `rows` of some tables: {table: {column: values}}; other columns are 0."""
+    """Columns as the decoder gives them, with `rows` of some tables: {table: {column: values}}; other columns are 0."""
     try:
         empty = _C.decode_activity(b"")
     except Unavailable as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How busy a GPU was."""
+"""Utilisation of a GPU."""
 
 import math
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which CUPTI is asked. Doubles answer, do not answer, or end the process; none is called CUPTI."""
+"""Choice of a CUPTI. Doubles answer, do not answer, or end the process; none is called CUPTI."""
 
 import shutil
 import subprocess

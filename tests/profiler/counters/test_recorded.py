@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Images recorded on GPUs (benchmarks/record_fixtures.py), evaluated by the real library: all that are there.
+"""Images recorded on GPUs (benchmarks/gpu/record_fixtures.py), evaluated by the real library: all that are there.
 
 What records and what replays is itself tested with a double of the backend, whose images only the double reads.
 """
@@ -21,7 +21,7 @@ from dnnsuite.profiler.counters.backend import CUPTI
 from dnnsuite.profiler.counters.presets import SHARED
 
 ROOT = Path(__file__).parents[3]
-SCRIPT = ROOT / "benchmarks/record_fixtures.py"
+SCRIPT = ROOT / "benchmarks/gpu/record_fixtures.py"
 IMAGES = sorted((ROOT / "tests/fixtures").glob("*.image"))
 pytestmark = needs_cupti
 

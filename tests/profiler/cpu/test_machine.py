@@ -4,7 +4,7 @@
 import pytest
 
 from dnnsuite.profiler.cpu import _machine
-from dnnsuite.profiler.cpu._machine import DEFINITIONS, Machine
+from dnnsuite.profiler.cpu._machine import DEFINITIONS, MachineReader
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_rates_are_between_two_readings(files):
         proc__stat="cpu  0 0 0 0 0 0 0 0 0 0\n", proc__pressure__cpu="some avg10=0.00 total=0\n",
         proc__self__schedstat="0 0 0",
     )  # fmt: skip
-    machine = Machine(root)
+    machine = MachineReader(root)
     assert ("machine", "busy") not in values(machine)
     files(
         proc__stat="cpu  50 0 10 100 20 0 0 20 0 0\n", proc__pressure__cpu="some avg10=0.00 total=250000\n",
@@ -48,7 +48,7 @@ def test_rates_are_between_two_readings(files):
 
 
 def test_time_between_two_windows_is_in_no_rate(files):
-    machine = Machine(files(proc__stat="cpu  0 0 0 0 0 0 0 0\n"))
+    machine = MachineReader(files(proc__stat="cpu  0 0 0 0 0 0 0 0\n"))
     values(machine)
     machine.forget()
     files(proc__stat="cpu  100 0 0 0 0 0 0 0\n")
@@ -60,20 +60,20 @@ def test_an_energy_counter_that_begins_again(files):
         "sys__class__powercap__intel-rapl:0__name": "package-0",
         "sys__class__powercap__intel-rapl:0__max_energy_range_uj": "100000000",
     }
-    machine = Machine(files(**zone, **{"sys__class__powercap__intel-rapl:0__energy_uj": "90000000"}))
+    machine = MachineReader(files(**zone, **{"sys__class__powercap__intel-rapl:0__energy_uj": "90000000"}))
     values(machine)
     files(**{"sys__class__powercap__intel-rapl:0__energy_uj": "15000000"})
     assert values(machine)["package-0", "power"] == pytest.approx(25.0)
 
 
 def test_a_machine_without_any_of_it_gives_what_the_process_knows(tmp_path):
-    machine = Machine(tmp_path)
+    machine = MachineReader(tmp_path)
     assert list(machine.read()) == []
     assert [r.name for r in machine.read()] == ["cpus_used"]
 
 
 def test_this_machine():
-    machine = Machine()
+    machine = MachineReader()
     list(machine.read())
     found = {r.name for r in machine.read()}
     assert {"cpus_used", "resident"} <= found <= set(DEFINITIONS)

@@ -50,7 +50,7 @@ def stub(tmp_path_factory):
 
 
 class Watched:
-    """What a program that watched scripted GPUs printed."""
+    """Output of a program that watched scripted GPUs."""
 
     def __init__(self, printed, messages):
         self.messages = messages

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which GPUs a process sees, as CUDA reads its variable."""
+"""GPUs that a process sees, as CUDA reads its variable."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What must hold of samples of real GPUs, whatever the GPU: on recordings of benchmarks/record_nvml.py."""
+"""Properties of samples of any real GPU, on recordings of benchmarks/gpu/record_nvml.py."""
 
 from pathlib import Path
 

@@ -10,7 +10,7 @@ import torch
 
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.profiler.roofline import Contention, Peaks, measure_peaks, peaks
-from dnnsuite.profiler.roofline._caches import Level
+from dnnsuite.profiler.roofline._caches import CacheLevel
 
 CPUS = len(os.sched_getaffinity(0))
 QUIET, BUSY = Contention(1.0, 0.0, CPUS), Contention(3.0, 50.0, CPUS)
@@ -142,7 +142,9 @@ def test_the_whole_measurement(monkeypatch):
     monkeypatch.setattr(peaks, "_SIZES", (32,))
     monkeypatch.setattr(peaks, "_GEMM_S", 0.01)
     monkeypatch.setattr(
-        peaks, "levels", lambda cpus: [Level("L1", 1 << 15, 1 << 13), Level("memory", 1 << 60, 1 << 21)]
+        peaks,
+        "levels",
+        lambda cpus: [CacheLevel("L1", 1 << 15, 1 << 13), CacheLevel("memory", 1 << 60, 1 << 21)],
     )
     told = []
     found = measure_peaks(1, refresh=True, report=told.append)

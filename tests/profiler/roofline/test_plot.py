@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the figure shows."""
+"""The figure of a roofline."""
 
 import pytest
 from matplotlib.figure import Figure

@@ -26,7 +26,7 @@ def analyse(
     spans: pd.DataFrame | None = None,
     label: str = "name",
 ) -> dict[str, pd.DataFrame]:
-    """What the tables of :class:`ActivityInstrument` say; nothing when no kernel and no graph ran.
+    """Derive tables from those of :class:`ActivityInstrument`; none when no kernel and no graph ran.
 
     Args:
         tables: `kernels` and `api`, and what there is of `memops`, `overhead` and `graphs`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which phase of the step a kernel belongs to: the one in which the host launched it.
+"""Attribution of kernels to phases of the step: a kernel belongs to the phase in which the host launched it.
 
 Process-wide, and not by thread: autograd launches the backward's kernels from threads of its own. Nothing is
 synchronised for it. Kernels of a CUDA graph belong to the phase that launched the graph.
@@ -61,7 +61,7 @@ def with_launches(work: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
 
 
 def innermost(spans: pd.DataFrame, t_ns: Times) -> NDArray[np.int64]:
-    """For each time `[N]`, the row of `spans` that is open then and began last; -1 where none is.
+    """Find for each time `[N]` the row of `spans` that is open then and began last; -1 where none is.
 
     Of spans that began at once, the one that ends first is the inner one. A span is open from `t0_ns` up to, and
     without, `t1_ns`.

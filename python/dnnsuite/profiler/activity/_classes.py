@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a kernel is for, told by its name, in the classes that operators have as well."""
+"""Class of a kernel by its name; operators have the same classes."""
 
 from __future__ import annotations
 

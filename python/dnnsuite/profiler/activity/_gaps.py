@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""When a GPU did nothing, and what the host did meanwhile."""
+"""Idle gaps of a GPU, and the host's work meanwhile."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _gaps_of(work: pd.DataFrame, inside: TimeSet) -> pd.DataFrame:
 
 
 def _outermost_calls(api: pd.DataFrame) -> list[pd.DataFrame]:
-    """For each thread, its calls that are in no other, ascending: the driver's within the runtime's are left out."""
+    """Outermost calls of each thread, ascending: the driver's calls within the runtime's are left out."""
     outermost = []
     for _, calls in api.sort_values(["t0_ns", "t1_ns"], ascending=[True, False]).groupby("thread"):
         reach = np.r_[np.iinfo(np.int64).min, np.maximum.accumulate(calls["t1_ns"].to_numpy())[:-1]]

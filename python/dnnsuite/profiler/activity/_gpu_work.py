@@ -45,7 +45,7 @@ def variables_for_markers() -> dict[str, str]:
 
 
 class ActivityInstrument:
-    """What ran on the GPUs of this process, and what the host did for it, with a precision of ns.
+    """Kernels, copies and host calls of this process's GPUs, with a precision of ns.
 
     Kernels stay concurrent. The window opens and closes after a wait for all devices. One at a time: opening is refused
     while another profiler holds CUPTI. After a `fork` it is dead in the child. CUPTI stays attached to the process when
@@ -56,7 +56,7 @@ class ActivityInstrument:
             them, and costs less; it is the only one that is off unless named.
 
     Raises:
-        InvalidArgument: a table that there is not.
+        InvalidArgument: an unknown table.
     """
 
     name = "activity"
@@ -140,7 +140,7 @@ class ActivityInstrument:
         )
 
     def notes(self) -> list[str]:
-        """What was lost, what was left out, and times that cannot be."""
+        """Remarks: records that were lost or left out, and times that cannot be."""
         lost = self._losses
         counts = {
             key: sum(part["counts"][key] for part in self._parts)

@@ -18,13 +18,13 @@ from .tables import TABLES, join_columns, tables_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Recording", "load_records", "save_records"]
+__all__ = ["ActivityRecording", "load_records", "save_records"]
 
 _FORMAT = 1
 
 
-class Recording(NamedTuple):
-    """What :func:`load_records` found."""
+class ActivityRecording(NamedTuple):
+    """Tables and windows of a file, as :func:`load_records` returns them."""
 
     tables: dict[str, pd.DataFrame]
     windows: list[tuple[int, int]]
@@ -56,7 +56,7 @@ def save_records(
         np.savez_compressed(file, about=np.array(json.dumps(about)), **arrays)  # type: ignore[arg-type]
 
 
-def load_records(path: str | Path) -> Recording:
+def load_records(path: str | Path) -> ActivityRecording:
     """Tables and windows from a file of :meth:`ActivityInstrument.save`.
 
     Raises:
@@ -69,7 +69,7 @@ def load_records(path: str | Path) -> Recording:
         names = {(domain, number): name for domain, number, name in about["functions"]}
         tables = tables_of(columns, about["strings"], lambda domain, number: names.get((domain, number), ""))
         windows = [(int(begin), int(end)) for begin, end in about["windows"]]
-        return Recording({name: tables[name] for name in TABLES}, windows)
+        return ActivityRecording({name: tables[name] for name in TABLES}, windows)
     except Error:
         raise
     except Exception as error:  # zip, zlib, numpy, JSON and pandas each have their own for damaged bytes

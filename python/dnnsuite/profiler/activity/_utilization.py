@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How busy a GPU was: unions of intervals over the time that the program, not the profiler, took."""
+"""GPU utilisation: unions of intervals over the time that the program, not the profiler, took."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def of_windows(windows: Iterable[tuple[int, int]]) -> TimeSet:
 
 
 def length_ns(times: TimeSet) -> int:
-    """How long the set is altogether."""
+    """Total length of the set, ns."""
     return int((times.t1_ns - times.t0_ns).sum())
 
 
@@ -95,7 +95,7 @@ def subtract(a: TimeSet, b: TimeSet) -> TimeSet:
 
 
 def overlap_ns(times: TimeSet, t0_ns: ArrayLike, t1_ns: ArrayLike) -> Times:
-    """How much of each interval `[N]` lies in the set, ns; the intervals may overlap each other in any way."""
+    """Length of the part of each interval `[N]` that lies in the set, ns; the intervals may overlap each other."""
     before = np.r_[0, np.cumsum(times.t1_ns - times.t0_ns)]
 
     def up_to(t_ns: Times) -> Times:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""From the columns of the decoder to tables that can be read: names for numbers, definitions, markers as ranges."""
+"""Tables made of the decoder's columns: names for numbers, definitions, markers as ranges."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ Columns = Mapping[str, Mapping[str, NDArray[Any]]]
 
 
 def join_columns(parts: Sequence[Mapping[str, Any]]) -> tuple[dict[str, dict[str, NDArray[Any]]], list[str]]:
-    """What the decoder gave for several windows as one: (columns by table, strings). One part is not copied."""
+    """Join the decoder's columns of several windows: (columns by table, strings). A single part is not copied."""
     if len(parts) == 1:
         return parts[0]["tables"], parts[0]["strings"]
     strings: list[str] = []

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ._support import Feature, support
     from .catalogue import Metric, chips, metrics
     from .gpu_counters import CountersInstrument
-    from .planner import Group, Plan, plan
+    from .planner import CounterPlan, Group, plan
     from .presets import PRESETS, Selection, select
     from .roles import CORES, ROLES, Role, overlaps, resolve
     from .sampling import PmSamplingInstrument
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _HOME_OF = {
     "Metric": ".catalogue", "chips": ".catalogue", "metrics": ".catalogue",
     "CountersInstrument": ".gpu_counters",
-    "Group": ".planner", "Plan": ".planner", "plan": ".planner",
+    "CounterPlan": ".planner", "Group": ".planner", "plan": ".planner",
     "PRESETS": ".presets", "Selection": ".presets", "select": ".presets",
     "CORES": ".roles", "ROLES": ".roles", "Role": ".roles", "overlaps": ".roles", "resolve": ".roles",
     "PmSamplingInstrument": ".sampling",
@@ -33,9 +33,28 @@ _HOME_OF = {
 }  # fmt: skip
 
 __all__ = [
-    "CORES", "PRESETS", "ROLES", "CountersInstrument", "Feature", "Group", "Metric", "Plan", "PmSamplingInstrument",
-    "Role", "Selection", "chips", "core_utilization", "format_core_utilization", "metrics", "overlaps", "plan",
-    "resolve", "select", "step_utilization", "support", "validate",
+    "CORES",
+    "PRESETS",
+    "ROLES",
+    "CounterPlan",
+    "CountersInstrument",
+    "Feature",
+    "Group",
+    "Metric",
+    "PmSamplingInstrument",
+    "Role",
+    "Selection",
+    "chips",
+    "core_utilization",
+    "format_core_utilization",
+    "metrics",
+    "overlaps",
+    "plan",
+    "resolve",
+    "select",
+    "step_utilization",
+    "support",
+    "validate",
 ]  # fmt: skip
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What keeps a GPU's counters from being read here, each reason with its way out."""
+"""Obstacles to reading a GPU's counters here, each with its way out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Feature:
     remedy: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a dict for JSON."""
         return asdict(self)
 
 
@@ -87,7 +87,7 @@ def _interface(found: Mapping[str, Any]) -> Feature:
 
 
 def permission(root: Path = Path("/")) -> Feature:
-    """Whether the driver lets this process read counters: `RmProfilingAdminOnly`, and the process's CAP_SYS_ADMIN."""
+    """Check the driver's permission to read counters: `RmProfilingAdminOnly`, and the process's CAP_SYS_ADMIN."""
     try:
         params = dict(
             line.split(":", 1) for line in (root / _PARAMS).read_text().splitlines() if line.count(":") == 1

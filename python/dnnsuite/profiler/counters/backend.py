@@ -14,10 +14,10 @@ __all__ = ["CUPTI", "Backend", "CuptiBackend"]
 
 
 class Backend(Protocol):
-    """What the instruments ask of a GPU."""
+    """The counter interface of a GPU, as the instruments use it."""
 
     def device(self, ordinal: int) -> Any:
-        """The GPU, which has a `chip`. Raises Unavailable where there is none, or its counters are not to be had."""
+        """Open the GPU, which has a `chip`. Raises Unavailable without a GPU, or where its counters are unavailable."""
 
     def ranges(self, device: Any, groups: Sequence[Sequence[str]], kernels: bool, max_ranges: int) -> Any:
         """A session that counts: start, mark, step, stop, close, take, passes, steps_left_out."""

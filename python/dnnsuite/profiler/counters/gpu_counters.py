@@ -10,7 +10,7 @@ from ...errors import Error, InvalidArgument
 from ..instrument import define
 from .backend import CUPTI, Backend
 from .catalogue import unit_of
-from .planner import Plan, plan, plan_kernels
+from .planner import CounterPlan, plan, plan_kernels
 from .presets import SAMPLED, SHARED, Selection, select
 from .roles import ROLES, overlaps
 from .utilization import core_utilization, step_utilization
@@ -91,7 +91,7 @@ class CountersInstrument:
         self._rows: list[dict[str, Any]] = []
         self._dropped = self._left_out = 0
         self.selection: Selection | None = None
-        self.plan: Plan | None = None
+        self.plan: CounterPlan | None = None
 
     def open(self) -> None:
         """Raises Unavailable without driver, GPU, CUPTI or permission, or when another profiler holds the GPU."""
@@ -106,7 +106,7 @@ class CountersInstrument:
         self._session = self._backend.ranges(device, groups, kernels, room)
         self.selection, self.plan = selection, planned
 
-    def _plan(self, selection: Selection) -> Plan:
+    def _plan(self, selection: Selection) -> CounterPlan:
         if self._mode == "kernels":
             return plan_kernels(selection.metrics, selection.chip)
         shared = [metric for metric, role in selection.roles.items() if role in SHARED]
@@ -170,7 +170,7 @@ class CountersInstrument:
                     ]
 
     def _place(self, segment: dict[str, Any], name: str, order: int) -> dict[str, Any] | None:
-        """Where a range belongs; None for one of a step that had not ended."""
+        """Return the step, mark and kernel of a range; None for one of a step that had not ended."""
         if self._mode == "kernels":
             return {"step": segment["first_step"], "mark": "", "kernel": order}
         step, _, mark = name.partition("/")
@@ -242,7 +242,7 @@ class CountersInstrument:
             session.close()
 
 
-def _room(planned: Plan, kernels: bool) -> int:
+def _room(planned: CounterPlan, kernels: bool) -> int:
     if kernels:
         return _RANGES_OF_KERNELS
     return _RANGES if planned.steps == 1 else _RANGES_OF_A_STEP

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How a set of metrics is collected without ever running a step twice: groups of metrics, one group a step, in turn."""
+"""Plans to collect a set of metrics without running a step twice: groups of metrics, one group a step, in turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...errors import InvalidArgument
 from .catalogue import passes
 from .validation import validate
 
-__all__ = ["Group", "Plan", "plan", "plan_kernels"]
+__all__ = ["CounterPlan", "Group", "plan", "plan_kernels"]
 
 _CONTEXT, _DEVICE = "context", "device"
 _OF_THE_CONTEXT = "sm__cycles_active.avg"
@@ -27,14 +27,14 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CounterPlan:
     """The groups through which consecutive steps rotate."""
 
     chip: str
     collection: str
     groups: tuple[Group, ...]
     passes_together: int | None
-    """How often the same work would have to run if all were collected at once; None when they cannot be mixed."""
+    """Runs of the same work that collect all at once; None when they cannot be mixed."""
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class Plan:
         return sum(group.passes for group in self.groups)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a dict for JSON."""
         groups = [
             {"metrics": list(group.metrics), "passes": group.passes, "scope": group.scope}
             for group in self.groups
@@ -63,7 +63,7 @@ class Plan:
 
 def plan(
     metrics: Sequence[str], chip: str, collection: str = "ranges", in_every_group: Sequence[str] = ()
-) -> Plan:
+) -> CounterPlan:
     """Group `metrics` (full names) so that each group takes one pass where the chip can, first fit in their order.
 
     `in_every_group` are added to each group that has room for them: the weights and times that others are divided by.
@@ -89,10 +89,10 @@ def plan(
             for scope, members in scopes.items()
             for group in _first_fit(members, chip, collection, scope, in_every_group)
         ]
-    return Plan(chip, collection, tuple(groups), together)
+    return CounterPlan(chip, collection, tuple(groups), together)
 
 
-def plan_kernels(metrics: Sequence[str], chip: str) -> Plan:
+def plan_kernels(metrics: Sequence[str], chip: str) -> CounterPlan:
     """All that is counted for the context, in one group: each kernel is replayed for every pass, at once.
 
     Raises:
@@ -103,11 +103,11 @@ def plan_kernels(metrics: Sequence[str], chip: str) -> Plan:
     if not wanted:
         raise InvalidArgument(f"none of {', '.join(metrics)} is counted for a kernel; ask for it over steps")
     needed = passes(tuple(wanted), chip) or 1
-    return Plan(chip, "ranges", (Group(tuple(wanted), needed, _CONTEXT),), needed)
+    return CounterPlan(chip, "ranges", (Group(tuple(wanted), needed, _CONTEXT),), needed)
 
 
 def _scope(metrics: list[str], chip: str, collection: str) -> str:
-    """What goes with an SM counter is counted for the context. The time goes with both, and is the context's."""
+    """Scope of a metric: the context if it can be counted with an SM counter. The time goes with both: the context."""
     return _CONTEXT if passes((_OF_THE_CONTEXT, *metrics), chip, collection) else _DEVICE
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sets of roles by name, and what a user asks for (presets, roles, metrics) as a chip's metrics."""
+"""Sets of roles by name, and the choice of a chip's metrics from presets, roles and metric names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .validation import validate
 __all__ = ["PRESETS", "SAMPLED", "SHARED", "Selection", "select"]
 
 SHARED = ("time", "cycles", "gpu_active")
-"""What others are divided by: counted with every group of metrics that has room for it."""
+"""Denominators of other roles: counted with every group of metrics that has room for them."""
 PRESETS: dict[str, tuple[str, ...]] = {
     "cores": (*SHARED, "sm_active", *CORES),
     "fp32": (*SHARED, "fma", "fma_active"),
@@ -32,7 +32,7 @@ SAMPLED = ("timeline",)
 
 @dataclass(frozen=True)
 class Selection:
-    """What was asked for, on one chip: full metric names, the role of those that have one, and what was left out."""
+    """A request resolved on one chip: full metric names, the roles of those that have one, and what was left out."""
 
     chip: str
     collection: str
@@ -42,7 +42,7 @@ class Selection:
 
 
 def select(asked: str | Sequence[str], chip: str, collection: str | None = None) -> Selection:
-    """Presets, roles and full metric names, mixed as one likes, as metrics of `chip`.
+    """Resolve any mixture of presets, roles and full metric names into metrics of `chip`.
 
     A preset's role that the chip lacks is left out and said; one that was asked for by its own name is an error.
     `collection` ("ranges" or "sampling") is what the preset says unless it is given.

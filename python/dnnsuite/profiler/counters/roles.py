@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a counter is for, and its name on each chip: the names change from chip to chip, the roles do not.
+"""Roles of counters and their names on each chip: the names change from chip to chip, the roles do not.
 
 A role lists names, the best first; which of them a chip has is asked of CUPTI's library, never assumed. Pipes that
 share hardware are told by :func:`overlaps`, so that nobody adds what is counted twice.

@@ -178,7 +178,7 @@ class PmSamplingInstrument:
 
 
 def anchor(first_ns: int, realtime_ns: int, monotonic_ns: int) -> tuple[int, bool]:
-    """What to add to a GPU's timestamps for CLOCK_MONOTONIC, and whether that is exact.
+    """Offset from a GPU's timestamps to CLOCK_MONOTONIC, and True if it is exact.
 
     Timestamps near the machine's CLOCK_REALTIME at the start are taken to be of that clock, as CUPTI's other ones are;
     any others are of a clock of the GPU's own, and their first is put at the start.

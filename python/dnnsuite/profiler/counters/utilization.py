@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How much of each kind of core was used: of the busy time, as TBD defined it, and of the whole step.
+"""Core utilisation by kind of core: of the busy time, as TBD defined it, and of the whole step.
 
     of busy:  Σ_k cycles_k · pct_k / Σ_k cycles_k   over the kernels k, weighted by `gpc__cycles_elapsed.max`
     of step:  Σ_k cycles_k · pct_k / cycles of the step, idle ones included

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What can be seen of a training run on CPUs: counters of the kernel, the machine's load, torch's operators.
+"""Instruments of training on CPUs: counters of the kernel, the machine's load, torch's operators.
 
 Where there is no PMU, as in most virtual machines, FLOPs are analytic: computed from the operators' shapes, not
 counted.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What kind of work an operator is, by its name."""
+"""Class of an operator by its name."""
 
 from __future__ import annotations
 

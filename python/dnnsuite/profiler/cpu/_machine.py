@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is sampled of the machine and of this process while it trains."""
+"""Samples of the machine and of this process while it trains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...timing import now_ns
 from ..sampler import Reading
 from . import _procfs
 
-__all__ = ["DEFINITIONS", "Machine"]
+__all__ = ["DEFINITIONS", "MachineReader"]
 
 DEFINITIONS = {
     "busy": "CPU time that was not idle, of all CPUs of the machine (or the container's view), since the last sample",
@@ -31,7 +31,7 @@ DEFINITIONS = {
 _PRESSURES = ("cpu", "memory", "io")
 
 
-class Machine:
+class MachineReader:
     """Reads /proc and /sys; rates are between two calls of `read`, so the first call gives none.
 
     Args:
@@ -50,7 +50,7 @@ class Machine:
         self._before, self._then_ns = {}, 0
 
     def read(self) -> Iterator[Reading]:
-        """What is known now. What this machine does not have is left out."""
+        """Yield the readings of now; quantities that this machine lacks are left out."""
         now, process_s = now_ns(), sum(os.times()[:2])
         counters = self._counters()
         if self._then_ns:

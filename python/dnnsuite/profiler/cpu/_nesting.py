@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which event of a thread is inside which, from their times."""
+"""Nesting of a thread's events, from their times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Nested", "innermost", "nest"]
 
 
 class Nested(NamedTuple):
-    """Where an event stands: index of the event around it (-1: none), depth, and time that no inner event took."""
+    """Place of an event: index of the event around it (-1: none), depth, and time that no inner event took."""
 
     parent: int
     depth: int
@@ -18,7 +18,7 @@ class Nested(NamedTuple):
 
 
 def nest(threads: Sequence[int], t0_ns: Sequence[int], t1_ns: Sequence[int]) -> list[Nested]:
-    """How the events of each thread nest, in the order given.
+    """Nest the events of each thread, in the order given.
 
     An event is inside another of its thread that began no later and has not ended when it begins. Of events that
     begin together the longer is outside, then the earlier in order.

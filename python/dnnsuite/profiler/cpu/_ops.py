@@ -209,7 +209,7 @@ _QUIET = "6"  # torch's tracer would write two lines to stderr for each window
 
 
 def _wall_minus_monotonic_ns() -> int:
-    """What torch's times (CLOCK_REALTIME) are ahead of ours: of several readings the one least disturbed."""
+    """Lead of torch's times (CLOCK_REALTIME) over ours, ns: of several readings the one least disturbed."""
     best, offset = 1 << 62, 0
     for _ in range(5):
         before, wall, after = now_ns(), time.time_ns(), now_ns()
@@ -228,7 +228,7 @@ def _steps_of(t0: list[int], ends: list[tuple[int, int]]) -> list[int]:
 
 
 def _covered(parents: list[int], known: list[bool], t0: list[int]) -> list[bool]:
-    """Whether an event whose bytes are known is around each event."""
+    """True for each event that lies within an event whose bytes are known."""
     covered = [False] * len(parents)
     for i in sorted(range(len(parents)), key=t0.__getitem__):
         parent = parents[i]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the kernel writes in /proc and /sys, parsed. A line that is not understood is left out, never an exception."""
+"""Parsers of /proc and /sys. A line that is not understood is left out, never an exception."""
 
 from __future__ import annotations
 

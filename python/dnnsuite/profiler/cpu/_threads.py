@@ -22,7 +22,7 @@ UNITS = {name: unit for name, unit, _ in perf_events()}
 
 
 class Count(NamedTuple):
-    """What one thread's counter has counted."""
+    """Value of one counter of one thread."""
 
     thread: int
     thread_name: str
@@ -64,7 +64,7 @@ class ThreadCounters:
 
     @property
     def has_pmu(self) -> bool:
-        """Whether any hardware event is counted."""
+        """True if any hardware event is counted."""
         return any(name in HARDWARE for names in self._sets for name in names)
 
     def _countable(self, names: Sequence[str]) -> list[str]:
@@ -141,7 +141,7 @@ class ThreadCounters:
         return counts
 
     def _forked(self) -> bool:
-        """Whether this is a fork of the process that opened the counters, whose counting it would change."""
+        """True in a fork of the process that opened the counters; using them here would change the parent's counts."""
         return self._owner != os.getpid()
 
     def close(self) -> None:

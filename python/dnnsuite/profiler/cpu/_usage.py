@@ -12,7 +12,7 @@ from ...errors import Unavailable
 from ...timing import now_ns
 from ..instrument import define
 from ..sampler import Reading, Sampler, samples_table
-from ._machine import DEFINITIONS, Machine
+from ._machine import DEFINITIONS, MachineReader
 from ._procfs import cpu_times_s, read_text
 from ._threads import Count, ThreadCounters
 
@@ -58,7 +58,7 @@ class CpuInstrument:
     name = "cpu"
 
     def __init__(self, interval_s: float = 0.1) -> None:
-        self._machine = Machine()
+        self._machine = MachineReader()
         self._sampler = Sampler("cpu", self._read, interval_s)
         self._threads: ThreadCounters | None = None
         self._refused: dict[str, str] = {}

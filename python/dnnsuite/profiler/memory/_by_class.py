@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["MemoryInstrument"]
 
 _TABLE = {
-    "class": "what it is for",
+    "class": "use of the memory",
     "bytes": "the largest of the observed steps",
     "share_pct": "of the sum of the rows",
     "bytes_per_model": "bytes over the models of a fused array; the same as bytes for a plain model",
-    "definition": "how the class is told",
+    "definition": "how the class is recognised",
 }
 _STEPS = {
     "memory_step": "number of the step within its window",

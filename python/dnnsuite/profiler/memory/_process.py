@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""How much memory there is in use, now and at most since a moment: of the GPU's allocator, or of this process."""
+"""Memory in use, now and at its peak since a moment: of the GPU's allocator, or of this process."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import NamedTuple
 
-__all__ = ["Level", "begin_peak", "level"]
+__all__ = ["MemoryLevel", "begin_peak", "level"]
 
 
-class Level(NamedTuple):
-    """In bytes. On a GPU `peak` and `current` are what torch's allocator gave out and the `cached` ones what it holds;
-    on a CPU both are the resident set.
+class MemoryLevel(NamedTuple):
+    """Memory in bytes: on a GPU given out by torch's allocator (`peak`, `current`) and held by it (`cached`).
+
+    On a CPU both are the resident set.
     """
 
     peak: int
@@ -21,7 +22,7 @@ class Level(NamedTuple):
 
 
 def begin_peak(device: str) -> None:
-    """From now on peaks are counted anew. On a GPU this resets torch's own peak statistics, too."""
+    """Start a new peak. On a GPU this resets torch's own peak statistics, too."""
     if device.startswith("cuda"):
         import torch
 
@@ -32,17 +33,17 @@ def begin_peak(device: str) -> None:
         file.write("5")
 
 
-def level(device: str) -> Level:
+def level(device: str) -> MemoryLevel:
     """Memory in use."""
     if device.startswith("cuda"):
         import torch
 
-        return Level(
+        return MemoryLevel(
             torch.cuda.max_memory_allocated(), torch.cuda.memory_allocated(), torch.cuda.max_memory_reserved(),
             torch.cuda.memory_reserved(),
         )  # fmt: skip
     peak, current = _resident()
-    return Level(peak, current, peak, current)
+    return MemoryLevel(peak, current, peak, current)
 
 
 def _resident() -> tuple[int, int]:

@@ -52,7 +52,7 @@ class Profiler:
             raise InvalidArgument(f"print_period must be 0 or more, got {print_period}")
         self.epoch, self.iteration = 1, 0
         self.last: dict[str, Any] = {}
-        """Of the last iteration, in bytes: peak, current, feature_maps, weights, gradients, optimizer_state,
+        """Sizes of the last iteration, in bytes: peak, current, feature_maps, weights, gradients, optimizer_state,
         intermediate_gradients, other; `per_model`: the classes over `models`.
         """
         self.path = _csv_path(csv)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What NVIDIA's driver knows of its GPUs at any time: utilisation, memory, power, clocks, temperature, processes.
+"""Samples of GPUs from NVIDIA's driver: utilisation, memory, power, clocks, temperature, processes.
 
 Needs no rights and, from Hopper on, shows the pipes of the SMs too (GPM). Not run on a GPU yet.
 """

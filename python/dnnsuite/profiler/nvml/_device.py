@@ -12,10 +12,10 @@ from ..sampler import Reading
 from ._gpm import Gpm
 from ._quantities import QUANTITIES, Value
 
-__all__ = ["Device", "find_devices", "visible"]
+__all__ = ["NvmlDevice", "find_devices", "visible"]
 
 
-class Device:
+class NvmlDevice:
     """One handle of NVML: a GPU (`gpu0`) or a MIG slice (`gpu0/mig1`). What it refuses is asked for once."""
 
     def __init__(self, nvml: Any, name: str, handle: Any, gpm: Callable[[], Gpm] | None = None) -> None:
@@ -52,7 +52,7 @@ class Device:
     def _attempt(
         self, call: str, function: Callable[..., Iterable[Any]], *arguments: Any
     ) -> list[Any] | None:
-        """What `function` gives; None, and a note, when NVML refuses it."""
+        """Call `function`; None, and a note, when NVML refuses it."""
         nvml = self._nvml
         try:
             return list(function(*arguments))
@@ -67,7 +67,7 @@ class Device:
             return None
 
     def notes(self) -> list[str]:
-        """What it refused, a sentence for each answer."""
+        """Refusals of NVML, a sentence for each answer."""
         answers: dict[str, list[str]] = {}
         for call, answer in self.refused.items():
             answers.setdefault(answer, []).append(call)
@@ -112,7 +112,7 @@ def visible(count: int, setting: str | None, uuid_of: Callable[[int], str]) -> l
     return found
 
 
-def find_devices(nvml: Any, numbers: Sequence[int] | None) -> list[Device]:
+def find_devices(nvml: Any, numbers: Sequence[int] | None) -> list[NvmlDevice]:
     """The devices to watch: those of `numbers`, or those that this process can see; slices where MIG is on.
 
     Raises:
@@ -127,7 +127,7 @@ def find_devices(nvml: Any, numbers: Sequence[int] | None) -> list[Device]:
     for number in numbers:
         if not 0 <= number < count:
             raise InvalidArgument(f"there is no GPU {number}; this machine has {count}, counted from 0")
-    devices: list[Device] = []
+    devices: list[NvmlDevice] = []
     try:
         for number in numbers:
             devices += _devices_of(nvml, number)
@@ -143,9 +143,9 @@ def _uuid(nvml: Any, number: int) -> str:
     return uuid.decode() if isinstance(uuid, bytes) else uuid
 
 
-def _devices_of(nvml: Any, number: int) -> Iterator[Device]:
+def _devices_of(nvml: Any, number: int) -> Iterator[NvmlDevice]:
     handle = nvml.nvmlDeviceGetHandleByIndex(number)
-    yield Device(nvml, f"gpu{number}", handle, _gpm(nvml, handle, None))
+    yield NvmlDevice(nvml, f"gpu{number}", handle, _gpm(nvml, handle, None))
     try:
         if nvml.nvmlDeviceGetMigMode(handle)[0] != nvml.NVML_DEVICE_MIG_ENABLE:
             return
@@ -158,15 +158,15 @@ def _devices_of(nvml: Any, number: int) -> Iterator[Device]:
             instance = nvml.nvmlDeviceGetGpuInstanceId(part)
         except nvml.NVMLError:  # an empty slot
             continue
-        yield Device(nvml, f"gpu{number}/mig{slot}", part, _gpm(nvml, handle, instance))
+        yield NvmlDevice(nvml, f"gpu{number}/mig{slot}", part, _gpm(nvml, handle, instance))
 
 
-def _slice_by_uuid(nvml: Any, uuid: str) -> Device:
+def _slice_by_uuid(nvml: Any, uuid: str) -> NvmlDevice:
     part = nvml.nvmlDeviceGetHandleByUUID(uuid.encode())
     parent = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(part)
     number = nvml.nvmlDeviceGetIndex(parent)
     instance = nvml.nvmlDeviceGetGpuInstanceId(part)
-    return Device(nvml, f"gpu{number}/mig-instance{instance}", part, _gpm(nvml, parent, instance))
+    return NvmlDevice(nvml, f"gpu{number}/mig-instance{instance}", part, _gpm(nvml, parent, instance))
 
 
 def _gpm(nvml: Any, handle: Any, instance: int | None) -> Callable[[], Gpm] | None:

@@ -63,7 +63,7 @@ class Gpm:
 
     @staticmethod
     def supported(nvml: Any, handle: Any) -> bool:
-        """Whether the GPU has GPM: Hopper and newer."""
+        """Return True if the GPU has GPM: Hopper and newer."""
         return bool(nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
 
     def read(self) -> Iterator[Value]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import Unavailable
 from ..sampler import Reading, Row, Sampler, samples_table
-from ._device import Device, find_devices
+from ._device import NvmlDevice, find_devices
 from ._gpm import GPM_DEFINITIONS
 from ._quantities import DEFINITIONS, energy_j
 from ._reasons import SLOWED, decode_reasons
@@ -37,7 +37,7 @@ class NvmlInstrument:
     def __init__(self, interval_s: float = 0.1, devices: Sequence[int] | None = None) -> None:
         self._sampler = Sampler("nvml", self._read, interval_s)
         self._numbers = devices
-        self._devices: list[Device] = []
+        self._devices: list[NvmlDevice] = []
         self._nvml: Any = None
         self._owner = 0
 
@@ -132,7 +132,7 @@ def _integrated(rows: list[Row]) -> Iterator[Row]:
 
 
 def _numbering(by_environment: bool) -> Iterator[str]:
-    """CUDA counts the fastest GPU as 0 unless it is told to count as NVML does."""
+    """CUDA numbers the fastest GPU 0 unless CUDA_DEVICE_ORDER asks for NVML's order."""
     setting = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if by_environment and setting[:1].isdigit() and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         yield (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is read of a GPU: name, unit, definition, and the call."""
+"""Quantities that are read of a GPU: name, unit, definition, and the call."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _memory(nvml: Any, handle: Any) -> Iterator[Value]:
 
 
 def _power(nvml: Any, handle: Any) -> Iterator[Value]:
-    """At this instant; nvmlDeviceGetPowerUsage is the mean of a second from Ampere on."""
+    """Power at this instant; nvmlDeviceGetPowerUsage is the mean of a second from Ampere on."""
     (field,) = nvml.nvmlDeviceGetFieldValues(handle, [_POWER_INSTANT])
     if field.nvmlReturn == nvml.NVML_SUCCESS:
         yield Value("power", field.value.uiVal / 1e3, "W")

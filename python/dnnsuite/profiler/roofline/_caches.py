@@ -11,14 +11,14 @@ from typing import NamedTuple
 from ..._C import parse_cpu_list
 from ...errors import InvalidArgument
 
-__all__ = ["Level", "levels"]
+__all__ = ["CacheLevel", "levels"]
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _MEMORY_TIMES = 4  # STREAM's rule: arrays of four times the last cache
 _LEAST_MEMORY_BYTES, _MOST_MEMORY_BYTES = 64 << 20, 1 << 30
 
 
-class Level(NamedTuple):
+class CacheLevel(NamedTuple):
     """A level of memory: how much of it `threads` threads have, and the size of arrays that measure it."""
 
     name: str
@@ -26,7 +26,7 @@ class Level(NamedTuple):
     test_bytes_per_thread: int
 
 
-def levels(cpus: list[int], root: Path = Path("/"), memory_bytes: int | None = None) -> list[Level]:
+def levels(cpus: list[int], root: Path = Path("/"), memory_bytes: int | None = None) -> list[CacheLevel]:
     """L1, L2, ... and memory, as one thread on each of `cpus` finds them.
 
     Args:
@@ -37,7 +37,7 @@ def levels(cpus: list[int], root: Path = Path("/"), memory_bytes: int | None = N
     A cache is measured with arrays of half its size. One that is no more than twice the size of the level before is
     left out: half of it would be in that one.
     """
-    found: list[Level] = []
+    found: list[CacheLevel] = []
     largest = 0
     for number, size, sharing in _data_caches(cpus[0], root):
         mine = [cpu for cpu in cpus if cpu in sharing] or cpus[:1]
@@ -46,10 +46,10 @@ def levels(cpus: list[int], root: Path = Path("/"), memory_bytes: int | None = N
         if found and per_thread <= 2 * 2 * found[-1].test_bytes_per_thread:
             continue
         groups = -(-len(cpus) // len(mine))
-        found.append(Level(f"L{number}", size * groups, per_thread // 2))
+        found.append(CacheLevel(f"L{number}", size * groups, per_thread // 2))
     room = memory_bytes if memory_bytes is not None else _memory_bytes() // 4
     wanted = min(max(_MEMORY_TIMES * largest, _LEAST_MEMORY_BYTES), _MOST_MEMORY_BYTES, room)
-    return [*found, Level("memory", (1 << 63) - 1, max(wanted // len(cpus), 1 << 20))]
+    return [*found, CacheLevel("memory", (1 << 63) - 1, max(wanted // len(cpus), 1 << 20))]
 
 
 def _data_caches(cpu: int, root: Path) -> list[tuple[int, int, list[int]]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who else uses the CPUs: a fixed piece of arithmetic, timed on all of them at once."""
+"""Contention for the CPUs, seen by a fixed piece of arithmetic that is timed on all of them at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BUSY = 1.10  # slower than alone by more: a measurement says as much about the 
 
 @dataclass(frozen=True)
 class Contention:
-    """How much slower arithmetic is now than it was alone.
+    """Slowdown of arithmetic now over arithmetic alone.
 
     `slowdown` is wall time over the least CPU time ever seen here for the same work on as many threads: 1 alone.
     `waiting_pct` is the part of the wall time in which the threads were runnable and had no CPU.
@@ -33,7 +33,7 @@ class Contention:
 
     @property
     def busy(self) -> bool:
-        """Whether something else used the CPUs."""
+        """True if something else used the CPUs."""
         return self.slowdown > _BUSY
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _round(threads: int) -> tuple[list[int], list[int]]:
 
 
 def _least_seen(key: str, now_ns: int) -> int:
-    """The least of now and of what the cache has; a cache that cannot be used is as good as none."""
+    """Return the least of now and the cache's; a cache that cannot be used counts as none."""
     path = cache_folder() / "spin.json"
     known = _known(path)
     before = known.get(key)

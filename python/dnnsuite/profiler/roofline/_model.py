@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where operators stand under the roofs, and what holds each down."""
+"""Operators under the roofs: their rate, and the roof that bounds each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .peaks import Peaks
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Roofline", "Summary", "attainable_flops_per_s", "bound_s"]
+__all__ = ["Roofline", "RooflineSummary", "attainable_flops_per_s", "bound_s"]
 
 _SHORT_NS = 10_000  # calls of this length are mostly their own dispatch
 _FAR_PCT = 30.0
@@ -43,7 +43,7 @@ def bound_s(flops: float, bytes_: float, peak_flops_per_s: float, peak_bytes_per
 
 
 @dataclass(frozen=True)
-class Summary:
+class RooflineSummary:
     """The steps as a whole. `pct_of_peak` is against wall time, `pct_of_peak_cpu` against the CPU time used."""
 
     steps: int
@@ -119,7 +119,7 @@ class Roofline:
         precision = _PRECISION.get(dtype, "fp32")
         return self.peaks.flops_per_s[precision] / self.lanes, self.peaks.bytes_per_s[level] / self.lanes
 
-    def _summary(self, counted: pd.DataFrame, ops: pd.DataFrame, steps: pd.DataFrame) -> Summary:
+    def _summary(self, counted: pd.DataFrame, ops: pd.DataFrame, steps: pd.DataFrame) -> RooflineSummary:
         wall_s, cpu_s = steps["wall_ns"].sum() / 1e9, steps["cpu_ns"].sum() / 1e9
         flops, number = float(counted["flops"].sum()), len(steps)
         heavy = counted.groupby("dtype", observed=True)["flops"].sum()
@@ -128,7 +128,7 @@ class Roofline:
         least_s = float((self.table["attainable_pct"] / 100 * self.table["time_s"]).sum())
         outermost = ops[ops["depth"] == 0]
         inside_s = (outermost["t1_ns"] - outermost["t0_ns"]).sum() / 1e9
-        return Summary(
+        return RooflineSummary(
             number, wall_s / number, cpu_s / number, flops / number, flops / wall_s, 100 * flops / wall_s / peak,
             100 * flops / max(cpu_s, 1e-9) / (peak / self.peaks.threads), 100 * least_s / max(inside_s, 1e-9),
         )  # fmt: skip

@@ -17,7 +17,7 @@ from ..._C import stream_triad
 from ..._files import cache_folder, read_json, write_json
 from ...errors import Error, InvalidArgument
 from ...timing import now_ns
-from ._caches import Level, levels
+from ._caches import CacheLevel, levels
 from ._contention import Contention, probe_contention
 
 __all__ = ["Peaks", "digest", "known_peaks", "machine_key", "measure_peaks", "peaks_file"]
@@ -72,7 +72,7 @@ class Peaks:
 
 
 def machine_key(threads: int) -> dict[str, Any]:
-    """What peaks depend on: they are measured again when any of it changes."""
+    """Return the properties that peaks depend on: they are measured again when any of them changes."""
     described = host.describe()
     return {
         "cpu_model": described["cpu_model"], "cpus_allowed": described["cpus_allowed"], "threads": threads,
@@ -90,7 +90,7 @@ def measure_peaks(
     Args:
         threads: how many work at once; one on each CPU that this process may use by default.
         refresh: measure again. Of two measurements the better counts, since a neighbour can only lower one.
-        report: is told what is being measured.
+        report: called with a line of text before each measurement.
 
     Raises:
         InvalidArgument: there are not that many CPUs.
@@ -116,7 +116,7 @@ def measure_peaks(
 
 
 def _can_be_better(known: Peaks, threads: int) -> bool:
-    """Whether the CPUs were busy with others when the peaks were measured, and are not now."""
+    """Return True if the CPUs were busy with others when the peaks were measured, and are not now."""
     return known.contention.busy and not probe_contention(threads, digest(known.machine)).busy
 
 
@@ -137,7 +137,7 @@ def peaks_file(machine: dict[str, Any]) -> Path:
 
 
 def _load(path: Path, machine: dict[str, Any]) -> Peaks | None:
-    """What is known of exactly this machine; None where there is nothing, or nothing whole."""
+    """Read the peaks of exactly this machine; None where the file is absent or damaged."""
     try:
         found = Peaks.from_dict(read_json(path))
     except (Error, AttributeError, KeyError, TypeError, ValueError):
@@ -175,7 +175,7 @@ def _measure(machine: dict[str, Any], cpus: list[int], report: Callable[[str], N
     return Peaks(machine, len(cpus), flops, bandwidth, capacities, worse, when)
 
 
-def triad_peak(level: Level, cpus: list[int]) -> float:
+def triad_peak(level: CacheLevel, cpus: list[int]) -> float:
     """Bytes/s of the best repeat of STREAM's triad in one level."""
     return stream_triad(cpus, level.test_bytes_per_thread, _REPEATS, _TRIAD_NS).best_bytes_per_s
 

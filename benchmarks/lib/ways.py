@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the benchmarks of whole training steps share: ways that take turns, replicas in processes, one table.
+"""Shared by benchmarks of whole training steps: ways that take turns, replicas in processes, one table.
 
 A way trains all B models for a number of steps, and has done so when it returns: on a GPU, too. With one thread of a
 CPU it is rated by the CPU time of its processes, so that a busy neighbour does not decide; else by wall time. In every
@@ -154,7 +154,7 @@ def _variables(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def load(name: str) -> Callable[..., Any]:
-    """What `MODULE:FUNCTION` names."""
+    """Import the function that `MODULE:FUNCTION` names."""
     module, _, function = name.partition(":")
     return getattr(importlib.import_module(module), function)
 

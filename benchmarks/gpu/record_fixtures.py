@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Record what only a GPU can give, so that tests replay it where there is none.
 
-    python benchmarks/record_fixtures.py                    # all parts, into tests/fixtures
-    python benchmarks/record_fixtures.py --only counters --out /tmp/fixtures
+    python benchmarks/gpu/record_fixtures.py                    # all parts, into tests/fixtures
+    python benchmarks/gpu/record_fixtures.py --only counters --out /tmp/fixtures
 
 Files are called PART-cuptiVERSION-CHIP-NAME: images as CUPTI filled them, sealed, and beside each a JSON with what was
 asked, what this machine made of it, and the machine. A part that cannot be had here says why, and the others go on.
@@ -25,13 +25,13 @@ from dnnsuite.profiler.counters import PRESETS, catalogue, plan, select
 from dnnsuite.profiler.counters.backend import CUPTI, Backend
 from dnnsuite.profiler.counters.presets import SAMPLED, SHARED
 
-FIXTURES = Path(__file__).parent.parent / "tests/fixtures"
+FIXTURES = Path(__file__).parents[2] / "tests/fixtures"
 STEPS = 4
 
 
 @dataclass
 class Recording:
-    """Where files go, what GPU they are of, and the work that is measured: one call is one step, finished on return."""
+    """Folder of the files, their GPU, and the measured work: one call is one step, finished on return."""
 
     folder: Path
     backend: Backend

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What it costs to read other tools' files: against reading them row by row, as TBD's scripts did.
+"""Time to read other tools' files, against reading them row by row, as TBD's scripts did.
 
-    python benchmarks/bench_importers.py [--rows 1000000]
+    python benchmarks/instruments/bench_importers.py [--rows 1000000]
 
 The files are made here, in the tools' formats. The peers are ours, in the manner of those scripts: `csv.DictReader` and
 a dict per row for ncu, a scan of the rows for every kernel as `coreutil.py` did (on few kernels: it is quadratic), a

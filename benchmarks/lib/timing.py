@@ -53,7 +53,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Rate:
-    """What a variant of a case reached. `ratio` is how many times as fast ours is, by the least times; `median_ratio`
+    """Rates of a variant of a case. `ratio` is how many times as fast ours is, by the least times; `median_ratio`
     by the medians. `roof_pct` is of the least time this machine needs, `bound` what that is for."""
 
     name: str
@@ -71,7 +71,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Place:
-    """Where operators are timed, and what can be done there at most."""
+    """A device on which operators are timed, with its peaks."""
 
     device: str
     peaks: Peaks
@@ -203,7 +203,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def start(device: str) -> Place:
-    """What can be done on `device` at most.
+    """Measure the peaks of `device`.
 
     Raises InvalidArgument for a name that is none, Unavailable where there is no such device.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Records what NVML and GPM say of a GPU at rest and at work, for the tests that replay recordings without one.
 
-    python benchmarks/record_nvml.py [FILE]
+    python benchmarks/gpu/record_nvml.py [FILE]
 
 The file belongs in tests/profiler/nvml/recorded/, named after the GPU; it is some 100 kB. Not run on a GPU yet.
 """
@@ -17,7 +17,7 @@ import torch
 from dnnsuite import results
 from dnnsuite.profiler.nvml import NvmlInstrument
 
-FOLDER = Path(__file__).parent.parent / "tests/profiler/nvml/recorded"
+FOLDER = Path(__file__).parents[2] / "tests/profiler/nvml/recorded"
 REST_S, WORK_S = 2.0, 5.0
 
 

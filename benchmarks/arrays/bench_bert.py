@@ -4,7 +4,7 @@
 The ways take turns in every round, so a slow minute of the machine hits all of them. Prints, per way, milliseconds of a
 step of one model (best and median round) and how many times faster than `serial` that is, round by round.
 
-    python benchmarks/bench_bert.py --B 4 --rounds 7
+    python benchmarks/arrays/bench_bert.py --B 4 --rounds 7
 
 Ways: `serial` (torch, one model after the other, all cores), `foreach` (the same with torch's foreach
 optimizer), `concurrent` (B processes that share the cores), `vmap` (torch.func over stacked models), `fused`
@@ -18,10 +18,14 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import ways as machinery
 from ways import Way
 

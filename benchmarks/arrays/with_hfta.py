@@ -104,7 +104,7 @@ def _operator(hfta: Any, twins: list[nn.Module]) -> nn.Module:
 
 
 def arguments(module: nn.Module, operator: Any) -> dict[str, Any]:
-    """What `operator` is to be called with to be like a layer, read back from the layer's attributes."""
+    """Arguments that make `operator` like a layer, read back from the layer's attributes."""
     found = {}
     for name in inspect.signature(operator).parameters:
         if name not in _NOT_ARGUMENTS and hasattr(module, name):

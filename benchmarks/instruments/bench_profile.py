@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What a profile takes from a training loop, beside torch.profiler: steps under each, against steps without.
+"""Cost of a profile, beside torch.profiler's: steps under each, against steps without.
 
-    python benchmarks/bench_profile.py [--steps 20] [--rounds 9]
+    python benchmarks/instruments/bench_profile.py [--steps 20] [--rounds 9]
 
 Each round opens a window of `--steps` steps under each way in turn, in one process. By the CPU time of the thread, the
 window's opening and closing left out; the ratio of medians to plain steps counts, that to torch.profiler is printed

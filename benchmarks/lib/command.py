@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a benchmark that keeps what it has measured says while it runs, and how it ends."""
+"""Progress and exit of a benchmark that keeps finished results."""
 
 import sys
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from dnnsuite.errors import Error
 
 
 class Progress:
-    """What is going on, on standard error: one line that is written over where it is a terminal."""
+    """A progress line on standard error, written over where that is a terminal."""
 
     def __init__(self) -> None:
         self.where = ""

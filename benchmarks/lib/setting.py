@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where and in what precision the variants of a comparison train: the same for all of them."""
+"""Device, threads and precision of a comparison, the same for all of its variants."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from dnnsuite import host
 from dnnsuite.errors import InvalidArgument, Unavailable
 
 T = TypeVar("T")
@@ -115,3 +116,15 @@ class Setting:
             scaler.update()
 
         return scaled if self.scales_loss else plain
+
+
+def machine() -> str:
+    """Describe this machine and the versions in a line of prose."""
+    described, versions = host.describe(), host.versions()
+    memory = described["memory_bytes"] / 2**30
+    gpus = ", ".join(gpu["name"] for gpu in described["gpus"]) or "no GPU"
+    cpus = len(described["cpus_allowed"])
+    return (
+        f"{cpus} CPU{'s' * (cpus > 1)}, {described['cpu_model']}, {memory:.0f} GiB, {gpus}; "
+        f"torch {versions['torch']}, Python {versions['python']}, dnnsuite {versions['dnnsuite']}"
+    )

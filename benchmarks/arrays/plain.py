@@ -18,8 +18,8 @@ from dnnsuite.errors import Error, Unavailable
 from dnnsuite.workflow.devices import Tools, mps_daemon, mps_servers, mps_unavailable
 
 LR = 1e-4
-"""Small enough that no model is soon so sure of its answers that its gradients are denormal numbers, which take a
-processor twice as long: then not the variants would be compared, but how far each has trained."""
+"""Small enough that no model's softmax saturates soon: its gradients would be denormal numbers, which take a processor
+twice as long, and the comparison would be of training progress, not of variants."""
 _BEFORE_CAPTURE = 3  # steps: what libraries and the optimizer make once is made by then
 
 
@@ -119,7 +119,7 @@ def concurrent(workload: Workload, B: int, setting: Setting) -> Way:
 def concurrent_mps(workload: Workload, B: int, setting: Setting, tools: Tools | None = None) -> Way:
     """The same through an MPS daemon of our own, which lets kernels of several processes run at once.
 
-    Raises Unavailable where there is none to be had.
+    Raises Unavailable where MPS cannot be started.
     """
     if not setting.on_gpu:
         raise Unavailable("MPS needs --device cuda")
@@ -141,5 +141,5 @@ def concurrent_mps(workload: Workload, B: int, setting: Setting, tools: Tools | 
 
 
 def gpu_id(device: str) -> str:
-    """What the driver calls a device of torch: its number is another one under CUDA_VISIBLE_DEVICES."""
+    """The driver's name of a device of torch: its number is another one under CUDA_VISIBLE_DEVICES."""
     return f"GPU-{torch.cuda.get_device_properties(device).uuid}"

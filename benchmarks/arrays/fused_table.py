@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What `fused.py` measured: its rows as CSV, the speed of each variant over serial, as Markdown and as a figure.
+"""Results of `fused.py`: rows as CSV, the speed of each variant over serial, as Markdown and as a figure.
 
 A row is one round of one variant; a variant that could not run has one row, without seconds, whose note says why.
 """
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from setting import Setting
 
-from dnnsuite import host, plots
+from dnnsuite import plots
 from dnnsuite._files import replacing, write_text
 from dnnsuite.errors import Error
 from dnnsuite.timing import bootstrap_mean
@@ -27,7 +27,7 @@ _INCHES = 0.16  # of a bar
 
 
 class Group(NamedTuple):
-    """What has one line of a table; each setting has a table of its own."""
+    """Key of one line of a table; each setting has a table of its own."""
 
     setting: Setting
     B: int
@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Speed:
-    """How many times as fast as serial: the geometric mean over rounds, with the 95 % interval (NaN from one round).
+    """Speed over serial: the geometric mean over rounds, with the 95 % interval (NaN from one round).
 
     `median_s` is the median of seconds of a step of one model.
     """
@@ -119,20 +119,8 @@ def _row(values: dict[str, str]) -> Row:
     )  # fmt: skip
 
 
-def machine() -> str:
-    """This machine and the versions, as a line of prose."""
-    described, versions = host.describe(), host.versions()
-    memory = described["memory_bytes"] / 2**30
-    gpus = ", ".join(gpu["name"] for gpu in described["gpus"]) or "no GPU"
-    cpus = len(described["cpus_allowed"])
-    return (
-        f"{cpus} CPU{'s' * (cpus > 1)}, {described['cpu_model']}, {memory:.0f} GiB, {gpus}; "
-        f"torch {versions['torch']}, Python {versions['python']}, dnnsuite {versions['dnnsuite']}"
-    )
-
-
 def speeds(rows: Iterable[Row]) -> dict[Group, dict[str, Speed]]:
-    """Of every variant that was measured beside serial."""
+    """Speed of every variant that was measured beside serial."""
     times: dict[Group, dict[str, list[float]]] = {}
     for row in rows:
         if row.seconds_per_model_step is not None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Records some training steps of a small model on a GPU, for the tests that replay recordings without one.
 
-    python benchmarks/record_activity.py [FILE]
+    python benchmarks/gpu/record_activity.py [FILE]
 
 The file belongs in tests/profiler/activity/recorded/, named after the GPU; it is some 100 kB.
 """
@@ -15,7 +15,7 @@ import torch
 
 from dnnsuite.profiler.activity import ActivityInstrument, analyse
 
-FOLDER = Path(__file__).parent.parent / "tests/profiler/activity/recorded"
+FOLDER = Path(__file__).parents[2] / "tests/profiler/activity/recorded"
 
 
 def main() -> None:

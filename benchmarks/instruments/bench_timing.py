@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What a reading costs: `StepTimer` and `Spans` against `perf_counter_ns` and a list; NVTX against an empty `with`.
+"""Cost of a reading: `StepTimer` and `Spans` against `perf_counter_ns` and a list; NVTX against an empty `with`.
 
-    python benchmarks/bench_timing.py
+    python benchmarks/instruments/bench_timing.py
 
 All take turns in one process, so that what disturbs the machine disturbs each; the best of each counts. A span is two
 readings, its begin and its end.

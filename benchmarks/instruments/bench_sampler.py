@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What sampling at 10 Hz takes from a program: steps of torch with the CPU instrument's window open, against without.
+"""Cost of sampling at 10 Hz: steps of torch with the CPU instrument's window open, against without.
 
-    python benchmarks/bench_sampler.py [--interval 0.1] [--nvml]
+    python benchmarks/instruments/bench_sampler.py [--interval 0.1] [--nvml]
 
 The two take turns in one process. By the CPU time of the whole process, samplers included, and by wall time; the ratio
 of the best of each counts, that of medians is in brackets. `--nvml` samples GPUs as well.

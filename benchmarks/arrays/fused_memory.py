@@ -12,7 +12,7 @@ from variants import VARIANTS
 from workloads import WORKLOADS
 
 from dnnsuite.errors import Error
-from dnnsuite.profiler.memory._process import begin_peak, level
+from dnnsuite.profiler.memory import begin_peak, level
 
 _STEPS = 24  # the heap may grow for a while after a step was recorded
 
@@ -49,7 +49,7 @@ def line(workload: str, B: int, peak: Memory, what: str) -> str:
 
 
 def peak_bytes(variant: str, workload: str, B: int, setting: Setting) -> Peak:
-    """Of training B models for some steps in a fresh process, above those of the imports."""
+    """Peak bytes of training B models for some steps in a fresh process, above those of the imports."""
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe()
     process = context.Process(target=_train, args=(theirs, variant, workload, B, setting))

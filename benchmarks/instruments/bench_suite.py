@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What the suite's runner costs: wall time in which no copy sets up or is timed, as a share of the whole.
+"""Cost of the suite's runner: wall time in which no copy sets up or is timed, as a share of the whole.
 
-`python benchmarks/bench_suite.py` runs some jobs with their default arguments, the way `dnnsuite run baselines` does;
-`python benchmarks/bench_suite.py OUT` looks at a run that was made already.
+python benchmarks/instruments/bench_suite.py        # runs some jobs as `dnnsuite run baselines` does
+python benchmarks/instruments/bench_suite.py OUT    # looks at a run that was made already
 """
 
 from __future__ import annotations

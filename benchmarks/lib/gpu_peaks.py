@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a GPU can do at most, measured by torch: matrix products, and STREAM's triad in its L2 cache and its memory.
+"""Peaks of a GPU, measured by torch: matrix products, and STREAM's triad in its L2 cache and its memory.
 
 Not run on a GPU yet.
 """
@@ -58,7 +58,7 @@ def best_s(call: Callable[[], object], stopwatch: Callable[..., float] = event_s
 
 
 def triad_elements(size: int) -> int:
-    """Of each of the triad's three fp32 arrays, so that all fit in `size` bytes."""
+    """Elements of each of the triad's three fp32 arrays, so that all fit in `size` bytes."""
     return size // (3 * 4)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What an operator has to do, from its shapes: operations and bytes of a call, and the least time a machine needs.
+"""Work of an operator, from its shapes: operations and bytes of a call, and the least time a machine needs.
 
 Operations: an addition, multiplication, comparison, division, root or exponential is one each, so a multiply-add is
 two; drawing random numbers is none. Bytes: each tensor that a pass has to read or write, once; float32 has 4, an index
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from dnnsuite.profiler.roofline._model import bound_s
+from dnnsuite.profiler.roofline import bound_s
 
 if TYPE_CHECKING:
     from dnnsuite.profiler.roofline import Peaks
@@ -43,7 +43,7 @@ _STATES = {"SGD": 1, "Adam": 2, "AdamW": 2, "Adadelta": 2, "Adagrad": 1, "RMSpro
 
 
 class Work(NamedTuple):
-    """Of one call."""
+    """Operations and bytes of one call."""
 
     flops: float
     bytes: float
@@ -107,7 +107,7 @@ def layer_norm(B: int, rows: int, columns: int) -> Work:
 
 
 def affine_norm(elements: int, features: int, groups: int) -> Work:
-    """Of groups with a mean and a deviation, scaled and shifted by features: layer norm, group norm."""
+    """Groups with a mean and a deviation, scaled and shifted by features: layer norm, group norm."""
     return Work(_LAYER_NORM * elements, _FLOAT * (5 * elements + 5 * features + 4 * groups))
 
 

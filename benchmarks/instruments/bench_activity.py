@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What it costs to get from a GPU's records to busy time, and to a trace.
+"""Time to make busy time, and a trace, of a GPU's records.
 
-    python benchmarks/bench_activity.py [--kernels 1000000]
+    python benchmarks/instruments/bench_activity.py [--kernels 1000000]
 
 No GPU is needed: the records are made here, in CUPTI's layout, and walked by CUPTI where it is installed. The peers are
 pandas (sort, running maximum, group), a loop in Python, and the way by torch.profiler: its JSON trace, read back.
@@ -13,12 +13,14 @@ import argparse
 import ctypes
 import io
 import json
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 from dnnsuite import _C, host
 from dnnsuite.errors import Unavailable
 from dnnsuite.profiler.activity import TABLES, idle_gaps, utilization
@@ -59,7 +61,7 @@ def times(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def records(count: int, texts: list[ctypes.c_char_p]) -> bytes:
-    """What CUPTI would have written for `count` kernels and the calls that launched them."""
+    """Records as CUPTI would write them for `count` kernels and the calls that launched them."""
     begins, ends = times(count)
     kernels, calls = np.zeros(count, KERNEL), np.zeros(count, CALL)
     kernels["kind"], kernels["start"], kernels["end"] = 10, begins, ends

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Whole training steps of small models on one thread: how many times faster than one model after the other.
 
-    python benchmarks/bench_step.py --models 1 2 4 8 16 --workloads mlp_s mlp_m
+    python benchmarks/arrays/bench_step.py --models 1 2 4 8 16 --workloads mlp_s mlp_m
 
 Ways: `serial` (torch, one model after the other, Adam as torch runs it), `serial+compile` (each model's forward and
 loss under torch.compile, Adam fused), `vmap` (gradients of stacked models by torch.func, one Adam over the stack),
@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import dnnsuite
 from dnnsuite import StepRunner, nn, optim
 from timing import interleaved

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: MIT
+"""Training steps of B models of each workload: the fused array against every other way to train them, in one run.
+
+    python benchmarks/fused.py mlp_s pointnet --B 1 8
+    python benchmarks/fused.py --B 8 --threads 2 --out results --markdown README.md
+    python benchmarks/fused.py resnet18 --variants all --out results
+    python benchmarks/fused.py mlp_m --memory
+    python benchmarks/fused.py --device cuda --amp bf16 --out results/gpu
+
+The variants take turns in every round, so that whatever drifts drifts for all. Speeds are relative to `serial`, with
+the 95 % interval over rounds; milliseconds are the median of a step of one model. With one thread CPU time is counted,
+with several, and on a GPU, wall time, from an idle device to an idle device. StepRunner has the process keep its free
+memory, so on a CPU all variants but `concurrent` gain by that.
+
+variants:
+  serial                torch, one model after the other
+  serial+fused_adam     the same with torch's fused Adam
+  serial+channels_last  the same, and convolutions in channels-last order
+  serial+compile        the loss under torch.compile, fused Adam
+  serial+graph          each model's whole step as a CUDA graph, fused Adam (a GPU only)
+  concurrent            B processes that share the threads; a GPU they share by turns, each with fused Adam
+  concurrent+mps        the same through an MPS daemon that is started for it (a GPU only)
+  hfta                  HFTA's operators and Adam (needs its package: a checkout in PYTHONPATH)
+  vmap                  torch.func over stacked models
+  vmap+compile          the same under torch.compile
+  dnnsuite              the fused array, run by StepRunner; on a GPU as a CUDA graph
+
+`--amp` has every variant under torch.autocast, with a GradScaler for fp16. Compare runs of one machine only.
+`--out DIR` has fused.csv (every round), fused.md and fused.png, all written anew after each workload; what DIR holds of
+other workloads stays in the table, so that it can be filled in pieces. `--peer MODULE:FUNCTION`
+adds a variant of your own: a function (B, workload) that returns one that trains one step of all B models; `workload`
+has `make()`, `batch()` and `loss`. `--memory` prints the peak memory of 24 steps instead of speed: the array against B
+models in one process, and against B processes of one model. On a GPU that is what torch's allocator gave out, and what
+it held; each process has a CUDA context besides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
+import command
+import fused_memory
+import fused_table as table
+import torch
+import ways
+from command import Progress
+from fused_table import Row
+from setting import PRECISIONS, Setting, device_name
+from setting import machine as machine_line
+from variants import VARIANTS, Variant, peer, variants_of
+from with_hfta import NoOperator
+from workloads import WORKLOADS
+
+from dnnsuite._files import write_text
+from dnnsuite.errors import Error, InvalidArgument
+
+
+def measure(
+    workload: str, B: int, makers: dict[str, Variant], options: argparse.Namespace, progress: Progress
+) -> tuple[ways.Seconds, dict[str, str]]:
+    """Seconds of a model's step of every variant that can run, and of the others the reason."""
+    setting: Setting = options.setting
+    notes: dict[str, str] = {}
+    with ExitStack() as undo:
+        ready: dict[str, ways.Way] = {}
+        for name, make in makers.items():
+            progress(f"building {name}")
+            try:
+                way = make(WORKLOADS[workload], B, setting)
+                undo.callback(ways.close, way)
+                way(2)
+            except Exception as error:  # a variant that refuses one workload must not cost the others' rates
+                notes[name] = _reason(error)
+            else:
+                ready[name] = way
+        seconds = ways.measure(
+            ready,
+            B,
+            options.rounds,
+            options.warmup,
+            setting.clock,
+            segment_s=options.segment,
+            progress=progress,
+        )
+    torch.compiler.reset()
+    return seconds, notes
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if isinstance(error, (Error, NoOperator)) else f"{type(error).__name__}: {text[:150]}"
+
+
+def show(workload: str, B: int, seconds: ways.Seconds, notes: dict[str, str]) -> None:
+    print(f"{workload}, B={B}")
+    for name, values in seconds.items():
+        ratio = ""
+        if table.BASE in seconds:
+            speed = table.speed(seconds[table.BASE], values)
+            ratio = f"{speed.ratio:6.2f}x [{speed.low:.2f}, {speed.high:.2f}]"
+        print(f"{name:>22}  {1e3 * statistics.median(values):9.3f} ms  {ratio}", flush=True)
+    for name, note in notes.items():
+        print(f"{name:>22}  left out: {note}", flush=True)
+
+
+def run(options: argparse.Namespace) -> list[Row]:
+    """Measures all, and keeps what is in the output folder up to date."""
+    makers = {name: VARIANTS[name] for name in options.variants} | {name: peer(name) for name in options.peer}
+    csv, machine = options.out and options.out / "fused.csv", machine_line()
+    rows = table.read_csv(csv) if csv else []
+    if others := {row.machine for row in rows} - {machine}:
+        raise Error(f"{csv} is of another machine ({', '.join(others)}): give --out a folder of its own")
+    progress = Progress()
+    points = [(workload, B) for workload in options.workloads for B in options.B]
+    try:
+        for number, (workload, B) in enumerate(points, 1):
+            progress.where = f"[{number}/{len(points)}] {workload}, B={B}"
+            seconds, notes = measure(workload, B, makers, options, progress)
+            progress.clear()
+            show(workload, B, seconds, notes)
+            group = table.Group(options.setting, B, workload)
+            rows = [row for row in rows if row.group != group] + table.rows_of(group, seconds, notes, machine)
+            if csv:
+                table.write_csv(csv, rows)
+                write_text(options.out / "fused.md", table.markdown(rows))
+                table.draw(rows, options.out / "fused.png")
+    finally:
+        progress.clear()
+    return rows
+
+
+def chosen(asked: str, setting: Setting) -> list[str]:
+    """Serial is always among them: it is what the others are compared with."""
+    every = variants_of(setting)
+    if asked == "default":
+        every = [name for name in every if not name.endswith("+compile")]
+    return list(dict.fromkeys([table.BASE, *(every if asked in ("all", "default") else asked.split(","))]))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(WORKLOADS)} (default: all)")
+    add("--B", type=int, nargs="+", default=[8], help="numbers of models (default 8)")
+    add("--threads", type=int, default=1, help="CPU threads (default 1)")
+    add("--device", default="cpu", help="cpu (default), cuda or cuda:NUMBER")
+    add("--amp", choices=PRECISIONS[1:], help="products in 16 bits, by torch.autocast (default: fp32)")
+    add(
+        "--variants",
+        default="default",
+        help="comma-separated, or `all` (default: all but the compiled ones, which take minutes to compile)",
+    )
+    add("--peer", action="append", default=[], metavar="MODULE:FUNCTION", help="a variant of your own")
+    add("--rounds", type=int, default=7, help="in which each variant has its turn (default 7)")
+    add("--warmup", type=int, default=8, help="steps before the first round (default 8)")
+    add("--segment", type=float, default=0.3, help="seconds of a turn (default 0.3)")
+    add("--out", type=Path, metavar="DIR", help="folder for fused.csv, fused.md and fused.png")
+    add(
+        "--markdown",
+        type=Path,
+        metavar="FILE",
+        help=f"put the table between {table.BEGIN} and {table.END} in FILE",
+    )
+    add("--memory", action="store_true", help="peak memory instead of speed")
+    options = parser.parse_args()
+    options.workloads = options.workloads or list(WORKLOADS)
+    try:
+        options.setting = Setting(options.threads, device_name(options.device), options.amp or "fp32")
+    except InvalidArgument as error:
+        parser.error(str(error))
+    options.variants = chosen(options.variants, options.setting)
+    if unknown := [n for n in options.workloads if n not in WORKLOADS]:
+        parser.error(f"no workload {', '.join(unknown)}; there are {', '.join(WORKLOADS)}")
+    if unknown := [n for n in options.variants if n not in VARIANTS]:
+        parser.error(f"no variant {', '.join(unknown)}; there are {', '.join(VARIANTS)}")
+    for name in ("threads", "rounds", "warmup"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} must be at least 1")
+    if min(options.B) < 1:
+        parser.error("--B must be at least 1")
+    return options
+
+
+def main() -> None:
+    options = parse()
+    sys.path.insert(0, str(Path.cwd()))  # where a --peer lives
+    options.setting.enter()
+    if options.memory:
+        for workload in options.workloads:
+            for B in options.B:
+                for line in fused_memory.lines(workload, B, options.setting):
+                    print(line, flush=True)
+        return
+    torch.set_num_threads(options.threads)
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+    rows = run(options)
+    if options.markdown:
+        table.put(table.markdown(rows), options.markdown)
+
+
+if __name__ == "__main__":
+    command.run(main, "workloads")
