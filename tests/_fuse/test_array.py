@@ -122,3 +122,80 @@ def test_of_models_on_two_devices_nothing_is_moved():
 
     array = dnnsuite.fuse([make(), make()])
     assert {name: buffer.device.type for name, buffer in array.named_buffers()}["1.p"] == "cpu"
+
+
+class Scaling(torch.nn.Module):
+    """Scales by a plain attribute; with `branch` its models run one by one."""
+
+    def __init__(self, scale=2.0, branch=False):
+        super().__init__()
+        self.inner, self.scale, self.branch = torch.nn.Linear(3, 3), scale, branch
+
+    def forward(self, x):
+        x = self.inner(x)
+        if self.branch and x.sum() > 0:
+            return x * self.scale * 2
+        return x * self.scale
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("branch", [False, True])
+@pytest.mark.parametrize("B", [1, 3])
+@pytest.mark.parametrize("differing", [False, True])
+def test_an_attribute_that_the_models_have_is_set_in_every_model(nested, branch, B, differing):
+    models = [Scaling(2.0 + i * differing, branch) for i in range(B)]
+    models = [torch.nn.Sequential(m) for m in models] if nested else models
+    array, x = dnnsuite.fuse(models), torch.randn(B, 5, 3)
+    array(x)
+    if differing and B > 1:
+        with pytest.raises(AttributeError):
+            (array.get_submodule("0") if nested else array).scale  # noqa: B018
+    (array.get_submodule("0") if nested else array).scale = 5.0
+    for model in models:
+        (model[0] if nested else model).scale = 5.0
+    found = array(x)
+    for index, model in enumerate(models):
+        assert_near(found[index], model(x[index]))
+        assert_near(array[index](x[index]), model(x[index]))
+    assert (array.get_submodule("0") if nested else array).scale == 5.0
+
+
+def test_an_attribute_that_the_models_lack_is_the_arrays():
+    array = dnnsuite.fuse(make_models(Scaling, 2))
+    array.note = {"best": 1}
+    array.tensor = torch.ones(3)
+    assert array.note == {"best": 1}
+    assert not hasattr(array._root, "note")
+    assert not hasattr(array[0], "note")
+    assert not any("tensor" in name for name in array.state_dict())
+    del array.note, array.tensor
+    assert not hasattr(array, "note")
+    with pytest.raises(AttributeError):
+        del array.note
+    del array.scale
+    with pytest.raises(AttributeError, match="scale"):
+        array(torch.randn(2, 5, 3))
+
+
+def test_state_and_layers_that_are_set_are_those_of_all_models():
+    array = dnnsuite.fuse(make_models(Scaling, 2))
+    x = torch.randn(2, 5, 3)
+    before = dict(array.named_modules())
+    for wrong in (
+        torch.nn.Linear(3, 3),
+        dnnsuite.nn.Linear(3, 3, B=3),
+        torch.nn.Sequential(torch.nn.Conv1d(1, 1, 1)),
+    ):
+        with pytest.raises(
+            InvalidArgument, match=r"not a layer of 2 models: give one of dnnsuite\.nn with B=2"
+        ):
+            array.inner = wrong
+        with pytest.raises(InvalidArgument, match="not a layer of 2 models"):
+            array.more = wrong
+    with pytest.raises(InvalidArgument, match=r"array.bias is that of 2 models, \[2, ...\]; got \[3\]"):
+        array.bias = torch.nn.Parameter(torch.ones(3))
+    assert dict(array.named_modules()) == before
+    array.inner = dnnsuite.nn.Linear(3, 3, B=2)
+    assert_near(array(x), array.inner(x) * 2)
+    array.train(False)
+    assert not array.inner.training

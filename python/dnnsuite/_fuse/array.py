@@ -14,7 +14,7 @@ from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM, new_stream
 from .build import Fusion
 from .code.call_user_code import enter
-from .code.fused_attributes import bare_class
+from .code.fused_attributes import bare_class, is_fused
 from .code.user_module import UserModule
 from .coverage import Cover, coverage
 from .edits import ArrayEdit
@@ -33,6 +33,33 @@ def _gather(root: torch.nn.Module) -> None:
     for module in parts_of(root):
         if isinstance(module, ArrayModule) and next(module.parameters(), None) is None:
             module.to(device)
+
+
+def _registered(root: torch.nn.Module) -> set[str]:
+    return {*root._parameters, *root._buffers, *root._modules}
+
+
+def _has(root: torch.nn.Module, name: str) -> bool:
+    """True if the models have the attribute, alike or each its own."""
+    return hasattr(root, name) or name in root.__dict__.get("_fused_withheld", ())
+
+
+def _check_of_all_models(name: str, value: Any, B: int) -> None:
+    """Refuse state that is not that of B models."""
+    if isinstance(value, torch.nn.Module):
+        for part in parts_of(value):
+            known = (
+                isinstance(part, ArrayModule) or type(part) in (*ELEMENTWISE, *CONTAINERS) or is_fused(part)
+            )
+            if not known or getattr(part, "_fused_B", getattr(part, "B", B)) != B:
+                raise InvalidArgument(
+                    f"array.{name}: a {type(part).__name__} is not a layer of {B} models: give one of dnnsuite.nn with "
+                    f"B={B}, or change the models and fuse them anew"
+                )
+    elif isinstance(value, torch.Tensor) and (value.dim() == 0 or value.size(0) != B):
+        raise InvalidArgument(
+            f"array.{name} is that of {B} models, [{B}, ...]; got {list(value.shape)}: torch.stack the models' values"
+        )
 
 
 class Array(torch.nn.Module):
@@ -94,11 +121,29 @@ class Array(torch.nn.Module):
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute: one that the models have in every model, any other one in the array alone.
+
+        Raises:
+            InvalidArgument: for a layer that is not one of B models, and a parameter or buffer that is not `[B, ...]`.
+        """
         root = self.__dict__.get("_root")
-        if root is not None and name not in self.__dict__ and not hasattr(type(self), name):
-            setattr(root, name, value)  # of the user's model, whose code may look at it
-        else:
+        if root is None or name in self.__dict__ or hasattr(type(self), name):
             super().__setattr__(name, value)
+        elif isinstance(value, (torch.nn.Parameter, torch.nn.Module)) or name in _registered(root):
+            _check_of_all_models(name, value, self.B)
+            setattr(root, name, value)
+            self.__dict__.pop("_plain", None)
+        elif _has(root, name):
+            setattr(root, name, value)  # the models' code may look at it
+        else:
+            self.__dict__[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        root = self.__dict__.get("_root")
+        if root is None or name in self.__dict__ or not _has(root, name):
+            super().__delattr__(name)
+        else:
+            delattr(root, name)
 
     def _method(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """Another method of the user's model, as `forward` is called."""

@@ -31,6 +31,15 @@ _NO_ATTRIBUTES = frozenset((*vars(torch.nn.Module()), *INTERNAL))
 _NUMBERS = (bool, int, float, complex, str)
 
 
+_changes = 0  # attributes that were set from outside, in any array
+
+
+def note_change() -> None:
+    """Note that an attribute of some module was set outside of a forward: copies of modules may lack it."""
+    global _changes
+    _changes += 1
+
+
 Put = dict[tuple[torch.nn.Module, str, str], Sequence[torch.Tensor | None]]
 
 
@@ -42,6 +51,7 @@ class ModelParts:
         self.own = trees is not None
         self.trees: list[Any] = list(trees or [])
         self._plain: torch.nn.Module | None = None
+        self._made_at = _changes  # copies of the module are made anew after a change
         self._draws: dict[
             bool, bool
         ] = {}  # whether that draws from torch's generator, when training and when not
@@ -64,6 +74,8 @@ class ModelParts:
         }
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
+        if self._made_at != _changes and not self.own:
+            self.trees, self._plain, self._made_at = [], None, _changes
         if self.module._fused_B == 1 and not self.own:
             return self._as_torch(args, kwargs)
         if not self.own and len(self.trees) != self.module._fused_B:

@@ -26,6 +26,7 @@ from ...nn.model_tensor import (
 )
 from ...nn.random_streams import FUNCTION_STREAM
 from ..rules.table import settle_since
+from . import one_by_one
 from .call_user_code import enter
 from .fused_attributes import ModuleCoverage
 from .one_by_one import ModelParts
@@ -207,6 +208,30 @@ class UserModule(OwnTensors):
             self.__dict__[name] = value  # torch would register what looks like a parameter
             return
         super().__setattr__(name, value)
+        if state.B or name == "training" or name.startswith(("_fused_", "__")):
+            return
+        if "_fused_parts" in self.__dict__:
+            self._fused_set_in_models(name, value)
+
+    def __setstate__(self, held: dict[str, Any]) -> None:
+        """Restore a copy. Attributes that torch's classes fill in meanwhile are nobody's change of the models."""
+        super().__setstate__({name: value for name, value in held.items() if name != "_fused_parts"})  # type: ignore[misc]
+        self.__dict__["_fused_parts"] = held["_fused_parts"]
+        for name in self._fused_withheld:
+            self.__dict__.pop(name, None)
+
+    def _fused_set_in_models(self, name: str, value: Any) -> None:
+        """Let models that run one by one have an attribute that was set from outside, as a loop over models would."""
+        one_by_one.note_change()
+        parts = self._fused_parts
+        if (
+            parts is not None
+            and parts.own
+            and name not in (*self._parameters, *self._buffers, *self._modules)
+        ):
+            for tree in parts.trees:
+                setattr(tree, name, value)
+            self.__dict__["_fused_withheld"] = self._fused_withheld - {name}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _bare, (self._fused_original,), self.__dict__
