@@ -80,7 +80,6 @@ TESTED_BY: dict[str, str] = {
     "report/_entries.py": "report/test_summary.py",
     "pin/_running.py": "pin/test_partition.py",
     "cli/_options.py": "cli/test_workflow.py",
-    "suites/_copies.py": "suites/test_run.py",
     "suites/_runner.py": "suites/test_run.py",
 }
 

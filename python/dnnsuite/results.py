@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._files import TEMPORARY, read_json, replacing
+from ._files import TEMPORARY, replacing
 from ._runs import rates
+from ._runs.reading import read_run
 from .errors import Error
 
 if TYPE_CHECKING:
@@ -90,20 +91,25 @@ def _run_directories(folder: Path) -> list[Path]:
 
 
 def _rows_of_run(path: Path) -> Iterator[dict[str, Any]]:
-    run = read_json(path / "run.json")
-    try:
-        common = {name: run[name] for name in ("job", "device", "mode", "precision", "B", "repeat", "status")}
-        common |= {"failure": run["failure"], "run": path.name}
-        if run["status"] != "ok":
-            yield common | {"metric": "throughput", "value": math.nan, "unit": f"{run['unit']}/s"}
-        for metric in run["metrics"]:
-            named = {
-                "metric": metric["name"],
-                **{key: metric[key] for key in ("value", "unit", "low", "high")},
-            }
-            yield common | named | {"replica": metric["replica"]}
-    except (KeyError, TypeError) as error:
-        raise Error(f"{path / 'run.json'}: not a run's record ({error!r})") from error
+    run = read_run(path / "run.json")
+    common = {name: getattr(run, name) for name in ("job", "mode", "precision", "B", "repeat")}
+    common |= {
+        "device": run.device.type,
+        "status": run.verdict.status,
+        "failure": run.verdict.failure,
+        "run": path.name,
+    }
+    if not run.ok:
+        yield common | {"metric": "throughput", "value": math.nan, "unit": f"{run.unit}/s"}
+    for metric in run.metrics:
+        named = {
+            "metric": metric.name,
+            "value": metric.value,
+            "unit": metric.unit,
+            "low": metric.low,
+            "high": metric.high,
+        }
+        yield common | named | {"replica": metric.replica}
 
 
 def _rows_of_hfta(root: Path) -> Iterator[dict[str, Any]]:
