@@ -79,7 +79,6 @@ TESTED_BY: dict[str, str] = {
     "jobs/_spread.py": "jobs/test_distributed.py",
     "pin/_running.py": "pin/test_partition.py",
     "cli/_options.py": "cli/test_workflow.py",
-    "suites/_copies.py": "suites/test_run.py",
     "suites/_runner.py": "suites/test_run.py",
 }
 

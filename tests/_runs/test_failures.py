@@ -5,7 +5,8 @@ import signal
 import pytest
 
 from dnnsuite._runs import failures
-from dnnsuite._runs.failures import NotFinite, classify, classify_exit
+from dnnsuite._runs.failures import FINAL, KernelKill, NotFinite, classify, classify_exit
+from dnnsuite.errors import Unavailable
 
 
 class OutOfMemoryError(RuntimeError):
@@ -28,6 +29,10 @@ class OutOfMemoryError(RuntimeError):
         (NotFinite("loss of model 2 is nan"), "nan"),
         (RuntimeError("shape '[2, 3]' is invalid"), "crash"),
         (KeyError("memory"), "crash"),
+        (StopIteration(), "data"),
+        (OSError("image file is truncated (12 bytes not processed)"), "data"),
+        (Unavailable("no gymnasium", "", "pip install it"), "unavailable"),
+        (ModuleNotFoundError("No module named 'torchvision'"), "unavailable"),
     ],
 )
 def test_exceptions(error: BaseException, expected: str) -> None:
@@ -36,22 +41,43 @@ def test_exceptions(error: BaseException, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("returncode", "stderr", "kernel_killed", "expected"),
+    ("returncode", "stderr", "kill", "expected"),
     [
-        (-signal.SIGKILL, "", True, "oom"),
-        (-signal.SIGKILL, "", False, "killed"),
-        (-signal.SIGTERM, "", False, "killed"),
-        (-signal.SIGABRT, "terminate called after throwing an instance of 'std::bad_alloc'\n", False, "oom"),
-        (-signal.SIGSEGV, "", False, "crash"),
-        (1, "OpenBLAS error: Memory allocation still failed after 10 retries, giving up.\n", False, "oom"),
-        (1, "ModuleNotFoundError: No module named 'torch'\n", False, "crash"),
-        (3, "", False, "crash"),
+        (-signal.SIGKILL, "", KernelKill(), "oom"),
+        (-signal.SIGKILL, "", KernelKill("", 100, 1000), "contaminated"),
+        (-signal.SIGKILL, "", None, "killed"),
+        (-signal.SIGTERM, "", None, "killed"),
+        (-signal.SIGABRT, "terminate called after throwing an instance of 'std::bad_alloc'\n", None, "oom"),
+        (-signal.SIGSEGV, "", None, "crash"),
+        (1, "OpenBLAS error: Memory allocation still failed after 10 retries, giving up.\n", None, "oom"),
+        (1, "ImportError: cannot import name 'x'\n", None, "crash"),
+        (3, "", None, "crash"),
+        (0, "", None, "crash"),
     ],
 )
-def test_exits(returncode: int, stderr: str, kernel_killed: bool, expected: str) -> None:
-    failure, message = classify_exit(returncode, stderr, kernel_killed)
+def test_exits(returncode: int, stderr: str, kill: KernelKill | None, expected: str) -> None:
+    failure, message = classify_exit(returncode, stderr, kill)
     assert failure == expected
     assert message
+
+
+@pytest.mark.parametrize(
+    ("kill", "own"),
+    [
+        (KernelKill("group", 10, 1000), True),
+        (KernelKill("outside", 900, 1000), False),
+        (KernelKill("unknown", 900, 1000), True),
+        (KernelKill("unknown", 100, 1000), False),  # 115 MB of the machine's memory filled nothing
+        (KernelKill("unknown", 0, 1000), True),  # what it had is not known
+        (KernelKill("unknown", 100, None), True),
+    ],
+)
+def test_memory_that_others_took_is_told_apart(kill: KernelKill, own: bool) -> None:
+    assert kill.own is own
+    failure, message = kill.verdict()
+    assert failure == ("oom" if own else "contaminated")
+    assert (failure in FINAL) is own
+    assert "MiB" in message
 
 
 def test_a_full_disk_is_not_a_missing_permission() -> None:

@@ -1,15 +1,27 @@
 # SPDX-License-Identifier: MIT
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dnnsuite._files import OutputError
-from dnnsuite._runs.folder import opened, stamp
+from dnnsuite._runs.folder import default_out, opened, stamp
+from dnnsuite._runs.record import Device, Machine, Moment, RunRecord, Verdict, new_id
 from dnnsuite.errors import Error, InvalidArgument
 
 FILE = "state.json"
+
+
+def a_run(**changes: object) -> RunRecord:
+    return replace(
+        RunRecord(
+            id=new_id(), kind="workflow", plan_id="", plan="toy", job="toy", mode="serial", precision="fp32", B=1,
+            repeat=0, verdict=Verdict.good(), machine=Machine(), device=Device("cpu"), started=Moment.now(),
+            unit="naps",
+        ), **changes,  # type: ignore[arg-type]
+    )  # fmt: skip
 
 
 def test_a_run_is_whole_or_absent(tmp_path: Path) -> None:
@@ -17,13 +29,57 @@ def test_a_run_is_whole_or_absent(tmp_path: Path) -> None:
         record.state["x"] = 1
         record.save()
         whole, half = (record.begin_run(name) for name in ("a-B1-fp32-r0", "b-B1-fp32-r0"))
-        assert record.finished() == []
-        assert record.finish_run(whole, {"status": "ok"}) == record.runs / "a-B1-fp32-r0"
-        assert record.finished() == [{"status": "ok"}]
+        assert record.finished() == ([], [])
+        run = a_run(plan_id=record.id)
+        assert record.finish_run(whole, run) == record.runs / "a-B1-fp32-r0"
+        assert record.finished() == ([(record.runs / "a-B1-fp32-r0", run)], [])
     assert half.exists()
     with opened(tmp_path / "out", FILE, resume=True) as record:
-        assert record.state == {"x": 1}
+        assert record.state == {"x": 1, "id": run.plan_id}
         assert [path.name for path in record.runs.iterdir()] == ["a-B1-fp32-r0"]
+
+
+def test_a_damaged_run_is_named_and_left_out(tmp_path: Path) -> None:
+    with opened(tmp_path / "out", FILE, resume=False) as record:
+        good, bad = (record.finish_run(record.begin_run(name), a_run()) for name in "ab")
+        (bad / "run.json").write_text('{"version": 2')
+        runs, problems = record.finished()
+    assert [run.directory for run in runs] == [good]
+    (problem,) = problems
+    assert str(bad / "run.json") in problem
+
+
+def test_a_plan_of_an_older_version_gets_an_id(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('{"created": "20260101"}')
+    with opened(tmp_path, FILE, resume=True) as record:
+        assert len(record.id) == 32
+        record.save()
+        first = record.id
+    with opened(tmp_path, FILE, resume=True) as record:
+        assert record.id == first
+
+
+def test_runs_may_lie_in_the_folder_itself(tmp_path: Path) -> None:
+    with opened(tmp_path, FILE, resume=False, runs=".") as record:
+        record.save()
+        record.begin_run("half")
+        assert record.finish_run(record.begin_run("whole"), a_run()) == tmp_path / "whole"
+    with opened(tmp_path, FILE, resume=True, runs=".") as record:
+        assert [run.directory.name for run in record.finished()[0]] == ["whole"]
+        assert not list(tmp_path.glob(".tmp-*"))
+
+
+def test_the_directory_that_nobody_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArgument, match=r"there is no dnnsuite-runs/toy-\*, nothing to continue"):
+        default_out("toy", FILE, resume=True)
+    new = default_out("toy", FILE, resume=False)
+    assert new.parent == Path("dnnsuite-runs")
+    for name in ("toy-1", "toy-2", "toy-3"):
+        (new.parent / name).mkdir(parents=True)
+    for name in ("toy-1", "toy-2"):
+        (new.parent / name / FILE).touch()
+    assert default_out("toy", FILE, resume=True) == new.parent / "toy-2"
 
 
 def test_two_at_once(tmp_path: Path) -> None:
@@ -61,9 +117,10 @@ def test_refusals(tmp_path: Path) -> None:
         opened(tmp_path / "file" / "out", FILE, resume=False),
     ):
         pass
-    (tmp_path / FILE).write_text("{")
-    with pytest.raises(Error, match=FILE), opened(tmp_path, FILE, resume=True):
-        pass
+    for damaged in ("{", "[1]"):
+        (tmp_path / FILE).write_text(damaged)
+        with pytest.raises(Error, match=FILE), opened(tmp_path, FILE, resume=True):
+            pass
 
 
 def test_a_directory_that_got_nothing_is_not_left(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: MIT
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 
+import psutil
 import pytest
 
 from dnnsuite._runs.interrupts import Interrupted, deferred, interruptible
@@ -40,20 +44,160 @@ def test_a_deferred_signal_waits_for_the_outermost_block() -> None:
     assert reached == ["inner", "outer"]
 
 
-def test_a_second_signal_does_not_cut_the_cleaning_up() -> None:
+HANGS = """
+import os, signal, subprocess, sys, time
+from dnnsuite._runs import interrupts
+from dnnsuite._runs.interrupts import Interrupted, deferred, interruptible
+
+worker = subprocess.Popen(["sleep", "600"], start_new_session=True)
+interrupts.worker_started(worker.pid)
+print(worker.pid, flush=True)
+with interruptible():
+    try:
+        print("ready", flush=True)
+        time.sleep(600)
+    finally:
+        print("cleaning", flush=True)
+        HOW
+"""
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "time.sleep(600)",
+        "exec('with deferred():\\n time.sleep(600)')",
+        "exec('while True:\\n try: time.sleep(600)\\n except BaseException: pass')",
+        "__import__('ctypes').CDLL(None).sleep(600) or time.sleep(600)",  # where no handler in Python is reached
+    ],
+)
+def test_a_second_signal_ends_a_clean_up_that_hangs_and_the_workers(how: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGS.replace("HOW", how)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        worker = int(process.stdout.readline())
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "cleaning\n"
+        time.sleep(0.3)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "SIGINT: cleaning up; once more to end at once" in said
+    assert "ended at once by SIGINT" in said
+    state = psutil.Process(worker).status() if psutil.pid_exists(worker) else psutil.STATUS_ZOMBIE
+    assert state == psutil.STATUS_ZOMBIE
+
+
+def test_a_signal_that_a_wrapper_passes_on_is_the_same_press(capfd: pytest.CaptureFixture[str]) -> None:
     cleaned = []
 
     def body() -> None:
         with interruptible():
             try:
-                interrupt()
-            finally:
                 interrupt(signal.SIGINT)
+            finally:
+                interrupt(signal.SIGTERM)
+                time.sleep(0.2)
                 cleaned.append(True)
 
-    with pytest.raises(Interrupted):
+    with pytest.raises(Interrupted, match="SIGINT"):
         body()
     assert cleaned == [True]
+    assert capfd.readouterr().err.count("once more") == 1
+
+
+def test_one_that_a_destructor_swallowed_is_raised_by_the_next_wait() -> None:
+    code = """
+import os, signal
+from dnnsuite._runs.interrupts import Interrupted, check, interruptible
+
+class Swallows:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000):
+            pass
+
+try:
+    with interruptible():
+        check()  # nothing has arrived
+        Swallows()
+        print("lost")
+        check()
+        print("never")
+except Interrupted as interrupted:
+    print(interrupted)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == ["lost", "SIGINT"]
+    assert "Exception ignored" in done.stderr
+
+
+def test_blocks_nest_and_the_outermost_puts_the_handlers_back() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with interruptible():
+        own = signal.getsignal(signal.SIGINT)
+        with interruptible():
+            assert signal.getsignal(signal.SIGINT) == own
+        assert signal.getsignal(signal.SIGINT) == own
+    assert signal.getsignal(signal.SIGINT) == before
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_a_forked_child_is_not_this_process() -> None:
+    code = """
+import os, signal, time
+from dnnsuite._runs.interrupts import interruptible
+
+with interruptible():
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(7))
+        time.sleep(60)
+        os._exit(0)
+    time.sleep(0.3)
+    for _ in range(2):  # its signals are not this process's
+        os.kill(child, signal.SIGINT)
+        time.sleep(0.2)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("7\n", "")
+
+
+def test_deferring_in_another_thread_holds_nothing_up() -> None:
+    def body() -> None:
+        inside, leave = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with deferred():
+                inside.set()
+                leave.wait(10)
+
+        thread = threading.Thread(target=hold)
+        with interruptible():
+            thread.start()
+            inside.wait(10)
+            try:
+                interrupt(signal.SIGINT)
+                reached.append(True)
+            finally:
+                leave.set()
+                thread.join()
+
+    reached: list[bool] = []
+    with pytest.raises(Interrupted):
+        body()
+    assert reached == []
 
 
 def test_no_one_swallows_it_by_accident() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnnsuite._runs import rates
-from dnnsuite._runs.rates import Steps
+from dnnsuite._runs.rates import BLOCKS, Steps, interval, warmup
 from dnnsuite.errors import InvalidArgument
 
 S = 1_000_000_000
@@ -90,3 +90,23 @@ def test_warm_up_epochs_are_dropped_and_epochs_joined() -> None:
 def test_no_blocks_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="blocks=0"):
         rates.block_rates([steps(0, [1])], 0)
+
+
+def test_an_interval_wants_two_blocks_at_least() -> None:
+    one = Steps(*(np.array([value], np.int64) for value in (0, 10, 1, 0)))
+    assert interval([one], 1) == (None, None, None)
+    many = Steps(
+        np.arange(0, 100, 10, dtype=np.int64), np.arange(10, 110, 10, dtype=np.int64), np.full(10, 1, np.int64),
+        np.zeros(10, np.int64),
+    )  # fmt: skip
+    low, high, _ = interval([many], BLOCKS)
+    assert low == pytest.approx(1e8)
+    assert high == pytest.approx(1e8)
+
+
+def test_warm_up_is_where_the_steady_state_begins() -> None:
+    noise = np.random.default_rng(0).normal(10, 0.01, 300)
+    noise[:60] += 40
+    found = warmup(noise)
+    assert (found["steady"], found["truncated"]) == (True, 60)
+    assert warmup(np.linspace(10, 20, 100))["steady"] is False

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnnsuite import jobs
+from dnnsuite._runs.spec import WorkerSpec
+from dnnsuite._runs.worker import Siblings
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.profiling.job import observe, windows_of
 
@@ -28,12 +30,12 @@ def test_what_means_nothing_is_refused(start, count):
 
 
 def test_a_job_is_observed(tmp_path):
-    job = jobs.get("toy_reg")(jobs.JobConfig(batch_size=8))
-    spec = {"job": "toy_reg", "directory": str(tmp_path), "metrics": "timeline", "start_iteration": 2,
-            "profile_iterations": 4}  # fmt: skip
-    found = observe(spec, job)["profile"]
+    details = {"metrics": "timeline", "start_iteration": 2, "profile_iterations": 4}
+    config = jobs.JobConfig(batch_size=8)
+    spec = WorkerSpec("dnnsuite.profiling.job:observe", str(tmp_path), "toy_reg", config.to_dict(), details)
+    found = observe(spec, Siblings(None))["profile"]
     assert found["steps"] == 4
-    assert found["about"]["items_per_step"] == job.items_per_step
+    assert found["about"]["items_per_step"] == 8
     assert "data wait" in {row["class"] for row in found["breakdown"]}
     assert json.loads((tmp_path / "profile.json").read_text())["about"]["job"] == "toy_reg"
     assert (tmp_path / "progress.txt").read_text() == "13 13"

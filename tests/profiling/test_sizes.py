@@ -3,9 +3,12 @@
 
 import copy
 import dataclasses
+import json
+import shutil
 
 import pytest
 
+from dnnsuite._runs.reading import read_runs
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.profiling.sizes import Request, metrics, profiles, rows, table
 
@@ -52,6 +55,40 @@ def test_what_is_there_is_not_made_again(request_and_out):
     _, _, results, again, said = request_and_out
     assert again == results
     assert sum("starts" in line for line in said) == 2
+
+
+def test_each_batch_size_has_a_record_as_every_run_has(request_and_out):
+    _, out, results, _, _ = request_and_out
+    runs, problems = read_runs(out)
+    assert problems == []
+    good, bad = (run.record for run in runs)
+    assert (good.kind, good.job, good.batch_size, good.ok, good.mode) == (
+        "profile",
+        "hungry",
+        2,
+        True,
+        "serial",
+    )
+    assert good.plan_id == bad.plan_id == json.loads((out / "profiles.json").read_text())["id"]
+    assert (bad.verdict.failure, bad.verdict.message) == ("oom", "out of memory")
+    assert good.details["profile"] == results[0]["profile"]
+    assert [metric.value for metric in good.metrics] == [
+        r for r in [rows(results)[0]["rate"]] if r is not None
+    ]
+
+
+def test_a_profile_that_is_damaged_or_of_an_earlier_version(request_and_out, tmp_path, monkeypatch):
+    request, out, results, _, _ = request_and_out
+    shutil.copytree(out, tmp_path / "out")
+    (tmp_path / "out" / "batch_2" / "run.json").unlink()
+    old = {key: value for key, value in results[0].items() if key not in ("batch_size", "directory")}
+    (tmp_path / "out" / "batch_2" / "result.json").write_text(json.dumps(old))
+    (tmp_path / "out" / "batch_8" / "run.json").write_text("{")
+    monkeypatch.chdir(out.parent)
+    said = []
+    again = profiles(request, tmp_path / "out", said.append)
+    assert [result["status"] for result in again] == ["ok", "failed"]
+    assert [line for line in said if "starts" in line] == ["batch size 8 (2 of 2): starts"]
 
 
 def test_another_request_may_not_share_the_directory(request_and_out):

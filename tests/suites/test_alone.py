@@ -9,7 +9,7 @@ def test_one_copy_alone_and_two_together(run_toy, tmp_path):
     several = run_toy("toy-nap", tmp_path / "several", **asked)
     alone = run_toy("toy-nap", tmp_path / "alone", alone=True, **asked)
     assert (len(several.runs), len(alone.runs)) == (6, 3)
-    assert {run["copies"] for run in alone.runs} == {1}
+    assert {run.copies for run in alone.runs} == {1}
     assert alone.state["plan"] == several.state["plan"]  # the same share
     table = report.make([several.root], alone=[alone.root], jobs=1).interference
     assert list(table.index) == ["toy-nap"]

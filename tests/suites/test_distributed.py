@@ -22,29 +22,29 @@ def separately(seed, processes=2, steps=8, batch=4):
 def test_two_processes_train_one_model(run_toy, tmp_path):
     finished = run_toy("toy-team", tmp_path / "out", copies="2")
     (run,) = finished.runs
-    assert run["status"] == "ok", (tmp_path / "out/runs/toy-team-r0-d0/stderr.txt").read_text()
-    assert run["metrics"]["processes"] == 2
-    assert run["provenance"] == {"rank": 0}
-    assert run["items_per_batch"] == 8
-    assert run["metrics"]["weight"] == pytest.approx(separately(run["config"]["seed"]), abs=1e-5)
+    assert run.ok, (tmp_path / "out/runs/toy-team-r0-d0/stderr.txt").read_text()
+    assert run.details["job_metrics"]["processes"] == 2
+    assert run.details["provenance"] == {"rank": 0}
+    assert run.items_per_step == 8
+    assert run.details["job_metrics"]["weight"] == pytest.approx(separately(run.seed), abs=1e-5)
     stdout = (tmp_path / "out/runs/toy-team-r0-d0/stdout.txt").read_text()
     assert stdout.count("Batch Loss") == 4  # told once, not twice
 
 
 def test_what_goes_wrong_first_is_the_failure(run_toy, tmp_path):
     (run,) = run_toy("toy-team-nan", tmp_path / "out", copies="2").runs
-    assert (run["status"], run["failure"]) == ("failed", "nan")
+    assert (run.verdict.status, run.verdict.failure) == ("failed", "nan")
     assert not list((tmp_path / "out/runs/toy-team-nan-r0-d0").glob("result*"))
 
 
 def test_alone_it_is_one_process(run_toy, tmp_path):
     (run,) = run_toy("toy-team", tmp_path / "out", copies="all").runs
-    assert run["metrics"]["processes"] == 1
-    assert run["items_per_batch"] == 4
+    assert run.details["job_metrics"]["processes"] == 1
+    assert run.items_per_step == 4
 
 
 def test_the_place_of_whoever_starts_the_suite_is_not_the_jobs(run_toy, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("RANK", "3")
     (run,) = run_toy("toy-team", tmp_path / "out", copies="all").runs
-    assert run["metrics"]["processes"] == 1
+    assert run.details["job_metrics"]["processes"] == 1

@@ -4,7 +4,6 @@ import json
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.jobs import JobConfig
 from dnnsuite.suites.entry import Entry
 
 ENTRY = Entry(
@@ -21,7 +20,7 @@ def test_it_survives_the_record() -> None:
 
 
 def test_as_a_job_and_as_the_original_take_it() -> None:
-    config = JobConfig.from_dict(ENTRY.config(seed=7, threads=2))
+    config = ENTRY.config(seed=7, threads=2)
     assert (config.B, config.seed, config.data_seed, config.threads, config.options) == (
         0,
         7,

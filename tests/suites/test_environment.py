@@ -2,7 +2,7 @@
 import torch
 
 from dnnsuite import jobs
-from dnnsuite.suites._environment import hashes, process
+from dnnsuite.suites._environment import environment, hashes
 
 
 def test_hashes_tell_experiments_apart_and_not_copies() -> None:
@@ -15,9 +15,8 @@ def test_hashes_tell_experiments_apart_and_not_copies() -> None:
     assert one["job"] != other["job"]
 
 
-def test_the_process_says_what_it_ran_on() -> None:
+def test_the_environment_says_what_it_ran_on() -> None:
     job = jobs.get("toy_reg")(jobs.JobConfig(batch_size=4))
-    spec = {"device_uuids": [], "config": {"precision": "fp32"}, "memory_limit_bytes": None}
-    about = process(spec, job)
+    about = environment(job, [])
     assert (about["device"], about["threads"], about["precision"]) == ("cpu", torch.get_num_threads(), "fp32")
-    assert about["peak_rss_bytes"] > 1 << 20
+    assert about["versions"]["torch"] == str(torch.__version__)

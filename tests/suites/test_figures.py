@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dnnsuite._runs.samples import Sample
 from dnnsuite.suites._figures import figures, samples
 from dnnsuite.suites._method import Observations
 
@@ -66,7 +67,7 @@ def test_disturbances_are_said_where_they_are_no_accident(monkeypatch):
     assert found["flags"] == []
     assert found["contention"]["contended"] == 0
     assert found["contention"]["steal_s"] == pytest.approx(0.8)
-    assert samples(seen, 8).splitlines()[1].endswith(",warmup,contended")
+    assert samples(seen, 8)[0][-2:] == ("warmup", "contended")
     busy[2:5] = True
     found = figures(seen, 8)
     assert found["flags"] == ["contended"]
@@ -74,7 +75,6 @@ def test_disturbances_are_said_where_they_are_no_accident(monkeypatch):
 
 
 def test_samples_have_every_observation():
-    lines = samples(observations([1.0, 2.0, 0.5]), 8).splitlines()
-    assert lines[0] == "i,t_start_ns,t_stop_ns,items,phase,flag"
-    assert lines[1] == "0,5,1000000005,16,warmup,"
-    assert [line.split(",")[4] for line in lines[1:]] == ["warmup", "warmup", "train"]
+    made = samples(observations([1.0, 2.0, 0.5]), 8)
+    assert made[0] == Sample(0, 5, 1000000005, 16, "warmup", "")
+    assert [sample.phase for sample in made] == ["warmup", "warmup", "train"]

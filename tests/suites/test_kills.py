@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dnnsuite._files import TEMPORARY
+from dnnsuite._runs.reading import read_run
 from dnnsuite.pin import find
 from dnnsuite.suites import SUITE_FILE
 
@@ -40,7 +41,7 @@ def check_whole(out: Path) -> int:
     """Every record that has its name is complete; returns how many there are."""
     runs = [run for run in out.glob("runs/*") if not run.name.startswith(TEMPORARY)]
     for run in runs:
-        assert json.loads((run / "run.json").read_text())["status"] == "ok"
+        assert read_run(run / "run.json").ok
         names = {path.name for path in run.iterdir()}
         assert names == {"run.json", "samples.csv", "report.json", "stdout.txt", "stderr.txt"}
     for path in (*out.glob(SUITE_FILE), *out.glob("mila/*/[!.]*.json")):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dnnsuite._files import TEMPORARY, OutputError
+from dnnsuite._runs.reading import read_run
 from dnnsuite.errors import Error, InvalidArgument, Unavailable
 from dnnsuite.pin import _partition, find
 from dnnsuite.pin._processes import of_run
@@ -59,28 +60,29 @@ def test_a_run_for_each_copy_of_each_job_in_each_repeat(finished: Finished) -> N
 
 
 def test_the_record_of_a_run(finished: Finished) -> None:
-    run = json.loads((finished.root / "runs" / "toy_reg-r1-d1" / "run.json").read_text())
-    assert (run["schema"], run["suite"], run["job"], run["repeat_index"], run["slot"], run["copies"]) == (
-        1, "toys", "toy_reg", 1, 1, 2,
-    )  # fmt: skip
-    assert (run["status"], run["failure"], run["scope"], run["unit"]) == ("ok", None, "student", "samples")
-    assert run["config"]["seed"] == 1 + 100 * 2
-    assert run["arguments"]["--number"] == 3
-    assert run["seed_unit"] == {"name": "samples", "items": 1}
-    assert run["items_per_batch"] == 256
-    low, high = run["rate_interval_per_s"]  # an end that is infinite, as of a few wild observations, is null
-    assert (low or 0) < run["rate_per_s"] < (high or float("inf"))
-    assert (run["dropped"], run["kept"]) == (10, 14)
-    assert 0 < run["data_wait_share"] < 1
-    assert run["steady"]["method"]
-    assert run["isolation"]["ok"]
-    assert run["isolation"]["plan"] == finished.state["plan"]["hash"]
-    assert run["environment"]["precision"] == "fp32"
-    assert run["setup_s"] > 0
-    assert run["elapsed_s"] > 0.5 * run["setup_s"]  # which begins when its group does
-    assert len(run["hashes"]["job"]) == 64
-    other = json.loads((finished.root / "runs" / "toy_reg-r0-d0" / "run.json").read_text())
-    assert other["hashes"] == run["hashes"]
+    run = read_run(finished.root / "runs" / "toy_reg-r1-d1" / "run.json")
+    details = run.details
+    assert (run.kind, run.plan, run.plan_id, run.mode) == ("suite", "toys", finished.state["id"], "shares")
+    assert (run.job, run.repeat, run.share, run.copies) == ("toy_reg", 1, "1", 2)
+    assert (run.verdict.status, run.verdict.failure, run.unit) == ("ok", None, "samples")
+    assert (run.seed, details["scope"], details["arguments"]["--number"]) == (1 + 100 * 2, "student", 3)
+    assert details["seed_unit"] == {"name": "samples", "items": 1}
+    assert (run.items_per_step, run.batch_size, details["items_per_batch"]) == (256, 256, 256)
+    (rate,) = run.metrics  # an end that is infinite, as of a few wild observations, is null
+    assert (rate.low or 0) < rate.value < (rate.high or float("inf"))
+    assert (run.window["dropped"], run.window["kept"]) == (10, 14)
+    assert 0 < details["data_wait_share"] < 1
+    assert run.window["steady"]["method"]
+    assert run.isolation.details["ok"]
+    assert run.isolation.details["plan"] == finished.state["plan"]["hash"]
+    assert (run.isolation.asked, run.precision, run.preset) == ("auto", "fp32", "")
+    assert details["setup_s"] > 0
+    assert run.seconds > 0.5 * details["setup_s"]  # which begins when its group does
+    assert len(details["hashes"]["job"]) == 64
+    other = read_run(finished.root / "runs" / "toy_reg-r0-d0" / "run.json")
+    assert other.details["hashes"] == details["hashes"]
+    assert other.job_version == run.job_version == details["hashes"]["job"][:12]
+    assert read_run(finished.root / "runs" / "toy-all-r0-d0" / "run.json").share == "all"
 
 
 def test_samples_give_the_rate(finished: Finished) -> None:
@@ -88,7 +90,7 @@ def test_samples_give_the_rate(finished: Finished) -> None:
     rows = list(csv.DictReader((directory / "samples.csv").read_text().splitlines()))
     kept = [row for row in rows if row["phase"] == "train"]
     seconds = sum(int(row["t_stop_ns"]) - int(row["t_start_ns"]) for row in kept) * 1e-9
-    rate = json.loads((directory / "run.json").read_text())["rate_per_s"]
+    rate = read_run(directory / "run.json").metrics[0].value
     assert sum(int(row["items"]) for row in kept) / seconds == pytest.approx(rate)
     assert (len(rows), len(kept)) == (24, 14)
 
@@ -99,8 +101,8 @@ def test_copies_begin_together(finished: Finished) -> None:
         rows = list(
             csv.DictReader((finished.root / f"runs/toy_reg-r0-d{copy}/samples.csv").read_text().splitlines())
         )
-        edges.append((int(rows[0]["t_start_ns"]), float(json.loads(
-            (finished.root / f"runs/toy_reg-r0-d{copy}/run.json").read_text())["setup_s"])))  # fmt: skip
+        setup_s = read_run(finished.root / f"runs/toy_reg-r0-d{copy}/run.json").details["setup_s"]
+        edges.append((int(rows[0]["t_start_ns"]), setup_s))
     assert abs(edges[0][0] - edges[1][0]) * 1e-9 < min(setup_s for _, setup_s in edges)
 
 
@@ -179,14 +181,14 @@ def test_failures_have_classes_and_stop_nobody(
     path = jobs_file(tmp_path, *FAILURES, "toy-nap", repeat=3)
     done = run_toy(path, tmp_path / "out", pin="none", copies="1")
     assert not done.ok
-    said = {run["job"]: run for run in done.runs}
+    said = {run.job: run for run in done.runs}
     for job, (failure, message) in FAILURES.items():
-        assert (said[job]["status"], said[job]["failure"]) == ("failed", failure)
-        assert message in said[job]["message"]
-        assert said[job]["rate_per_s"] is None
-        assert said[job]["seed_unit"] == {"name": "pairs of naps", "items": 2}
+        assert (said[job].verdict.status, said[job].verdict.failure) == ("failed", failure)
+        assert message in said[job].verdict.message
+        assert said[job].metrics == ()
+        assert said[job].details["seed_unit"] == {"name": "pairs of naps", "items": 2}
         assert not (done.root / "runs" / f"{job}-r0-d0" / "report.json").exists()
-    assert said["toy-nap"]["status"] == "ok"
+    assert said["toy-nap"].ok
     lines = (done.root / "summary.txt").read_text().splitlines()
     assert [line[7:22] for line in lines[:-1]] == ["[ 1/ 1] FAILED "] * 6 + ["[  /  ] PASSED "]
     reports = json.loads((done.root / "mila" / "0" / "toys_0.json").read_text())
@@ -202,11 +204,11 @@ def test_a_failed_copy_leaves_the_others_alone_and_is_tried_again(
     monkeypatch.setattr(_partition, "GroupTree", read_only)
     path = jobs_file(tmp_path, "toy-suite-crash", "toy-suite-nan")
     done = run_toy(path, tmp_path / "out", copies="2")
-    assert {run["isolation"]["level"] for run in done.runs} == {"affinity"}
-    assert "read-only" in done.runs[0]["isolation"]["reasons"][0]
-    said = {(run["job"], run["slot"]): run["status"] for run in done.runs}
-    assert said["toy-suite-crash", 0] == "failed"
-    assert said["toy-suite-crash", 1] == "ok"
+    assert {run.isolation.level for run in done.runs} == {"affinity"}
+    assert "read-only" in done.runs[0].isolation.details["reasons"][0]
+    said = {(run.job, run.share): run.verdict.status for run in done.runs}
+    assert said["toy-suite-crash", "0"] == "failed"
+    assert said["toy-suite-crash", "1"] == "ok"
     summary = done.root / "summary.txt"
     assert "[ 1/ 2][ 1/ 2] FAILED |" in summary.read_text()
     assert [path.name for path in (done.root / "mila" / "0").iterdir()] == ["toys_1.json"]
@@ -219,6 +221,17 @@ def test_a_failed_copy_leaves_the_others_alone_and_is_tried_again(
         "Total T",
         "[ 1/ 2]",
     ]
+
+
+def test_a_damaged_record_is_made_again(run_toy, tmp_path: Path) -> None:
+    path = jobs_file(tmp_path, "toy-nap")
+    done = run_toy(path, tmp_path / "out", copies="2")
+    (done.root / "runs" / "toy-nap-r0-d1" / "run.json").write_text('{"version": 2, "id')
+    again = run_toy(path, done.root, resume=True)
+    assert again.ok
+    assert [run.share for run in again.runs] == ["0", "1"]
+    ids = {run.id for run in done.runs} & {run.id for run in again.runs}
+    assert not ids  # the copies of a job belong together
 
 
 def alive(pid: int) -> bool:
@@ -236,15 +249,15 @@ def test_what_hides_is_ended_and_told(
     monkeypatch.setenv("TOY_MARKER", str(tmp_path / "hidden"))
     done = run_toy(jobs_file(tmp_path, "toy-hide"), tmp_path / "out", copies="1", pin=pinning)
     assert done.ok
-    assert done.runs[0]["isolation"]["survivors"] == 1
-    assert "left processes behind" in done.runs[0]["flags"]
+    assert done.runs[0].isolation.details["survivors"] == 1
+    assert "left processes behind" in done.runs[0].disturbances
     assert not alive(int((tmp_path / "hidden").read_text()))
 
 
 def test_what_hangs_is_ended_when_its_time_is_over(run_toy, tmp_path: Path) -> None:
     done = run_toy(jobs_file(tmp_path, "toy-hang"), tmp_path / "out", copies="2", timeout_s=6.0)
-    assert [run["failure"] for run in done.runs] == ["timeout", "timeout"]
-    assert "not finished after 6 s" in done.runs[0]["message"]
+    assert [run.verdict.failure for run in done.runs] == ["timeout", "timeout"]
+    assert "not finished after 6 s" in done.runs[0].verdict.message
 
 
 def test_a_full_disk_ends_the_suite_and_keeps_what_is_whole(run_toy, tmp_path: Path) -> None:
@@ -265,11 +278,11 @@ def test_a_job_that_cannot_be_had_is_told_and_tried_when_it_can(
     with monkeypatch.context() as patch:
         patch.setattr(_suite, "_training", missing)
         done = run_toy("baselines", tmp_path / "out", **options)
-    assert [run["failure"] for run in done.runs] == ["unavailable"]
-    assert "pip install 'dnnsuite[rl]'" in done.runs[0]["message"]
+    assert [run.verdict.failure for run in done.runs] == ["unavailable"]
+    assert "pip install 'dnnsuite[rl]'" in done.runs[0].verdict.message
     assert "[ 1/19][ 1/ 1] FAILED |" in (done.root / "summary.txt").read_text()
     again = run_toy("baselines", tmp_path / "out", resume=True)
-    assert [(run["status"], run["number"]) for run in again.runs] == [("ok", 20)]
+    assert [(run.verdict.status, run.details["number"]) for run in again.runs] == [("ok", 20)]
 
 
 def test_what_is_required_and_cannot_be_had(run_toy, tmp_path: Path) -> None:
@@ -319,7 +332,7 @@ def test_a_signal_leaves_nothing_but_what_is_whole(
     assert not [left for left in find() if left.name.startswith(name)]
     runs = [p for p in (tmp_path / "out" / "runs").iterdir() if not p.name.startswith(TEMPORARY)]
     assert [run.name for run in runs] == ["toy-nap-r0-d0"]
-    assert all(json.loads((run / "run.json").read_text())["status"] == "ok" for run in runs)
+    assert all(read_run(run / "run.json").ok for run in runs)
     if number == signal.SIGKILL:
         assert process.returncode == -9
     else:
@@ -330,5 +343,5 @@ def test_a_signal_leaves_nothing_but_what_is_whole(
         assert len(list((tmp_path / "out" / "runs").iterdir())) == 1
     if number == signal.SIGINT:
         done = run_toy(path, tmp_path / "out", resume=True, timeout_s=5.0)
-        assert [run["failure"] for run in done.runs if run["job"] == "toy-hang"] == ["timeout"]
+        assert [run.verdict.failure for run in done.runs if run.job == "toy-hang"] == ["timeout"]
         assert len((tmp_path / "out" / "summary.txt").read_text().splitlines()) == 3

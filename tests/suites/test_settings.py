@@ -2,12 +2,12 @@
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.suites._settings import Settings
+from dnnsuite.suites._settings import SuiteSettings
 
 
 def test_what_is_not_given_keeps_its_default():
-    assert Settings.of({"repeat": None, "pin": "none", "names": ["x"]}) == Settings(pin="none")
-    assert Settings(**Settings(repeat=3).to_dict()) == Settings(repeat=3)
+    assert SuiteSettings.of({"repeat": None, "pin": "none", "names": ["x"]}) == SuiteSettings(pin="none")
+    assert SuiteSettings(**SuiteSettings(repeat=3).to_dict()) == SuiteSettings(repeat=3)
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ def test_what_is_not_given_keeps_its_default():
 )
 def test_refusals(asked, words):
     with pytest.raises(InvalidArgument, match=words):
-        Settings.of(asked)
+        SuiteSettings.of(asked)

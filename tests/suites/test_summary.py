@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from dnnsuite._files import OutputError
-from dnnsuite.suites._summary import Summary, write_reports
+from dnnsuite.suites._summary import SuiteSummary, write_reports
 
 
 def test_it_grows_by_whole_lines(tmp_path: Path) -> None:
-    summary = Summary(tmp_path / "summary.txt")
+    summary = SuiteSummary(tmp_path / "summary.txt")
     summary.add("first")
     summary.add("second")
     with open(summary.path, "a") as file:
@@ -17,7 +17,7 @@ def test_it_grows_by_whole_lines(tmp_path: Path) -> None:
     summary.add("third")
     assert summary.path.read_text() == "first\nsecond\nthird\n"
     with pytest.raises(OutputError, match="cannot write"):
-        Summary(tmp_path / "absent" / "summary.txt").add("x")
+        SuiteSummary(tmp_path / "absent" / "summary.txt").add("x")
 
 
 def read_as_the_original_does(path: Path) -> list[dict]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dnnsuite._runs.plugins import import_plugins
-from dnnsuite.workflow import Report
+from dnnsuite.workflow import WorkflowReport
 from dnnsuite.workflow.sweep import run
 
 HERE = str(Path(__file__).parent)
@@ -26,17 +26,17 @@ def toys() -> Iterator[None]:
 
 
 @pytest.fixture
-def toy_run(toys: None) -> Callable[..., Report]:
+def toy_run(toys: None) -> Callable[..., WorkflowReport]:
     """Runs a toy's workflow in this process, quietly."""
 
-    def run_toy(job: str, out: Path, **options: Any) -> Report:
+    def run_toy(job: str, out: Path, **options: Any) -> WorkflowReport:
         return run(job, out, quiet=True, plugins=["toy_jobs"], **options)
 
     return run_toy
 
 
 @pytest.fixture(scope="session")
-def finished(toys: None, tmp_path_factory: pytest.TempPathFactory) -> Report:
+def finished(toys: None, tmp_path_factory: pytest.TempPathFactory) -> WorkflowReport:
     """A workflow of the harmless toy: serial, concurrent and fused, two repeats."""
     out = tmp_path_factory.mktemp("finished") / "toy"
     return run(

@@ -1,46 +1,54 @@
 # SPDX-License-Identifier: MIT
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dnnsuite.workflow import launch
-from dnnsuite.workflow.launch import MAX_PROCESSES, Launcher, Point, hyperparameters, replica_directories
-from dnnsuite.workflow.settings import Settings, resolve
+from dnnsuite.workflow.launch import (
+    MAX_PROCESSES,
+    Launcher,
+    Point,
+    guess_s,
+    hyperparameters,
+    replica_directories,
+)
+from dnnsuite.workflow.settings import WorkflowSettings, resolve
 
 
 @pytest.fixture
-def settings(toys: None) -> Settings:
+def settings(toys: None) -> WorkflowSettings:
     return resolve("toy", {"threads": 4, "seed": 3})
 
 
-def test_a_model_is_the_same_whatever_B(settings: Settings) -> None:
+def test_a_model_is_the_same_whatever_B(settings: WorkflowSettings) -> None:
     few, many = hyperparameters("toy", 3, 2), hyperparameters("toy", 3, 6)
     assert many["lr"][:2] == few["lr"]
     assert len(set(many["lr"])) == 6
     assert hyperparameters("toy", 4, 2) != few
 
 
-def test_fused_and_separate_models_are_the_same_ones(settings: Settings) -> None:
+def test_fused_and_separate_models_are_the_same_ones(settings: WorkflowSettings) -> None:
     launcher = Launcher(settings)
     (fused,) = launcher.configs(Point("hfta", "fp32", 3), repeat=1)
     separate = launcher.configs(Point("concurrent", "fp32", 3), repeat=1)
     (serial,) = launcher.configs(Point("serial", "fp32", 1), repeat=1)
-    assert (fused["B"], fused["threads"]) == (3, 4)
-    assert [config["B"] for config in separate] == [0, 0, 0]
-    assert [config["threads"] for config in separate] == [1, 1, 1]
-    assert [config["seed"] for config in separate] == [fused["seed"] + i for i in range(3)]
-    assert [config["hyper"]["lr"][0] for config in separate] == fused["hyper"]["lr"]
-    assert serial == {**separate[0], "threads": 4}
+    assert (fused.B, fused.threads) == (3, 4)
+    assert [config.B for config in separate] == [0, 0, 0]
+    assert [config.threads for config in separate] == [1, 1, 1]
+    assert [config.seed for config in separate] == [fused.seed + i for i in range(3)]
+    assert [config.hyper["lr"][0] for config in separate] == fused.hyper["lr"]
+    assert serial == replace(separate[0], threads=4)
 
 
-def test_repeats_start_from_other_seeds(settings: Settings) -> None:
+def test_repeats_start_from_other_seeds(settings: WorkflowSettings) -> None:
     launcher, point = Launcher(settings), Point("hfta", "fp32", 1000)
-    seeds = [launcher.configs(point, repeat)[0]["seed"] for repeat in range(3)]
+    seeds = [launcher.configs(point, repeat)[0].seed for repeat in range(3)]
     assert min(b - a for a, b in itertools.pairwise(seeds)) > 1000
 
 
-def test_threads_reach_the_libraries(settings: Settings) -> None:
+def test_threads_reach_the_libraries(settings: WorkflowSettings) -> None:
     assert Launcher(settings).environment(Point("concurrent", "fp32", 2))["OMP_NUM_THREADS"] == "2"
 
 
@@ -57,10 +65,21 @@ def test_replicas_have_directories_of_their_own(tmp_path: Path) -> None:
     ],
 )
 def test_too_many_are_not_started(
-    B: int, share: int, words: str, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    B: int,
+    share: int,
+    words: str,
+    settings: WorkflowSettings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(launch, "memory_share_bytes", lambda replicas: share)
-    outcome = Launcher(settings).run("run", Point("concurrent", "fp32", B), tmp_path)
-    assert outcome.failure == "oom"
-    assert words in outcome.message
+    outcome = Launcher(settings).run("rate", Point("concurrent", "fp32", B), tmp_path)
+    assert outcome.verdict.failure == "oom"
+    assert words in outcome.verdict.message
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_time_of_a_run_is_guessed_from_the_nearest() -> None:
+    means = {Point("hfta", "fp32", 2): 12.0}
+    assert 12 < guess_s(Point("hfta", "fp32", 4), means) <= 24
+    assert guess_s(Point("serial", "fp32", 1), means) == 12  # nothing better is known

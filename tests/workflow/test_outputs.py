@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from dnnsuite.errors import Error
-from dnnsuite.workflow import Report, outputs
+from dnnsuite.workflow import WorkflowReport, outputs
 
 
-def test_files_read_back(finished: Report) -> None:
+def test_files_read_back(finished: WorkflowReport) -> None:
     csv, png, tidy = finished.files
     assert (csv.name, png.name, tidy.name) == ("cpu-toy.csv", "cpu-toy.png", "results.csv")
     wide = pd.read_csv(csv, index_col="B")
@@ -24,7 +24,7 @@ def test_files_read_back(finished: Report) -> None:
     assert matplotlib.image.imread(png).shape[0] > 500
 
 
-def test_rows_say_what_was_not_measured(finished: Report) -> None:
+def test_rows_say_what_was_not_measured(finished: WorkflowReport) -> None:
     rows = outputs.rows(finished.summary, finished.state)
     assert [(row["mode"], row.get("B")) for row in rows] == [
         ("serial", 1), ("concurrent", 2), ("hfta", 2), ("mps", None),
@@ -45,7 +45,7 @@ def test_rows_of_what_failed() -> None:
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_table(terminal: bool, finished: Report) -> None:
+def test_table(terminal: bool, finished: WorkflowReport) -> None:
     out = io.StringIO()
     console = Console(file=out, width=160, force_terminal=terminal)
     outputs.print_table(console, outputs.rows(finished.summary, finished.state))
@@ -54,18 +54,18 @@ def test_table(terminal: bool, finished: Report) -> None:
         assert word in text
 
 
-def test_names_of_files(finished: Report) -> None:
+def test_names_of_files(finished: WorkflowReport) -> None:
     assert outputs.file_stem(finished.settings) == "cpu-toy"
 
 
-def test_nothing_finished_and_damaged(finished: Report, tmp_path: Path) -> None:
+def test_nothing_finished_and_damaged(finished: WorkflowReport, tmp_path: Path) -> None:
     assert outputs.write_outputs(tmp_path, finished.settings) == (None, None, [])
     (tmp_path / "runs" / "x-B1-fp32-r0").mkdir(parents=True)
     with pytest.raises(Error, match=r"run\.json"):
         outputs.write_outputs(tmp_path, finished.settings)
 
 
-def test_a_reader_is_told_of_a_disturbed_machine(finished: Report) -> None:
+def test_a_reader_is_told_of_a_disturbed_machine(finished: WorkflowReport) -> None:
     assert finished.table is not None
     table = finished.table.copy()
     serial = (table["mode"] == "serial") & (table["metric"] == "throughput")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The phases with a launcher that starts nothing; with real processes they are in test_sweep.py."""
 
-import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,31 +8,34 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dnnsuite._runs.folder import opened
+from dnnsuite._runs.folder import WORKFLOW_FILE, opened
+from dnnsuite._runs.group import GroupOutcome, WorkerOutcome
+from dnnsuite._runs.progress import Progress
+from dnnsuite._runs.record import Verdict
+from dnnsuite._runs.samples import Sample, write_samples
 from dnnsuite.errors import Unavailable
 from dnnsuite.workflow import plan
 from dnnsuite.workflow.launch import Point
 from dnnsuite.workflow.phases import Workflow
-from dnnsuite.workflow.processes import Outcome
-from dnnsuite.workflow.progress import Progress
-from dnnsuite.workflow.protocol import WORKFLOW_FILE
 from dnnsuite.workflow.settings import resolve
-from dnnsuite.workflow.sweep import _begin
+from dnnsuite.workflow.sweep import begin as begin_workflow
 
-Fate = Callable[[str, Point, int], Outcome]
+Fate = Callable[[str, Point, int], GroupOutcome]
 Begin = Callable[..., tuple[Workflow, list[tuple[str, int, Point]]]]
 
 
-def fails(failure: str) -> Outcome:
-    return Outcome(failure, f"it was {failure}", [{"status": "failed"}], 0.1)
+def fails(failure: str) -> GroupOutcome:
+    return GroupOutcome.not_started(failure, f"it was {failure}", 0.1)
 
 
-def fine(directory: Path) -> Outcome:
-    (directory / "samples.csv").write_text(
-        "i,epoch,t_start_ns,t_stop_ns,items\n0,0,0,1000000,4\n1,1,1000000,2000000,4\n"
-    )
+FINE = GroupOutcome(Verdict.good())
+
+
+def fine(directory: Path) -> GroupOutcome:
+    write_samples(directory, [Sample(0, 0, 1_000_000, 4), Sample(1, 1_000_000, 2_000_000, 4)])
     equality = {"passed": True, "tolerance": 0.0, "max_relative_error": 0.0}
-    return Outcome(None, "", [{"status": "ok", "asynchronous": False, "equality": equality}], 0.1)
+    result = {"status": "ok", "asynchronous": False, "equality": equality, "items_per_step": 4}
+    return GroupOutcome(FINE.verdict, (WorkerOutcome(FINE.verdict, result, 0.1),), 0.1)
 
 
 @pytest.fixture
@@ -43,19 +45,19 @@ def begin(toys: None, tmp_path: Path) -> Iterator[Begin]:
 
         def make(fate: Fate | None = None, **asked: Any) -> tuple[Workflow, list[tuple[str, int, Point]]]:
             settings = resolve("toy", {"plugins": ["toy_jobs"], **asked})
-            if not record.state:
-                _begin(record, settings)
-            workflow = Workflow(record, settings, Progress(Console(file=io.StringIO())))
+            if "settings" not in record.state:
+                begin_workflow(record, settings, asked)
+            workflow = Workflow(record, settings, Progress(Console(stderr=True, width=400)))
             asked_for = []
 
             def launch(
                 kind: str, point: Point, directory: Path, repeat: int = 0, *_: Any, **__: Any
-            ) -> Outcome:
+            ) -> GroupOutcome:
                 asked_for.append((kind, repeat, point))
-                outcome = fate(kind, point, repeat) if fate else Outcome(None, "", [], 0.0)
+                outcome = fate(kind, point, repeat) if fate else FINE
                 return outcome if not outcome.ok else fine(directory)
 
-            workflow.launcher.run = launch  # type: ignore[method-assign]
+            workflow.launcher.run = launch  # type: ignore[method-assign, assignment]
             return workflow, asked_for
 
         yield make
@@ -64,20 +66,20 @@ def begin(toys: None, tmp_path: Path) -> Iterator[Begin]:
 def test_runs_are_interleaved_in_the_recorded_order(begin: Begin) -> None:
     workflow, asked_for = begin(repeats=2, seed=5, modes=["serial,hfta"], plan=["1,2,3"])
     assert workflow.execute().ok
-    done = [(repeat, point) for kind, repeat, point in asked_for if kind == "run"]
+    done = [(repeat, point) for kind, repeat, point in asked_for if kind == "rate"]
     points = [Point("serial", "fp32", 1), *(Point("hfta", "fp32", B) for B in (1, 2, 3))]
     assert done == plan.interleave(points, 2, seed=5)
     assert [kind for kind, _, _ in asked_for][:1] == ["equality"]  # before any number
 
 
 def test_a_mode_whose_first_model_crashes_fails_alone(begin: Begin) -> None:
-    def fate(kind: str, point: Point, repeat: int) -> Outcome:
-        return fails("crash") if kind == "dry-run" and point.mode == "hfta" else Outcome(None, "", [], 0.0)
+    def fate(kind: str, point: Point, repeat: int) -> GroupOutcome:
+        return fails("crash") if kind == "dry_run" and point.mode == "hfta" else FINE
 
     workflow, asked_for = begin(fate, modes=["serial,hfta"])
     report = workflow.execute()
     assert report.problems == ["hfta/fp32: hfta fp32 B=1 fails (crash): it was crash"]
-    assert {point.mode for kind, _, point in asked_for if kind == "run"} == {"serial"}
+    assert {point.mode for kind, _, point in asked_for if kind == "rate"} == {"serial"}
 
 
 def test_a_model_that_does_not_fit_at_all(begin: Begin) -> None:
@@ -86,23 +88,23 @@ def test_a_model_that_does_not_fit_at_all(begin: Begin) -> None:
 
 
 def test_resume_repeats_accidents_but_not_findings(begin: Begin) -> None:
-    fates = {1: "oom", 2: "killed", 3: "nan", 4: "timeout"}
+    fates = {5: "oom", 2: "killed", 3: "nan", 4: "timeout"}
 
-    def fate(kind: str, point: Point, repeat: int) -> Outcome:
-        return fails(fates[point.B]) if kind == "run" and point.B in fates else Outcome(None, "", [], 0.0)
+    def fate(kind: str, point: Point, repeat: int) -> GroupOutcome:
+        return fails(fates[point.B]) if kind == "rate" and point.B in fates else FINE
 
     first, _ = begin(fate, modes=["hfta"], plan=["1,2,3,4,5"])
     assert len(first.execute().problems) == 4
     second, asked_for = begin(modes=["hfta"], plan=["1,2,3,4,5"])
     report = second.execute()
-    assert sorted(point.B for kind, _, point in asked_for if kind == "run") == [2, 4]
+    assert sorted(point.B for kind, _, point in asked_for if kind == "rate") == [2, 4]
     assert [problem.split(" (")[0] for problem in sorted(report.problems)] == [
-        "hfta fp32 B=1 repeat 1: oom", "hfta fp32 B=3 repeat 1: nan",
+        "hfta fp32 B=3 repeat 1: nan", "hfta fp32 B=5 repeat 1: oom",
     ]  # fmt: skip
 
 
 def test_a_device_that_cannot_be_prepared_is_a_failed_run(begin: Begin) -> None:
-    def fate(kind: str, point: Point, repeat: int) -> Outcome:
+    def fate(kind: str, point: Point, repeat: int) -> GroupOutcome:
         raise Unavailable("the daemon is tired", "PATH", "wake it")
 
     workflow, _ = begin(fate, modes=["serial"])
@@ -110,12 +112,62 @@ def test_a_device_that_cannot_be_prepared_is_a_failed_run(begin: Begin) -> None:
 
 
 def test_an_equality_check_without_a_verdict_withholds_too(begin: Begin) -> None:
-    def fate(kind: str, point: Point, repeat: int) -> Outcome:
-        return fails("crash") if kind == "equality" else Outcome(None, "", [], 0.0)
+    def fate(kind: str, point: Point, repeat: int) -> GroupOutcome:
+        return fails("crash") if kind == "equality" else FINE
 
     workflow, asked_for = begin(fate, modes=["hfta"], plan=["2"])
     assert "equality check failed (crash: it was crash)" in workflow.execute().problems[0]
     assert [kind for kind, _, _ in asked_for] == ["equality"]
     again, asked_again = begin(modes=["hfta"], plan=["2"])  # asked again when resumed
     assert again.execute().ok
-    assert [kind for kind, _, _ in asked_again] == ["equality", "run"]
+    assert [kind for kind, _, _ in asked_again] == ["equality", "rate"]
+
+
+def test_memory_that_others_took_does_not_decide_how_many_fit(begin: Begin) -> None:
+    disturbed = [2]  # dry runs of B=2 that something else ends
+
+    def fate(kind: str, point: Point, repeat: int) -> GroupOutcome:
+        if kind == "dry_run" and point.B == 2 and disturbed[0]:
+            disturbed[0] -= 1
+            return fails("contaminated")
+        return fails("oom") if point.B > 2 else FINE
+
+    workflow, _ = begin(fate, modes=["hfta"], preset="paper")
+    assert workflow.execute().ok
+    assert workflow.state["Bs"] == {"hfta/fp32": [1, 2]}
+
+
+def test_a_search_that_is_disturbed_again_and_again_is_made_anew_by_resume(begin: Begin) -> None:
+    def fate(kind: str, point: Point, repeat: int) -> GroupOutcome:
+        return fails("killed") if kind == "dry_run" and point.B == 2 else FINE
+
+    first, _ = begin(fate, modes=["hfta"])
+    assert first.execute().problems == ["hfta/fp32: hfta fp32 B=2 was ended 3 times (killed): it was killed"]
+    assert first.state["Bs"] == {}
+    second, _ = begin(modes=["hfta"])
+    assert second.execute().ok
+    assert second.state["Bs"] == {"hfta/fp32": [1, 2]}
+
+
+def test_memory_that_ran_out_below_a_number_that_fits_is_tried_again(begin: Begin) -> None:
+    def fate(kind: str, point: Point, repeat: int) -> GroupOutcome:
+        return fails("oom") if kind == "rate" and point.B in (1, 3) else FINE
+
+    first, _ = begin(fate, modes=["hfta"], plan=["1,2,3"])
+    first.execute()
+    second, asked_for = begin(modes=["hfta"], plan=["1,2,3"])
+    second.execute()
+    assert [point.B for kind, _, point in asked_for if kind == "rate"] == [1]
+
+
+def test_a_damaged_record_is_named_and_its_run_made_again(
+    begin: Begin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, _ = begin(modes=["serial"], repeats=2)
+    first.execute()
+    damaged, _ = sorted(first.record.runs.iterdir())
+    (damaged / "run.json").write_text('{"version": 2, "jo')
+    second, asked_for = begin(modes=["serial"], repeats=2)
+    second.run_all()
+    assert len(asked_for) == 1
+    assert f"skipped: {damaged}" in capsys.readouterr().err

@@ -5,12 +5,12 @@ import pytest
 
 from dnnsuite.workflow import MODES, points
 from dnnsuite.workflow.launch import Point
-from dnnsuite.workflow.settings import Settings, resolve
+from dnnsuite.workflow.settings import WorkflowSettings, resolve
 
 pytestmark = pytest.mark.usefixtures("toys")
 
 
-def settings(**asked: Any) -> Settings:
+def settings(**asked: Any) -> WorkflowSettings:
     return resolve("toy", asked)
 
 

@@ -7,7 +7,7 @@ import pytest
 from dnnsuite import host
 from dnnsuite.errors import InvalidArgument, Unavailable
 from dnnsuite.workflow import settings
-from dnnsuite.workflow.settings import Settings, differences, resolve
+from dnnsuite.workflow.settings import WorkflowSettings, differences, resolve
 
 pytestmark = pytest.mark.usefixtures("toys")
 
@@ -18,7 +18,7 @@ def test_preset_and_defaults() -> None:
     assert (found.limit_B, found.max_B, found.plan) == (2, None, None)
     assert found.modes == ["serial", "concurrent", "mps", "mig", "hfta"]
     assert found.threads == host.num_cpus()
-    assert Settings.from_dict(found.to_dict()) == found
+    assert WorkflowSettings.from_dict(found.to_dict()) == found
 
 
 def test_what_is_given_wins() -> None:
@@ -96,7 +96,7 @@ def test_differences_compare_what_was_given(tmp_path: Path) -> None:
 def test_a_record_of_another_version() -> None:
     values = {**resolve("toy", {}).to_dict(), "colour": "red"}
     with pytest.raises(InvalidArgument, match=r"another version.*colour"):
-        Settings.from_dict(values)
+        WorkflowSettings.from_dict(values)
 
 
 def test_slugs() -> None:

@@ -15,10 +15,11 @@ import psutil
 import pytest
 
 from dnnsuite import results
+from dnnsuite._runs import facts
 from dnnsuite.errors import InvalidArgument, Unavailable
-from dnnsuite.workflow import Report, sweep
+from dnnsuite.workflow import WorkflowReport
 
-RunToy = Callable[..., Report]
+RunToy = Callable[..., WorkflowReport]
 SLOW = ["toy-slow", "--plugin", "toy_jobs", "--modes", "serial", "--repeats", "2", "--epochs", "2",
         "--iters-per-epoch", "2"]  # fmt: skip
 
@@ -38,7 +39,7 @@ def marked(path: Path) -> int:
     raise AssertionError("no step began")
 
 
-def test_what_a_finished_workflow_leaves(finished: Report) -> None:
+def test_what_a_finished_workflow_leaves(finished: WorkflowReport) -> None:
     assert finished.ok
     names = sorted(path.name for path in finished.root.iterdir())
     assert names == [
@@ -59,26 +60,38 @@ def test_what_a_finished_workflow_leaves(finished: Report) -> None:
     assert state["order"][3:] == [name.replace("r0", "r1") for name in reversed(state["order"][:3])]
 
 
-def test_a_runs_record(finished: Report) -> None:
+def test_a_runs_record(finished: WorkflowReport) -> None:
     (path,) = finished.root.glob("runs/*-toy-concurrent-B2-fp32-r1")
     run = json.loads((path / "run.json").read_text())
-    assert (run["status"], run["failure"], run["processes"], run["width"]) == ("ok", None, 2, 0)
+    details = run["details"]
+    assert (run["version"], run["kind"], run["verdict"]["status"], run["processes"]) == (
+        2,
+        "workflow",
+        "ok",
+        2,
+    )
+    assert run["plan_id"] == finished.state["id"]
+    assert (details["width"], run["data"], run["seed"]) == (0, "none", details["configs"][0]["seed"])
+    assert run["samples"]["files"] == ["idx0/samples.csv", "idx1/samples.csv"]
+    assert all((path / file).is_file() for file in run["samples"]["files"])
     assert run["unit"] == "naps"
     assert run["machine"]["cpus"] == os.cpu_count()
     assert {"dnnsuite", "torch", "python"} <= set(run["versions"])
     assert run["window"]["dropped_epochs"] == 1
-    first, second = run["configs"]
+    first, second = details["configs"]
     assert second["seed"] == first["seed"] + 1
     assert first["hyper"]["lr"] != second["hyper"]["lr"]
-    assert [config["threads"] for config in run["configs"]] == [1, 1]
-    assert all(replica["process"]["memory_limit_bytes"] > 256 << 20 for replica in run["replicas"])
+    assert [config["threads"] for config in details["configs"]] == [1, 1]
+    assert all(replica["process"]["memory_limit_bytes"] > 256 << 20 for replica in details["replicas"])
     (fused,) = finished.root.glob("runs/*-toy-hfta-B2-fp32-r1")
     fused_run = json.loads((fused / "run.json").read_text())
-    assert fused_run["equality"]["passed"] is True
-    assert fused_run["configs"][0]["hyper"]["lr"] == [c["hyper"]["lr"][0] for c in run["configs"]]
+    assert fused_run["details"]["equality"]["passed"] is True
+    assert fused_run["details"]["configs"][0]["hyper"]["lr"] == [
+        c["hyper"]["lr"][0] for c in details["configs"]
+    ]
 
 
-def test_timing_csv_has_hftas_columns(finished: Report) -> None:
+def test_timing_csv_has_hftas_columns(finished: WorkflowReport) -> None:
     (path,) = finished.root.glob("runs/*-toy-hfta-B2-fp32-r0")
     lines = (path / "timing.csv").read_text().splitlines()
     assert lines[0] == ",epoch,epoch_start,epoch_stop,num_samples"
@@ -87,7 +100,9 @@ def test_timing_csv_has_hftas_columns(finished: Report) -> None:
     assert time.time() - 3600 < float(start) < float(stop) < time.time()
 
 
-def test_a_nonempty_directory_is_refused_and_other_settings_too(finished: Report, toy_run: RunToy) -> None:
+def test_a_nonempty_directory_is_refused_and_other_settings_too(
+    finished: WorkflowReport, toy_run: RunToy
+) -> None:
     with pytest.raises(InvalidArgument, match=r"not empty.*--resume.*--out"):
         toy_run("toy", finished.root)
     with pytest.raises(InvalidArgument, match=r"--epochs is 5, was 2"):
@@ -96,17 +111,19 @@ def test_a_nonempty_directory_is_refused_and_other_settings_too(finished: Report
         toy_run("toy-slow", finished.root, resume=True)
 
 
-def test_resuming_a_finished_workflow_runs_nothing(finished: Report, toy_run: RunToy) -> None:
+def test_resuming_a_finished_workflow_runs_nothing(finished: WorkflowReport, toy_run: RunToy) -> None:
     before = sorted((finished.root / "runs").iterdir())
     again = toy_run("toy", finished.root, resume=True, repeats=2)
     assert again.ok
     assert sorted((finished.root / "runs").iterdir()) == before
 
 
-def test_other_machine_is_refused(finished: Report, toy_run: RunToy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_machine_is_refused(
+    finished: WorkflowReport, toy_run: RunToy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     there = json.loads(json.dumps(finished.state["environment"]))
     there["machine"]["cpu_model"] = "Abacus"
-    monkeypatch.setattr(sweep, "_environment", lambda: there)
+    monkeypatch.setattr(facts, "environment", lambda: there)
     with pytest.raises(InvalidArgument, match="cpu_model is Abacus"):
         toy_run("toy", finished.root, resume=True)
 
@@ -136,7 +153,7 @@ def test_failures_are_recorded(job: str, failure: str, toy_run: RunToy, tmp_path
     assert failure in report.problems[0]
     (path,) = (tmp_path / "out" / "runs").iterdir()
     run = json.loads((path / "run.json").read_text())
-    assert (run["status"], run["failure"]) == ("failed", failure)
+    assert (run["verdict"]["status"], run["verdict"]["failure"]) == ("failed", failure)
 
 
 def test_unequal_arrays_are_not_measured(toy_run: RunToy, tmp_path: Path) -> None:

@@ -5,28 +5,40 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from .._files import TEMPORARY, OutputError, read_json, write_json
 from ..errors import Error, InvalidArgument
+from .reading import RUN_FILE, ReadRun, read_runs
+from .record import RunRecord, new_id
 
-__all__ = ["Record", "opened", "stamp"]
+__all__ = [
+    "CLUSTER_FILE", "OUT", "PROFILES_FILE", "SUITE_FILE", "WORKFLOW_FILE", "PlanFolder", "default_out", "opened",
+    "stamp",
+]  # fmt: skip
 
+WORKFLOW_FILE, SUITE_FILE, CLUSTER_FILE = "workflow.json", "suite.json", "cluster.json"
+PROFILES_FILE = "profiles.json"
+
+OUT = Path("dnnsuite-runs")  # where directories are made that nobody named
 _LOCK = ".lock"
 
 
-class Record:
-    """What was asked, found and finished, in its directory; `state` is what the file says."""
+class PlanFolder:
+    """What was asked, found and finished, in its directory; `state` is what the plan's file says."""
 
-    def __init__(self, root: Path, file: str, state: dict[str, Any]) -> None:
+    def __init__(self, root: Path, file: str, state: dict[str, Any], runs: str = "runs") -> None:
         self.root, self.file, self.state = root, file, state
+        self.runs = root / runs  # folder of the finished runs
+        state.setdefault("id", new_id())
 
     @property
-    def runs(self) -> Path:
-        return self.root / "runs"
+    def id(self) -> str:
+        """Of the plan; each of its runs repeats it."""
+        return str(self.state["id"])
 
     def save(self) -> None:
         """Write the state."""
@@ -45,11 +57,11 @@ class Record:
 
     def begin_run(self, name: str) -> Path:
         """The directory a run is made in, invisible to readers until :meth:`finish_run`."""
-        return self.scratch("runs", f"{TEMPORARY}{name}")
+        return self.scratch(str(self.runs.relative_to(self.root)), f"{TEMPORARY}{name}")
 
-    def finish_run(self, temporary: Path, run: dict[str, Any]) -> Path:
+    def finish_run(self, temporary: Path, run: RunRecord) -> Path:
         """Write `run.json` and give the directory its name: from now on the run exists, and an older one does not."""
-        write_json(temporary / "run.json", run)
+        write_json(temporary / RUN_FILE, run.to_dict())
         final = temporary.with_name(temporary.name.removeprefix(TEMPORARY))
         try:
             if final.exists():
@@ -64,14 +76,12 @@ class Record:
         for leftover in self.runs.glob(f"{TEMPORARY}*"):
             shutil.rmtree(leftover, ignore_errors=True)
         for leftover in self.root.glob(f"{TEMPORARY}*"):
-            leftover.unlink(missing_ok=True)
+            if not leftover.is_dir():
+                leftover.unlink(missing_ok=True)
 
-    def finished(self) -> list[dict[str, Any]]:
-        """`run.json` of every finished run, oldest first."""
-        if not self.runs.is_dir():
-            return []
-        return [read_json(path / "run.json") for path in sorted(self.runs.iterdir())
-                if path.is_dir() and not path.name.startswith(TEMPORARY)]  # fmt: skip
+    def finished(self) -> tuple[list[ReadRun], list[str]]:
+        """(finished runs, oldest name first; a sentence for each that is damaged and left out)."""
+        return read_runs(self.runs)
 
 
 def stamp(now_s: float | None = None) -> str:
@@ -80,14 +90,31 @@ def stamp(now_s: float | None = None) -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now_s))}-{int(now_s * 1000) % 1000:03d}"
 
 
+def default_out(name: str, file: str, resume: bool) -> Path:
+    """A directory that nobody named: a new one, or with `resume` the last that holds `file`.
+
+    Raises:
+        InvalidArgument: there is none to continue.
+    """
+    if not resume:
+        return OUT / f"{name}-{stamp()}"
+    last = sorted(OUT.glob(f"{name}-*/{file}"))
+    if not last:
+        raise InvalidArgument(
+            f"--resume: there is no {OUT}/{name}-*, nothing to continue; name it with --out"
+        )
+    return last[-1].parent
+
+
 @contextmanager
-def opened(root: Path, file: str, resume: bool) -> Iterator[Record]:
+def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[PlanFolder]:
     """The directory, made if need be and locked against a second process.
 
     Args:
         root: the output directory.
         file: name of the file in it that holds the state.
         resume: True to continue what is in it; False wants it empty or absent.
+        runs: folder in it of the finished runs; "." is itself.
 
     Raises:
         InvalidArgument: it holds something and `resume` is False, or nothing and `resume` is True.
@@ -114,12 +141,19 @@ def opened(root: Path, file: str, resume: bool) -> Iterator[Record]:
                 f"{root} is not empty ({others[0]}{', …' if others[1:] else ''}); "
                 "continue it with --resume or choose another --out"
             )
-        record = Record(root, file, read_json(root / file) if resume else {})
-        record.drop_unfinished()
-        yield record
+        folder = PlanFolder(root, file, _state(root / file) if resume else {}, runs)
+        folder.drop_unfinished()
+        yield folder
     finally:
         lock.release()
         # The lock file stays: removing it would let a third process lock a new file beside a second one's old
         # one.
         if not existed and [path.name for path in root.iterdir()] == [_LOCK]:
             shutil.rmtree(root, ignore_errors=True)
+
+
+def _state(path: Path) -> dict[str, Any]:
+    state = read_json(path)
+    if not isinstance(state, Mapping):
+        raise Error(f"{path}: not the file of a plan; choose another --out")
+    return dict(state)

@@ -1,17 +1,28 @@
 # SPDX-License-Identifier: MIT
-"""Signals as exceptions, and places where they have to wait."""
+"""Signals as exceptions: the first unwinds and cleans up, the second ends the process at once.
+
+A handler written in Python runs in the main thread only, between two of its instructions. Two things follow, and both
+are met here: an exception raised while a destructor or a callback runs is swallowed, so waiting loops call
+:func:`check`; and a main thread that is stuck in a library never reaches a handler, so a second thread, woken by the
+C handler through :func:`signal.set_wakeup_fd`, ends the process.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import NoReturn
 
-__all__ = ["Interrupted", "deferred", "interruptible"]
+__all__ = ["Interrupted", "check", "deferred", "interruptible", "worker_ended", "worker_started"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SAME_PRESS_S = 0.05  # a wrapper that passes Ctrl-C on makes two signals of one
 
 
 class Interrupted(BaseException):
@@ -27,52 +38,158 @@ class Interrupted(BaseException):
         return 128 + self.number
 
 
-class _State:
-    depth = 0  # how many deferred() blocks are open
-    pending: int | None = None
-    raised = False
+class _Signals:
+    """What has arrived in the outermost :func:`interruptible` block, and the thread that watches for a second."""
+
+    def __init__(self) -> None:
+        self.blocks = 0  # nested interruptible()
+        self.held = 0  # nested deferred()
+        self.first: int | None = None
+        self.raised = False
+        self.workers: set[int] = set()  # leaders of sessions, to be killed with all that is in them
+        self._handlers: dict[signal.Signals, object] = {}
+        self._woken: tuple[socket.socket, socket.socket] | None = None
+        self._wakeup_before = -1
+
+    def install(self) -> None:
+        """Begin to listen."""
+        self.first, self.raised = None, False
+        reader, writer = socket.socketpair()
+        writer.setblocking(False)
+        self._woken = (reader, writer)
+        self._wakeup_before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        threading.Thread(target=self._watch, args=(reader,), name="dnnsuite-signals", daemon=True).start()
+        self._handlers = {number: signal.signal(number, self.handle) for number in _SIGNALS}
+
+    def remove(self) -> None:
+        """Put the handlers back."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)  # type: ignore[arg-type]
+        signal.set_wakeup_fd(self._wakeup_before)
+        if self._woken is not None:
+            self._woken[1].close()  # the thread reads the end and goes
+            self._woken = None
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Main thread: raise the first signal, now or at the end of what must not be cut in two."""
+        if self.first is None:
+            self.first = number
+            _say(f"{signal.Signals(number).name}: cleaning up; once more to end at once")
+        self.raise_if_due()
+
+    def raise_if_due(self) -> None:
+        """Raise what has arrived, unless that was done or has to wait."""
+        if self.first is not None and not self.raised and not self.held:
+            self.raised = True
+            raise Interrupted(self.first)
+
+    def _watch(self, reader: socket.socket) -> None:
+        """Second thread: a second signal ends the process, wherever the main thread is."""
+        first_s: float | None = None
+        with reader:
+            while numbers := _received(reader):
+                for number in numbers:
+                    if number not in _SIGNALS:
+                        continue
+                    now_s = time.monotonic()
+                    if first_s is None:
+                        first_s = now_s
+                    elif now_s - first_s > _SAME_PRESS_S:
+                        self.end_at_once(number)
+
+    def end_at_once(self, number: int) -> NoReturn:
+        """Kill the workers and this process, without any cleaning up."""
+        for leader in tuple(self.workers):
+            with suppress(OSError):
+                os.killpg(leader, signal.SIGKILL)
+        _say(f"ended at once by {signal.Signals(number).name}")
+        os._exit(128 + number)
+
+    def forget(self) -> None:
+        """In a forked child: its parent's workers and the parent's second thread are none of its business."""
+        if self.blocks:
+            signal.set_wakeup_fd(-1)
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler if handler is not None else signal.SIG_DFL)  # type: ignore[arg-type]
+        self.blocks = self.held = 0
+        self.workers.clear()
 
 
-def _handle(number: int, frame: FrameType | None) -> None:
-    if _State.raised:
-        return  # ending already; what puts the machine back must not be cut short
-    if _State.depth:
-        _State.pending = number
-        return
-    _State.raised = True
-    raise Interrupted(number)
+_signals = _Signals()
+os.register_at_fork(after_in_child=_signals.forget)
+
+
+def _received(reader: socket.socket) -> bytes:
+    try:
+        return reader.recv(64)
+    except OSError:
+        return b""
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):
+        os.write(2, f"dnnsuite: {text}\n".encode())
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Inside, SIGINT, SIGTERM and SIGHUP raise :class:`Interrupted`, once; handlers are put back after.
+    """Inside, the first SIGINT, SIGTERM or SIGHUP raises :class:`Interrupted`; a second one ends the process.
 
-    Does nothing outside the main thread, where Python can set no handler.
+    Blocks nest: the outermost installs the handlers and puts them back. Does nothing outside the main thread, where
+    Python can set no handler.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if not _in_main_thread():
         yield
         return
-    _State.raised, _State.pending = False, None
-    before = {number: signal.signal(number, _handle) for number in _SIGNALS}
+    if not _signals.blocks:
+        _signals.install()
+    _signals.blocks += 1
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        _signals.blocks -= 1
+        if not _signals.blocks:
+            _signals.remove()
+
+
+def check() -> None:
+    """Raise :class:`Interrupted` again if one was raised and swallowed, as one raised in a destructor is.
+
+    For loops that wait. They are left by the exception, so that whoever is in one has not got it.
+    """
+    if _signals.blocks and _signals.first is not None and _in_main_thread():
+        _signals.raised = True
+        raise Interrupted(_signals.first)
 
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Inside, a signal waits; it is raised at the end of the outermost block.
+    """Inside, a first signal waits; it is raised at the end of the outermost block.
 
     For steps that must not be cut in two: starting a process and noting its id, changing the machine and
-    noting what to put back.
+    noting what to put back. Other threads are never interrupted, so there it does nothing.
     """
-    _State.depth += 1
+    if not _in_main_thread():
+        yield
+        return
+    _signals.held += 1
     try:
         yield
     finally:
-        _State.depth -= 1
-        if _State.depth == 0 and _State.pending is not None and not _State.raised:
-            number, _State.pending, _State.raised = _State.pending, None, True
-            raise Interrupted(number)
+        _signals.held -= 1
+        if _signals.blocks:
+            _signals.raise_if_due()
+
+
+def worker_started(leader: int) -> None:
+    """Note a process that leads a session of its own: a second signal kills the session."""
+    _signals.workers.add(leader)
+
+
+def worker_ended(leader: int) -> None:
+    """Forget a process that has been waited for."""
+    _signals.workers.discard(leader)

@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from ..errors import InvalidArgument
+from ._options import Number, Text, Texts
 
 if TYPE_CHECKING:
     from ..profiling.sizes import Request
 
 __all__ = ["profile"]
-
-Number = Optional[int]  # noqa: UP045
-Text = Optional[str]  # noqa: UP045
-Texts = Optional[list[str]]  # noqa: UP045
 
 
 def profile(
@@ -50,13 +47,14 @@ def profile(
     optimizer's does. The exit status is the script's own.
     """
     from .. import jobs
+    from .._runs.folder import PROFILES_FILE, default_out
     from .._runs.plugins import import_plugins
 
     import_plugins(plugin or [], [str(Path.cwd())])
     if len(target) > 1 or (target[0] not in jobs.names() and _is_command(target[0])):
         from ..profiling.script import run_script
 
-        where = out or _default_out(Path(target[0]).name, False)
+        where = out or default_out(f"profile-{Path(target[0]).name}", PROFILES_FILE, False)
         return run_script(target, where, start_iteration, profile_iterations, metrics, stop, as_json)
     from ..profiling.sizes import Request
 
@@ -64,7 +62,7 @@ def profile(
         target[0], _sizes(batch_sizes), metrics, start_iteration, profile_iterations, B, device, precision, threads,
         seed, data, dataroot, tuple(plugin or ()), timeout,
     ).checked()  # fmt: skip
-    return _profile_job(request, out or _default_out(request.job, resume), as_json)
+    return _profile_job(request, out or default_out(f"profile-{request.job}", PROFILES_FILE, resume), as_json)
 
 
 def _is_command(word: str) -> bool:
@@ -83,18 +81,6 @@ def _sizes(text: str | None) -> tuple[int, ...]:
     if min(sizes) < 1:
         raise InvalidArgument(f"--batch-sizes {text!r}: a batch has one item or more")
     return sizes
-
-
-def _default_out(name: str, resume: bool) -> Path:
-    from .._runs.folder import stamp
-
-    parent = Path("dnnsuite-runs")
-    if not resume:
-        return parent / f"profile-{name}-{stamp()}"
-    last = sorted(parent.glob(f"profile-{name}-*/profiles.json"))
-    if not last:
-        raise InvalidArgument(f"--resume: nothing to continue, there is no {parent}/profile-{name}-*")
-    return last[-1].parent
 
 
 def _profile_job(request: Request, out: Path, as_json: bool) -> int:

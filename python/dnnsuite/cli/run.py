@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from ._options import Number, Text, Texts
+from ._status import say
+
 if TYPE_CHECKING:
+    from .._runs.record import RunRecord
     from ..pin import Plan
-    from ..suites import Finished, Settings, Suite
+    from ..suites import Finished, Suite, SuiteSettings
 
 __all__ = ["run"]
-
-Number = Optional[int]  # noqa: UP045
-Text = Optional[str]  # noqa: UP045
-Texts = Optional[list[str]]  # noqa: UP045
 
 
 def run(
@@ -71,10 +71,13 @@ def run(
         from ..suites import prepare
 
         return _show(suite, asked, as_json) if show else _describe(*prepare(suite, asked), as_json)
+    from .._runs.folder import CLUSTER_FILE, SUITE_FILE, default_out
+
+    stem = Path(suite).stem
     if cluster is not None or cluster_option:
-        where = Path(out) if out else _default_out(suite, resume, "cluster.json")
+        where = Path(out) if out else default_out(stem, CLUSTER_FILE, resume)
         return _run_on_cluster(suite, asked, where, cluster or "slurm", cluster_option or [], resume, as_json)
-    return _run(suite, asked, Path(out) if out else _default_out(suite, resume), resume, as_json)
+    return _run(suite, asked, Path(out) if out else default_out(stem, SUITE_FILE, resume), resume, as_json)
 
 
 def _split(values: list[str] | None) -> list[str] | None:
@@ -83,19 +86,6 @@ def _split(values: list[str] | None) -> list[str] | None:
         if not values
         else [part.strip() for value in values for part in value.split(",") if part.strip()]
     )
-
-
-def _default_out(suite: str, resume: bool, file: str = "suite.json") -> Path:
-    from .._runs.folder import stamp
-    from ..errors import InvalidArgument
-
-    parent, name = Path("dnnsuite-runs"), Path(suite).stem
-    if not resume:
-        return parent / f"{name}-{stamp()}"
-    last = sorted(parent.glob(f"{name}-*/{file}"))
-    if not last:
-        raise InvalidArgument(f"--resume: there is no {parent}/{name}-*; name it with --out")
-    return last[-1].parent
 
 
 def _show(suite: str, asked: dict[str, Any], as_json: bool) -> int:
@@ -113,7 +103,7 @@ def _show(suite: str, asked: dict[str, Any], as_json: bool) -> int:
     return 0
 
 
-def _describe(suite: Suite, settings: Settings, plan: Plan, as_json: bool) -> int:
+def _describe(suite: Suite, settings: SuiteSettings, plan: Plan, as_json: bool) -> int:
     from ..pin.report import render_plan
 
     if as_json:
@@ -146,13 +136,15 @@ def _run(suite: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bo
         kept = len(list((out / "runs").glob("[!.]*/run.json")))
         if not isinstance(error, InvalidArgument) and (out / SUITE_FILE).is_file():
             again = f"dnnsuite run {suite} --resume --out {out}"
-            print(f"dnnsuite: {kept} finished runs are kept in {out}; continue: {again}", file=sys.stderr)
+            say(f"{kept} finished runs are kept in {out}; continue: {again}")
         raise
     print(json.dumps(_as_dict(finished)) if as_json else f"{out / 'summary.txt'}")
+    for problem in finished.problems:
+        say(problem)
     for run in finished.runs:
-        if run["status"] != "ok":
-            said = f"{run['key']} run {run['repeat_index']} copy {run['slot']}: {run['failure']}: {run['message']}"
-            print(f"dnnsuite: {said}", file=sys.stderr)
+        if not run.ok:
+            which = f"{run.details['key']} run {run.repeat} copy {run.details['slot']}"
+            say(f"{which}: {run.verdict.failure}: {run.verdict.message}")
     return 0 if finished.ok else 1
 
 
@@ -180,15 +172,20 @@ def _parameters(options: list[str]) -> dict[str, Any]:
     return found
 
 
-_SAID = (
-    "job", "key", "repeat_index", "slot", "copies", "scope", "status", "failure", "message", "unit", "rate_per_s",
-    "rate_interval_per_s", "flags", "elapsed_s",
-)  # fmt: skip
-
-
 def _as_dict(finished: Finished) -> dict[str, Any]:
     state = finished.state
     return {
         "suite": state["name"], "out": str(finished.root), "ok": finished.ok, "isolation": state["isolation"],
-        "runs": [{name: run[name] for name in _SAID} for run in finished.runs],
+        "runs": [_run_as_dict(run) for run in finished.runs],
+    }  # fmt: skip
+
+
+def _run_as_dict(run: RunRecord) -> dict[str, Any]:
+    rate = run.metrics[0] if run.metrics else None
+    return {
+        "job": run.job, "key": run.details["key"], "repeat_index": run.repeat, "slot": run.details["slot"],
+        "copies": run.copies, "scope": run.details["scope"], "status": run.verdict.status,
+        "failure": run.verdict.failure, "message": run.verdict.message, "unit": run.unit,
+        "rate_per_s": rate and rate.value, "rate_interval_per_s": rate and [rate.low, rate.high],
+        "flags": run.disturbances, "elapsed_s": run.seconds,
     }  # fmt: skip

@@ -14,7 +14,7 @@ from ._options import Json, Number, Text, Texts
 from ._status import FAILED, say
 
 if TYPE_CHECKING:
-    from ..workflow.phases import Report
+    from ..workflow import WorkflowReport
 
 __all__ = ["workflow"]
 
@@ -63,22 +63,10 @@ def workflow(
     }  # fmt: skip
     if dry_run:
         return _describe_plan(name, asked, as_json)
-    return _run_workflow(name, asked, Path(out) if out else _default_out(name, resume), resume, as_json)
+    from .._runs.folder import WORKFLOW_FILE, default_out
 
-
-def _default_out(name: str, resume: bool) -> Path:
-    from .._runs.folder import stamp
-    from ..workflow.protocol import WORKFLOW_FILE
-
-    parent = Path("dnnsuite-runs")
-    if not resume:
-        return parent / f"{name}-{stamp()}"
-    last = sorted(parent.glob(f"{name}-*/{WORKFLOW_FILE}"))
-    if not last:
-        raise InvalidArgument(
-            f"--resume: nothing to continue, there is no {parent}/{name}-*; name it with --out"
-        )
-    return last[-1].parent
+    where = Path(out) if out else default_out(name, WORKFLOW_FILE, resume)
+    return _run_workflow(name, asked, where, resume, as_json)
 
 
 def _run_workflow(name: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool) -> int:
@@ -102,7 +90,7 @@ def _run_workflow(name: str, asked: dict[str, Any], out: Path, resume: bool, as_
     return 0 if report.ok else FAILED
 
 
-def _print_report(report: Report) -> None:
+def _print_report(report: WorkflowReport) -> None:
     from rich.console import Console
 
     from ..workflow.outputs import print_table, remarks, rows
@@ -114,7 +102,7 @@ def _print_report(report: Report) -> None:
         print(path)
 
 
-def _as_dict(report: Report) -> dict[str, Any]:
+def _as_dict(report: WorkflowReport) -> dict[str, Any]:
     from ..workflow.outputs import remarks, rows
 
     state = report.state

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A worker that observes a job instead of rating it: its steps under the profiler's instruments, in windows."""
+"""A worker's task that observes a job instead of rating it: its steps under the profiler's instruments, in windows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from .._runs.spec import WorkerSpec
+from .._runs.worker import Siblings
 
 if TYPE_CHECKING:
     from ..profiler import Schedule
@@ -40,33 +43,38 @@ def windows_of(start_iteration: int, profile_iterations: int) -> tuple[Schedule,
     return made, start_iteration - warmup - wait + windows * (wait + warmup + active) + active
 
 
-def observe(spec: dict[str, Any], job: Any) -> dict[str, Any]:
-    """Run a job that is not set up yet under the profiler; files go to the spec's directory.
+def observe(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
+    """A worker's task: run a job under the profiler; files go to the spec's directory.
+
+    `spec.details` are: metrics, start_iteration, profile_iterations.
 
     Returns:
-        the profile's record.
+        {profile, provenance}: what was seen, and of what.
     """
-    from .. import profiler
+    from .. import jobs, profiler
     from ..profiler.catalogue import choose
     from ..profiler.memory import MemoryInstrument
     from ..profiler.phases import PhasesInstrument
 
-    config, directory = job.config, Path(spec["directory"])
-    made, steps = windows_of(spec["start_iteration"], spec["profile_iterations"])
+    order = spec.details
+    job: Any = jobs.get(spec.job)(jobs.JobConfig.from_dict(spec.config))
+    config, directory = job.config, spec.folder
+    made, steps = windows_of(order["start_iteration"], order["profile_iterations"])
     about = {
-        "job": spec["job"], "batch_size": config.batch_size, "B": config.B, "device": config.device,
+        "job": spec.job, "batch_size": config.batch_size, "B": config.B, "device": config.device,
         "precision": config.precision, "items_per_step": job.items_per_step, "unit": job.unit,
     }  # fmt: skip
     # A hook in modules would keep the runner of an array from replaying its steps.
     phases = PhasesInstrument(modules=config.B == 0)
     instruments: list[Any] = [phases]
-    if "memory" in {name for name, _ in choose(spec["metrics"])[0]}:
+    if "memory" in {name for name, _ in choose(order["metrics"])[0]}:
         instruments.append(MemoryInstrument(config.models, modules=config.B == 0))
     with closing(job):
         job.setup()
+        siblings.wait()
         _watch_data(job, phases)
         with profiler.profile(
-            spec["metrics"], schedule=made, instruments=instruments, synchronize=job.synchronize, device=config.device,
+            order["metrics"], schedule=made, instruments=instruments, synchronize=job.synchronize, device=config.device,
             about=about,
         ) as p:  # fmt: skip
             for index in range(steps):
@@ -79,7 +87,7 @@ def observe(spec: dict[str, Any], job: Any) -> dict[str, Any]:
 
 
 def _watch_data(job: Any, phases: PhasesInstrument) -> None:
-    """What a job does to get its next batch is the phase `data`, in whatever way it gets it."""
+    """Count as the phase `data` the time in which a job gets its next batch."""
     for name in ("batch", "_batch"):
         get = getattr(job, name, None)
         if callable(get):
@@ -98,5 +106,5 @@ def _in_phase(get: Callable[..., Any], phases: PhasesInstrument) -> Callable[...
 
 
 def _tell(directory: Path, done: int, steps: int) -> None:
-    """How far it is, for whoever waits: a file of two numbers."""
+    """Write the progress, for the process that waits: a file of two numbers."""
     (directory / "progress.txt").write_text(f"{done} {steps}")

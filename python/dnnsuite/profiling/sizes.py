@@ -6,25 +6,30 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._files import TEMPORARY, OutputError, read_json, write_json
+from .._files import read_json
+from .._runs import facts
+from .._runs.device import choose_device
+from .._runs.folder import PROFILES_FILE, PlanFolder, opened
+from .._runs.group import Direct, run_group
+from .._runs.interrupts import deferred, interruptible
 from .._runs.limits import memory_share_bytes
 from .._runs.plugins import import_plugins
-from ..errors import InvalidArgument, Unavailable
+from .._runs.record import Metric, Moment, RunRecord, data_source, new_id
+from .._runs.resume import final
+from .._runs.spec import RESULT_FILE, SPEC_FILE, WorkerSpec
+from ..errors import InvalidArgument
 from ..profiler.activity import variables_for_markers
-from ..workflow.processes import run_group
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Request", "metrics", "profiles", "rows", "table"]
-
-_FILE = "profiles.json"
 
 
 @dataclass(frozen=True)
@@ -64,24 +69,12 @@ class Request:
         choose(self.metrics)
         windows_of(self.start_iteration, self.profile_iterations)
         sizes = self.batch_sizes or (getattr(Job, "defaults", {}).get("batch_size", 32),)
-        device = _device(self.device)
+        device = choose_device(self.device)
         if len(set(sizes)) < len(sizes):
             raise InvalidArgument(f"--batch-sizes: {','.join(map(str, sizes))} names one twice")
         for size in sizes:
             Job(jobs.JobConfig(B=self.B, device=device, precision=self.precision, batch_size=size))
         return replace(self, batch_sizes=tuple(sizes), device=device)
-
-
-def _device(asked: str) -> str:
-    import torch
-
-    if asked not in ("auto", "cpu", "cuda"):
-        raise InvalidArgument(f"--device {asked!r}: accepted are auto, cpu and cuda")
-    if asked == "cuda" and not torch.cuda.is_available():
-        raise Unavailable(
-            "no CUDA device is usable", "torch.cuda", "dnnsuite doctor says why; use --device cpu"
-        )
-    return "cuda" if asked != "cpu" and torch.cuda.is_available() else "cpu"
 
 
 def profiles(
@@ -92,20 +85,24 @@ def profiles(
     A batch size that fails, for want of memory say, is a result with its `failure`; the others are made all the same.
 
     Raises:
-        InvalidArgument: `out` holds profiles of another request.
+        InvalidArgument: `out` holds something else, or profiles of another request.
         OutputError: `out` cannot be written.
     """
-    _claim(request, out)
     results = []
-    for index, size in enumerate(request.batch_sizes, 1):
-        final = out / f"batch_{size}"
-        where = f"batch size {size} ({index} of {len(request.batch_sizes)})"
-        if not (final / "result.json").is_file():
-            say(f"{where}: starts")
-            _one(request, size, final, functools.partial(_say_where, say, where))
-        result = read_json(final / "result.json")
-        say(f"{where}: {result['status']}" + (f", {result['message']}" if result["status"] != "ok" else ""))
-        results.append({**result, "batch_size": size, "directory": str(final)})
+    known = (out / PROFILES_FILE).is_file()
+    with interruptible(), opened(out, PROFILES_FILE, known, runs=".") as folder:
+        _claim(request, folder, known)
+        for index, size in enumerate(request.batch_sizes, 1):
+            where = f"batch size {size} ({index} of {len(request.batch_sizes)})"
+            result = _finished(folder, size)
+            if result is None:
+                say(f"{where}: starts")
+                result = _result(_one(request, size, folder, functools.partial(_say_where, say, where)))
+            say(
+                f"{where}: {result['status']}"
+                + (f", {result['message']}" if result["status"] != "ok" else "")
+            )
+            results.append({**result, "batch_size": size, "directory": str(folder.runs / _name(size))})
     return results
 
 
@@ -113,55 +110,107 @@ def _say_where(say: Callable[[str], None], where: str, text: str) -> None:
     say(f"{where}: {text}")
 
 
-def _claim(request: Request, out: Path) -> None:
+def _name(size: int) -> str:
+    return f"batch_{size}"
+
+
+def _finished(folder: PlanFolder, size: int) -> dict[str, Any] | None:
+    """The result of a batch size, unless there is none or another try may end better."""
+    old = folder.runs / _name(size) / RESULT_FILE  # of earlier versions, which had no record beside it
+    if old.is_file():
+        found: dict[str, Any] = read_json(old)
+        return found
+    for run in folder.finished()[0]:
+        if run.directory.name == _name(size) and final(run.record):
+            return _result(run.record)
+    return None
+
+
+def _result(run: RunRecord) -> dict[str, Any]:
+    """A record in the form that rows and figures are made of."""
+    verdict = asdict(run.verdict)
+    return {
+        **verdict,
+        **{name: run.details[name] for name in _FOUND if name in run.details},
+        "seconds": run.seconds,
+    }
+
+
+_FOUND = ("profile", "provenance", "process")
+
+
+def _claim(request: Request, folder: PlanFolder, known: bool) -> None:
     settings = {key: value for key, value in asdict(request).items() if key != "batch_sizes"}
     settings = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
-    if (out / _FILE).is_file():
-        before = read_json(out / _FILE)
-        differing = sorted(key for key in settings if before.get(key) != settings[key])
-        if differing:
-            raise InvalidArgument(
-                f"{out} holds profiles of another request (they differ in {', '.join(differing)})"
-            )
-        return
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot make {out}: {error.strerror}") from error
-    write_json(out / _FILE, settings)
+    differing = sorted(key for key in settings if known and folder.state.get(key) != settings[key])
+    if differing:
+        raise InvalidArgument(
+            f"{folder.root} holds profiles of another request (they differ in {', '.join(differing)})"
+        )
+    folder.state.update(settings)
+    folder.save()
 
 
-def _one(request: Request, size: int, final: Path, say: Callable[[str], None]) -> None:
+def _one(request: Request, size: int, folder: PlanFolder, say: Callable[[str], None]) -> RunRecord:
     """One batch size in a process of its own; its directory appears when it is complete."""
-    temporary = final.with_name(f"{TEMPORARY}{final.name}")
-    shutil.rmtree(temporary, ignore_errors=True)
+    from .. import jobs
+
+    directory = folder.begin_run(_name(size))
+    started = Moment.now()
+    config = jobs.JobConfig(
+        B=request.B, device=request.device, precision=request.precision, batch_size=size, seed=request.seed,
+        data=request.data, dataroot=request.dataroot, threads=request.threads,
+    )  # fmt: skip
+    details = {name: getattr(request, name) for name in ("metrics", "start_iteration", "profile_iterations")}
+    memory = memory_share_bytes(1)
+    spec = WorkerSpec(
+        "dnnsuite.profiling.job:observe", str(directory), request.job, config.to_dict(), details, request.plugins,
+        (os.getcwd(),), memory if request.device == "cpu" else None,
+    )  # fmt: skip
     try:
-        temporary.mkdir()
-    except OSError as error:
-        raise OutputError(f"cannot make {temporary}: {error.strerror}") from error
-    config = {"B": request.B, "device": request.device, "precision": request.precision, "batch_size": size,
-              "seed": request.seed, "data": request.data, "dataroot": request.dataroot,
-              "threads": request.threads}  # fmt: skip
-    spec = {
-        "kind": "profile", "job": request.job, "plugins": list(request.plugins), "sys_path": [os.getcwd()],
-        "config": config, "directory": str(temporary), "metrics": request.metrics,
-        "start_iteration": request.start_iteration, "profile_iterations": request.profile_iterations,
-        "memory_limit_bytes": memory_share_bytes(1) if request.device == "cpu" else None,
-        "cuda_memory_fraction": None,
-    }  # fmt: skip
-    try:
-        outcome = run_group([spec], [_environment(request)], request.timeout_s, _Ticker(temporary, say).tick)
-        if outcome.ok:
-            result = {"status": "ok", "failure": None, "message": "", **outcome.results[0]}
-        else:
-            result = {"status": "failed", "failure": outcome.failure, "message": outcome.message}
-        write_json(temporary / "result.json", {**result, "seconds": outcome.seconds})
-        (temporary / "progress.txt").unlink(missing_ok=True)
-        shutil.rmtree(final, ignore_errors=True)
-        temporary.rename(final)
+        tick = _Ticker(directory, say).tick
+        outcome = run_group([spec], [_environment(request)], request.timeout_s, Direct(memory), "end", tick)
+        result = outcome.results[0]
+        environment = facts.environment()
+        rate = _rate(result)
+        run = RunRecord(
+            id=new_id(), kind="profile", plan_id=folder.id, plan=f"profile of {request.job}", job=request.job,
+            mode="hfta" if request.B else "serial", precision=request.precision, B=max(1, request.B), repeat=0,
+            verdict=outcome.verdict, machine=facts.machine(environment["machine"]),
+            device=facts.device(request.device, environment["machine"]), started=started,
+            unit=jobs.get(request.job).unit, seconds=outcome.seconds,
+            job_version=facts.source_hash(jobs.get(request.job))[:12],
+            data=data_source(result.get("provenance")) or "unknown", seed=request.seed, batch_size=size,
+            threads=request.threads or 0,
+            items_per_step=float(result["profile"]["about"]["items_per_step"]) if outcome.ok else 0.0,
+            versions=environment["versions"], commit=facts.commit(), metrics=(rate,) if rate and outcome.ok else (),
+            asked=asdict(request), resolved=config.to_dict(),
+            details={name: result[name] for name in _FOUND if name in result},
+        )  # fmt: skip
+        for name in ("progress.txt", SPEC_FILE, RESULT_FILE):
+            (directory / name).unlink(missing_ok=True)
+        with deferred():
+            folder.finish_run(directory, run)
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
         raise
+    return run
+
+
+def _rate(result: Mapping[str, Any]) -> Metric | None:
+    """Items per second of the steps without instruments; None where they are too few."""
+    profile = result.get("profile")
+    if not profile or profile["rate"] is None:
+        return None
+    items, found = profile["about"]["items_per_step"], profile["rate"]
+    value, low, high = (
+        None if found[key] is None else found[key] * items for key in ("steps_per_s", "low", "high")
+    )
+    if value is None:
+        return None
+    return Metric(
+        "throughput", value, f"{profile['about']['unit']}/s", low, high, definition=_MEANINGS["rate"]
+    )
 
 
 def _environment(request: Request) -> dict[str, str]:
@@ -196,9 +245,9 @@ def _row(result: dict[str, Any]) -> dict[str, Any]:
     if result["status"] != "ok":
         return {**row, "message": result["message"]}
     profile = result["profile"]
-    about, rate, cost = profile["about"], profile["rate"], profile["overhead"]
-    for key, name in (("steps_per_s", "rate"), ("low", "rate_low"), ("high", "rate_high")):
-        row[name] = None if rate is None or rate[key] is None else rate[key] * about["items_per_step"]
+    about, cost = profile["about"], profile["overhead"]
+    rate = _rate(result)
+    row |= {"rate": rate and rate.value, "rate_low": rate and rate.low, "rate_high": rate and rate.high}
     row |= {"unit": f"{about['unit']}/s", "cpu_busy_pct": profile["cpu_busy_pct"],
             "displaced_pct": profile["displaced_pct"], "overhead_pct": cost["pct"] if cost else None}  # fmt: skip
     row |= {f"{each['class']} (%)": each["share_pct"] for each in profile["breakdown"]}

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The benchmark suite: its jobs, run the way several users share a machine, each run recorded whole or not at all."""
+"""The benchmark suite: its jobs, run the way several users share a machine, each run recorded whole or not at all.
+
+`Settings` is a shorter name of :class:`SuiteSettings`.
+"""
 
 from ._cluster import CLUSTER_FILE as CLUSTER_FILE
 from ._cluster import CLUSTERS as CLUSTERS
@@ -9,12 +12,14 @@ from ._run import Finished as Finished
 from ._run import prepare as prepare
 from ._run import run as run
 from ._run import run_suite as run_suite
-from ._settings import Settings as Settings
+from ._settings import SuiteSettings as SuiteSettings
 from ._suite import PRESETS as PRESETS
 from ._suite import Suite as Suite
 from .definitions import SUITES as SUITES
 
+Settings = SuiteSettings
+
 __all__ = [
-    "CLUSTERS", "CLUSTER_FILE", "PRESETS", "SUITES", "SUITE_FILE", "Finished", "Settings", "Suite", "prepare", "run",
-    "run_on_cluster", "run_suite",
+    "CLUSTERS", "CLUSTER_FILE", "PRESETS", "SUITES", "SUITE_FILE", "Finished", "Settings", "Suite", "SuiteSettings",
+    "prepare", "run", "run_on_cluster", "run_suite",
 ]  # fmt: skip

@@ -19,19 +19,20 @@ from pathlib import Path
 from typing import Any
 
 from .._files import read_json
-from .._runs.folder import Record, opened
+from .._runs.folder import CLUSTER_FILE as CLUSTER_FILE
+from .._runs.folder import SUITE_FILE, PlanFolder, opened
 from .._runs.interrupts import deferred, interruptible
+from .._runs.reading import read_runs
 from ..errors import InvalidArgument, Unavailable
-from ._run import SUITE_FILE, run_suite
+from ._run import run_suite
 from ._seed_format import summary_line, total_line
-from ._settings import Settings
+from ._settings import SuiteSettings
 from ._suite import Suite, resolve
-from ._summary import Summary
+from ._summary import SuiteSummary
 
 __all__ = ["CLUSTERS", "CLUSTER_FILE", "Part", "parts_of", "run_on_cluster"]
 
 CLUSTERS = ("slurm", "local", "debug")
-CLUSTER_FILE = "cluster.json"
 _POLL_S = 0.5
 _QUEUE_S = 5.0  # between two questions to the scheduler, which has others to serve
 _LOST_S = 30.0  # that a task may be neither in the queue nor have left a result: shared file systems are slow
@@ -77,7 +78,7 @@ def run_on_cluster(
     if cluster not in CLUSTERS:
         raise InvalidArgument(f"--cluster {cluster}: accepted: {', '.join(CLUSTERS)}")
     executor = _executor(cluster, out, parameters)
-    settings = Settings.of(asked)
+    settings = SuiteSettings.of(asked)
     resolved = resolve(suite, asked)
     all_parts = parts_of(resolved, settings.repeat)
     with interruptible(), opened(out, CLUSTER_FILE, resume) as record:
@@ -93,7 +94,7 @@ def run_on_cluster(
             with deferred():
                 _cancel(tasks)
             raise
-        Summary(out / "summary.txt").add(total_line(time.monotonic() - began_s))
+        SuiteSummary(out / "summary.txt").add(total_line(time.monotonic() - began_s))
         ok = all(_state(out / part.name) == "done" for part in all_parts)
         record.state["status"] = "done" if ok else "failed"
         record.save()
@@ -119,7 +120,9 @@ def _executor(cluster: str, out: Path, parameters: Mapping[str, Any]) -> Any:
     return executor
 
 
-def _order(suite: str, asked: Mapping[str, Any], settings: Settings, part: Part, out: Path) -> dict[str, Any]:
+def _order(
+    suite: str, asked: Mapping[str, Any], settings: SuiteSettings, part: Part, out: Path
+) -> dict[str, Any]:
     """What a task is told; plain values, since they cross to another machine."""
     own = {**asked, "names": [part.job], "exclude": None, "repeat": 1, "seed": settings.seed + part.repeat}
     return {
@@ -199,7 +202,7 @@ def _state(directory: Path) -> str | None:
 
 
 def _begin(
-    record: Record, suite: str, asked: Mapping[str, Any], cluster: str, parameters: Mapping[str, Any]
+    record: PlanFolder, suite: str, asked: Mapping[str, Any], cluster: str, parameters: Mapping[str, Any]
 ) -> None:
     now = {
         "suite": suite,
@@ -215,16 +218,16 @@ def _begin(
     record.save()
 
 
-def _tell(record: Record, suite: Suite, part: Part, count: str, tell: Callable[[str], None]) -> None:
+def _tell(record: PlanFolder, suite: Suite, part: Part, count: str, tell: Callable[[str], None]) -> None:
     """A line of the original's summary for a part that has ended, and one for who is watching."""
     directory = record.root / part.name
     entry = next(entry for entry in suite.entries if entry.name == part.job)
-    runs = [read_json(path) for path in sorted(directory.glob("runs/[!.]*/run.json"))]
+    runs = [run.record for run in read_runs(directory / "runs")[0]]
     seconds = sum(repeat["seconds"] for repeat in _repeats(directory))
-    failed = sum(run["status"] != "ok" for run in runs) if runs else 1
+    failed = sum(not run.ok for run in runs) if runs else 1
     line = summary_line(entry.index, suite.size, failed, max(len(runs), 1), seconds, entry.command)
     with deferred():
-        Summary(record.root / "summary.txt").add(line)
+        SuiteSummary(record.root / "summary.txt").add(line)
     why = (
         ""
         if runs

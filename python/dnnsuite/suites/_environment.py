@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What a copy ran in: its process, its device, and what it was."""
+"""The environment of a copy: machine, versions, device and clocks, and hashes of the job that it is of."""
 
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import os
 from collections.abc import Mapping
@@ -12,53 +11,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import host
-from .._runs.limits import peak_rss_bytes
+from .._runs import facts
 
 if TYPE_CHECKING:
     from ..jobs import Training
 
-__all__ = ["hashes", "process"]
+__all__ = ["environment", "hashes"]
 
 
 def hashes(job: type, arguments: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 of the job's source, and of it with its arguments (`job`): equal where the same was run."""
-    path = inspect.getsourcefile(job)
-    source = Path(path).read_bytes() if path else job.__qualname__.encode()
+    source = facts.source_hash(job)
     words = json.dumps(
         {k: v for k, v in arguments.items() if k not in _PER_COPY}, sort_keys=True, default=str
     )
     return {
-        "source": hashlib.sha256(source).hexdigest(),
-        "job": hashlib.sha256(source + words.encode()).hexdigest(),
+        "source": source,
+        "job": hashlib.sha256((source + words).encode()).hexdigest(),
     }
 
 
 _PER_COPY = ("seed", "jr_id", "vcd", "cpu_cores", "report")  # arguments that tell copies apart
 
 
-def process(spec: Mapping[str, Any], job: Training) -> dict[str, Any]:
-    """The process and its device, as they are at the end of the window."""
+def environment(job: Training, uuids: list[str]) -> dict[str, Any]:
+    """Machine, versions, device and clocks at the end of the window. `uuids` are of the GPUs of the share."""
     import torch
 
-    about: dict[str, Any] = {
-        "machine": host.describe(),
-        "versions": {**host.versions(), "torch": str(torch.__version__)},
-        "threads": torch.get_num_threads(),
-        "device": str(job.device),
-        "device_uuids": spec["device_uuids"],
-        "precision": spec["config"]["precision"],
-        "peak_rss_bytes": peak_rss_bytes(),
-        "memory_limit_bytes": spec["memory_limit_bytes"],
-        "clocks": _clocks(spec["device_uuids"]),
-    }
-    if job.device.type == "cuda":
-        about |= {
-            "device_name": torch.cuda.get_device_name(job.device),
-            "peak_cuda_bytes": torch.cuda.max_memory_allocated(job.device),
-            "tf32": torch.backends.cuda.matmul.allow_tf32,
-            "cudnn_benchmark": torch.backends.cudnn.benchmark,
-        }
-    return about
+    return {
+        "machine": host.describe(), "versions": {**host.versions(), "torch": str(torch.__version__)},
+        "threads": torch.get_num_threads(), "device": str(job.device), "device_uuids": uuids,
+        "precision": job.config.precision, "clocks": _clocks(uuids),
+    }  # fmt: skip
 
 
 def _clocks(uuids: list[str]) -> dict[str, Any]:

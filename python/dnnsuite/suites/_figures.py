@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""From the observations of a run to its figures: a rate with its interval, whether it was steady, what it waited."""
+"""Figures of a run from its observations: a rate with its interval, the steady state, the wait for data."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import timing
+from .._runs import rates
+from .._runs.samples import Sample
 from ._method import Observations
 
 __all__ = ["figures", "samples"]
 
 Floats = npt.NDArray[np.float64]
 
-_BATCHES = 10  # batch means: ten and Student's t keep their coverage for correlated observations
 _FEWEST = 20  # observations of which MSER-5 says anything
 _KINDS = ("throttled", "contended")  # what timing.Contention tells apart
 _DISTURBED = 0.25  # of the kept observations: more than that, and it is no accident
@@ -48,33 +49,30 @@ def _interval(items: Floats, seconds: Floats) -> list[float] | None:
     """95 %; None where two observations are not even there."""
     if len(seconds) < 2:
         return None
-    interval = timing.rate(items, seconds, batches=min(_BATCHES, len(seconds)))
+    interval = timing.rate(items, seconds, batches=min(rates.BLOCKS, len(seconds)))
     return [interval.low, interval.high]
 
 
 def _steady(seconds: Floats, skip: int) -> dict[str, Any]:
-    """What MSER-5 says of all observations, and whether what is kept is the same in its last half.
+    """MSER-5 of all observations, and a comparison of the kept ones with their last half.
 
     `steady` is None where there are too few for a verdict.
     """
-    warmup = timing.mser5(seconds)
+    warmup = rates.warmup(seconds)
     kept = seconds[skip:]
     late = kept[len(kept) // 2 :]
     drift = float(kept.mean() / late.mean() - 1)
-    said: dict[str, Any] = {
-        "method": "MSER-5, and the kept against their last half", "truncated": warmup.truncated,
-        "drift_per_100": warmup.drift_per_100, "last_half": drift,
-    }  # fmt: skip
+    said = {**warmup, "method": "MSER-5, and the kept against their last half", "last_half": drift}
     if len(seconds) < _FEWEST:
         return {**said, "steady": None, "reason": f"{len(seconds)} observations are too few for a verdict"}
     if abs(drift) > _TOLERATED:
         reason = f"the last half of the kept observations is {abs(drift):.1%} {'faster' if drift > 0 else 'slower'}"
         return {**said, "steady": False, "reason": reason}
-    return {**said, "steady": warmup.steady, "reason": warmup.reason.removeprefix("no steady state: ")}
+    return {**said, "reason": warmup["reason"].removeprefix("no steady state: ")}
 
 
 def _flags(seen: Observations, steady: dict[str, Any]) -> list[str]:
-    """What a reader of the rate must know, in words that are the same for every run; the record has the details."""
+    """Warnings to a reader of the rate, in words that are the same for every run; the record has the details."""
     disturbed = _disturbed(seen)[seen.skip :]
     often = _DISTURBED * len(disturbed)
     flags = ["no steady state"] if steady["steady"] is False else []
@@ -100,12 +98,11 @@ def _contention(seen: Observations) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def samples(seen: Observations, items_per_batch: float) -> str:
-    """`samples.csv`: every observation, kept or not."""
-    lines = ["i,t_start_ns,t_stop_ns,items,phase,flag"]
-    items = f"{items_per_batch * seen.number:g}"
-    disturbed = _disturbed(seen)
-    for i, (start, stop) in enumerate(zip(seen.starts_ns, seen.stops_ns, strict=True)):
-        flag = disturbed[i] if disturbed else ""
-        lines.append(f"{i},{start},{stop},{items},{'warmup' if i < seen.skip else 'train'},{flag}")
-    return "\n".join([*lines, ""])
+def samples(seen: Observations, items_per_batch: float) -> list[Sample]:
+    """Every observation, kept or not."""
+    disturbed = _disturbed(seen) or [""] * len(seen.starts_ns)
+    items = items_per_batch * seen.number
+    return [
+        Sample(0, start, stop, items, "warmup" if i < seen.skip else "train", flag)
+        for i, (start, stop, flag) in enumerate(zip(seen.starts_ns, seen.stops_ns, disturbed, strict=True))
+    ]

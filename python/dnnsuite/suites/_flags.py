@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""From the flags of the original suite's scripts to the settings of a job, and back."""
+"""Flags of the original suite's scripts as the settings of a job, and back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-__all__ = ["Settings", "flags_of", "settings_of"]
+__all__ = ["JobFlags", "flags_of", "settings_of"]
 
 _SHORT = {"-b": "--batch-size", "-j": "--workers", "-s": "--seed", "-l": "--learning-rate", "-f": "--factors"}
 _HALF = ("--half", "--fp16")
@@ -21,8 +21,8 @@ _WITHOUT_EFFECT = {
 
 
 @dataclass
-class Settings:
-    """What flags mean for a job: its options by name, and what every job has."""
+class JobFlags:
+    """Meaning of flags for a job: its options by name, and settings that every job has."""
 
     options: dict[str, Any] = field(default_factory=dict)  # batch_size, repeat and number among them
     half: bool = False
@@ -33,12 +33,12 @@ class Settings:
 
 def settings_of(
     arguments: Mapping[str, Any], defaults: Mapping[str, Any], fail: Callable[[str, str], NoReturn]
-) -> Settings:
+) -> JobFlags:
     """The meaning of flags (values expanded already) for a job with these defaults.
 
     `fail` is called with a flag and what is wrong with it.
     """
-    found = Settings()
+    found = JobFlags()
     names = {_bare(name): name for name in defaults}
     for given, value in arguments.items():
         flag = _SHORT.get(given, given)

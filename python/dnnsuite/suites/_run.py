@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,15 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from .. import host
 from .._files import OutputError
-from .._runs.folder import Record, opened, stamp
+from .._runs import facts
+from .._runs.folder import SUITE_FILE as SUITE_FILE
+from .._runs.folder import PlanFolder, opened, stamp
 from .._runs.interrupts import Interrupted, interruptible
 from .._runs.plugins import import_plugins
+from .._runs.progress import Progress
+from .._runs.record import VERSION, RunRecord
+from .._runs.resume import refuse_unlike
 from ..errors import InvalidArgument
 from ..pin import Partition, Plan, Topology
 from ._runner import Runner, orders
-from ._runs import SCHEMA
 from ._screen import Screen
-from ._settings import Settings
+from ._settings import SuiteSettings
 from ._shares import plan_of
 from ._suite import Suite, resolve
 from .entry import Entry
@@ -31,42 +34,33 @@ if TYPE_CHECKING:
 
 __all__ = ["SUITE_FILE", "Finished", "prepare", "run", "run_suite"]
 
-SUITE_FILE = "suite.json"
-
-# What must be as it was for runs of two processes to be compared.
-_SAME = (
-    ("versions", "dnnsuite"),
-    ("versions", "torch"),
-    ("machine", "cpu_model"),
-    ("machine", "cpus"),
-    ("machine", "gpus"),
-)
 _MAY_CHANGE = ("repeat", "timeout_s")  # by --resume
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What a suite ends with: its directory, `suite.json`, and `run.json` of every run."""
+    """The end of a suite: its directory, `suite.json`, the record of every run, and why any could not be read."""
 
     root: Path
     state: dict[str, Any]
-    runs: list[dict[str, Any]]
+    runs: list[RunRecord]
+    problems: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether every copy of every job ended well."""
-        return all(run["status"] == "ok" for run in self.runs)
+        """True if every copy of every job ended well."""
+        return not self.problems and all(run.ok for run in self.runs)
 
 
 def prepare(
     suite: str, asked: Mapping[str, Any], topology: Topology | None = None
-) -> tuple[Suite, Settings, Plan]:
-    """What would be run, with what, in which shares. See :func:`run_suite` for the arguments.
+) -> tuple[Suite, SuiteSettings, Plan]:
+    """The suite, its settings and its shares, without running anything. See :func:`run_suite` for the arguments.
 
     Raises:
         InvalidArgument, Unavailable, Error: as their messages say.
     """
-    settings = Settings.of(asked)
+    settings = SuiteSettings.of(asked)
     dataroot = asked.get("dataroot")
     if dataroot is not None and not os.path.isdir(dataroot):
         raise InvalidArgument(f"--dataroot {dataroot}: no such directory")
@@ -83,7 +77,7 @@ def run_suite(
 
     Args:
         suite: `baselines`, `fast`, a jobs file, or a job.
-        asked: the options given, as :func:`dnnsuite.suites.resolve` and :class:`Settings` take them.
+        asked: the options given, as :func:`dnnsuite.suites.resolve` and :class:`SuiteSettings` take them.
         out: output directory; empty or absent, or with `resume` one to continue.
         console: where progress is told; standard error by default.
         quiet: tell nothing.
@@ -92,16 +86,14 @@ def run_suite(
         InvalidArgument, Unavailable, OutputError: as their messages say; finished runs are kept.
         Interrupted: a signal came; finished runs are kept, no process and no control group is left.
     """
-    from rich.console import Console as RichConsole
-
     prepared = None if resume else prepare(suite, asked)
     with interruptible(), opened(out, SUITE_FILE, resume) as record:
         resolved, settings, plan = prepared or _continued(record, suite, asked)
         with Partition(plan, settings.pin, settings.require) as partition:
             _begin(record, resolved, settings, partition, asked)
             try:
-                with Screen(console or RichConsole(stderr=True), quiet) as screen:
-                    Runner(record, resolved, settings, partition, screen).execute()
+                with Progress(console, quiet) as progress:
+                    Runner(record, resolved, settings, partition, Screen(progress)).execute()
             except BaseException as error:
                 record.drop_unfinished()
                 how = "interrupted by" if isinstance(error, Interrupted) else "ended by"
@@ -109,7 +101,8 @@ def run_suite(
                 with suppress(OutputError):
                     record.save()
                 raise
-        finished = Finished(out, record.state, record.finished())
+        runs, problems = record.finished()
+        finished = Finished(out, record.state, [run.record for run in runs], tuple(problems))
         record.state["status"] = "done" if finished.ok else "failed"
         record.save()
         return finished
@@ -119,13 +112,13 @@ def run(
     suite: str | Path, out: str | Path, resume: bool = False, quiet: bool = False, **options: Any
 ) -> Finished:
     """The same as `dnnsuite run SUITE`, from Python; `options` are the command's, with underscores: see
-    :class:`Settings`, and `names`, `exclude`, `device`, `precision`, `preset`, `batch_size`, `data`, `dataroot`,
+    :class:`SuiteSettings`, and `names`, `exclude`, `device`, `precision`, `preset`, `batch_size`, `data`, `dataroot`,
     `plugins`."""
     return run_suite(str(suite), options, Path(out), resume, quiet=quiet)
 
 
 def _variables(suite: str, dataroot: str | None) -> dict[str, str]:
-    """What `$NAME` in a jobs file is: the environment, and what the original's config.env sets."""
+    """Values of `$NAME` in a jobs file: the environment, and the variables of the original's config.env."""
     base = os.environ.get("BASE", os.getcwd())
     return {
         "DATA_DIRECTORY": dataroot or os.path.join(base, "data"), "OUTPUT_DIRECTORY": os.path.join(base, "output"),
@@ -134,16 +127,11 @@ def _variables(suite: str, dataroot: str | None) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _environment() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps({"machine": host.describe(), "versions": host.versions()}))
-    return found
-
-
 def _begin(
-    record: Record, suite: Suite, settings: Settings, partition: Partition, asked: Mapping[str, Any]
+    record: PlanFolder, suite: Suite, settings: SuiteSettings, partition: Partition, asked: Mapping[str, Any]
 ) -> None:
     state = record.state
-    known = {"schema": SCHEMA, "created": stamp(), "asked": _plain(asked), **_environment()}
+    known = {"format": VERSION, "created": stamp(), "asked": _plain(asked), **facts.environment()}
     repeats = [*state.get("repeats", ())]
     repeats += [{"seconds": 0.0, "complete": False} for _ in range(settings.repeat - len(repeats))]
     record.state.update({
@@ -156,27 +144,23 @@ def _begin(
     record.save()
 
 
-def _continued(record: Record, suite: str, asked: Mapping[str, Any]) -> tuple[Suite, Settings, Plan]:
-    """What was recorded, if what is asked for now and the machine agree with it."""
+def _continued(record: PlanFolder, suite: str, asked: Mapping[str, Any]) -> tuple[Suite, SuiteSettings, Plan]:
+    """The recorded suite, if what is asked for now and the machine agree with it."""
     state = record.state
-    recorded = Settings(**state["settings"])
+    recorded = SuiteSettings(**state["settings"])
     odd = [] if Path(suite).stem == state["name"] else [f"the suite is {suite}, was {state['name']}"]
     for name, value in _plain(asked).items():
         was = state["asked"].get(name, state["settings"].get(name))
         if name not in _MAY_CHANGE and value != was:
             odd.append(f"--{name.replace('_', '-')} is {value}, was {was}")
-    now = _environment()
-    odd += [f"{name} is {now[group].get(name)}, was {state[group].get(name)}" for group, name in _SAME
-            if now[group].get(name) != state[group].get(name)]  # fmt: skip
+    odd += facts.changes(state, facts.environment())
     plan = Plan.from_dict(state["plan"])
     if not odd and plan_of(recorded.copies, state["device"], Topology.read()).hash != plan.hash:
         odd.append("the shares of the machine are others")
-    if odd:
-        raise InvalidArgument(f"--resume: {record.root} was made with other settings: {'; '.join(odd)}; "
-                              "give the same options (or none), or choose another --out")  # fmt: skip
+    refuse_unlike(record.root, odd)
     import_plugins(state["plugins"], [os.getcwd()])
     changed = {name: asked[name] for name in _MAY_CHANGE if asked.get(name) is not None}
-    settings = Settings.of({**state["settings"], **changed})
+    settings = SuiteSettings.of({**state["settings"], **changed})
     if settings.repeat < recorded.repeat:
         raise InvalidArgument(f"--repeat {settings.repeat}: {record.root} has {recorded.repeat} already")
     entries = tuple(Entry.from_dict(job) for job in state["jobs"])
@@ -205,7 +189,7 @@ def _again(entry: Entry, state: Mapping[str, Any]) -> Entry:
 
 
 def _plain(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given, as JSON keeps it."""
+    """Options that were given, as JSON keeps them."""
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in asked.items()

@@ -9,28 +9,33 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import timing
 from .._files import write_text
-from .._runs.folder import Record, stamp
+from .._runs import facts
+from .._runs.folder import PlanFolder
+from .._runs.group import InShares, run_group
 from .._runs.interrupts import deferred
 from .._runs.limits import memory_share_bytes
+from .._runs.order import ordered
+from .._runs.record import Isolation, Moment, RunRecord, Verdict, new_id
+from .._runs.resume import final
+from .._runs.spec import WorkerSpec
 from ..pin import Partition, Slot
-from ._copies import run_copies
-from ._order import order_of
-from ._runs import FINAL_FAILURES, about_run, missing_run, run_name
+from ._records import ended_run, missing_run, run_name
 from ._screen import Screen
 from ._seed_format import summary_line, total_line
-from ._settings import Settings
+from ._settings import SuiteSettings
 from ._shares import processes_of, seed_of, threads_of, uuids_of
 from ._suite import Suite
-from ._summary import Summary, write_reports
+from ._summary import SuiteSummary, write_reports
 from .entry import Entry
 
-__all__ = ["Runner"]
+if TYPE_CHECKING:
+    from ..jobs import JobConfig
 
-Run = dict[str, Any]
+__all__ = ["Runner"]
 
 
 @dataclass(frozen=True)
@@ -49,18 +54,23 @@ class Runner:
     """Runs what a record does not have yet."""
 
     def __init__(
-        self, record: Record, suite: Suite, settings: Settings, partition: Partition, screen: Screen
+        self, record: PlanFolder, suite: Suite, settings: SuiteSettings, partition: Partition, screen: Screen
     ) -> None:
         self.record, self.suite, self.settings = record, suite, settings
         self.partition, self.screen = partition, screen
         self.plan = partition.plan
-        self.summary = Summary(record.root / "summary.txt")
+        self.summary = SuiteSummary(record.root / "summary.txt")
         self.entries = {entry.key: entry for entry in suite.entries}
 
     def execute(self) -> None:
         """Every job in every run of the suite."""
         groups = self._groups()
-        left = [group for group in groups if not self._done(group)]
+        done, problems = self.record.finished()
+        for problem in problems:
+            self.screen.line(problem)
+        settled = {run.directory.name for run in done if final(run.record)}
+        # The copies of a job belong together: all of them are made again, or none.
+        left = [group for group in groups if not settled.issuperset(group.names())]
         self.screen.begin(
             self.suite, self.settings.repeat, len(groups), [(g.entry.key, g.repeat) for g in left]
         )
@@ -81,25 +91,12 @@ class Runner:
                 found.append(_Group(entry, repeat, shares))
         return found
 
-    def _done(self, group: _Group) -> bool:
-        """Whether all its runs are there, and none of them might end better another time."""
-        from .._files import read_json
-
-        for name in group.names():
-            path = self.record.runs / name / "run.json"
-            if not path.is_file():
-                return False
-            run = read_json(path)
-            if run["status"] != "ok" and run["failure"] not in FINAL_FAILURES:
-                return False
-        return True
-
     def _run(self, group: _Group) -> None:
         began_s = time.monotonic()
         self.screen.start(group.entry.key, group.repeat)
         runs = self._missing(group) if group.entry.missing else self._measured(group)
         seconds = time.monotonic() - began_s
-        failed = sum(run["status"] != "ok" for run in runs)
+        failed = sum(not run.ok for run in runs)
         entry = group.entry
         line = summary_line(entry.index, self.suite.size, failed, len(runs), seconds, entry.command)
         with deferred():
@@ -110,10 +107,9 @@ class Runner:
         self._write_reports(group)
         self.screen.done(entry.key, group.repeat, runs, line, seconds)
 
-    def _missing(self, group: _Group) -> list[Run]:
-        names = group.names()
+    def _missing(self, group: _Group) -> list[RunRecord]:
         runs = []
-        for i, name in enumerate(names):
+        for i, name in enumerate(group.names()):
             directory = self.record.begin_run(name)
             for text in ("stdout.txt", "stderr.txt"):
                 write_text(directory / text, "")
@@ -122,19 +118,19 @@ class Runner:
             runs.append(run)
         return runs
 
-    def _measured(self, group: _Group) -> list[Run]:
+    def _measured(self, group: _Group) -> list[RunRecord]:
         directories = [self.record.begin_run(name) for name in group.names()]
         specs = [self._spec(group, i, directory) for i, directory in enumerate(directories)]
         asked = [self._asked(group, i) for i in range(len(directories))]
         self.screen.watch(directories)
-        outcomes = run_copies(
-            self.partition, group.shares, specs, self._variables(group.entry, group.repeat),
-            self.settings.timeout_s, self.screen.tick,
+        outcome = run_group(
+            specs, [self._variables(group.entry, group.repeat)] * len(specs), self.settings.timeout_s,
+            InShares(self.partition, group.shares), "continue", self.screen.tick,
         )  # fmt: skip
         pinning = self.partition.record()
         runs = [
-            about_run(directory, about, outcome, pinning)
-            for directory, about, outcome in zip(directories, asked, outcomes, strict=True)
+            ended_run(directory, about, worker, pinning)
+            for directory, about, worker in zip(directories, asked, outcome.workers, strict=True)
         ]
         with deferred():  # the copies of a job belong together: all of them, or none
             for directory, run in zip(directories, runs, strict=True):
@@ -144,18 +140,28 @@ class Runner:
     def _slot(self, group: _Group, copy: int) -> Slot:
         return self.plan.slot(group.shares[copy])
 
-    def _asked(self, group: _Group, copy: int) -> Run:
-        """The part of `run.json` that is known before it runs."""
-        entry = group.entry
-        return {
-            "suite": self.suite.name, "preset": self.suite.preset, "job": entry.name, "key": entry.key,
-            "program": entry.job, "index": entry.index, "repeat_index": group.repeat, "slot": copy,
-            "copies": len(group.shares), "scope": entry.scope, "config": self._config(group, copy),
-            "repeat": entry.repeat, "number": entry.number, "arguments": entry.flags(), "unit": entry.unit,
-            "seed_unit": entry.seed_unit, "started": stamp(),
-        }  # fmt: skip
+    def _asked(self, group: _Group, copy: int) -> RunRecord:
+        """The record of a copy as far as it is known before it runs."""
+        entry, slot, state = group.entry, self._slot(group, copy), self.record.state
+        config = self._config(group, copy)
+        uuids = tuple(uuids_of(self.plan, slot)) if entry.device != "cpu" else ()
+        return RunRecord(
+            id=new_id(), kind="suite", plan_id=self.record.id, plan=self.suite.name, job=entry.name, mode="shares",
+            precision=entry.precision, B=1, repeat=group.repeat, verdict=Verdict.good(),
+            machine=facts.machine(state["machine"]), device=facts.device(entry.device, state["machine"], uuids),
+            started=Moment.now(), unit=entry.unit, share="all" if entry.scope == "all" else str(copy),
+            copies=len(group.shares), preset=self.suite.preset or "", seed=config.seed, batch_size=entry.batch_size,
+            processes=processes_of(entry, self.plan, slot), threads=config.threads or 0,
+            isolation=Isolation(asked=self.settings.pin), versions=state["versions"], commit=facts.commit(),
+            asked=state["asked"], resolved=self.settings.to_dict(),
+            details={
+                "key": entry.key, "program": entry.job, "index": entry.index, "scope": entry.scope, "slot": copy,
+                "config": config.to_dict(), "observations": entry.repeat, "number": entry.number,
+                "arguments": entry.flags(), "seed_unit": entry.seed_unit,
+            },
+        )  # fmt: skip
 
-    def _config(self, group: _Group, copy: int) -> dict[str, Any]:
+    def _config(self, group: _Group, copy: int) -> JobConfig:
         alone = group.entry.scope == "all"
         run = self.settings.seed + group.repeat
         seed = seed_of(run, None if alone else copy, len(self.plan.slots))
@@ -164,30 +170,33 @@ class Runner:
             seed, max(1, threads_of(slot) // processes_of(group.entry, self.plan, slot))
         )
 
-    def _spec(self, group: _Group, copy: int, directory: Path) -> dict[str, Any]:
+    def _spec(self, group: _Group, copy: int, directory: Path) -> WorkerSpec:
         entry, slot = group.entry, self._slot(group, copy)
         gpu = self.plan.gpus[slot.gpus[0]].name if slot.gpus and entry.device != "cpu" else None
         limited = self.partition.level == "none" and entry.device == "cpu"
         processes = processes_of(entry, self.plan, slot)
-        return {
-            "job": entry.job, "name": entry.name, "plugins": list(self.suite.plugins), "sys_path": [os.getcwd()],
-            "config": self._config(group, copy), "repeat": entry.repeat, "number": entry.number,
-            "processes": processes, "arguments": self._arguments(group, copy, directory), "directory": str(directory),
+        details = {
+            "name": entry.name, "repeat": entry.repeat, "number": entry.number,
+            "arguments": self._arguments(group, copy),
             "device_uuids": uuids_of(self.plan, slot) if entry.device != "cpu" else [],
-            # A share limits memory by itself.
-            "memory_limit_bytes": memory_share_bytes(len(group.shares) * processes) if limited else None,
             "about": {"hostname": socket.gethostname(), "run_id": group.repeat} | ({"gpu": gpu} if gpu else {}),
             "launched_ns": timing.now_ns(),
         }  # fmt: skip
+        return WorkerSpec(
+            "dnnsuite.suites.tasks:measure", str(directory), entry.job, self._config(group, copy).to_dict(), details,
+            self.suite.plugins, (os.getcwd(),),
+            # A share limits memory by itself.
+            memory_share_bytes(len(group.shares) * processes) if limited else None, processes,
+        )  # fmt: skip
 
-    def _arguments(self, group: _Group, copy: int, directory: Path) -> dict[str, Any]:
+    def _arguments(self, group: _Group, copy: int) -> dict[str, Any]:
         """As the original's scripts print and report them."""
         entry, slot = group.entry, self._slot(group, copy)
         devices = ",".join(map(str, slot.gpus)) if slot.gpus else str(copy)
         options = dict(entry.options)
         return {
             "batch_size": entry.batch_size, "cuda": entry.device != "cpu", "workers": options.pop("workers", 0),
-            "seed": self._config(group, copy)["seed"], "devices": max(1, len(slot.gpus)), "jr_id": copy,
+            "seed": self._config(group, copy).seed, "devices": max(1, len(slot.gpus)), "jr_id": copy,
             # The original's reader counts its characters.
             "vcd": devices, "cpu_cores": slot.threads, "data": entry.dataroot or entry.data, **options,
             "precision": entry.precision, "repeat": entry.repeat, "number": entry.number, "report": "report.json",
@@ -221,8 +230,8 @@ class Runner:
                 self.record.save()
 
 
-def orders(settings: Settings, entries: Sequence[Entry]) -> dict[str, Any]:
+def orders(settings: SuiteSettings, entries: Sequence[Entry]) -> dict[str, Any]:
     """The order of every run of the suite, for the record."""
     keys = [entry.key for entry in entries]
-    lists = [order_of(settings.order, keys, repeat, settings.seed) for repeat in range(settings.repeat)]
+    lists = [ordered(settings.order, keys, repeat, settings.seed) for repeat in range(settings.repeat)]
     return {"kind": settings.order, "seed": settings.seed, "jobs": lists}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How a suite is run: how often, in how many copies, held how, for how long."""
+"""Settings of a suite: repeats, copies, isolation, limits."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from .._runs.order import ORDERS
 from ..errors import InvalidArgument
 from ..pin import BACKENDS, LEVELS
-from ._order import ORDERS
 
-__all__ = ["Settings"]
+__all__ = ["SuiteSettings"]
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How a suite is run.
+class SuiteSettings:
+    """Settings of a suite.
 
     Attributes:
         repeat: runs of it.
@@ -35,7 +35,7 @@ class Settings:
     alone: bool = False
 
     @classmethod
-    def of(cls, asked: Mapping[str, Any]) -> Settings:
+    def of(cls, asked: Mapping[str, Any]) -> SuiteSettings:
         """From the options given; those that are None keep their default.
 
         Raises:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who gets what: a plan of shares for the copies of a job, and the seed of each."""
+"""Shares of the machine for the copies of a job, and the seed of each."""
 
 from __future__ import annotations
 

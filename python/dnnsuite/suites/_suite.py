@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""From what a user asked for to a suite: which jobs, in which order, with which settings."""
+"""A suite resolved from a user's options: its jobs, in order, with their settings."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from typing import Any
 from .._files import OutputError, read_json, write_text
 from ._seed_format import report_json
 
-__all__ = ["Summary", "write_reports"]
+__all__ = ["SuiteSummary", "write_reports"]
 
 
-class Summary:
+class SuiteSummary:
     """`summary.txt`, a line at a time."""
 
     def __init__(self, path: Path) -> None:

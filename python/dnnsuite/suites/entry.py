@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""What a suite runs, one entry after another, every setting resolved."""
+"""Entries of a suite, every setting resolved."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument
 from ._flags import flags_of
+
+if TYPE_CHECKING:
+    from ..jobs import JobConfig
 
 __all__ = ["Entry"]
 
@@ -51,13 +54,14 @@ class Entry:
     seed_unit: dict[str, Any] = field(default_factory=lambda: {"name": "items", "items": 1})
     distributed: bool = False
 
-    def config(self, seed: int, threads: int | None) -> dict[str, Any]:
-        """As :class:`dnnsuite.jobs.JobConfig` takes it."""
-        return {
-            "B": 0, "device": self.device, "precision": self.precision, "batch_size": self.batch_size, "seed": seed,
-            "data_seed": seed, "hyper": {}, "data": self.data, "dataroot": self.dataroot, "threads": threads,
-            "options": dict(self.options),
-        }  # fmt: skip
+    def config(self, seed: int, threads: int | None) -> JobConfig:
+        """The configuration of one of its workers."""
+        from ..jobs import JobConfig
+
+        return JobConfig(
+            device=self.device, precision=self.precision, batch_size=self.batch_size, seed=seed, data_seed=seed,
+            data=self.data, dataroot=self.dataroot, threads=threads, options=dict(self.options),
+        )  # fmt: skip
 
     def flags(self) -> dict[str, Any]:
         """As the original's scripts take it."""

@@ -5,18 +5,22 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._files import OutputError
+from .._runs.group import Direct, GroupOutcome, run_group
 from .._runs.limits import memory_share_bytes
+from .._runs.spec import WorkerSpec
 from . import modes
-from .processes import Outcome, run_group
-from .settings import Settings
+from .settings import WorkflowSettings
 
-__all__ = ["MAX_PROCESSES", "Launcher", "Point", "hyperparameters", "replica_directories"]
+if TYPE_CHECKING:
+    from ..jobs import JobConfig
+
+__all__ = ["MAX_PROCESSES", "Launcher", "Point", "guess_s", "hyperparameters", "replica_directories"]
 
 # Between the seeds of two repeats: more than any B, so that no two models of a workflow share one.
 _REPEAT_STRIDE = 100_003
@@ -32,6 +36,19 @@ class Point:
 
     def __str__(self) -> str:
         return f"{self.mode} {self.precision} B={self.B}"
+
+
+def guess_s(point: Point, means: Mapping[Point, float]) -> float:
+    """Seconds that a run of `point` will take, from the mean seconds of others.
+
+    That of the nearest B of the same mode, scaled by B but for the start-up that any B pays; else the mean of all.
+    """
+    same = [p for p in means if p.mode == point.mode]
+    if not same:
+        return sum(means.values()) / len(means)
+    near = min(same, key=lambda p: (abs(p.B - point.B), p))
+    startup_s = min(means.values()) / 2
+    return startup_s + max(0.0, means[near] - startup_s) * point.B / near.B
 
 
 def hyperparameters(job: str, seed: int, B: int) -> dict[str, list[float]]:
@@ -54,30 +71,29 @@ def replica_directories(directory: Path, replicas: int) -> list[Path]:
 class Launcher:
     """Runs points of one workflow."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: WorkflowSettings) -> None:
         self.settings = settings
 
     def threads(self, mode: str, B: int) -> int:
         """Threads of each process: an equal share of all that were given."""
         return max(1, self.settings.threads // modes.get(mode).processes(B))
 
-    def configs(self, point: Point, repeat: int) -> list[dict[str, Any]]:
-        """The job configuration of each process, as a dictionary."""
+    def configs(self, point: Point, repeat: int) -> list[JobConfig]:
+        """The job configuration of each process."""
+        from ..jobs import JobConfig
+
         settings, mode = self.settings, modes.get(point.mode)
-        width, processes = mode.width(point.B), mode.processes(point.B)
         hyper = hyperparameters(settings.job, settings.seed, point.B)
-        seed = settings.seed + _REPEAT_STRIDE * repeat
-        common = {
-            "B": width, "device": settings.device, "precision": point.precision,
-            "batch_size": settings.batch_size, "data": settings.data, "dataroot": settings.dataroot,
-            "threads": self.threads(point.mode, point.B),
-            "data_seed": settings.seed, "options": {},
-        }  # fmt: skip
-        if width:
-            return [{**common, "seed": seed, "hyper": hyper}]  # its model i starts from seed + i
+        common = JobConfig(
+            B=mode.width(point.B), device=settings.device, precision=point.precision, batch_size=settings.batch_size,
+            seed=settings.seed + _REPEAT_STRIDE * repeat, data_seed=settings.seed, hyper=hyper, data=settings.data,
+            dataroot=settings.dataroot, threads=self.threads(point.mode, point.B),
+        )  # fmt: skip
+        if common.B:
+            return [common]  # its model i starts from seed + i
         return [
-            {**common, "seed": seed + i, "hyper": {name: [values[i]] for name, values in hyper.items()}}
-            for i in range(processes)
+            replace(common, seed=common.seed + i, hyper={name: [values[i]] for name, values in hyper.items()})
+            for i in range(mode.processes(point.B))
         ]
 
     def environment(self, point: Point) -> dict[str, str]:
@@ -89,16 +105,13 @@ class Launcher:
         return chosen
 
     def run(
-        self,
-        kind: str,
-        point: Point,
-        directory: Path,
-        repeat: int = 0,
-        epochs: int = 1,
-        iters_per_epoch: int = 1,
+        self, task: str, point: Point, directory: Path, repeat: int = 0, details: Mapping[str, Any] | None = None,
         tick: Callable[[], None] = lambda: None,
-    ) -> Outcome:
+    ) -> GroupOutcome:  # fmt: skip
         """Run one point in `directory`; the device is prepared before and put back after.
+
+        Args:
+            task: a function of :mod:`dnnsuite.workflow.tasks`; `details` is what it reads.
 
         Raises:
             Unavailable: the device cannot be prepared for the mode.
@@ -109,21 +122,22 @@ class Launcher:
         on_cpu = settings.device == "cpu"
         share = memory_share_bytes(processes)
         if too_many := _refuse(processes, share if on_cpu else None):
-            return Outcome("oom", too_many, [], 0.0)
-        configs = self.configs(point, repeat)
+            return GroupOutcome.not_started("oom", too_many)
         specs = [
-            {
-                "kind": kind, "job": settings.job, "plugins": settings.plugins, "sys_path": [os.getcwd()],
-                "config": config, "epochs": epochs, "iters_per_epoch": iters_per_epoch,
-                "steps": settings.equality_steps, "directory": str(where),
+            WorkerSpec(
+                f"dnnsuite.workflow.tasks:{task}", str(where), settings.job, config.to_dict(), details or {},
+                tuple(settings.plugins), (os.getcwd(),),
                 # CUDA maps more than it uses; there only the kernel's out-of-memory killer is steered.
-                "memory_limit_bytes": share if on_cpu else None, "cuda_memory_fraction": None,
-            }
-            for config, where in zip(configs, _made(replica_directories(directory, processes)), strict=True)
+                memory_limit_bytes=share if on_cpu else None,
+            )
+            for config, where in zip(
+                self.configs(point, repeat), _made(replica_directories(directory, processes)), strict=True
+            )
         ]  # fmt: skip
         common = self.environment(point)
         with mode.place[settings.device](processes) as environments:
-            return run_group(specs, [{**common, **own} for own in environments], settings.timeout_s, tick)
+            variables = [{**common, **own} for own in environments]
+            return run_group(specs, variables, settings.timeout_s, Direct(share), "end", tick)
 
 
 # A worker that imports torch reserves about 230 MB before it makes its first tensor.
@@ -133,7 +147,7 @@ MAX_PROCESSES = 1024
 
 
 def _refuse(processes: int, share_bytes: int | None) -> str | None:
-    """Why so many processes are not even started."""
+    """The reason for which so many processes are not even started, or None."""
     if processes > MAX_PROCESSES:
         return f"{processes} processes are more than the {MAX_PROCESSES} allowed"
     if share_bytes is not None and share_bytes < _MIN_SHARE_BYTES:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The ways B models share a device: a table. Sweep, planner and plots are written once over it."""
+"""Modes, the ways in which B models share a device: a table. Sweep, planner and plots are written once over it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
+from .._runs.modes import MODES as NAMES
 from ..errors import InvalidArgument
 from .devices import (
     MIG_PROFILES,
@@ -25,7 +26,7 @@ Placement = Callable[[int], AbstractContextManager[list[Environment]]]
 
 @dataclass(frozen=True)
 class Mode:
-    """How B models become processes.
+    """A way in which B models become processes.
 
     Attributes:
         processes: B → number of worker processes.
@@ -69,7 +70,7 @@ def _anywhere(device: str) -> str | None:
 
 _SHARED: dict[str, Placement] = {"cpu": _nothing, "cuda": whole_gpu}
 
-MODES: dict[str, Mode] = {
+_KNOWN = {
     mode.name: mode
     for mode in (
         Mode("serial", "one plain model, one process", _one, _plain, _SHARED, _anywhere, limit_B=1),
@@ -81,6 +82,7 @@ MODES: dict[str, Mode] = {
         Mode("hfta", "one array of B models, one process", _one, _all, _SHARED, _anywhere),
     )
 }  # fmt: skip
+MODES: dict[str, Mode] = {name: _KNOWN[name] for name in NAMES}
 
 
 def get(name: str) -> Mode:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is left of a workflow for a reader: CSV files, a figure and a table."""
+"""Outputs of a workflow for a reader: CSV files, a figure and a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import results
 from ..errors import Error
-from .settings import Settings
+from .settings import WorkflowSettings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,13 +23,13 @@ _QUIET = 1.2
 ROW_NAMES = ("mode", "precision", "B", "rate", "normalized (95 %)", "runs", "status")
 
 
-def file_stem(settings: Settings) -> str:
+def file_stem(settings: WorkflowSettings) -> str:
     """Device, its model where there is one, and job: `cpu-bert`, `cuda-h200-bert`."""
     return "-".join(part for part in (settings.device, settings.device_model, settings.job) if part)
 
 
 def write_outputs(
-    root: Path, settings: Settings
+    root: Path, settings: WorkflowSettings
 ) -> tuple[pd.DataFrame | None, pd.DataFrame | None, list[Path]]:
     """(table, summary, files written) from the finished runs in `root`; nothing when there are none.
 

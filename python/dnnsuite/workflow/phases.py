@@ -1,42 +1,46 @@
 # SPDX-License-Identifier: MIT
-"""The phases of a workflow: find modes and Bs, check equality, run everything interleaved, conclude."""
+"""Phases of a workflow: find modes and Bs, check equality, run everything interleaved, conclude."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import host
+from .._runs import facts
 from .._runs.failures import CLASSES
-from .._runs.folder import Record, stamp
+from .._runs.folder import PlanFolder, stamp
+from .._runs.group import GroupOutcome
 from .._runs.interrupts import deferred
+from .._runs.progress import Durations, Progress
+from .._runs.record import Isolation, Metric, Moment, RunRecord, Samples, Verdict, data_source, new_id
+from .._runs.resume import final
+from .._runs.samples import SAMPLES_FILE, read_steps
 from ..errors import Error, Unavailable
 from . import modes, plan
-from .launch import MAX_PROCESSES, Launcher, Point, replica_directories
-from .metrics import measured, read_steps
+from .launch import MAX_PROCESSES, Launcher, Point, guess_s, replica_directories
+from .metrics import measured
 from .points import drawn_Bs, fixed_Bs
-from .processes import Outcome
-from .progress import Durations, Progress
-from .settings import Settings
+from .settings import WorkflowSettings
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Report", "Workflow"]
+__all__ = ["Workflow", "WorkflowReport"]
 
-# What a failed run says about the thing measured; it would fail again. Other failures are tried again by
-# --resume.
-_FINAL_FAILURES = ("oom", "nan")
+# Times that a dry run is made which something else on the machine ended, before the search gives up.
+_TRIES = 3
 
 
 @dataclass
-class Report:
-    """What a workflow ends with."""
+class WorkflowReport:
+    """The end of a workflow."""
 
     root: Path
-    settings: Settings
+    settings: WorkflowSettings
     state: dict[str, Any]  # workflow.json
     table: pd.DataFrame | None  # results.load, None when no run finished
     summary: pd.DataFrame | None  # results.summarize
@@ -45,23 +49,28 @@ class Report:
 
     @property
     def ok(self) -> bool:
+        """True if nothing failed."""
         return not self.problems
 
 
-class Workflow:
-    """The phases of one workflow over its record. Every phase leaves what it found in `workflow.json`."""
+class _Disturbed(Error):
+    """A dry run was ended by something else on the machine, each time."""
 
-    def __init__(self, record: Record, settings: Settings, progress: Progress) -> None:
+
+class Workflow:
+    """The phases of one workflow over its directory. Every phase leaves what it found in `workflow.json`."""
+
+    def __init__(self, record: PlanFolder, settings: WorkflowSettings, progress: Progress) -> None:
         from .. import jobs
 
         self.record, self.settings, self.progress = record, settings, progress
         self.state = record.state
         self.unit: str = jobs.get(settings.job).unit
         self.launcher = Launcher(settings)
-        self.durations = Durations()
+        self.durations: Durations[Point] = Durations(guess_s)
         self.problems: list[str] = []
 
-    def execute(self) -> Report:
+    def execute(self) -> WorkflowReport:
         """Every phase, in order; what an earlier process has finished is not done again."""
         self.find_modes()
         self.find_Bs()
@@ -70,7 +79,7 @@ class Workflow:
         return self.conclude()
 
     def find_modes(self) -> None:
-        """Which of the modes asked for this machine has."""
+        """Leave out the modes that this machine does not have."""
         reasons = {name: modes.get(name).unavailable(self.settings.device) for name in self.settings.modes}
         self.state["unavailable"] = {name: reason for name, reason in reasons.items() if reason}
         if len(self.state["unavailable"]) == len(self.settings.modes):
@@ -78,7 +87,7 @@ class Workflow:
         self.record.save()
 
     def find_Bs(self) -> None:
-        """For each mode and precision: how many models fit, and which Bs to measure."""
+        """For each mode and precision: the number of models that fit, and the Bs to measure."""
         for name, precision in self._combinations():
             key = f"{name}/{precision}"
             if key in self.state["Bs"]:
@@ -89,7 +98,8 @@ class Workflow:
             else:
                 self.state["search"][key] = found = self._search(mode, precision)
                 max_B = found["max_B"]
-                self.state["Bs"][key] = drawn_Bs(self.settings, max_B) if max_B else []
+                if not found.get("disturbed"):  # else it is searched for again by --resume
+                    self.state["Bs"][key] = drawn_Bs(self.settings, max_B) if max_B else []
             self.record.save()
         for key, found in self.state["search"].items():
             if not found["max_B"]:
@@ -103,33 +113,38 @@ class Workflow:
 
         def try_B(B: int) -> bool:
             point = Point(mode.name, precision, B)
-            outcome = self._try(point)
-            tried.append({"B": B, "ok": outcome.ok, "failure": outcome.failure, "message": outcome.message,
-                          "seconds": outcome.seconds})  # fmt: skip
-            if outcome.failure not in (None, "oom") and B == 1:
-                raise Error(f"{point} fails ({outcome.failure}): {outcome.message}")
-            self.progress.done(
-                f"  B={B}: {'fits' if outcome.ok else f'{outcome.failure}: {outcome.message}'}"
-            )
+            for attempt in range(_TRIES):
+                outcome = self._try(point)
+                failure, message = outcome.verdict.failure, outcome.verdict.message
+                tried.append({"B": B, "ok": outcome.ok, "failure": failure, "message": message,
+                              "seconds": outcome.seconds})  # fmt: skip
+                self.progress.done(f"  B={B}: {'fits' if outcome.ok else f'{failure}: {message}'}")
+                if failure not in ("contaminated", "killed"):
+                    break
+                if attempt == _TRIES - 1:
+                    raise _Disturbed(f"{point} was ended {_TRIES} times ({failure}): {message}")
+            if failure not in (None, "oom") and B == 1:
+                raise Error(f"{point} fails ({failure}): {message}")
             return outcome.ok
 
+        found: dict[str, Any] = {"tried": tried}
         try:
             max_B = plan.find_max_B(try_B, min(limits, default=None))
         except Error as error:
-            return {"max_B": None, "tried": tried, "message": str(error)}
-        return {"max_B": max_B, "tried": tried, "message": "", "limit": min(limits, default=None)}
+            return {**found, "max_B": None, "message": str(error), "disturbed": isinstance(error, _Disturbed)}
+        return {**found, "max_B": max_B, "message": "", "limit": min(limits, default=None)}
 
-    def _try(self, point: Point) -> Outcome:
+    def _try(self, point: Point) -> GroupOutcome:
         directory = self.record.scratch("search", f"{point.mode}-{point.precision}-B{point.B}")
         self.progress.now(f"dry run {point}", None)
+        details = {"iters_per_epoch": self.settings.dry_run_iters}
         try:
-            return self.launcher.run("dry-run", point, directory, iters_per_epoch=self.settings.dry_run_iters,
-                                     tick=self.progress.tick)  # fmt: skip
+            return self.launcher.run("dry_run", point, directory, details=details, tick=self.progress.tick)
         except Unavailable as error:
-            return Outcome("crash", str(error), [], 0.0)
+            return GroupOutcome.not_started("unavailable", str(error))
 
     def check_equality(self) -> None:
-        """Does the fused array compute what separate models do? Without a yes, it is not measured."""
+        """Compare the fused array with separate models; where they differ, it is not measured."""
         for precision in self.settings.precisions:
             Bs = self.state["Bs"].get(f"hfta/{precision}")
             if Bs and "passed" not in self.state["equality"].get(precision, {}):
@@ -151,12 +166,16 @@ class Workflow:
 
     def _equality(self, point: Point) -> dict[str, Any]:
         directory = self.record.scratch("equality", point.precision)
+        details = {"steps": self.settings.equality_steps}
         try:
-            outcome = self.launcher.run("equality", point, directory, tick=self.progress.tick)
+            outcome = self.launcher.run(
+                "equality", point, directory, details=details, tick=self.progress.tick
+            )
         except Unavailable as error:
-            return {"failure": "crash", "message": str(error)}
+            outcome = GroupOutcome.not_started("unavailable", str(error))
         if not outcome.ok:  # no verdict: asked again by --resume
-            return {"failure": outcome.failure, "message": f"{outcome.failure}: {outcome.message}"}
+            failure = outcome.verdict.failure
+            return {"failure": failure, "message": f"{failure}: {outcome.verdict.message}"}
         return {"B": point.B, **outcome.results[0]["equality"]}
 
     def points(self) -> list[Point]:
@@ -171,11 +190,12 @@ class Workflow:
 
     def run_all(self) -> None:
         """Every point in every repeat, interleaved; those that have a final record are left out."""
-        have = set()
-        for run in self.record.finished():
-            if run["status"] == "ok" or run["failure"] in _FINAL_FAILURES:
-                have.add((run["repeat"], Point(run["mode"], run["precision"], run["B"])))
-            self.durations.add(Point(run["mode"], run["precision"], run["B"]), run["seconds"])
+        done, problems = self.record.finished()
+        for problem in problems:
+            self.progress.line(problem)
+        have = _settled([run.record for run in done])
+        for run in done:
+            self.durations.add(_point(run.record), run.record.seconds)
         order = plan.interleave(self.points(), self.settings.repeats, self.settings.seed)
         left = [item for item in order if item not in have]
         self.state["order"] = [f"r{repeat} {point}" for repeat, point in order]
@@ -183,94 +203,140 @@ class Workflow:
         self.progress.stage(f"{len(left)} of {len(order)} runs to do", len(left))
         for i, (repeat, point) in enumerate(left):
             self.progress.now(f"{point} repeat {repeat + 1}/{self.settings.repeats}", self._eta_s(left[i:]))
-            run = self.run_one(point, repeat)
-            self.durations.add(point, run["seconds"])
-            self.progress.now("", self._eta_s(left[i + 1 :]))
-            self.progress.done(f"[{i + 1}/{len(left)}] {point} repeat {repeat + 1}: {_said(run)}")
+            made = self.run_one(point, repeat)
+            self.durations.add(point, made.seconds)
+            self.progress.done(
+                f"[{i + 1}/{len(left)}] {point} repeat {repeat + 1}: {_said(made)}",
+                self._eta_s(left[i + 1 :]),
+            )
 
     def _eta_s(self, left: list[tuple[int, Point]]) -> float | None:
-        return self.durations.expect_all_s(point for _, point in left)
+        return self.durations.expect_s(point for _, point in left)
 
-    def run_one(self, point: Point, repeat: int) -> dict[str, Any]:
+    def run_one(self, point: Point, repeat: int) -> RunRecord:
         """One run, recorded whatever comes of it."""
-        started_s = time.time()
-        name = f"{stamp(started_s)}-{self.settings.job}-{point.mode}-B{point.B}-{point.precision}-r{repeat}"
+        started, began_s = Moment.now(), time.monotonic()
+        name = f"{stamp()}-{self.settings.job}-{point.mode}-B{point.B}-{point.precision}-r{repeat}"
         directory = self.record.begin_run(name)
         load_before = host.load_average()
+        details = {"epochs": self.settings.epochs, "iters_per_epoch": self.settings.iters_per_epoch}
         try:
-            outcome = self.launcher.run("run", point, directory, repeat, self.settings.epochs,
-                                        self.settings.iters_per_epoch, self.progress.tick)  # fmt: skip
+            outcome = self.launcher.run("rate", point, directory, repeat, details, self.progress.tick)
         except Unavailable as error:
-            outcome = Outcome("crash", str(error), [], time.time() - started_s)
-        metrics, window = self._measured(point, directory, outcome) if outcome.ok else ([], {})
-        run = {
-            **self._asked(point, repeat), "status": "ok" if outcome.ok else "failed",
-            "failure": outcome.failure, "message": outcome.message, "unit": self.unit, "metrics": metrics,
-            "window": window,
-            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(started_s)),
-            "seconds": outcome.seconds, "load_before": load_before, "load_after": host.load_average(),
-            "replicas": outcome.results,
-        }  # fmt: skip
+            outcome = GroupOutcome.not_started("unavailable", str(error), time.monotonic() - began_s)
+        metrics, window = self._measured(point, directory, outcome) if outcome.ok else ((), {})
+        asked = self._asked(point, repeat, started)
+        run = replace(
+            asked, verdict=outcome.verdict, metrics=metrics, window=window, seconds=outcome.seconds,
+            samples=self._samples(point) if outcome.ok else None, data=_data(outcome),
+            items_per_step=float(outcome.results[0].get("items_per_step", 0.0)) if outcome.results else 0.0,
+            disturbances=_disturbances(window),
+            details={
+                **asked.details, "load_before": load_before, "load_after": host.load_average(),
+                "replicas": outcome.results,
+            },
+        )  # fmt: skip
         with deferred():
             self.record.finish_run(directory, run)
         return run
 
+    def _samples(self, point: Point) -> Samples:
+        places = replica_directories(Path(), modes.get(point.mode).processes(point.B))
+        return Samples(tuple((place / SAMPLES_FILE).as_posix() for place in places))
+
     def _measured(
-        self, point: Point, directory: Path, outcome: Outcome
-    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        self, point: Point, directory: Path, outcome: GroupOutcome
+    ) -> tuple[tuple[Metric, ...], dict[str, Any]]:
         processes = modes.get(point.mode).processes(point.B)
-        replicas = [read_steps(path / "samples.csv") for path in replica_directories(directory, processes)]
+        replicas = [read_steps(path / SAMPLES_FILE) for path in replica_directories(directory, processes)]
         return measured(replicas, self.unit, any(result["asynchronous"] for result in outcome.results))
 
-    def _asked(self, point: Point, repeat: int) -> dict[str, Any]:
-        """What a run was told, and by what it was confined."""
-        mode = modes.get(point.mode)
-        return {
-            "format": 1, "job": self.settings.job, "mode": point.mode, "precision": point.precision,
-            "B": point.B, "repeat": repeat,
-            "device": self.settings.device, "device_model": self.settings.device_model,
-            "processes": mode.processes(point.B), "width": mode.width(point.B),
-            "epochs": self.settings.epochs, "iters_per_epoch": self.settings.iters_per_epoch,
-            "configs": self.launcher.configs(point, repeat) if mode.processes(point.B) <= MAX_PROCESSES else [],
-            "settings": self.settings.to_dict(),
-            "variables": self.launcher.environment(point), **self.state["environment"],
-            "isolation": {
-                "cgroup": "not used", "affinity": "as inherited",
-                "memory": "RLIMIT_DATA, an equal share of the available memory for each process"
-                if self.settings.device == "cpu" else "none: CUDA reserves more than it uses",
-            },
-            "equality": self.state["equality"].get(point.precision) if mode.width(point.B) else None,
-        }  # fmt: skip
+    def _asked(self, point: Point, repeat: int, started: Moment) -> RunRecord:
+        """The record of a run before it has begun: what it was told, and by what it is confined."""
+        from .. import jobs
 
-    def conclude(self) -> Report:
+        settings, mode, state = self.settings, modes.get(point.mode), self.state
+        described, versions = state["environment"]["machine"], state["environment"]["versions"]
+        processes = mode.processes(point.B)
+        configs = self.launcher.configs(point, repeat) if processes <= MAX_PROCESSES else []
+        memory = (
+            "RLIMIT_DATA, an equal share of the available memory for each process"
+            if settings.device == "cpu"
+            else "none: CUDA reserves more than it uses"
+        )
+        return RunRecord(
+            id=new_id(), kind="workflow", plan_id=self.record.id, plan=settings.job, job=settings.job, mode=point.mode,
+            precision=point.precision, B=point.B, repeat=repeat, verdict=Verdict.good(),
+            machine=facts.machine(described), device=facts.device(settings.device, described), started=started,
+            unit=self.unit, preset=settings.preset, seed=configs[0].seed if configs else settings.seed,
+            job_version=facts.source_hash(jobs.get(settings.job))[:12],
+            batch_size=settings.batch_size, processes=processes, threads=self.launcher.threads(point.mode, point.B),
+            isolation=Isolation("none", details={"affinity": "as inherited", "memory": memory}),
+            versions=versions, commit=facts.commit(), asked=state.get("asked", {}), resolved=settings.to_dict(),
+            details={
+                "width": mode.width(point.B), "epochs": settings.epochs, "iters_per_epoch": settings.iters_per_epoch,
+                "device_model": settings.device_model, "configs": [config.to_dict() for config in configs],
+                "variables": self.launcher.environment(point), "machine": described,
+                "equality": state["equality"].get(point.precision) if mode.width(point.B) else None,
+            },
+        )  # fmt: skip
+
+    def conclude(self) -> WorkflowReport:
         """Summary, CSV and PNG of all finished runs."""
         from .outputs import write_outputs
 
         for run in self._failed():
-            what = CLASSES.get(run["failure"], "unknown")
-            point = Point(run["mode"], run["precision"], run["B"])
+            failure = run.verdict.failure or "crash"
+            what = CLASSES.get(failure, "unknown")
             self.problems.append(
-                f"{point} repeat {run['repeat'] + 1}: {run['failure']} ({what}): {run['message']}"
+                f"{_point(run)} repeat {run.repeat + 1}: {failure} ({what}): {run.verdict.message}"
             )
         table, summary, files = write_outputs(self.record.root, self.settings)
         self.state["status"] = "failed" if self.problems else "done"
         self.state["problems"] = self.problems
         self.record.save()
-        return Report(self.record.root, self.settings, self.state, table, summary, files, self.problems)
+        return WorkflowReport(
+            self.record.root, self.settings, self.state, table, summary, files, self.problems
+        )
 
-    def _failed(self) -> list[dict[str, Any]]:
+    def _failed(self) -> list[RunRecord]:
         """Failed runs that no later one has made good."""
-        last = {
-            (run["mode"], run["precision"], run["B"], run["repeat"]): run for run in self.record.finished()
-        }
-        return [run for run in last.values() if run["status"] != "ok"]
+        last = {(_point(run.record), run.record.repeat): run.record for run in self.record.finished()[0]}
+        return [run for run in last.values() if not run.ok]
 
     def _combinations(self) -> list[tuple[str, str]]:
         return [(name, precision) for name in self.settings.modes if name not in self.state["unavailable"]
                 for precision in self.settings.precisions]  # fmt: skip
 
 
-def _said(run: dict[str, Any]) -> str:
-    if run["status"] != "ok":
-        return f"{run['failure']}: {run['message']}"
-    return f"{run['metrics'][0]['value']:.1f} {run['metrics'][0]['unit']} in {run['seconds']:.1f} s"
+def _point(run: RunRecord) -> Point:
+    return Point(run.mode, run.precision, run.B)
+
+
+def _settled(runs: Sequence[RunRecord]) -> set[tuple[int, Point]]:
+    """(repeat, point) of runs that are not made again. More models that fitted contradict that memory ran out."""
+    most: dict[tuple[str, str], int] = {}
+    for run in runs:
+        if run.ok:
+            most[run.mode, run.precision] = max(run.B, most.get((run.mode, run.precision), 0))
+    return {
+        (run.repeat, _point(run)) for run in runs
+        if final(run) and not (run.verdict.failure == "oom" and most.get((run.mode, run.precision), 0) > run.B)
+    }  # fmt: skip
+
+
+def _data(outcome: GroupOutcome) -> str:
+    provenance = outcome.results[0].get("provenance") if outcome.results else None
+    return data_source(provenance) or "unknown"
+
+
+def _disturbances(window: Mapping[str, Any]) -> tuple[str, ...]:
+    """`no steady state` if a replica was not steady."""
+    unsteady = any(each["steady"] is False for each in window.get("warmup", ()))
+    return ("no steady state",) if unsteady else ()
+
+
+def _said(run: RunRecord) -> str:
+    if not run.ok:
+        return f"{run.verdict.failure}: {run.verdict.message}"
+    return f"{run.metrics[0].value:.1f} {run.metrics[0].unit} in {run.seconds:.1f} s"

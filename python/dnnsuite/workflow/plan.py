@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""How many models fit, which numbers of models to measure, and in which order to run them. Pure functions."""
+"""Plans: the number of models that fit, the numbers to measure, the order of their runs. Pure functions."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar
+from collections.abc import Callable
 
+from .._runs.order import interleave as interleave
 from ..errors import Error, InvalidArgument
 
 __all__ = ["NothingFits", "expovariate_plan", "find_max_B", "interleave"]
-
-Key = TypeVar("Key", bound=Hashable)
 
 # Draws of the exponential that may bring nothing new before the smallest missing B is taken instead: a steep
 # distribution (large lambd) would otherwise practically never reach the large Bs.
@@ -62,7 +60,7 @@ def find_max_B(try_B: Callable[[int], bool], limit: int | None = None, dry_run_r
 
 
 def expovariate_plan(max_B: int, max_num_Bs: int, lambd: float = 4.0, seed: int = 0) -> list[int]:
-    """Which Bs to measure: 1 and `max_B` always, between them dense at small B.
+    """Bs to measure: 1 and `max_B` always, between them dense at small B.
 
     The rest is drawn as `round(Exp(lambd) * max_B)` until there are `max_num_Bs` of them (or every B there
     is). The same seed gives the same plan. Returns sorted, distinct Bs.
@@ -87,21 +85,3 @@ def expovariate_plan(max_B: int, max_num_Bs: int, lambd: float = 4.0, seed: int 
         else:
             idle += 1
     return sorted(plan)
-
-
-def interleave(keys: Sequence[Key], repeats: int, seed: int = 0) -> list[tuple[int, Key]]:
-    """Every key once per repeat, as (repeat, key), so that a drift of the machine meets all of them alike.
-
-    Repeats come in pairs: a shuffled order, then the same order backwards (ABBA), which cancels a linear
-    drift between any two keys. The next pair is shuffled anew; the same seed gives the same order.
-    """
-    generator = random.Random(seed)
-    order: list[Key] = list(keys)
-    plan: list[tuple[int, Key]] = []
-    for repeat in range(repeats):
-        if repeat % 2 == 0:
-            generator.shuffle(order)
-        else:
-            order.reverse()
-        plan.extend((repeat, key) for key in order)
-    return plan

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Which points a workflow measures: modes × precisions × Bs."""
+"""Points that a workflow measures: modes × precisions × Bs."""
 
 from __future__ import annotations
 
 from . import modes, plan
 from .launch import Point
-from .settings import Settings
+from .settings import WorkflowSettings
 
 __all__ = ["drawn_Bs", "fixed_Bs", "planned_points"]
 
 
-def fixed_Bs(settings: Settings, mode: modes.Mode) -> list[int] | None:
+def fixed_Bs(settings: WorkflowSettings, mode: modes.Mode) -> list[int] | None:
     """The Bs to measure where no search is needed; None where it is."""
     if mode.limit_B == 1:
         return [1]
@@ -21,12 +21,12 @@ def fixed_Bs(settings: Settings, mode: modes.Mode) -> list[int] | None:
     return None
 
 
-def drawn_Bs(settings: Settings, max_B: int) -> list[int]:
+def drawn_Bs(settings: WorkflowSettings, max_B: int) -> list[int]:
     """Bs up to `max_B`; equal for all modes with the same maximum, so that they can be compared B by B."""
     return plan.expovariate_plan(max_B, settings.max_num_Bs, settings.lambd, settings.seed)
 
 
-def planned_points(settings: Settings) -> tuple[list[tuple[int, Point]], list[str]]:
+def planned_points(settings: WorkflowSettings) -> tuple[list[tuple[int, Point]], list[str]]:
     """(order of runs, remarks) as far as it can be told without running anything.
 
     Where the largest B would be searched for, the preset's limit stands in for what the search will find.

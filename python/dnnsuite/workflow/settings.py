@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""From what a user asked for to what a workflow does: every default resolved, every value checked."""
+"""Settings of a workflow: options of a user with every default resolved and every value checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .._runs.plugins import import_plugins
 from ..errors import InvalidArgument
 from . import modes
 
-__all__ = ["PRESETS", "Settings", "resolve"]
+__all__ = ["PRESETS", "WorkflowSettings", "resolve"]
 
 PRESETS = ("quick", "paper")
 
@@ -28,7 +28,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class WorkflowSettings:
     """All that decides what a workflow measures. Two workflows with equal settings can share a directory."""
 
     job: str
@@ -56,19 +56,20 @@ class Settings:
     timeout_s: float
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain values, for the record."""
         return asdict(self)
 
     @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> Settings:
+    def from_dict(values: Mapping[str, Any]) -> WorkflowSettings:
         """Raises InvalidArgument when the record was written by another version."""
-        names = {field.name for field in fields(Settings)}
+        names = {field.name for field in fields(WorkflowSettings)}
         if set(values) != names:
             odd = ", ".join(sorted(names ^ set(values)))
             raise InvalidArgument(f"the recorded settings are of another version (they differ in: {odd})")
-        return Settings(**values)
+        return WorkflowSettings(**values)
 
 
-def resolve(job: str, asked: Mapping[str, Any]) -> Settings:
+def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
     """Settings for a job, from the options a user gave, the job's preset and the machine.
 
     Args:
@@ -109,7 +110,7 @@ def resolve(job: str, asked: Mapping[str, Any]) -> Settings:
     if threads < 1:
         raise InvalidArgument(f"--threads {threads}: must be at least 1")
     offered = list(Job.precisions(device))
-    return Settings(
+    return WorkflowSettings(
         job=job, plugins=plugins, preset=preset_name, device=device,
         device_model=_slug(given["device_model"]) if "device_model" in given else _device_model(device),
         modes=_several("mode", given.get("modes"), list(modes.MODES)),
@@ -124,7 +125,7 @@ def resolve(job: str, asked: Mapping[str, Any]) -> Settings:
     )  # fmt: skip
 
 
-def differences(recorded: Settings, asked: Mapping[str, Any]) -> list[str]:
+def differences(recorded: WorkflowSettings, asked: Mapping[str, Any]) -> list[str]:
     """Options a user gave with `--resume` that are not what the directory was made with, as sentences."""
     given = {name: value for name, value in asked.items() if value is not None}
     normal: dict[str, Callable[[Any], Any]] = {

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,21 +7,20 @@ from typing import Any
 
 import pytest
 
+from dnnsuite._runs.samples import read_steps
+from dnnsuite._runs.spec import WorkerSpec
 from dnnsuite.jobs import JobConfig
-from dnnsuite.workflow import metrics
 
 
-def work(folder: Path, job: str, kind: str = "run", **changes: Any) -> tuple[int, dict[str, Any], str]:
+def work(folder: Path, job: str, task: str = "rate", **changes: Any) -> tuple[int, dict[str, Any], str]:
     """(exit status, result.json, standard error) of one worker started by hand."""
-    spec = {
-        "kind": kind, "job": job, "plugins": ["toy_jobs"], "sys_path": [],
-        "epochs": 2, "iters_per_epoch": 3, "steps": 2,
-        "config": JobConfig(B=2, batch_size=4).to_dict(), "memory_limit_bytes": 1 << 30, "cuda_memory_fraction": None,
-        "directory": str(folder), "parent_pid": os.getpid(), **changes,
-    }  # fmt: skip
-    (folder / "spec.json").write_text(json.dumps(spec))
-    argv = [sys.executable, "-m", "dnnsuite.workflow.worker", str(folder / "spec.json")]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    spec = WorkerSpec(
+        f"dnnsuite.workflow.tasks:{task}", str(folder), job,
+        changes.pop("config", JobConfig(B=2, batch_size=4)).to_dict(),
+        {"epochs": 2, "iters_per_epoch": 3, "steps": 2}, ("toy_jobs",), memory_limit_bytes=1 << 30,
+    )  # fmt: skip
+    argv = [sys.executable, "-m", "dnnsuite._runs.worker", str(spec.write())]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     result = folder / "result.json"
     return done.returncode, json.loads(result.read_text()) if result.exists() else {}, done.stderr
 
@@ -36,7 +34,7 @@ def test_run_writes_samples_and_timing(toys: None, tmp_path: Path) -> None:
     assert result["asynchronous"] is False
     assert result["process"]["memory_limit_bytes"] == 1 << 30
     assert result["process"]["peak_rss_bytes"] > 1 << 20
-    steps = metrics.read_steps(tmp_path / "samples.csv")
+    steps = read_steps(tmp_path / "samples.csv")
     assert steps.epochs.tolist() == [0, 0, 0, 1, 1, 1]
     assert steps.items.tolist() == [8] * 6
     assert (steps.stops_ns - steps.starts_ns >= 2_000_000).all()  # the toy's nap
@@ -45,7 +43,7 @@ def test_run_writes_samples_and_timing(toys: None, tmp_path: Path) -> None:
 
 
 def test_a_dry_run_leaves_no_samples(toys: None, tmp_path: Path) -> None:
-    status, result, _ = work(tmp_path, "toy", "dry-run")
+    status, result, _ = work(tmp_path, "toy", "dry_run")
     assert (status, result["status"]) == (0, "ok")
     assert not (tmp_path / "samples.csv").exists()
 
@@ -74,18 +72,5 @@ def test_failures_are_told(job: str, failure: str, message: str, toys: None, tmp
 
 
 def test_memory_ends_at_the_limit(toys: None, tmp_path: Path) -> None:
-    status, result, _ = work(tmp_path, "toy-hungry", config=JobConfig(B=3).to_dict())
+    status, result, _ = work(tmp_path, "toy-hungry", config=JobConfig(B=3))
     assert (status, result["failure"]) == (1, "oom")
-
-
-def test_an_unwritable_directory_has_its_own_status(toys: None, tmp_path: Path) -> None:
-    status, result, stderr = work(tmp_path, "toy", directory=str(tmp_path / "absent"))
-    assert (status, result) == (74, {})
-    assert "cannot write" in stderr.splitlines()[-1]
-
-
-def test_a_worker_whose_parent_is_gone_does_nothing(toys: None, tmp_path: Path) -> None:
-    status, result, stderr = work(tmp_path, "toy", parent_pid=1 << 22)
-    assert status != 0
-    assert result == {}
-    assert "is gone" in stderr

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""Facts of the machine as records have them, and what of it must be the same for a plan to be continued."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import socket
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .. import host
+from .record import Device, Machine
+
+__all__ = ["changes", "commit", "device", "environment", "machine", "source_hash"]
+
+# What must be as it was for runs of two processes to be compared.
+_SAME = (
+    ("versions", "dnnsuite"), ("versions", "torch"), ("machine", "cpu_model"), ("machine", "cpus"), ("machine", "gpus"),
+)  # fmt: skip
+
+
+def environment() -> dict[str, Any]:
+    """{machine, versions} as JSON has them."""
+    found: dict[str, Any] = json.loads(json.dumps({"machine": host.describe(), "versions": host.versions()}))
+    return found
+
+
+def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What forbids to continue on this machine what was begun in another environment, as sentences."""
+    return [
+        f"{name} is {now[group].get(name)}, was {then[group].get(name)}"
+        for group, name in _SAME
+        if now[group].get(name) != then[group].get(name)
+    ]
+
+
+def machine(described: Mapping[str, Any]) -> Machine:
+    """The typed form of what :func:`dnnsuite.host.describe` says."""
+    gpus = described.get("gpus") or []
+    return Machine(
+        hostname=socket.gethostname(), cpu_model=described.get("cpu_model") or "", cpus=described.get("cpus") or 0,
+        memory_bytes=described.get("memory_bytes") or 0, gpus=tuple(gpu["name"] for gpu in gpus),
+        driver=gpus[0]["driver"] if gpus else "",
+    )  # fmt: skip
+
+
+def device(kind: str, described: Mapping[str, Any], uuids: tuple[str, ...] | None = None) -> Device:
+    """The device of a run: `kind` as a job takes it; `uuids` of the GPUs it could use, by default all."""
+    if not kind.startswith("cuda"):
+        return Device(kind)
+    gpus = described.get("gpus") or []
+    names = {gpu.get("uuid", ""): gpu["name"] for gpu in gpus}
+    found = tuple(gpu.get("uuid", "") for gpu in gpus) if uuids is None else uuids
+    return Device("cuda", next((names[uuid] for uuid in found if uuid in names), ""), found)
+
+
+def source_hash(job: type) -> str:
+    """SHA-256 of the file that defines a job, or of its name where there is none."""
+    path = inspect.getsourcefile(job)
+    return hashlib.sha256(Path(path).read_bytes() if path else job.__qualname__.encode()).hexdigest()
+
+
+@cache
+def commit() -> str:
+    """Of dnnsuite, where it runs from a checkout of its own; empty elsewhere."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists() or not (root / "python" / "dnnsuite").is_dir():
+        return ""
+    try:
+        asked = ["git", "-C", str(root), "rev-parse", "HEAD"]
+        said = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return said.stdout.strip() if said.returncode == 0 else ""

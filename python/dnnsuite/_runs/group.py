@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: MIT
+"""A group of workers: started, let go together, waited for, ended, and judged."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from .. import host
+from .._files import OutputError, read_json, read_tail
+from ..errors import Error
+from ..pin import Outcome, Partition, Running
+from .failures import DISK_EXIT, KernelKill, classify_exit
+from .interrupts import check, deferred, worker_ended, worker_started
+from .record import Verdict
+from .spec import RESULT_FILE, WorkerSpec
+
+__all__ = ["Direct", "GroupOutcome", "InShares", "OnFailure", "Starter", "WorkerOutcome", "run_group"]
+
+OnFailure = Literal["end", "continue"]
+
+_TICK_S = 0.1
+_TERM_GRACE_S = 3.0
+# Which of several processes this one is itself: not its workers' business.
+_PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """How a process ended, and what it used."""
+
+    returncode: int
+    kernel_kill: KernelKill | None = None
+    held: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WorkerOutcome:
+    """How one worker ended.
+
+    Attributes:
+        verdict: what became of it; where it was ended because time was over, `timeout`.
+        result: what it wrote itself, empty where it could not.
+        held: what its share says of it (:meth:`dnnsuite.pin.Outcome.to_dict`); empty outside shares.
+    """
+
+    verdict: Verdict
+    result: Mapping[str, Any]
+    seconds: float
+    held: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GroupOutcome:
+    """How a group ended: `verdict` is that of the worker which failed first, or of the group's time."""
+
+    verdict: Verdict
+    workers: tuple[WorkerOutcome, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """True if every worker ended well."""
+        return self.verdict.ok
+
+    @property
+    def results(self) -> list[Mapping[str, Any]]:
+        """What each worker wrote."""
+        return [worker.result for worker in self.workers]
+
+    @classmethod
+    def not_started(cls, failure: str, message: str, seconds: float = 0.0) -> GroupOutcome:
+        """A group of which no worker could be started."""
+        return cls(Verdict.failed(failure, message), (), seconds)
+
+
+class Started(Protocol):
+    """A process that leads a session of its own."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def terminate(self) -> None: ...
+    def finish(self) -> _Ended: ...
+
+
+class Starter(Protocol):
+    """Starts the process of a worker."""
+
+    def start(
+        self, index: int, command: Sequence[str], variables: Mapping[str, str], files: tuple[int, int, int]
+    ) -> Started: ...
+
+
+def run_group(
+    specs: Sequence[WorkerSpec], variables: Sequence[Mapping[str, str]], timeout_s: float, starter: Starter,
+    on_failure: OnFailure = "end", tick: Callable[[], None] = lambda: None,
+) -> GroupOutcome:  # fmt: skip
+    """Run one worker per spec, all together.
+
+    Args:
+        variables: added to this process's environment, per worker.
+        timeout_s: wall-clock limit of the group; what runs then is ended with everything that it started.
+        starter: :class:`Direct`, or :class:`InShares` of a partition.
+        on_failure: `end`: the first worker that fails ends the others; `continue`: it leaves them alone.
+        tick: called about ten times a second while waiting.
+
+    Raises:
+        OutputError: a worker, or this process, cannot write into its directory.
+        Error: a worker cannot be started; the others are ended.
+    """
+    group = _Group(starter, on_failure)
+    kills_before = host.oom_kills()
+    try:
+        for index, (spec, own) in enumerate(zip(specs, variables, strict=True)):
+            with deferred():
+                group.start(index, spec, own)
+        group.wait(time.monotonic() + timeout_s, tick)
+    finally:
+        with deferred():
+            ended = group.end()
+    struck = host.oom_kills() > kills_before
+    return group.judged(ended, struck)
+
+
+@dataclass
+class _Member:
+    spec: WorkerSpec
+    process: Started
+    channel: socket.socket  # a byte from it: it is set up; a byte to it: all are; its end: it has ended
+    ready: bool = False
+
+
+class _Group:
+    """Workers that are running, and the sockets shared with them."""
+
+    def __init__(self, starter: Starter, on_failure: OnFailure) -> None:
+        self._starter, self._on_failure = starter, on_failure
+        self._members: list[_Member] = []
+        self._began_s = time.monotonic()
+        self._first_failure: int | None = None
+        self._late: set[int] = set()  # that still ran when time was over
+
+    def start(self, index: int, spec: WorkerSpec, variables: Mapping[str, str]) -> None:
+        command = _command(spec.processes, spec.write())
+        environment = {name: value for name, value in os.environ.items() if name not in _PLACE}
+        with ExitStack() as files:
+            try:
+                mine, its = socket.socketpair()
+                files.enter_context(its)
+                unused = files.enter_context(ExitStack())
+                unused.callback(mine.close)
+                out, err = (files.enter_context(open(spec.folder / f"{name}.txt", "wb"))
+                            for name in ("stdout", "stderr"))  # fmt: skip
+                process = self._starter.start(
+                    index, command, {**environment, **variables}, (its.fileno(), out.fileno(), err.fileno())
+                )
+                unused.pop_all()
+            except OSError as error:
+                raise Error(f"cannot start a worker: {error}") from error
+        worker_started(process.pid)
+        self._members.append(_Member(spec, process, mine))
+
+    def wait(self, deadline_s: float, tick: Callable[[], None]) -> None:
+        """Until all have ended, or one has failed whose failure ends the others, or time is over."""
+        alive, begun = dict(enumerate(self._members)), False
+        with selectors.DefaultSelector() as selector:
+            for member in self._members:
+                selector.register(member.channel, selectors.EVENT_READ, member)
+            while alive:
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    self._late = set(alive)
+                    return
+                _listen(selector, min(left_s, _TICK_S))
+                check()
+                for index, member in list(alive.items()):
+                    if (code := member.process.poll()) is None:
+                        continue
+                    del alive[index]
+                    if code != 0:
+                        self._first_failure = index if self._first_failure is None else self._first_failure
+                        if self._on_failure == "end":
+                            return
+                if not begun and alive and all(member.ready for member in alive.values()):
+                    begun = True
+                    for member in alive.values():
+                        with suppress(OSError):  # it has ended meanwhile, which is seen in the next round
+                            member.channel.sendall(b"g")
+                tick()
+
+    def end(self) -> list[_Ended]:
+        """What still runs is asked to end, then made to; nothing is left, not even children of workers."""
+        for member in self._members:
+            member.process.terminate()
+        grace_until_s = time.monotonic() + _TERM_GRACE_S
+        while self._asked() and time.monotonic() < grace_until_s:
+            time.sleep(0.01)
+        ended = []
+        for member in self._members:
+            ended.append(member.process.finish())
+            member.channel.close()
+            worker_ended(member.process.pid)
+        return ended
+
+    def _asked(self) -> bool:
+        """True while a worker that was asked to end has not done so."""
+        return isinstance(self._starter, Direct) and any(m.process.poll() is None for m in self._members)
+
+    def judged(self, ended: Sequence[_Ended], struck: bool) -> GroupOutcome:
+        seconds = time.monotonic() - self._began_s
+        workers = tuple(
+            self._worker(index, member, end, struck)
+            for index, (member, end) in enumerate(zip(self._members, ended, strict=True))
+        )
+        if self._first_failure is None and self._late and self._on_failure == "end":
+            return GroupOutcome(_timeout(seconds), workers, seconds)
+        failed = [index for index, worker in enumerate(workers) if not worker.verdict.ok]
+        if not failed:
+            return GroupOutcome(Verdict.good(), workers, seconds)
+        first = self._first_failure if self._first_failure is not None else failed[0]
+        verdict = workers[first].verdict
+        who = f"replica {first}: " if len(workers) > 1 else ""
+        return GroupOutcome(
+            Verdict.failed(verdict.failure or "crash", who + verdict.message), workers, seconds
+        )
+
+    def _worker(self, index: int, member: _Member, ended: _Ended, struck: bool) -> WorkerOutcome:
+        folder, seconds = member.spec.folder, time.monotonic() - self._began_s
+        stderr = read_tail(folder / "stderr.txt")
+        if ended.returncode == DISK_EXIT:
+            told = stderr.strip().splitlines()  # nothing, when even that found no room
+            raise OutputError(told[-1] if told else f"cannot write {folder}: no space left")
+        path = folder / RESULT_FILE
+        result: dict[str, Any] = read_json(path) if path.is_file() else {}
+        seconds = ended.held.get("elapsed_s", seconds)
+        return WorkerOutcome(
+            self._verdict(index, result, ended, stderr, seconds, struck), result, seconds, ended.held
+        )
+
+    def _verdict(
+        self, index: int, result: Mapping[str, Any], ended: _Ended, stderr: str, seconds: float, struck: bool
+    ) -> Verdict:
+        """What ended a process is stronger than what it says of itself."""
+        if index in self._late:
+            return _timeout(seconds)
+        kill = ended.kernel_kill
+        if kill is not None and kill.scope:  # its share has seen it
+            return Verdict.failed(*kill.verdict())
+        if result:
+            return Verdict(result["status"], result["failure"], result["message"])
+        return Verdict.failed(*classify_exit(ended.returncode, stderr, kill if struck else None))
+
+
+def _timeout(seconds: float) -> Verdict:
+    return Verdict.failed("timeout", f"not finished after {seconds:.0f} s")
+
+
+def _listen(selector: selectors.BaseSelector, seconds: float) -> None:
+    """Take in who is set up; a channel at its end is listened to no more."""
+    for key, _ in selector.select(seconds):
+        member: _Member = key.data
+        try:
+            said = member.channel.recv(1)
+        except OSError:  # it was killed
+            said = b""
+        if said:
+            member.ready = True
+        else:
+            selector.unregister(member.channel)
+
+
+def _command(processes: int, spec: Path) -> list[str]:
+    """The worker, or torchrun with that many of them."""
+    worker = ["-m", "dnnsuite._runs.worker", str(spec)]
+    if processes == 1:
+        return [sys.executable, *worker]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    return [sys.executable, *torchrun, *worker]
+
+
+class Direct:
+    """Starts workers as processes of this machine, each in a session of its own.
+
+    Args:
+        allowed_bytes: the most memory that each of them might have, to tell its own excess from that of others.
+    """
+
+    def __init__(self, allowed_bytes: int | None = None) -> None:
+        self._allowed_bytes = allowed_bytes
+
+    def start(
+        self, index: int, command: Sequence[str], variables: Mapping[str, str], files: tuple[int, int, int]
+    ) -> Started:
+        """Ctrl-C reaches this process alone, which ends the group."""
+        stdin, stdout, stderr = files
+        process = subprocess.Popen(
+            list(command),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env=dict(variables),
+            start_new_session=True,
+        )
+        return _Direct(process, self._allowed_bytes)
+
+
+class _Direct:
+    def __init__(self, process: subprocess.Popen[bytes], allowed_bytes: int | None) -> None:
+        self._process, self._allowed_bytes = process, allowed_bytes
+        self._peak_bytes = 0
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        return self._wait(os.WNOHANG)
+
+    def _wait(self, options: int) -> int | None:
+        """As Popen's, with the memory that it had."""
+        if self._process.returncode is None:
+            pid, status, usage = os.wait4(self._process.pid, options)
+            if pid:
+                self._process.returncode = os.waitstatus_to_exitcode(status)
+                self._peak_bytes = usage.ru_maxrss * 1024
+        return self._process.returncode
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def finish(self) -> _Ended:
+        self._signal(signal.SIGKILL)
+        code = self._wait(0)
+        assert code is not None
+        return _Ended(code, KernelKill("", self._peak_bytes, self._allowed_bytes))
+
+    def _signal(self, number: signal.Signals) -> None:
+        # The group outlives its leader as long as a child of it runs. Its id is not reused before that, and a leader
+        # that has been waited for and had no children gives ProcessLookupError.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+
+class InShares:
+    """Starts worker i in the i-th of some shares of a partition."""
+
+    def __init__(self, partition: Partition, shares: Sequence[int | str]) -> None:
+        self._partition, self._shares = partition, shares
+
+    def start(
+        self, index: int, command: Sequence[str], variables: Mapping[str, str], files: tuple[int, int, int]
+    ) -> Started:
+        """As :meth:`Partition.start`."""
+        share = self._shares[index]
+        running = self._partition.start(share, command, env=variables, files=files)
+        return _InShare(running, running.slot.memory_bytes)
+
+
+class _InShare:
+    def __init__(self, running: Running, allowed_bytes: int) -> None:
+        self._running, self._allowed_bytes = running, allowed_bytes
+
+    @property
+    def pid(self) -> int:
+        return self._running.pid
+
+    def poll(self) -> int | None:
+        return self._running.poll()
+
+    def terminate(self) -> None:
+        """A share ends everything in it at once."""
+
+    def finish(self) -> _Ended:
+        outcome = self._running.finish(0)
+        return _Ended(outcome.returncode, self._kernel_kill(outcome), outcome.to_dict())
+
+    def _kernel_kill(self, outcome: Outcome) -> KernelKill:
+        scope = (outcome.oom_scope or "unknown") if outcome.oom_killed else ""
+        return KernelKill(scope, outcome.memory_peak_bytes or 0, self._allowed_bytes)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: MIT
+"""Progress of a plan: a live display with the time left on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+    from rich.live import Live
+
+__all__ = ["Durations", "Progress", "clock_text"]
+
+Key = TypeVar("Key", bound=Hashable)
+
+_REFRESH_S = 0.5
+
+
+class Durations(Generic[Key]):
+    """Seconds that runs have taken, and from them what others will take.
+
+    Args:
+        guess: for a run of which none has been seen: (its key, mean of each one seen) → seconds; the mean of all by
+            default.
+    """
+
+    def __init__(self, guess: Callable[[Key, Mapping[Key, float]], float] | None = None) -> None:
+        self._guess = guess or (lambda key, means: _mean(means.values()))
+        self._seen: dict[Key, list[float]] = {}
+
+    def add(self, key: Key, seconds: float) -> None:
+        """Take in a run that has ended."""
+        self._seen.setdefault(key, []).append(seconds)
+
+    def expect_s(self, keys: Iterable[Key]) -> float | None:
+        """Seconds for all of `keys` one after another; None before anything was seen."""
+        keys = list(keys)
+        if not self._seen:
+            return None if keys else 0.0
+        means = {key: _mean(all_s) for key, all_s in self._seen.items()}
+        return sum(means[key] if key in means else self._guess(key, means) for key in keys)
+
+
+class Progress:
+    """Tells a person how far a plan is. Use as a context manager.
+
+    On a terminal: a table of the plan's jobs if :meth:`rows` was called, and below it a line with a bar, what runs now
+    and the time left. Elsewhere, in a log file say, one line for each thing that ended, with the time left at its end.
+
+    Args:
+        console: where it is told; standard error by default.
+        quiet: tell nothing.
+    """
+
+    def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
+        if console is None:
+            from rich.console import Console as RichConsole
+
+            console = RichConsole(stderr=True)
+        self._console, self._quiet = console, quiet
+        self._on_terminal = console.is_terminal and not quiet
+        self._live: Live | None = None
+        self._text, self._done, self._total = "", 0, 0
+        self._eta_at_s: float | None = None
+        self._began_s = self._drawn_s = time.monotonic()
+        self._columns: Sequence[str] = ()
+        self._rows: dict[str, Mapping[str, str]] = {}
+
+    def __enter__(self) -> Progress:
+        if self._on_terminal:
+            from rich.live import Live
+
+            self._live = Live(console=self._console, auto_refresh=False)
+            self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._live is not None:
+            if not self._rows:
+                self._text, self._total = "", 0
+            self._draw()
+            self._live.stop()
+            self._live = None
+
+    def rows(self, columns: Sequence[str], names: Iterable[str]) -> None:
+        """Show a table with these columns and a row for each name, which is its first cell."""
+        self._columns, self._rows = columns, {name: {} for name in names}
+
+    def row(self, name: str, **cells: str) -> None:
+        """Change cells of a row."""
+        self._rows[name] = {**self._rows[name], **cells}
+        self.tick()
+
+    def stage(self, text: str, total: int = 0) -> None:
+        """A new stage of `total` runs begins."""
+        self._text, self._done, self._total, self._eta_at_s = text, 0, total, None
+        self._began_s = time.monotonic()
+        if self._live is None or self._rows:
+            self.line(text)
+        self._draw()
+
+    def now(self, text: str, eta_s: float | None) -> None:
+        """What runs now, and how many seconds are left in the stage."""
+        self._text = text
+        self._eta_at_s = None if eta_s is None else time.monotonic() + eta_s
+        self._draw()
+
+    def tick(self) -> None:
+        """Something still runs."""
+        if time.monotonic() - self._drawn_s >= _REFRESH_S:
+            self._draw()
+
+    def done(self, text: str, eta_s: float | None = None) -> None:
+        """A run of the stage has ended; `eta_s` seconds are left."""
+        self._done += 1
+        self._eta_at_s = None if eta_s is None else time.monotonic() + eta_s
+        eta = self._eta_text()
+        self.line(f"{text}  {eta}" if eta and not self._on_terminal and self._done < self._total else text)
+        self._draw()
+
+    def line(self, text: str) -> None:
+        """A line that stays."""
+        if not self._quiet:
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _eta_text(self) -> str:
+        if self._eta_at_s is None:
+            return ""
+        return f"ETA {clock_text(max(0.0, self._eta_at_s - time.monotonic()))}"
+
+    def _draw(self) -> None:
+        self._drawn_s = time.monotonic()
+        if self._live is not None:
+            self._live.update(self._picture(), refresh=True)
+
+    def _picture(self) -> Group:
+        from rich.console import Group, RenderableType
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        parts: list[RenderableType] = []
+        if self._rows:
+            table = Table(*self._columns, box=None, pad_edge=False)
+            for name, cells in self._rows.items():
+                table.add_row(name, *(cells.get(column, "") for column in self._columns[1:]))
+            parts.append(table)
+        line = Table.grid(padding=(0, 1))
+        words = [self._text, clock_text(time.monotonic() - self._began_s), self._eta_text()]
+        if self._total:
+            bar = ProgressBar(self._total, self._done, width=24)
+            line.add_row(bar, f"{self._done}/{self._total}", *words)
+        elif self._text:
+            line.add_row(*words)
+        parts.append(line if self._total or self._text else Text(""))
+        return Group(*parts)
+
+
+def clock_text(seconds: float) -> str:
+    """75 → "1:15", 3700 → "1:01:40"."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+
+
+def _mean(values: Iterable[float]) -> float:
+    numbers = list(values)
+    return sum(numbers) / len(numbers)

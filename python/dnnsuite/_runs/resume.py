@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+"""What of a plan is done already, and whether a directory may be continued."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import InvalidArgument
+from .failures import FINAL
+from .record import RunRecord
+
+__all__ = ["final", "refuse_unlike"]
+
+
+def final(record: RunRecord) -> bool:
+    """True if a run need not be made again: it ended well, or with a finding that would be the same."""
+    return record.ok or record.verdict.failure in FINAL
+
+
+def refuse_unlike(root: Path, odd: Sequence[str]) -> None:
+    """Refuse to continue what was begun with other settings or in another environment.
+
+    Args:
+        odd: what differs, as sentences; nothing is refused where there are none.
+
+    Raises:
+        InvalidArgument: there are some.
+    """
+    if odd:
+        raise InvalidArgument(
+            f"--resume: {root} was made with other settings: {'; '.join(odd)}; "
+            "give the same options (or none), or choose another --out"
+        )

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+"""The order of one worker, as a file that its process reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .._files import read_json, write_json
+
+__all__ = ["RESULT_FILE", "SPEC_FILE", "WorkerSpec"]
+
+SPEC_FILE = "spec.json"
+RESULT_FILE = "result.json"
+
+
+@dataclass(frozen=True)
+class WorkerSpec:
+    """The order of one worker.
+
+    Attributes:
+        task: `module:function` that does the work; see :mod:`dnnsuite._runs.worker`.
+        directory: existing folder of its files, its own.
+        job, config: a registered job and the fields of its `JobConfig`.
+        details: what the task alone reads.
+        plugins: modules that register a user's own jobs; sys_path: where else they are looked for.
+        memory_limit_bytes: the most that it may reserve; None leaves it unlimited.
+        processes: how many torchrun starts of it; 1 is the worker alone.
+        parent_pid: the process that it must not outlive; filled in when it is started.
+    """
+
+    task: str
+    directory: str
+    job: str
+    config: Mapping[str, Any]
+    details: Mapping[str, Any] = field(default_factory=dict)
+    plugins: tuple[str, ...] = ()
+    sys_path: tuple[str, ...] = ()
+    memory_limit_bytes: int | None = None
+    processes: int = 1
+    parent_pid: int = 0
+
+    @property
+    def folder(self) -> Path:
+        """`directory` as a path."""
+        return Path(self.directory)
+
+    def write(self) -> Path:
+        """Write it into its directory, as of this process; returns the file.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        path = self.folder / SPEC_FILE
+        write_json(path, {**asdict(self), "parent_pid": self.parent_pid or os.getpid()})
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> WorkerSpec:
+        """The inverse of :meth:`write`."""
+        values = read_json(path)
+        return cls(**{**values, "plugins": tuple(values["plugins"]), "sys_path": tuple(values["sys_path"])})

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""One worker process of any kind of run: `python -m dnnsuite._runs.worker SPEC.json`.
+
+Limits itself, imports the task that its spec names, lets it work, writes `result.json` into its directory and ends.
+The exit status only repeats the result (0 ok, 1 failed, 74 cannot write). A task is a function
+`(WorkerSpec, Siblings) -> dict` that calls :meth:`Siblings.wait` once, when it is set up. Standard input is a socket
+to the group: one byte tells that this worker is set up, one answers that all are.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from .._files import write_json
+from .ending import attempt, leave, status_of
+from .failures import classify
+from .limits import die_with_parent, limit_memory, offer_to_oom_killer, peak_rss_bytes
+from .plugins import import_plugins
+from .spec import RESULT_FILE, WorkerSpec
+
+__all__ = ["Siblings", "Task", "leads", "task_named", "work"]
+
+Result = dict[str, Any]
+
+
+class Siblings:
+    """The other workers of a group, whose timed windows begin together."""
+
+    def __init__(self, group: socket.socket | None) -> None:
+        self._group = group
+
+    def wait(self) -> None:
+        """Tell the group that this worker is set up; return when all are. At once where there is no group.
+
+        Raises:
+            InterruptedError: the group's process ended.
+        """
+        if self._group is None:
+            return
+        try:
+            self._group.sendall(b"r")
+            gone = self._group.recv(1) != b"g"
+        except ConnectionError:
+            gone = True
+        if gone:
+            raise InterruptedError("the parent ended before all workers were ready")
+
+
+Task = Callable[[WorkerSpec, Siblings], Result]
+
+
+def leads() -> bool:
+    """True in the process of a worker that reports: the first of those that torchrun started, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def task_named(name: str) -> Task:
+    """The function that `module:function` names."""
+    module, _, function = name.partition(":")
+    found: Task = getattr(importlib.import_module(module), function)
+    return found
+
+
+def _group() -> socket.socket | None:
+    """The socket that is standard input, of the leading process alone. The job's own input becomes empty."""
+    group = None
+    if leads():
+        copy = os.dup(0)
+        try:
+            group = socket.socket(fileno=copy)
+        except OSError:  # started by hand
+            os.close(copy)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return group
+
+
+def _process(spec: WorkerSpec) -> Result:
+    """This process, for the record."""
+    torch = sys.modules.get("torch")
+    about: Result = {
+        "pid": os.getpid(),
+        "python": platform.python_version(),
+        "torch": str(torch.__version__) if torch else None,
+        "torch_threads": torch.get_num_threads() if torch else None,
+        "cpus_allowed": sorted(os.sched_getaffinity(0)),
+        "peak_rss_bytes": peak_rss_bytes(),
+        "memory_limit_bytes": spec.memory_limit_bytes,
+    }
+    if torch and torch.cuda.is_available() and torch.cuda.is_initialized():
+        about["device_name"] = torch.cuda.get_device_name()
+        about["peak_cuda_bytes"] = torch.cuda.max_memory_allocated()
+        about["tf32"] = torch.backends.cuda.matmul.allow_tf32
+        about["cudnn_benchmark"] = torch.backends.cudnn.benchmark
+    return about
+
+
+def _done(spec: WorkerSpec, group: socket.socket | None) -> Result:
+    import_plugins(spec.plugins, spec.sys_path)
+    return task_named(spec.task)(spec, Siblings(group))
+
+
+def _tell(path: Path, result: Result) -> None:
+    """Of several processes, the leading one tells that all went well, and whichever is first what went wrong.
+
+    The others fail after it, because it is gone: that is not what went wrong.
+    """
+    if result["status"] == "ok":
+        if leads():
+            write_json(path, result)
+        return
+    own = path.with_name(f"result-{os.getpid()}.json")
+    write_json(own, result)
+    with suppress(FileExistsError):
+        os.link(own, path)
+    own.unlink()
+
+
+def work(spec: WorkerSpec) -> int:
+    """Do what the spec says; returns the exit status."""
+    # torchrun, which starts the processes of a distributed job, is their parent.
+    die_with_parent(spec.parent_pid if spec.processes == 1 else os.getppid())
+    offer_to_oom_killer()
+    limit_memory(spec.memory_limit_bytes)
+    group = _group()
+
+    def told() -> Result:
+        result = {"failure": None, "message": "", **attempt(lambda: _done(spec, group), classify)}
+        result["process"] = _process(spec)
+        _tell(spec.folder / RESULT_FILE, result)
+        return result
+
+    return status_of(told)
+
+
+if __name__ == "__main__":
+    leave(work(WorkerSpec.read(Path(sys.argv[1]))))

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+import copy
+import subprocess
+from pathlib import Path
+
+from dnnsuite._runs import facts
+
+DESCRIBED = {
+    "cpu_model": "Abacus", "cpus": 2, "memory_bytes": 5, "gpus": [
+        {"name": "H200", "driver": "550", "uuid": "GPU-a"}, {"name": "A100", "driver": "550", "uuid": "GPU-b"},
+    ],
+}  # fmt: skip
+
+
+def test_a_machine_is_what_the_host_describes() -> None:
+    machine = facts.machine(DESCRIBED)
+    assert (machine.cpu_model, machine.cpus, machine.gpus, machine.driver) == (
+        "Abacus",
+        2,
+        ("H200", "A100"),
+        "550",
+    )
+    assert machine.hostname
+    assert facts.machine({}).gpus == ()
+
+
+def test_a_device_is_the_gpus_that_a_run_could_use() -> None:
+    assert facts.device("cpu", DESCRIBED).name == ""
+    assert facts.device("cuda:0", DESCRIBED, ("GPU-b",)) == facts.Device("cuda", "A100", ("GPU-b",))
+    assert facts.device("cuda", DESCRIBED).uuids == ("GPU-a", "GPU-b")
+
+
+def test_another_machine_or_version_is_told() -> None:
+    then = facts.environment()
+    now = copy.deepcopy(then)
+    assert facts.changes(then, now) == []
+    now["machine"]["cpu_model"] = "Abacus"
+    now["versions"]["torch"] = "0.4"
+    assert [change.split(" is ")[0] for change in facts.changes(then, now)] == ["torch", "cpu_model"]
+
+
+def test_the_commit_is_that_of_the_checkout() -> None:
+    root = Path(facts.__file__).parents[3]
+    said = subprocess.run(
+        ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    )
+    assert facts.commit() == said.stdout.strip()

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: MIT
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from children import children
+from dnnsuite._files import OutputError
+from dnnsuite._runs import group as engine
+from dnnsuite._runs.group import Direct, GroupOutcome, InShares, OnFailure, run_group
+from dnnsuite._runs.spec import WorkerSpec
+from dnnsuite.errors import Error
+from dnnsuite.pin import Partition, Topology, make_plan
+
+SpecOf = Callable[..., WorkerSpec]
+GIB = 1 << 30
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    assert children() == []
+
+
+def run(
+    *specs: WorkerSpec, timeout_s: float = 60.0, on_failure: OnFailure = "end", **options: object
+) -> GroupOutcome:
+    return run_group(specs, [{}] * len(specs), timeout_s, Direct(GIB), on_failure, **options)  # type: ignore[arg-type]
+
+
+def pid_in(path: Path) -> int:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if path.exists() and (text := path.read_text()):
+            return int(text)
+        time.sleep(0.02)
+    raise AssertionError("the worker did not begin")
+
+
+def test_all_begin_when_the_last_is_set_up(spec_of: SpecOf) -> None:
+    outcome = run(spec_of("fine", "0"), spec_of("fine", "1", setup_s=0.7), spec_of("fine", "2", seconds=0.1))
+    assert outcome.ok
+    began = [result["began_ns"] for result in outcome.results]
+    assert (max(began) - min(began)) * 1e-9 < 0.5
+    assert [worker.verdict.status for worker in outcome.workers] == ["ok"] * 3
+    assert all(result["process"]["peak_rss_bytes"] > 1 << 20 for result in outcome.results)
+
+
+def test_the_first_that_fails_ends_the_others(spec_of: SpecOf) -> None:
+    outcome = run(spec_of("slow", "0"), spec_of("crashes", "1"))
+    assert outcome.verdict.failure == "crash"
+    assert outcome.verdict.message == "replica 1: no second step"
+
+
+def test_or_leaves_them_alone(spec_of: SpecOf) -> None:
+    outcome = run(spec_of("crashes_at_once", "0"), spec_of("fine", "1", seconds=0.5), on_failure="continue")
+    assert [worker.verdict.failure for worker in outcome.workers] == ["unavailable", None]
+    assert outcome.results[1]["ended_ns"] > outcome.results[1]["began_ns"]
+    assert outcome.verdict.failure == "unavailable"
+
+
+def test_time_that_is_over_ends_all(spec_of: SpecOf) -> None:
+    began_s = time.monotonic()
+    outcome = run(spec_of("slow", "0"), spec_of("stubborn", "1"), timeout_s=4.0)
+    assert outcome.verdict.failure == "timeout"
+    assert outcome.verdict.message.startswith("not finished after")
+    assert time.monotonic() - began_s < 25
+
+
+def test_time_that_is_over_is_the_verdict_of_those_that_still_ran(spec_of: SpecOf) -> None:
+    outcome = run(spec_of("slow", "0"), spec_of("fine", "1"), timeout_s=4.0, on_failure="continue")
+    assert [worker.verdict.failure for worker in outcome.workers] == ["timeout", None]
+
+
+def test_a_worker_that_was_killed_is_the_cause(spec_of: SpecOf, tmp_path: Path) -> None:
+    killer = threading.Thread(target=lambda: os.kill(pid_in(tmp_path / "1" / "marker"), signal.SIGKILL))
+    specs = [spec_of("slow", "0"), spec_of("slow", "1")]
+    killer.start()
+    outcome = run(*specs)
+    killer.join()
+    assert outcome.verdict.failure == "killed"
+    assert outcome.verdict.message.startswith("replica 1: the worker was ended by SIGKILL")
+
+
+def killed_by_the_kernel(
+    spec_of: SpecOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed_bytes: int
+) -> GroupOutcome:
+    """A worker killed while the kernel's counter of out-of-memory kills rises."""
+    kills = [0]
+
+    def kill() -> None:
+        pid = pid_in(tmp_path / "0" / "marker")
+        kills[0] += 1
+        os.kill(pid, signal.SIGKILL)
+
+    monkeypatch.setattr(engine.host, "oom_kills", lambda: kills[0])
+    killer = threading.Thread(target=kill)
+    killer.start()
+    outcome = run_group([spec_of("slow")], [{}], 60.0, Direct(allowed_bytes))
+    killer.join()
+    return outcome
+
+
+def test_memory_that_others_took_is_no_finding_about_the_worker(
+    spec_of: SpecOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = killed_by_the_kernel(spec_of, tmp_path, monkeypatch, 64 * GIB)
+    assert outcome.verdict.failure == "contaminated"
+    assert "for memory that others took: it had" in outcome.verdict.message
+
+
+def test_memory_that_the_worker_took_is_one(
+    spec_of: SpecOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = killed_by_the_kernel(spec_of, tmp_path, monkeypatch, 1 << 20)
+    assert outcome.verdict.failure == "oom"
+
+
+def test_a_worker_without_a_result_crashed(spec_of: SpecOf) -> None:
+    outcome = run(spec_of("ends_early"), on_failure="continue")
+    assert outcome.verdict.failure == "crash"
+    assert "ended early, with status 0 and no result" in outcome.verdict.message
+
+
+def test_children_of_workers_end_with_them(spec_of: SpecOf) -> None:
+    outcome = run(spec_of("leaves_a_child"))
+    assert outcome.ok
+    child = (
+        psutil.Process(outcome.results[0]["child"])
+        if psutil.pid_exists(outcome.results[0]["child"])
+        else None
+    )
+    assert child is None or child.wait(10) is None
+
+
+def test_an_exception_while_waiting_ends_all(spec_of: SpecOf) -> None:
+    def tick() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(spec_of("slow", "0"), spec_of("slow", "1"), tick=tick)
+
+
+def test_a_folder_that_is_none_is_an_output_error(spec_of: SpecOf, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot write"):
+        run(replace(spec_of("fine"), directory=str(tmp_path / "file")))
+
+
+def test_a_worker_that_cannot_start_ends_those_that_did(
+    spec_of: SpecOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Second(Direct):
+        def start(self, index: int, *arguments: object) -> object:  # type: ignore[override]
+            if index:
+                raise OSError("no more processes")
+            return super().start(index, *arguments)  # type: ignore[arg-type]
+
+    with pytest.raises(Error, match="cannot start a worker: no more processes"):
+        run_group([spec_of("slow", "0"), spec_of("slow", "1")], [{}, {}], 60.0, Second())
+
+
+def test_workers_know_nothing_of_the_place_of_this_process(
+    spec_of: SpecOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "3")
+    (result,) = run(spec_of("fine")).results
+    assert result["place"] is None
+
+
+def test_workers_run_in_shares(spec_of: SpecOf) -> None:
+    plan = make_plan(Topology.read(), 1)
+    with Partition(plan, "affinity") as partition:
+        starter = InShares(partition, [0, "all"])
+        specs = [spec_of("fine", "0"), spec_of("slow", "1")]
+        outcome = run_group(specs, [{}, {}], 6.0, starter, "continue")
+    fine, slow = outcome.workers
+    assert (fine.verdict.failure, slow.verdict.failure) == (None, "timeout")
+    assert fine.held["level"] == "affinity"
+    assert fine.seconds == fine.held["elapsed_s"] < slow.seconds
