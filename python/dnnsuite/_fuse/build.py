@@ -11,7 +11,8 @@ import torch
 import torch.nn.utils.parametrize
 
 from .. import nn
-from ..errors import InvalidArgument
+from .._torch import made_by_dynamo, no_fuse
+from ..errors import InvalidArgument, Unavailable
 from ..nn._base import ArrayModule, MoreState
 from ..nn._dropout import FUNCTION_STREAM as STREAM
 from .code.sequential import Sequential
@@ -80,6 +81,8 @@ class Fusion:
     """One conversion of B models."""
 
     def __init__(self, models: Sequence[torch.nn.Module]) -> None:
+        if no_fuse is not None:
+            raise Unavailable(no_fuse, remedy="install a torch that `dnnsuite doctor` has no warning for")
         self.models, self.B = models, len(models)
         self._registered = registered_in(models)
         self._memo: dict[int, Any] = {}
@@ -246,7 +249,7 @@ def _refuse_what_is_no_plain_module(module: torch.nn.Module, where: str) -> None
         raise InvalidArgument(
             f"{where} is a {name} of torch.jit, whose code cannot be read: give the module itself"
         )
-    if "_orig_mod" in module._modules and hasattr(module, "_torchdynamo_orig_callable"):
+    if made_by_dynamo(module):
         raise InvalidArgument(
             f"{where} is what torch.compile made: give the module itself (._orig_mod) and compile the array"
         )

@@ -57,8 +57,6 @@ RULES = {
 
 _plan = library.optimizer_plan.default
 _step = library.optimizer_step_.default
-watched = torch._C._len_torch_dispatch_stack
-"""How many observers (`TorchDispatchMode`) look at the operators of this thread."""
 _HALVES = (torch.bfloat16, torch.float16)
 
 
@@ -99,7 +97,7 @@ def optimizer_step_(
     Args:
         factor: float64 [B], multiplies the gradients as they are read: unscaling and clipping cost no pass.
         tickets: on CUDA int32 zeros, one per parameter and model, which a step leaves as it found them.
-        written: the plan's parameters, states and scalars; needed only where the step is recorded, see `watched`.
+        written: the plan's parameters, states and scalars; needed only while a `TorchDispatchMode` looks.
     """
     _step(plan, written, grads, hyper, factor, active, tickets, maximize, decoupled, nesterov)
 
