@@ -10,7 +10,8 @@ from typing import Any
 import torch
 import torch.nn.utils.parametrize
 
-from ..errors import InvalidArgument
+from .._torch import made_by_dynamo, no_fuse
+from ..errors import InvalidArgument, Unavailable
 from ..nn.array_module import ArrayModule, MoreState
 from .code.one_by_one import ModelParts
 from .code.sequential import Sequential
@@ -30,6 +31,8 @@ class Fusion:
     """One conversion of B models."""
 
     def __init__(self, models: Sequence[torch.nn.Module]) -> None:
+        if no_fuse is not None:
+            raise Unavailable(no_fuse, remedy="install a torch that `dnnsuite doctor` has no warning for")
         self.models, self.B = models, len(models)
         self._registered = registered_in(models)
         self._memo: dict[int, Any] = {}
@@ -186,7 +189,7 @@ def _refuse_what_is_no_plain_module(module: torch.nn.Module, where: str) -> None
         raise InvalidArgument(
             f"{where} is a {name} of torch.jit, whose code cannot be read: give the module itself"
         )
-    if "_orig_mod" in module._modules and hasattr(module, "_torchdynamo_orig_callable"):
+    if made_by_dynamo(module):
         raise InvalidArgument(
             f"{where} is what torch.compile made: give the module itself (._orig_mod) and compile the array"
         )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._torch import has_gradient_hook
 from ..errors import InvalidArgument
 
 
@@ -27,11 +28,6 @@ def stacked_tensor(name: str, values: Sequence[Any]) -> Any:
                 which = "" if what == "shape" else f".{what}"
                 raise InvalidArgument(f"models 0 and {index} differ: {name}{which} is {mine} and {other}")
     return torch.stack([value.detach() for value in values])
-
-
-def has_gradient_hook(tensor: Any) -> bool:
-    """Whether something waits for the tensor's gradient."""
-    return bool(tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None))
 
 
 def stacked_parameter(name: str, values: Sequence[Any]) -> torch.nn.Parameter:

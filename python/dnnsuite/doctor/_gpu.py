@@ -134,7 +134,7 @@ def nvtx() -> Finding:
     import torch
 
     tools = [name for name in ("nsys", "ncu") if shutil.which(name)]
-    if not hasattr(torch._C, "_nvtx"):
+    if torch.version.cuda is None:
         return missing("this torch is built without NVTX", _CUDA_TORCH)
     if not tools:
         return missing(

@@ -49,6 +49,7 @@ _ESSENTIAL = ("torch", "instruments", "operators")
 _CHECKS: tuple[tuple[str, str, Callable[[], Finding]], ...] = (
     ("software", "python", _software.python),
     ("software", "torch", _software.torch),
+    ("software", "torch names", _software.torch_names),
     ("software", "instruments", _software.instruments),
     ("software", "operators", _software.operators),
     ("software", "packages", _software.packages),

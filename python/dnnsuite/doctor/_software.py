@@ -36,6 +36,20 @@ def torch() -> Finding:
     return ok(f"{detail}; tested range {tested}" if tested else detail)
 
 
+def torch_names() -> Finding:
+    """Private names of torch that this package uses, and what it does without those that torch has no more."""
+    try:
+        from .._torch import NAMES
+        from .._torch import lost as lost_names
+    except ImportError as error:
+        return missing(f"import torch: {error}", f"pip install 'torch{_tested_range()}'")
+    lost = lost_names()
+    if not lost:
+        return ok(f"all there, for {len(NAMES)} uses; dnnsuite/_torch.py says which")
+    detail = "; ".join(f"{name} is not there: {without}" for name, without in lost)
+    return warning(detail, f"pip install 'torch{_tested_range()}', or a newer dnnsuite")
+
+
 def _tested_range() -> str:
     """Version range that the package asks for, as `>=2.10,<2.14`; empty where it is not installed."""
     from packaging.requirements import Requirement

@@ -24,6 +24,16 @@ def laid_out(weight: torch.Tensor) -> torch.Tensor:
     return functional.convolution.channels_last(weight)
 
 
+def _around(plain: Any) -> list[int]:
+    """Padding of a torch convolution before and after each dimension, the last dimension first, as `pad` takes it."""
+    if plain.padding == "valid":
+        return [0] * (2 * len(plain.kernel_size))
+    if plain.padding == "same":
+        whole = [d * (k - 1) for d, k in zip(plain.dilation, plain.kernel_size, strict=True)]
+        return [part for total in reversed(whole) for part in (total // 2, total - total // 2)]
+    return [size for size in reversed(plain.padding) for _ in range(2)]
+
+
 class _ConvBase(ArrayModule):
     """Weights and biases in the shapes of `plain`, a torch layer on the meta device that has checked the arguments."""
 
@@ -121,7 +131,7 @@ class _Conv(_ConvBase):
         plain: Any = type(self).torch_class(*sizes, bias, padding_mode, device="meta")
         super().__init__(plain, device, dtype, B)
         # What the mode puts around the image first, in `pad`'s order: the last dimension first.
-        self._around = list(plain._reversed_padding_repeated_twice)
+        self._around = _around(plain)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self._check(x)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
+from .._torch import backward_pass, mark_parameter, wrapper_subclass
 from ..errors import InvalidArgument
 
 __all__ = ["ModelTensor", "NotFusable", "logical", "physical", "state", "wrap"]
@@ -102,7 +103,7 @@ class ModelTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, value: torch.Tensor | None, deferred: Deferred | None = None) -> ModelTensor:
         known: Any = deferred if value is None else value
-        self: ModelTensor = _bare_tensor(cls, known.shape[1:], dtype=known.dtype, device=known.device)
+        self: ModelTensor = wrapper_subclass(cls, known.shape[1:], dtype=known.dtype, device=known.device)
         self._value, self.deferred = value, deferred
         if deferred is not None:
             state.pending.append(self)
@@ -186,13 +187,10 @@ class ModelTensor(torch.Tensor):
         return ModelTensor(self.value.clone())
 
 
-_bare_tensor = torch.Tensor._make_wrapper_subclass
-
-
 def wrap_parameter(value: torch.Tensor) -> ModelTensor:
     """A parameter `[B, ...]` as one model's code sees it, `isinstance(..., Parameter)` included."""
     seen = ModelTensor(value)
-    seen._is_param = True
+    mark_parameter(seen)
     return seen
 
 
@@ -225,7 +223,7 @@ def check_stray(value: torch.Tensor) -> None:
     """Refuses a parameter that code reaches past its module: it would be one of all models, or of the first."""
     if type(value) is ModelTensor or not isinstance(value, torch.nn.Parameter):
         return
-    if not state.B and torch._C._current_graph_task_id() != -1:
+    if not state.B and backward_pass() != -1:
         raise InvalidArgument(
             f"a parameter {list(value.shape)} is read in a backward pass, where a checkpoint runs a forward again: use "
             "dnnsuite.nn.checkpoint in place of torch.utils.checkpoint.checkpoint"

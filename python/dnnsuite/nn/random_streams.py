@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from .._torch import backward_pass
 from ..errors import InvalidArgument
 from .array_module import ArrayModule
 from .model_tensor import FUNCTION_STREAM
@@ -87,7 +88,7 @@ def advance(rng: torch.Tensor) -> torch.Tensor:
             raise InvalidArgument(
                 "a checkpointed function drew more random numbers the second time than the first"
             )
-    elif torch._C._current_graph_task_id() != -1:
+    elif backward_pass() != -1:
         raise InvalidArgument(
             "random numbers are drawn in a backward pass, where a checkpoint runs a forward again and needs those of "
             "the first time: use dnnsuite.nn.checkpoint in place of torch.utils.checkpoint.checkpoint"

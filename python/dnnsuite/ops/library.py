@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._torch import below_autograd, transforming
 from ..errors import Unavailable
 
 __all__ = [
@@ -49,7 +50,8 @@ def library_folder() -> Path:
     )
 
 
-def _open() -> Any:
+def _open() -> tuple[Any, bool]:
+    """The namespace of the operators, and whether those for CUDA are in it."""
     folder = library_folder()
     names = ["libdnnsuite_ops.so"]
     if torch.version.cuda and (folder / "libdnnsuite_cuda.so").is_file():
@@ -62,16 +64,12 @@ def _open() -> Any:
                 f"{folder / name} does not load under torch {torch.__version__}: {error.__cause__ or error}",
                 remedy="reinstall the package for this torch",
             ) from error
-    return torch.ops.dnnsuite
+    return torch.ops.dnnsuite, len(names) > 1
 
 
-library = _open()
-"""`torch.ops.dnnsuite`, loaded."""
-
-cuda_kernels: bool = torch._C._dispatch_has_kernel_for_dispatch_key("dnnsuite::layer_norm", "CUDA")
-"""Whether the operators are there for CUDA as well; where they are not, compositions of torch's own serve."""
-
-below_autograd = torch._C._AutoDispatchBelowAutograd
+library, cuda_kernels = _open()
+"""`torch.ops.dnnsuite`, loaded; and whether the operators are there for CUDA as well: where they are not, compositions
+of torch's own serve."""
 
 
 def instruction_set() -> str:
@@ -85,9 +83,6 @@ def instruction_set() -> str:
 
 tracing = torch.compiler.is_compiling
 """Whether torch.compile is looking: then the registered operator is called itself."""
-
-transforming = torch._C._are_functorch_transforms_active
-"""Whether a transform of `torch.func` (grad, vmap, jvp) is at work: it goes through compositions of torch's own."""
 
 
 def differentiable(

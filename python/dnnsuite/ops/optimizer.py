@@ -60,8 +60,6 @@ RULES = {
 
 _plan = library.optimizer_plan.default
 _step = library.optimizer_step_.default
-watched = torch._C._len_torch_dispatch_stack
-"""How many observers (`TorchDispatchMode`) look at the operators of this thread."""
 _HALVES = (torch.bfloat16, torch.float16)
 
 
@@ -116,7 +114,7 @@ def optimizer_step_(
     Args:
         factor: float64 [B], multiplies the gradients as they are read: unscaling and clipping cost no pass.
         tickets: on CUDA int32 zeros, one per parameter and model, which a step leaves as it found them.
-        written: the plan's parameters, states and scalars; needed only where the step is recorded, see `watched`.
+        written: the plan's parameters, states and scalars; needed only while a `TorchDispatchMode` looks.
 
     Raises:
         InvalidArgument: a plan that `optimizer_plan` did not make, or a copy of one.

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .._torch import foreach_mul_
 from ..errors import InvalidArgument
 from ._base import ArrayOptimizer
 from ._plan import Group
@@ -99,7 +100,7 @@ class PartiallyFused:
         """Multiplies each model's gradients of its own parts by its `factor` `[B]`, in place."""
         for grads, own in zip(self.plain_gradients(), factor.tolist(), strict=True):
             if grads:
-                torch._foreach_mul_(grads, own)
+                foreach_mul_(grads, own)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Of both parts."""

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from .. import ops
+from .._torch import dispatch_modes
 from ..errors import InvalidArgument
 from ..ops.memory_order import memory_order
-from ..ops.optimizer import UpdateRule, watched
+from ..ops.optimizer import UpdateRule
 
 Group = dict[str, Any]
 Hyper = Mapping[str, torch.Tensor]
@@ -110,7 +111,7 @@ class _Batch:
         if self.plan is None:
             self.plan = ops.optimizer_plan(rule, self.params, self.states, self.scalars)
         try:
-            written = self.written if watched() else ()
+            written = self.written if dispatch_modes() else ()
             ops.optimizer_step_(self.plan, grads, vectors, factor, active, self.tickets, *flags, written)
         except (RuntimeError, NotImplementedError):
             refuse_sparse(grads, self.params)

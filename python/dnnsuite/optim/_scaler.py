@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from .. import ops
+from .._torch import foreach_norm
 from ..errors import InvalidArgument, Unavailable
 from ._base import ArrayOptimizer
 from ._partial import PartiallyFused
@@ -93,7 +94,7 @@ class GradScaler:
     def _look_at_plain(self, optimizer: PartiallyFused) -> None:
         """Notes the models of which a gradient of a part that is not fused is not finite."""
         finite = [
-            all(bool(torch.isfinite(norm)) for norm in torch._foreach_norm(grads)) if grads else True
+            all(bool(torch.isfinite(norm)) for norm in foreach_norm(grads)) if grads else True
             for grads in optimizer.plain_gradients()
         ]
         active = optimizer.fused.active

@@ -60,8 +60,11 @@ PROCESS = OneProfiler()
 
 
 def _refuse_foreign() -> None:
-    torch = sys.modules.get("torch")
-    if torch is not None and torch._C._autograd._profiler_enabled():
+    if "torch" not in sys.modules:
+        return
+    from .._torch import profiler_recording
+
+    if profiler_recording():
         raise Unavailable(
             "torch.profiler (or torch.autograd.profiler) is recording in this process",
             remedy="leave its `with` block first: two recorders would measure each other",

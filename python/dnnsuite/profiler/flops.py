@@ -227,11 +227,11 @@ def _for_torch(name: str) -> Any:
     """The formula as torch calls it: with the operator's own arguments."""
     import torch
 
-    def count(*args: Any, out_val: Any = None, **kwargs: Any) -> int:
+    def count(*args: Any, out_shape: Any = None, **kwargs: Any) -> int:
         every = [*args, *kwargs.values()]
-        shapes = [tuple(a.shape) if isinstance(a, torch.Tensor) else () for a in every]
-        values = [None if isinstance(a, torch.Tensor) else a for a in every]
+        # torch hands over the shapes of tensors, not the tensors.
+        shapes = [tuple(a) if isinstance(a, torch.Size) else () for a in every]
+        values = [None if isinstance(a, torch.Size) else a for a in every]
         return _FORMULAS[name](shapes, values).flops
 
-    count._get_raw = True  # type: ignore[attr-defined]  # torch: hand over tensors, not their shapes
     return count

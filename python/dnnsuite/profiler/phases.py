@@ -161,18 +161,22 @@ class PhasesInstrument:
 
     @contextlib.contextmanager
     def _data_loader(self) -> Iterator[None]:
-        from torch.utils.data import dataloader
+        from .._torch import loader_iterator, loader_workers
+
+        if loader_iterator is None:
+            yield
+            return
 
         def watched(following: Callable[[Any], Any]) -> Callable[[Any], Any]:
             @functools.wraps(following)
             def next_batch(iterator: Any) -> Any:
-                self.loader_workers = getattr(iterator, "_num_workers", None)
+                self.loader_workers = loader_workers(iterator)
                 with self.phase("data"):
                     return following(iterator)
 
             return next_batch
 
-        with _replaced(dataloader._BaseDataLoaderIter, "__next__", watched):
+        with _replaced(loader_iterator, "__next__", watched):
             yield
 
     @contextlib.contextmanager

@@ -6,6 +6,8 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, nn, optim
+from dnnsuite._step.capture import record, script
+from dnnsuite._step.capture import step as step_module
 from helpers import make_models
 
 STEPS = 8
@@ -431,3 +433,61 @@ def test_an_optimizers_state_may_be_loaded_between_two_steps():
     (eager, _), (captured, mode) = run(False), run(True)
     assert mode == "captured"
     assert all(map(torch.equal, eager, captured))
+
+
+class Graph:
+    """A graph whose methods are others than those that are known."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def nodes(self):
+        raise self.error
+
+
+def fails_to_run(error):
+    def made(*_):
+        def run(*_):
+            raise error
+
+        return run
+
+    return made
+
+
+ERRORS = [
+    AttributeError("no attribute 'nodes'"),
+    TypeError("incompatible arguments"),
+    ValueError("other"),
+    StopIteration(),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("name", ["parse_ir", "create_function", "a replay", "a schema"])
+def test_a_step_runs_as_written_whatever_torchs_interpreter_fails_with(monkeypatch, name, error):
+    """Its graphs are private to torch: another version may have other methods, and other arguments."""
+    replacement = {
+        "parse_ir": lambda text: Graph(error),
+        "create_function": lambda *_: next(Graph(error).nodes()),
+        "a replay": fails_to_run(error),
+        "a schema": lambda *_: next(Graph(error).nodes()),
+    }[name]
+    if name == "a schema":
+        monkeypatch.setattr(record, "_all_arguments", replacement)
+    else:
+        monkeypatch.setattr(script, "create_function" if name == "a replay" else name, replacement)
+    eager, _ = train(mlp, adam, False)
+    found, mode = train(mlp, adam, True)
+    assert all(map(torch.equal, eager, found))
+    assert mode.startswith("eager: ")
+    assert type(error).__name__ in mode
+    assert str(error) in mode
+
+
+def test_a_torch_without_a_name_that_capture_needs_runs_steps_as_written(monkeypatch):
+    monkeypatch.setattr(step_module, "no_capture", "torch 9.9 has no torch._C._DisableTorchDispatch")
+    eager, _ = train(mlp, adam, False)
+    found, mode = train(mlp, adam, True)
+    assert all(map(torch.equal, eager, found))
+    assert mode == "eager: torch 9.9 has no torch._C._DisableTorchDispatch"

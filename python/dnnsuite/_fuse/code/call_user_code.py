@@ -10,28 +10,28 @@ from typing import Any
 
 import torch
 from torch.nn.utils.rnn import PackedSequence
-from torch.utils._pytree import tree_map
 
+from ..._torch import DYNAMO, not_compiled, tree_map
 from ...errors import InvalidArgument
 from ...nn.model_tensor import ModelTensor, NotFusable, state
 from ..rules.table import settle_since
 from .per_model_factories import watched
 
 
+@not_compiled
 def enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any) -> Any:
     """Calls code of one model with `[B, ...]` tensors; its results are `[B, ...]` again.
 
     torch.compile leaves it as it is, with a graph break: it cannot look through tensors that say they are others.
     """
     global _uncompiled
-    if "torch._dynamo" not in sys.modules:
+    if DYNAMO not in sys.modules:
         return _enter(owner, call, B, args, kwargs)
     if _uncompiled is None:
-        _uncompiled = torch._dynamo.disable(_enter)
+        _uncompiled = torch.compiler.disable(_enter)
     return _uncompiled(owner, call, B, args, kwargs)
 
 
-enter._torchdynamo_disable = True  # type: ignore[attr-defined]
 _uncompiled: Callable[..., Any] | None = None
 
 

@@ -16,8 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
+from ..._torch import mark_parameter, tree_flatten, tree_leaves, tree_map, tree_unflatten
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, outside, state, wrap
 from ...nn.random_streams import FUNCTION_STREAM, seeds_of
@@ -169,7 +169,7 @@ class ModelParts:
                     if part is not None:
                         if names == "_parameters":
                             part = part.contiguous()  # as torch's own is
-                            part._is_param = True
+                            mark_parameter(part)
                         _put(own, names, name, part)
                     if names == "_buffers":
                         put.append((module, own, name, part))

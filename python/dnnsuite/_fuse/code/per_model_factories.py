@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 
+from ..._torch import hidden_from_modes, tree_leaves
 from ...nn.model_tensor import ModelTensor, WritesShared, state
 from ...nn.random_streams import generators_of
 from ..rules.random import next_stream
@@ -115,7 +115,7 @@ def watched(owner: Any, call: Callable[[], Any]) -> Any:
 
 def _generators_now() -> list[bytes]:
     # Out of sight of a step that is recorded, which would take these tensors for its own.
-    with torch._C._DisableTorchDispatch():
+    with hidden_from_modes():
         found = [torch.get_rng_state()]
         if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
             found.append(torch.cuda.get_rng_state())

@@ -9,8 +9,8 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
 
+from ..._torch import backward_pass, tree_leaves, tree_map
 from ...errors import InvalidArgument
 from ...nn.model_tensor import (
     ModelTensor,
@@ -182,7 +182,7 @@ class UserModule(OwnTensors):
             what = f"{name} of {self._fused_original.__name__} differs from model to model"
             raise NotFusable(what) if state.B else AttributeError(f"{what}; array[i] has that of model i")
         value = super().__getattr__(name)  # type: ignore[misc]
-        if not state.B and isinstance(value, torch.Tensor) and torch._C._current_graph_task_id() != -1:
+        if not state.B and isinstance(value, torch.Tensor) and backward_pass() != -1:
             raise InvalidArgument(
                 f"{self._fused_original.__name__}.{name} is read in a backward pass, where a checkpoint runs a forward "
                 "again: use dnnsuite.nn.checkpoint in place of torch.utils.checkpoint.checkpoint"

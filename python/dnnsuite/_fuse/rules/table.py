@@ -14,6 +14,14 @@ from typing import Any
 
 import torch
 
+from ..._torch import (
+    backward_pass,
+    function_apply_code,
+    tree_flatten,
+    tree_leaves,
+    tree_map,
+    tree_unflatten,
+)
 from ...errors import InvalidArgument
 from ...nn import model_tensor
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state, wrap_all
@@ -60,7 +68,7 @@ model_tensor.handler = interpret
 def _refuse_outside(func: Any, args: tuple[Any, ...]) -> None:
     """A tensor of each model that left the array knows nothing of tensors `[B, ...]`."""
     plain = [a for a in args if isinstance(a, torch.Tensor) and type(a) is not ModelTensor and a.dim()]
-    if plain and torch._C._current_graph_task_id() == -1:
+    if plain and backward_pass() == -1:
         raise InvalidArgument(
             f"{getattr(func, '__name__', func)} gets a tensor of each model, which left the array in an object or a "
             f"hook, and an ordinary tensor {list(plain[0].shape)}: take `.value` of the first, which is [B, ...]"
@@ -69,14 +77,13 @@ def _refuse_outside(func: Any, args: tuple[Any, ...]) -> None:
 
 def _refuse_autograd_function() -> None:
     """In the forward of a user's autograd.Function nothing is recorded, and its backward knows nothing of B."""
+    if function_apply_code is None:
+        raise NotFusable("gradients are off, and this torch does not tell in an autograd.Function or not")
     frame: Any = sys._getframe(2)
     while frame is not None:
-        if frame.f_code is _apply_code:
+        if frame.f_code is function_apply_code:
             raise NotFusable("an autograd.Function has a backward of its own")
         frame = frame.f_back
-
-
-_apply_code = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 
 
 def plain_name(func: Any) -> str:
@@ -145,12 +152,12 @@ def _put_back(found: FunctionRule) -> FunctionRule:
 
 def arguments(args: Any, B: int) -> Any:
     """Arguments with every ModelTensor's value and every shared tensor expanded to `[B, ...]`."""
-    return torch.utils._pytree.tree_map(lambda a: model_tensor.expanded(a, B), args)
+    return tree_map(lambda a: model_tensor.expanded(a, B), args)
 
 
 def width_of(args: Any, kwargs: dict[str, Any]) -> int:
     """B, from the ModelTensors among the arguments."""
-    for value in torch.utils._pytree.tree_leaves((args, kwargs)):
+    for value in tree_leaves((args, kwargs)):
         if type(value) is ModelTensor:
             return value.B
     return state.B
@@ -164,7 +171,7 @@ def settle_since(mark: int, output: Any = None) -> None:
     late = state.pending[mark:]
     del state.pending[mark:]
     if late and output is not None:
-        for tensor in torch.utils._pytree.tree_leaves(output):
+        for tensor in tree_leaves(output):
             waiting = tensor.deferred if type(tensor) is ModelTensor else None
             if waiting is not None and waiting.layer.before_maximum(waiting.x):
                 late = [other for other in late if other is not tensor]
@@ -200,14 +207,14 @@ def map_over_models(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         raise NotFusable(f"{name}(out=...) has no meaning for several models")
     settle()
     begin = time.perf_counter()
-    leaves, spec = torch.utils._pytree.tree_flatten((args, kwargs))
+    leaves, spec = tree_flatten((args, kwargs))
     places = [i for i, leaf in enumerate(leaves) if type(leaf) is ModelTensor]
     values = [leaves[i].value for i in places]
 
     def one(*own: torch.Tensor) -> Any:
         for place, value in zip(places, own, strict=True):
             leaves[place] = value
-        inner_args, inner_kwargs = torch.utils._pytree.tree_unflatten(leaves, spec)
+        inner_args, inner_kwargs = tree_unflatten(leaves, spec)
         return func(*inner_args, **inner_kwargs)
 
     try:

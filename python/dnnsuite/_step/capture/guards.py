@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-from torch.nn.modules import module as module_globals
 
 from ..._fuse import has_gradient_hook
+from ..._torch import global_hooks
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 _CONTAINERS = (list, dict, set)
@@ -26,9 +26,8 @@ _HOOKS = (
 
 def hook(array: torch.nn.Module) -> str | None:
     """The place of a hook in `array`, or None: what a hook does in Python would not happen in a replay."""
-    for name in dir(module_globals):
-        if name.startswith("_global_") and name.endswith("hooks") and getattr(module_globals, name):
-            return "every module (a global hook)"
+    if global_hooks.any():
+        return "every module (a global hook)"
     for name, module in modules_of(array):
         if any(getattr(module, hooks) for hooks in _HOOKS):
             return name or "the array itself"

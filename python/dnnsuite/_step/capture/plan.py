@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
 
+from ..._torch import tree_map
 from .record import OperatorCall, StepRecording, TensorSlot, slots_in, slots_of
 
 

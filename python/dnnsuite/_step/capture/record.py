@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
+
+from ..._torch import StorageWeakRef, TorchDispatchMode, tree_flatten, tree_map
 
 # Results that depend on the shape of the arguments alone, or on no tensor.
 _FILLED = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"} | {
@@ -141,15 +141,29 @@ class StepRecorder(TorchDispatchMode):
         if schema is None:
             self.recording.refuse(f"{func} has no schema")
             return func(*args, **kwargs)
-        given = _all_arguments(schema, args, kwargs)
-        arguments = tuple(
-            tree_map(lambda x: self.slot(x) if isinstance(x, torch.Tensor) else x, value) for value in given
-        )
-        self._check(func, schema, arguments, _looks_for_true(given))
+        given: list[Any] = []
+        arguments: tuple[Any, ...] = ()
+        with self._refusing(func):
+            given = _all_arguments(schema, args, kwargs)
+            arguments = tuple(
+                tree_map(lambda x: self.slot(x) if isinstance(x, torch.Tensor) else x, value)
+                for value in given
+            )
+            self._check(func, schema, arguments, _looks_for_true(given))
         output = func(*args, **kwargs)
-        view = _view_of(func)
-        self._note(view or func, view._schema if view else schema, given, arguments, output)
+        with self._refusing(func):
+            view = _view_of(func)
+            self._note(view or func, view._schema if view else schema, given, arguments, output)
         return output
+
+    @contextlib.contextmanager
+    def _refusing(self, func: Any) -> Iterator[None]:
+        """A block that reads `func`'s schema, which is private to torch: an error in it ends the recording, not the
+        step."""
+        try:
+            yield
+        except Exception as error:
+            self.recording.refuse(f"{func} is not understood: {type(error).__name__}: {error}")
 
     def _check(self, func: Any, schema: Any, given: Sequence[Any], masked: bool) -> None:
         name = schema.name.replace("::", ".")

@@ -14,6 +14,14 @@ from typing import Any
 
 import torch
 
+from ..._torch import (
+    below_autograd,
+    create_function,
+    get_graph_optimize,
+    no_script,
+    parse_ir,
+    set_graph_optimize,
+)
 from .plan import ReplayPlan, make_plan
 from .record import OperatorCall, StepRecording, TensorSlot
 
@@ -25,15 +33,6 @@ _MEMORY_FORMATS = {
 }
 _KINDS = {bool: "bool", int: "int", float: "float", str: "str", type(None): "NoneType"}
 _KINDS |= {torch.dtype: "int", torch.layout: "int", torch.memory_format: "int", torch.device: "Device"}
-_INTERPRETER = (
-    "parse_ir",
-    "_create_function_from_graph",
-    "_get_graph_executor_optimize",
-    "_set_graph_executor_optimize",
-)
-_get_optimize = getattr(torch._C, "_get_graph_executor_optimize", None)
-_set_optimize = getattr(torch._C, "_set_graph_executor_optimize", None)
-_below_autograd = torch._C._AutoDispatchBelowAutograd
 
 
 class NotScriptable(Exception):
@@ -60,10 +59,16 @@ class Scripts:
         hyper: Sequence[Any],
         inputs: list[torch.Tensor],
     ) -> Script:
-        missing = [name for name in _INTERPRETER if not hasattr(torch._C, name)]
-        if missing:
-            raise NotScriptable(f"torch {torch.__version__} has no {missing[0]}")
-        return Script(make_plan(recording), self._known)
+        if no_script is not None:
+            raise NotScriptable(no_script)
+        try:
+            return Script(make_plan(recording), self._known)
+        except NotScriptable:
+            raise
+        except (
+            Exception
+        ) as error:  # its graphs are private to torch, and no two versions need to agree on them
+            raise NotScriptable(f"torch's interpreter refuses the step: {described(error)}") from error
 
     def same(self, a: torch.Tensor, b: torch.Tensor) -> bool:
         return same_bits(a, b)
@@ -84,15 +89,15 @@ class Script:
         self._static = list(plan.static.values())
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-        before = _get_optimize()  # type: ignore[misc]  # of this thread
-        _set_optimize(False)  # type: ignore[misc]
+        before = get_graph_optimize()  # of this thread
+        set_graph_optimize(False)
         try:
-            with _below_autograd():
+            with below_autograd():
                 return self._run(*[inputs[i] for i in self._order], *self._static)[0]
         except RuntimeError as error:
             raise RuntimeError(_explained(str(error))) from None
         finally:
-            _set_optimize(before)  # type: ignore[misc]
+            set_graph_optimize(before)
 
 
 class _Writer:
@@ -207,19 +212,15 @@ def _keeps_dtype(call: OperatorCall) -> bool:
 
 
 def _compile(text: str, constants: Sequence[Any], calls: Sequence[OperatorCall]) -> Callable[..., Any]:
-    try:
-        graph = torch._C.parse_ir(text)
-        own = [
-            node
-            for node in graph.nodes()
-            if not node.kind().startswith("prim::") and node.kind() != "aten::len"
-        ]
-        _fill_in(graph, constants)
-        for node, call in zip(own, calls, strict=True):
-            _check_operator(node, call)
-        return torch._C._create_function_from_graph("step", graph)
-    except RuntimeError as error:
-        raise NotScriptable(f"torch's interpreter refuses the step: {str(error).splitlines()[0]}") from None
+    graph = parse_ir(text)
+    own = [
+        node for node in graph.nodes() if not node.kind().startswith("prim::") and node.kind() != "aten::len"
+    ]
+    _fill_in(graph, constants)
+    for node, call in zip(own, calls, strict=True):
+        _check_operator(node, call)
+    made: Callable[..., Any] = create_function("step", graph)
+    return made
 
 
 def _fill_in(graph: Any, constants: Sequence[Any]) -> None:
@@ -256,6 +257,12 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     if kind is None or a.dtype == torch.bool:
         return torch.equal(a, b)
     return torch.equal(a.contiguous().view(kind), b.contiguous().view(kind))
+
+
+def described(error: Exception) -> str:
+    """The first line of an error's message, with its class unless that is the one torch raises for everything."""
+    line = next(iter(str(error).splitlines()), "")
+    return line if line and type(error) is RuntimeError else f"{type(error).__name__}: {line}"
 
 
 def _explained(message: str) -> str:

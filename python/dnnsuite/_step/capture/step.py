@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
+from ..._torch import no_capture
 from . import guards
 from .cuda import CudaGraphs
 from .record import StepRecorder, StepRecording
-from .script import NotScriptable, Scripts, same_bits
+from .script import NotScriptable, Scripts, described, same_bits
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
@@ -67,7 +68,7 @@ class CapturedStep:
     def reset(self) -> None:
         """Forgets what was recorded; the next steps are watched again."""
         self._attempts: dict[Any, _Attempt] = {}
-        self.refusal: str | None = None
+        self.refusal: str | None = no_capture
         self.replayed = False
         self._changes = 0
 
@@ -194,8 +195,8 @@ class CapturedStep:
         why, replayed = None, None
         try:
             replayed = replay(inputs)
-        except RuntimeError as error:
-            why = str(error)
+        except Exception as error:  # whatever a replay fails with, the step as written follows
+            why = described(error)
         for tensor, value in zip(changed, other, strict=True):  # exchanged: one copy of the state is enough
             after = tensor.detach().clone()
             tensor.detach().copy_(value)

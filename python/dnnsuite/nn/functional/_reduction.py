@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn import _reduction as _torch
 
 from ...errors import InvalidArgument
 
@@ -31,7 +30,7 @@ def legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> st
     """`reduction`, or what torch's two old arguments say instead of it."""
     if size_average is None and reduce is None:
         return reduction
-    word: str = _torch.legacy_get_string(size_average, reduce)
+    word: str = torch.nn.MSELoss(size_average, reduce).reduction  # with torch's warning
     return word
 
 

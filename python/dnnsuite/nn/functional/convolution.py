@@ -12,13 +12,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ... import ops
+from ..._torch import transforming, unsafe_view
 from ...errors import InvalidArgument
 from .._precision import computable, match
 from ._models import each_model
 
 Size = int | Sequence[int]
-
-_unsafe_view = torch.ops.aten._unsafe_view.default
 
 FEW_PIXELS = 1024
 """Pixels of one model's batch up to which a filter of one tap is a product of ours: a torch convolution channels last
@@ -157,7 +156,7 @@ class _Tap(torch.autograd.Function):
 
 
 def _tap(weight: Tensor, row: int, column: int) -> Tensor:
-    watched = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    watched = torch.compiler.is_compiling() or transforming()
     tap: Tensor = weight[..., row, column] if watched else _Tap.apply(weight, row, column)
     return tap
 
@@ -191,7 +190,7 @@ def _convolution(
     if len(input) == 1:
         y = plain(input.squeeze(0), weight.squeeze(0), None if bias is None else bias.squeeze(0), *rest)
         # No view for autograd: an activation in place behind it would be one of a part, with copies to and fro.
-        return _unsafe_view(y, (1, *y.shape))
+        return unsafe_view(y, (1, *y.shape))
     return each_model(lambda x, w, b: plain(x, w, b, *rest), input, weight, bias)
 
 

@@ -86,9 +86,9 @@ class OpsInstrument:
 
     def open(self) -> None:
         """Raises Unavailable while another torch.profiler records."""
-        import torch
+        from ..._torch import profiler_recording
 
-        if torch.autograd._profiler_enabled():
+        if profiler_recording():
             raise Unavailable(
                 "torch.profiler already records in this process",
                 "torch.autograd",
@@ -97,13 +97,17 @@ class OpsInstrument:
 
     def start(self) -> None:
         import torch
-        from torch._C._profiler import _ExperimentalConfig
+
+        from ..._torch import all_threads_config
 
         self.open()
+        config = all_threads_config()
+        if config is None:
+            self._note("ops: this torch records the operators of the calling thread only")
         os.environ.setdefault("KINETO_LOG_LEVEL", _QUIET)
         self._profiler = torch.profiler.profile(
             activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True,
-            experimental_config=_ExperimentalConfig(profile_all_threads=True),
+            experimental_config=config,
         )  # fmt: skip
         self._ends = []
         self._owner = os.getpid()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import Unavailable
 from ..instrument import define
-from ._classes import CLASSES, FeatureMaps, state_tensors, stored_bytes
+from ._classes import CLASSES, FeatureMaps, check_storages, state_tensors, stored_bytes
 from ._process import begin_peak, level
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ class MemoryInstrument:
     def open(self) -> None:
         if "torch" not in sys.modules:
             raise Unavailable("the process has not imported torch", remedy="import torch before profiling")
+        check_storages()
 
     def start(self) -> None:
         from torch.nn.modules import module

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ...errors import Unavailable
+
 if TYPE_CHECKING:
     import torch
 
@@ -58,6 +60,17 @@ def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
 class _Open(threading.local):
     def __init__(self) -> None:
         self.forwards: list[Any] = []  # contexts of the thread's outermost forward, and None for those inside
+
+
+def check_storages() -> None:
+    """Raise `Unavailable` where torch lets nobody watch a storage: feature maps could not be told apart."""
+    from ..._torch import StorageWeakRef
+
+    if StorageWeakRef is None:
+        raise Unavailable(
+            "this torch has no StorageWeakRef, by which feature maps are counted",
+            remedy="`dnnsuite doctor` names the torch that this package was tested with",
+        )
 
 
 class FeatureMaps:
@@ -115,7 +128,7 @@ class FeatureMaps:
         self.peak_bytes = max(self.peak_bytes, self.live_bytes())
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
-        from torch.multiprocessing.reductions import StorageWeakRef
+        from ..._torch import StorageWeakRef
 
         try:
             storage = tensor.untyped_storage()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ..._files import OutputError
 from ...errors import InvalidArgument
-from ._classes import FeatureMaps, state_tensors, stored_bytes
+from ._classes import FeatureMaps, check_storages, state_tensors, stored_bytes
 from ._process import begin_peak, level
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Profiler:
             max(1, models),
         )
         self._names = [name for name, _ in model.named_parameters()]
+        check_storages()
         self._maps = FeatureMaps()
         self._maps.exclude([*model.parameters(), *model.buffers()])
         self._gradients = dict.fromkeys(self._names, 0)
