@@ -1,33 +1,79 @@
 # SPDX-License-Identifier: MIT
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
+import dnnsuite
+from dnnsuite.errors import InvalidArgument
 from dnnsuite.jobs import _separate
-from dnnsuite.jobs._separate import Tolerance, compare, masked_attention, update_error
-from helpers import assert_near
+from dnnsuite.jobs._separate import Tolerance, compare, share_masks, update_error
+from helpers import assert_near, make_models
 
 NAN = float("nan")
 
 
-class Silent:
-    """A stream that is not to be asked."""
+class AllPass:
+    """A stream whose masks drop nothing."""
 
     def drop(self, x, p):
-        raise AssertionError("nothing is to be dropped")
+        return x
 
 
-def test_attention_written_out_is_torchs_without_dropout():
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("mask", [None, "bool", "float", "heads"])
+@pytest.mark.parametrize("padding", [False, True])
+def test_attention_written_out_is_torchs_without_dropout(batch_first, mask, padding):
+    """Three sequences of five, two heads."""
+    module = torch.nn.MultiheadAttention(4, 2, batch_first=batch_first)
+    later = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    masks = {
+        None: None,
+        "bool": later,
+        "float": torch.zeros(5, 5).masked_fill(later, -torch.inf),
+        "heads": torch.stack([later] * 5 + [torch.zeros_like(later)]),
+    }
+    x = torch.randn(3, 5, 4) if batch_first else torch.randn(5, 3, 4)
+    keys = torch.zeros(3, 5, dtype=torch.bool)
+    keys[1, 3:] = True
+    keys = torch.zeros(3, 5).masked_fill(keys, -torch.inf) if mask == "float" else keys
+    arguments = {
+        "attn_mask": masks[mask],
+        "key_padding_mask": keys if padding else None,
+        "need_weights": False,
+    }
+    plain, _ = module(x, x, x, **arguments)
+    module.__class__, module.masks, module.dropout = _separate._StreamAttention, AllPass(), 0.5
+    assert_near(module(x, x, x, **arguments)[0], plain)
+    module.dropout = 0.0
+    assert torch.equal(module(x, x, x, **arguments)[0], plain)
+
+
+def test_attention_that_cannot_be_written_out_is_refused():
+    module = torch.nn.MultiheadAttention(4, 2, dropout=0.5)
+    module.__class__, module.masks = _separate._StreamAttention, AllPass()
+    x = torch.randn(5, 3, 4)
+    with pytest.raises(InvalidArgument, match="gives no weights"):
+        module(x, x, x)
+
+
+def test_models_with_shared_masks_run_in_threads_of_their_own():
+    """Each with its own masks, whatever runs beside it; and torch's function is left alone."""
     original = torch.nn.functional.scaled_dot_product_attention
-    q, k, v = (torch.randn(2, 3, 5, 4) for _ in range(3))
-    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    module = torch.nn.MultiheadAttention(4, 2, batch_first=True)
-    x = torch.randn(2, 5, 4)
-    plain, _ = module(x, x, x, need_weights=False)
-    with masked_attention():
-        _separate._attention_stream.append(Silent())
-        assert_near(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True), expected)
-        _separate._attention_stream.append(Silent())
-        assert_near(module(x, x, x, need_weights=False)[0], plain)
+    models = make_models(lambda: torch.nn.TransformerEncoderLayer(8, 2, 8, 0.3, batch_first=True), 2)
+    array = dnnsuite.fuse(models, seeds=[1, 2])
+    x = torch.randn(2, 3, 5, 8)
+    expected = [array(x) for _ in range(4)]
+    for model, seed in zip(models, [1, 2], strict=True):
+        share_masks(model, array, seed)
+
+    def run(index):
+        return [models[index](x[index]) for _ in range(4)]
+
+    with ThreadPoolExecutor(2) as pool:
+        for index, outputs in enumerate(pool.map(run, range(2))):
+            for output, wanted in zip(outputs, expected, strict=True):
+                assert_near(output, wanted[index])
     assert torch.nn.functional.scaled_dot_product_attention is original
 
 

@@ -3,26 +3,26 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from .. import ops
+from ..errors import InvalidArgument
 from ..nn.random_streams import stream_key, streams
 
 Parameters = Sequence[torch.Tensor]
 
 
 class MaskStream:
-    """The dropout masks of one place in one model, drawn in the order of the steps."""
+    """Dropout masks of one place in one model, in the order of the steps."""
 
     def __init__(self, seed: int, place: int) -> None:
         self._rng = torch.tensor([[stream_key(seed, place), 0]])
 
     def drop(self, x: torch.Tensor, p: float) -> torch.Tensor:
-        """`x` with this step's mask; then on to the next step."""
+        """Apply this step's mask to `x`, and go on to the next step."""
         if p == 0.0:
             return x
         y = ops.dropout(
@@ -33,7 +33,7 @@ class MaskStream:
 
 
 class _StreamDropout(torch.nn.Module):
-    """Stands for a `torch.nn.Dropout`, with the masks of `stream`."""
+    """Stand-in for a `torch.nn.Dropout`, with the masks of `stream`."""
 
     def __init__(self, p: float, stream: MaskStream) -> None:
         super().__init__()
@@ -43,64 +43,70 @@ class _StreamDropout(torch.nn.Module):
         return self._stream.drop(x, self.p) if self.training else x
 
 
-def share_masks(model: torch.nn.Module, array: torch.nn.Module, seed: int) -> None:
-    """Makes plain `model` draw the dropout masks that `array` draws for the model with `seed`.
+class _StreamAttention(torch.nn.MultiheadAttention):
+    """`torch.nn.MultiheadAttention` written out, with the dropout masks of `masks`; torch's own where nothing drops."""
 
-    `torch.nn.Dropout`s are exchanged; attention, which drops inside a function, is told its stream by a hook and must
-    run within `masked_attention`.
+    masks: MaskStream
+
+    def forward(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        key_padding_mask: torch.Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: torch.Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        if not self.training or not self.dropout:
+            return super().forward(
+                query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
+            )
+        if need_weights or self.in_proj_weight is None or self.bias_k is not None or self.add_zero_attn:
+            raise InvalidArgument(
+                "attention with given masks has packed projections, no bias of keys and values, and gives no weights"
+            )
+        inputs = (query, key, value) if self.batch_first else (x.transpose(0, 1) for x in (query, key, value))
+        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        q, k, v = (
+            torch.nn.functional.linear(x, weight, bias).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for x, weight, bias in zip(inputs, self.in_proj_weight.chunk(3), biases, strict=True)
+        )  # [N, H, L or S, D]
+        scores = q @ k.transpose(-2, -1) * q.size(-1) ** -0.5
+        if attn_mask is not None:  # [L, S] or [N * H, L, S]; with it `is_causal` is but a hint
+            scores = _masked(scores, attn_mask if attn_mask.dim() == 2 else attn_mask.view_as(scores))
+        if key_padding_mask is not None:  # [N, S]
+            scores = _masked(scores, key_padding_mask[:, None, None])
+        output = self.out_proj(
+            (self.masks.drop(scores.softmax(-1), self.dropout) @ v).transpose(1, 2).flatten(2)
+        )
+        return output if self.batch_first else output.transpose(0, 1), None
+
+
+def _masked(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Mask with True where a key is not to be seen, or with a number to add."""
+    return scores.masked_fill(mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+
+
+def share_masks(model: torch.nn.Module, array: torch.nn.Module, seed: int) -> None:
+    """Make plain `model` draw the dropout masks that `array` draws for the model with `seed`.
+
+    Its `torch.nn.Dropout`s are exchanged, and its attention, which drops inside a function of torch, is written out.
     """
     for place, (name, _) in enumerate(streams(array)):
         stream = MaskStream(seed, place)
         path, _, leaf = name.rpartition(".")
         parent: Any = model.get_submodule(path)
         if isinstance(parent, torch.nn.MultiheadAttention):
-            parent.register_forward_pre_hook(lambda *_, stream=stream: _attention_stream.append(stream))
+            attention: Any = parent
+            attention.__class__, attention.masks = _StreamAttention, stream
         else:
             setattr(parent, leaf, _StreamDropout(getattr(parent, leaf).p, stream))
 
 
-_attention_stream: list[MaskStream] = []
-
-
-@contextlib.contextmanager
-def masked_attention() -> Iterator[None]:
-    """While active, attention in torch's layers drops by the stream of `share_masks`. For one thread, in a check."""
-    functional: Any = torch.nn.functional
-    original = functional.scaled_dot_product_attention
-
-    def attention(
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        attn_mask: torch.Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-    ) -> torch.Tensor:
-        """The definition, written out: softmax(q kᵀ / √d + mask), dropped, times v."""
-        scores = q @ k.transpose(-2, -1) * q.size(-1) ** -0.5
-        if is_causal:
-            later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
-            scores = scores.masked_fill(later, float("-inf"))
-        if attn_mask is not None:
-            scores = (
-                scores.masked_fill(~attn_mask, float("-inf"))
-                if attn_mask.dtype == torch.bool
-                else scores + attn_mask
-            )
-        probabilities = scores.softmax(-1)
-        stream = _attention_stream.pop()
-        return (stream.drop(probabilities, dropout_p) if dropout_p else probabilities) @ v
-
-    functional.scaled_dot_product_attention = attention
-    try:
-        yield
-    finally:
-        functional.scaled_dot_product_attention = original
-        _attention_stream.clear()
-
-
 class Tolerance(NamedTuple):
-    """How far a fused array may be from separate runs: rounding in another order, grown over a few steps.
+    """Bounds on how far a fused array may be from separate runs: rounding in another order, grown over a few steps.
 
     `loss` is relative to the separate loss; `update` is ‖w_fused - w_separate‖ / ‖w_separate - w_start‖ of a model.
     A mean over many samples hides what is wrong in a few of them; the update does not.
