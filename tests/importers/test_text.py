@@ -43,6 +43,20 @@ def test_rows_are_checked_and_the_line_is_named():
             read_rows(HERE, [good[0], bad], [3, 9], ["one", "two"])
 
 
+@pytest.mark.parametrize("bad", ['a,"', ' a","b', 'a,"b""', '""a","', 'a""","b', '""a","b'])
+def test_a_quote_left_open_is_found_however_many_quotes_there_are(bad):
+    with pytest.raises(BadFile, match=r"file\.csv:1: .*left open"):
+        read_rows(HERE, [bad, "c,d"], [1, 2], ["one", "two"])
+
+
+def test_a_lone_carriage_return_ends_no_line(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(b'"a"\r,"b"\r\nc,d')
+    lines = read_lines(path)
+    assert lines == ['"a" ,"b"', "c,d"]
+    assert len(read_rows(path, lines, [1, 2], ["one", "two"])) == 2
+
+
 @given(
     st.lists(st.lists(st.text('ab",', max_size=4), min_size=3, max_size=3), min_size=1, max_size=6), st.data()
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InvalidArgument
 from . import dcgm, kineto, ncu, nsys, nvprof
-from ._text import BadFile, read_bytes
+from ._text import BadFile, lines_of, read_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,9 +67,9 @@ def sniff(path: str | Path) -> str:
         if b"traceEvents" in data or b'"ph"' in data:
             return "kineto"
         raise BadFile(path, "JSON that is no trace of torch.profiler")
-    for line in data.decode("utf-8-sig", errors="replace").split("\n"):
+    for line in lines_of(data):
         for kind, is_one in (("ncu", ncu.is_header), ("dcgm", dcgm.is_dcgm), ("nvprof", nvprof.is_header)):
-            if is_one(line.rstrip("\r").replace("\0", " ")):
+            if is_one(line):
                 return kind
     raise BadFile(
         path,

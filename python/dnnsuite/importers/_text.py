@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["BadFile", "fields_of", "numbers", "read_bytes", "read_lines", "read_rows"]
+__all__ = ["BadFile", "fields_of", "lines_of", "numbers", "read_bytes", "read_lines", "read_rows"]
 
 _GZIP = b"\x1f\x8b"
 _REMEDY = "; without the line the rest can be imported"
@@ -61,14 +61,20 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_lines(path: Path) -> list[str]:
-    """A text file's lines without their ends; bytes that are no UTF-8 become U+FFFD, NULs blanks."""
-    text = read_bytes(path).decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\0", " ")
-    return text.split("\n")
+    """Read a text file and split it as :func:`lines_of` does; raises BadFile as :func:`read_bytes` does."""
+    return lines_of(read_bytes(path))
+
+
+def lines_of(data: bytes) -> list[str]:
+    """Split text into lines without their ends; bytes that are no UTF-8 become U+FFFD, NULs and lone CRs blanks."""
+    text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+    # pandas would end a line at a CR, and csv would not.
+    return text.replace("\0", " ").replace("\r", " ").split("\n")
 
 
 def fields_of(line: str) -> list[str]:
-    """The fields of one line of CSV."""
-    return next(csv.reader([line.replace("\r", " ")]), [])
+    """Split one line of CSV into its fields."""
+    return next(csv.reader([line]), [])
 
 
 def read_rows(
@@ -107,20 +113,27 @@ def read_rows(
 def _not_plain(lines: Sequence[str], text: str, fields: int) -> Sequence[int]:
     """Numbers of the lines, from 0, that may be other than so many quoted fields without a quote in them.
 
-    A line of `2 * fields` quotes that does not begin with `","` has at most `fields - 1` of these; where all lines
-    together have as many as they can, each one has.
+    A line of `2 * fields` quotes that begins and ends with a quote, and with `","` at neither end, has at most
+    `fields - 1` of these; where all lines together have as many as they can, each one has.
     """
     odd = [number for number, line in enumerate(lines) if line.count('"') != 2 * fields]
     between = text.count('","') - sum(lines[number].count('","') for number in odd)
     begins = text.startswith('","') or '\n","' in text
-    full = between == (fields - 1) * (len(lines) - len(odd))
-    return odd if full and not begins else range(len(lines))
+    ends = '","\n' in text
+    quoted_begins = (
+        text.startswith('"') + text.count('\n"') - sum(lines[number].startswith('"') for number in odd)
+    )
+    quoted_ends = text.count('"\n') - sum(lines[number].endswith('"') for number in odd)
+    count = len(lines) - len(odd)
+    full = (between, quoted_begins, quoted_ends) == ((fields - 1) * count, count, count)
+    return odd if full and not begins and not ends else range(len(lines))
 
 
 def _check_row(path: Path, line: str, number: int, fields: int) -> None:
-    if line.count('"') % 2:
+    records = list(csv.reader([line, "next"]))  # an open quote takes the next line into the record
+    if line.count('"') % 2 or len(records) < 2:
         raise BadFile(path, f"a quote is left open: the file is cut short here{_REMEDY}", number)
-    found = len(fields_of(line))
+    found = len(records[0])
     if found != fields:
         raise BadFile(
             path, f"{found} fields where the header has {fields}: the line is damaged{_REMEDY}", number
