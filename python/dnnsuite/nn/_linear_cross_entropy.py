@@ -11,8 +11,8 @@ import torch
 from ..errors import InvalidArgument, Unavailable
 from . import functional
 from ._linear import Linear
+from ._reduction import check_reduction
 from .array_module import ArrayModule, check_models
-from .functional._reduction import check_reduction
 
 
 def _missing(*arguments: Any, **keywords: Any) -> torch.nn.Module:

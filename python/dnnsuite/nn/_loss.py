@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ..errors import InvalidArgument
 from . import functional
+from ._reduction import check_reduction, legacy
 from .array_module import ArrayModule, merge_arguments, per_model
-from .functional._reduction import check_reduction, legacy
 
 _LEGACY = ("size_average", "reduce")
 LossT = TypeVar("LossT", bound="Loss")

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import torch
 
 from . import functional
+from ._models import shifted
 from ._stateless import Stateless
 from .array_module import check_models
-from .functional._models import shifted
 
 
 class Flatten(Stateless):

@@ -38,8 +38,8 @@ from torch.nn.functional import threshold as threshold
 from torch.nn.functional import threshold_ as threshold_  # type: ignore[attr-defined]
 
 from ...errors import InvalidArgument
+from .._models import each_model, shifted
 from ..random_streams import generators_of
-from ._models import each_model, shifted
 
 
 def _softmax_dim(dim: int | None, x: torch.Tensor, name: str) -> int:

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from ... import ops
 from ...errors import InvalidArgument
+from .._models import each_model
 from .._precision import computable, match
-from ._models import each_model
 
 Size = int | Sequence[int]
 

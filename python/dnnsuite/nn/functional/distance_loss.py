@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...errors import InvalidArgument
-from ._reduction import align, check_reduction, in_whole_vectors, legacy, reduce
+from .._reduction import align, check_reduction, in_whole_vectors, legacy, reduce
 
 _reduce = reduce  # torch calls one of the arguments `reduce`
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from ... import ops
 from ...errors import InvalidArgument
 from .._precision import computable
-from ._reduction import align, check_reduction, in_whole_vectors, legacy, model_sum, reduce
+from .._reduction import align, check_reduction, in_whole_vectors, legacy, model_sum, reduce
 
 IGNORED = -100
 

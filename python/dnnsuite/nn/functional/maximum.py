@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from ... import ops
+from .._models import shifted
 from .._precision import computable
-from ._models import shifted
 
 
 def max(input: torch.Tensor, dim: int, keepdim: bool = False) -> Any:

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from ... import ops
 from ...errors import InvalidArgument
+from .._models import each_model, shifted
 from .._precision import SIXTEEN_BIT, computable, match
-from ._models import each_model, shifted
 
 
 def check_channels(x: torch.Tensor, parameters: Sequence[torch.Tensor | None], name: str) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ._reduction import check_reduction, in_whole_vectors, legacy, reduce
+from .._reduction import check_reduction, in_whole_vectors, legacy, reduce
 
 _reduce = reduce  # torch calls one of the arguments `reduce`
 

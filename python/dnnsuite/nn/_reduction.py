@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the losses share: each model's own sum or mean, and per-sample weights for models whose batches differ."""
+"""Reduce losses per model: sum or mean of each, with per-sample weights for models whose batches differ."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import _reduction as _torch
 
-from ...errors import InvalidArgument
+from ..errors import InvalidArgument
 
 __all__ = ["align", "check_reduction", "in_whole_vectors", "legacy", "model_sum", "reduce"]
 
@@ -21,7 +21,7 @@ LONG = 32768
 
 
 def check_reduction(reduction: str, *more: str) -> None:
-    """Refuses what is no way to reduce."""
+    """Raise InvalidArgument for an unknown reduction."""
     if reduction not in ("mean", "sum", "none", *more):
         names = ", ".join(repr(name) for name in ("mean", "sum", *more))
         raise InvalidArgument(f"reduction must be {names} or 'none', got {reduction!r}")

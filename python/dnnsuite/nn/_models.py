@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How a function of one model's tensors becomes one of an array's."""
+"""Apply a function of one model's tensors to an array's `[B, ...]`, and turn its dimensions into the array's."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ...errors import InvalidArgument
+from ..errors import InvalidArgument
 
 
 def each_model(
     function: Callable[..., torch.Tensor], first: torch.Tensor, *others: torch.Tensor | None
 ) -> torch.Tensor:
-    """`function` of model i's part of every tensor, stacked: each model has the bits that it has alone."""
+    """Call `function` on each model's part of the tensors and stack the results; bits are those of one model alone."""
     tensors = (first, *others)
     if len(first) == 0:  # the shape is what one model would give
         zeros = (None if t is None else t.new_zeros(t.shape[1:]) for t in tensors)
@@ -26,7 +26,7 @@ def each_model(
 
 
 def stack_models(results: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The models' results as one tensor, each with its channels last in memory if that is how they came."""
+    """Stack the models' results to `[B, ...]`, channels last in memory if theirs are."""
     first = results[0]
     if first.dim() < 3 or first.is_contiguous() or not first.movedim(1, -1).is_contiguous():
         return torch.stack(list(results))
@@ -34,7 +34,7 @@ def stack_models(results: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def shifted(dim: int, x: torch.Tensor, name: str) -> int:
-    """A dimension of one model's tensor as a dimension of the array's, x `[B, ...]`."""
+    """Convert a dimension of one model's tensor to that of the array's x, `[B, ...]`."""
     rank = x.dim() - 1
     if rank < 1 or not -rank <= dim < rank:
         raise InvalidArgument(

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.nn.functional._models import each_model, shifted, stack_models
+from dnnsuite.nn._models import each_model, shifted, stack_models
 
 
 def test_each_model_passes_on_what_is_there():

@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from dnnsuite.nn.functional._reduction import LONG, legacy, model_sum, reduce
+from dnnsuite.nn._reduction import LONG, legacy, model_sum, reduce
 
 
 @pytest.mark.parametrize("elements", [1, 7, 1000, LONG, LONG + 4096, 100_003])
