@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Who may import whom, and that every source has its test.
+"""Who may import whom, and that every source has a test that uses it.
 
-cli ── may import everything; nothing imports it
-plots ─► results ◄─ workflow ─► jobs ─► models, data, nn, optim ─► ops ─► torch.ops.dnnsuite
-                       └──► host, timing ─► dnnsuite._C
+cli, doctor ── may import everything; nothing imports them
+profiling, workflow, suites ── the two sides below meet in these alone
+jobs ─► models, data, _step ─► _fuse ─► nn, optim ─► ops ─► torch.ops.dnnsuite
+importers ─► profiler, report, plots ─► results ─► _runs, pin, timing ─► dnnsuite._C
 ════ Python above, C++ below ════
 operators: fused/{cpu,cuda} ─► kernels ─► math        LibTorch, no Python
 instruments: bindings ─► gpu ─► host ─► base          Python, no LibTorch
@@ -11,43 +12,57 @@ instruments: bindings ─► gpu ─► host ─► base          Python, no Lib
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from import_graph import Graph, Import, private_imports
+from twins import Vocabulary, uses, vocabulary
+
 ROOT = Path(__file__).parent.parent
 PACKAGE, CPP, TESTS = ROOT / "python/dnnsuite", ROOT / "cpp", ROOT / "tests"
+GRAPH = Graph(PACKAGE)
 
-# A module imports only from ranks below its own.
+# A room is a module or a package directly below the root. It imports only from rooms of a rank below its own.
 RANK = {
-    "_C": -1,
-    "errors": 0, "host": 0,
-    "_files": 1, "ops": 1, "timing": 1,
-    "_runs": 2.5, "data": 2, "nn": 2, "optim": 2, "pin": 2,
-    "_fuse": 3, "results": 3,
-    "_step": 4, "models": 4, "plots": 4,
-    "jobs": 5, "profiler": 5, "report": 5,
-    "importers": 6, "suites": 6, "workflow": 6,
-    "profiling": 7,
-    "doctor": 8,
-    "cli": 9,
+    "_C": 0,
+    "errors": 1,
+    "_files": 2, "_torch": 2, "host": 2,
+    "ops": 3, "timing": 3,
+    "data": 4, "nn": 4, "optim": 4, "pin": 4,
+    "_fuse": 5, "_runs": 5,
+    "_step": 6, "models": 6, "results": 6,
+    "jobs": 7, "plots": 7,
+    "profiler": 8, "report": 8,
+    "importers": 9,
+    "suites": 10, "workflow": 10,
+    "profiling": 11,
+    "doctor": 12,
+    "cli": 13,
 }  # fmt: skip
-TRAINING = {"ops", "nn", "optim", "_fuse", "_step", "models", "data", "jobs"}
-# The two sides meet in profiling, workflow and suites alone.
-OBSERVING = {"_runs", "timing", "results", "pin", "plots", "profiler", "importers", "report"}
+# Each room is in one of these. Training and observing know nothing of each other.
+SIDES = {
+    "shared": {"_C", "_files", "_torch", "errors", "host"},
+    "training": {"_fuse", "_step", "data", "jobs", "models", "nn", "ops", "optim"},
+    "observing": {"_runs", "importers", "pin", "plots", "profiler", "report", "results", "timing"},
+    "both": {"cli", "doctor", "profiling", "suites", "workflow"},
+}
+APART = {("training", "observing"), ("observing", "training")}
+TORCH = frozenset({"functorch", "torch", "torchvision"})
 NEVER_TORCH = {
-    "errors",
     "_files",
     "_runs",
-    "timing",
-    "results",
+    "errors",
+    "importers",
     "pin",
     "plots",
-    "importers",
     "report",
+    "results",
+    "timing",
 }
 # Inside functions only: their --help and their errors come at once.
-LATE_TORCH = {"host", "data", "profiler", "profiling", "suites", "workflow", "doctor", "cli"}
+LATE_TORCH = {"cli", "data", "doctor", "host", "profiler", "profiling", "suites", "workflow"}
 
 # Sources that are tested under another name than their own.
 TESTED_BY: dict[str, str] = {
@@ -71,8 +86,8 @@ TESTED_BY: dict[str, str] = {
     "optim/_average.py": "optim/test_optimizers.py",
     "optim/_base.py": "optim/test_optimizers.py",
     "optim/_plan.py": "optim/test_optimizers.py",
-    "optim/_state.py": "optim/test_optimizers.py",
     "optim/_sgd.py": "optim/test_optimizers.py",
+    "optim/_state.py": "optim/test_optimizers.py",
     "profiler/_site/sitecustomize.py": "profiling/test_script.py",
     "pin/_guard.py": "pin/test_partition.py",
     "pin/report.py": "cli/test_pin.py",
@@ -86,52 +101,228 @@ SOURCES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 UNITS = [path for path in SOURCES if path.name not in ("__init__.py", "__main__.py")]
 
 
-def unit_of(source):
-    return source.parts[0].removesuffix(".py")
+def unplaced(graph: Graph, rank: dict[str, int], sides: dict[str, set[str]]) -> Iterator[str]:
+    """Rooms of which the tables do not say where they belong, and names in the tables that are no room."""
+    rooms = {graph.room(module) for module in graph.files} - {"", "__main__"}
+    for room in sorted(rooms):
+        if room not in rank:
+            yield f"{room} has no rank"
+        if (number := sum(room in side for side in sides.values())) != 1:
+            yield f"{room} is on {number} sides"
 
 
-def imports(source):
-    """(name of what is imported, whether at module level) for each import of a file of the package."""
-    tree = ast.parse((PACKAGE / source).read_text(encoding="utf-8"))
-    late = {
-        node
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) or _is_type_checking(function)
-        for node in ast.walk(function)
-    }
-    package = ("dnnsuite", *source.parent.parts)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else ()
-            base += tuple(node.module.split(".")) if node.module else ()
-            for alias in node.names:
-                yield (*base, alias.name), node not in late
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                yield tuple(alias.name.split(".")), node not in late
+def upward(graph: Graph, rank: dict[str, int], sides: dict[str, set[str]]) -> Iterator[str]:
+    """Imports of a room that is not below the importer's, or that is on the side apart from it."""
+    side_of = {room: side for side, rooms in sides.items() for room in rooms}
+    for step in graph.all_imports():
+        mine, other = graph.room(step.source), graph.room(step.target)
+        is_command = step.source.endswith(".__main__")
+        if not mine or is_command or other == mine or not graph.is_inside(step.target):
+            continue
+        if not other:
+            if step.name not in ("", "__version__"):
+                yield f"{step}: import it from its own module, not from the root"
+        elif rank[other] >= rank[mine]:
+            yield f"{step}: {other} is not below {mine}"
+        elif (side_of[mine], side_of[other]) in APART:
+            yield f"{step}: {other} is {side_of[other]}, {mine} is {side_of[mine]}"
 
 
-def _is_type_checking(node):
-    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+def refuse(found: Iterator[str] | list[str]) -> None:
+    lines = list(found)
+    assert not lines, "\n".join(lines)
+
+
+def test_every_room_has_a_rank_and_a_side():
+    refuse(unplaced(GRAPH, RANK, SIDES))
+    assert set(RANK) >= NEVER_TORCH | LATE_TORCH
+    assert not NEVER_TORCH & LATE_TORCH
+
+
+def test_imports_point_down():
+    refuse(upward(GRAPH, RANK, SIDES))
+
+
+def test_private_names_stay_in_their_package():
+    refuse([f"{step}, which is private" for step in private_imports(GRAPH)])
+
+
+def test_there_is_no_circle_of_imports():
+    refuse([" → ".join(map(str, circle)) for circle in GRAPH.circles()])
+
+
+@pytest.mark.parametrize("room", sorted(NEVER_TORCH))
+def test_never_imports_torch(room):
+    found = [step for step in GRAPH.all_imports() if GRAPH.room(step.source) == room]
+    refuse([str(step) for step in found if step.target.split(".")[0] in TORCH])
+
+
+@pytest.mark.parametrize("room", sorted(NEVER_TORCH | LATE_TORCH))
+def test_import_does_not_bring_torch(room):
+    modules = [module for module in GRAPH.files if GRAPH.room(module) == room]
+    ways = [GRAPH.way_to(TORCH, module) for module in modules]
+    refuse([" → ".join(map(str, way)) for way in ways if way])
+
+
+def tree(folder: Path, **sources: str) -> Graph:
+    """A package `house` of these modules; `__` in a name stands for a folder."""
+    for name, text in {"": "", **sources}.items():
+        path = folder / "house" / (name.replace("__", "/") or "__init__")
+        path = path / "__init__.py" if text.startswith("# package") else path.with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return Graph(folder / "house")
+
+
+def where(steps: list[Import]) -> list[tuple[str, str, str]]:
+    return [(step.source, step.target, step.name) for step in steps]
 
 
 @pytest.mark.parametrize(
-    "source",
-    [path for path in SOURCES if path.name != "__main__.py" and path.parts != ("__init__.py",)],
-    ids=str,
+    "statement",
+    [
+        "from .low import thing",
+        "from . import low",
+        "import house.low",
+        "import house\nhouse.low.thing()",
+        "def f():\n    from house import low",
+        "def f():\n    from .low import *",
+        "import importlib\nimportlib.import_module('house.low')",
+        "import importlib\nimportlib.import_module('.low', __package__)",
+        "from importlib import import_module\ndef f():\n    import_module('house.low')",
+        "__import__('house.low')",
+        "import importlib\nHOMES = {'thing': '.low'}\ndef f(name):\n    importlib.import_module(HOMES[name], __name__)",
+        "import importlib\nNAMES = ('low',)\ndef f(name):\n    importlib.import_module(f'.{name}', __name__)",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .low import thing",
+        "try:\n    from .low import thing\nexcept ImportError:\n    thing = None",
+    ],
 )
-def test_imports_point_down(source):
-    mine = unit_of(source)
-    for name, at_module_level in imports(source):
-        if name[0] == "torch":
-            assert mine not in NEVER_TORCH, f"{source} imports torch"
-            assert not (mine in LATE_TORCH and at_module_level), f"{source} imports torch at module level"
-        other = name[1] if name[0] == "dnnsuite" and len(name) > 1 else mine
-        if other == mine or other == "__version__":
-            continue
-        assert RANK[other] < RANK[mine], f"{source} imports {'.'.join(name)}, which is not below {mine}"
-        for side, far in ((TRAINING, OBSERVING), (OBSERVING, TRAINING)):
-            assert not (mine in side and other in far), f"{source} sees {other}, which is on the other side"
+def test_every_way_to_import_is_seen(tmp_path, statement):
+    graph = tree(tmp_path, low="", high=statement)
+    assert "house.low" in {step.target for step in graph.imports("house.high")}
+    assert not list(upward(graph, {"low": 0, "high": 1}, {"both": {"low", "high"}}))
+    assert len(list(upward(graph, {"low": 1, "high": 0}, {"both": {"low", "high"}}))) > 0
+    assert len(list(upward(graph, {"low": 0, "high": 1}, {"training": {"low"}, "observing": {"high"}}))) > 0
+
+
+def test_a_name_of_the_root_hides_where_it_is_from(tmp_path):
+    high = "import house\nfrom house import thing\nhouse.other()\n"
+    graph = tree(tmp_path, low="from . import __version__", high=high)
+    assert list(upward(graph, {"low": 0, "high": 1}, {"both": {"low", "high"}})) == [
+        "house.high:2 imports house.thing: import it from its own module, not from the root",
+        "house.high:3 imports house.other: import it from its own module, not from the root",
+    ]
+
+
+def test_a_room_without_a_rank_or_a_side_is_told(tmp_path):
+    graph = tree(tmp_path, old="", new="# package", new__part="")
+    assert list(unplaced(graph, {"old": 0}, {"left": {"old", "new"}, "right": {"new"}})) == [
+        "new has no rank", "new is on 2 sides",
+    ]  # fmt: skip
+    assert list(unplaced(graph, {"old": 0, "new": 1}, {"left": {"old"}})) == ["new is on 0 sides"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "target", "name"),
+    [
+        ("from ..nn._base import Layer", "house.nn._base", "Layer"),
+        ("from ..nn import _base", "house.nn._base", ""),
+        ("from ..nn import _hidden", "house.nn", "_hidden"),
+        ("from ..nn.conv import _hidden", "house.nn.conv", "_hidden"),
+        ("from .. import nn\nx = nn._hidden", "house.nn", "_hidden"),
+        ("from .. import nn\ndef f(): return nn._base.Layer", "house.nn._base", ""),
+        (
+            "def f():\n    import importlib\n    importlib.import_module('house.nn._base')",
+            "house.nn._base",
+            "",
+        ),
+        ("from ..nn.inner._deep import x", "house.nn.inner._deep", "x"),
+    ],
+)
+def test_a_private_import_is_found(tmp_path, statement, target, name):
+    rooms = {
+        "nn": "# package",
+        "nn___base": "",
+        "nn__conv": "",
+        "nn__inner": "# package",
+        "nn__inner___deep": "",
+    }
+    graph = tree(tmp_path, _fuse="# package", _fuse__build=statement, **rooms)
+    assert where(private_imports(graph)) == [("house._fuse.build", target, name)]
+
+
+def test_what_is_private_in_a_package_is_for_all_inside_of_it(tmp_path):
+    graph = tree(
+        tmp_path,
+        _files="", _fuse="# package", _fuse__code="# package",
+        _fuse__build="from .code import walk\nfrom .._files import write\nfrom . import _state",
+        _fuse__code__walk="from .._state import held, _held\nfrom ..build import __doc__", _fuse___state="",
+        step="from ._fuse.build import fuse\nfrom . import _files",
+        outer="from ._fuse.code import walk",
+    )  # fmt: skip
+    assert not private_imports(graph)
+    graph = tree(
+        tmp_path, _fuse__build="from .code.walk import _x"
+    )  # a package does not see into those inside of it
+    assert where(private_imports(graph)) == [("house._fuse.build", "house._fuse.code.walk", "_x")]
+
+
+def test_a_circle_is_found_and_its_way_told(tmp_path):
+    graph = tree(tmp_path, a="from .b import x", b="from . import c", c="def f():\n    from house.a import y")
+    (circle,) = graph.circles()
+    assert " → ".join(map(str, circle)) == (
+        "house.a:1 imports house.b.x → house.b:1 imports house.c → house.c:2 imports house.a.y"
+    )
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        {"nn": "# package\nfrom .layer import Layer", "nn__layer": "def f():\n    from . import Layer"},
+        {"nn": "# package\nfrom .layer import Layer", "nn__layer": "def f():\n    from .. import nn"},
+        {"a": "import importlib\nimportlib.import_module('.b', __package__)", "b": "from .a import x"},
+        {"a": "from .b import x\nfrom .c import x", "b": "", "c": "from .d import x", "d": "from .c import x"},
+        {  # by way of a lazy package
+            "lazy": "# package\nimport importlib\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
+            "    from .part import Part\nHOMES = {'Part': '.part'}\n"
+            "def __getattr__(name): return importlib.import_module(HOMES[name], __name__)",
+            "lazy__part": "from .other import x", "lazy__other": "def f():\n    from . import Part",
+        },
+    ],
+)  # fmt: skip
+def test_circles_of_every_kind(tmp_path, sources):
+    assert len(tree(tmp_path, **sources).circles()) == 1
+
+
+def test_no_circle(tmp_path):
+    registry = "import importlib\nJOBS = {'x': '.x'}\ndef get(name): importlib.import_module(JOBS[name], __package__)"
+    graph = tree(
+        tmp_path,
+        a="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .b import B", b="from .a import x",
+        jobs="# package\nfrom .registry import get", jobs__registry=registry, jobs__x="from .registry import get",
+        nn="# package\nfrom .layer import Layer", nn__layer="from . import base", nn__base="",
+    )  # fmt: skip
+    assert graph.circles() == []
+
+
+@pytest.mark.parametrize(
+    ("middle", "way"),
+    [
+        ("import torch.nn", "house.top:1 imports house.middle → house.middle:1 imports torch.nn"),
+        ("if True:\n    from torchvision import ops",
+         "house.top:1 imports house.middle → house.middle:2 imports torchvision.ops"),
+        ("def f():\n    import torch", ""),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch", ""),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import torch",
+         "house.top:1 imports house.middle → house.middle:5 imports torch"),
+        ("from .heavy.light import x", "house.top:1 imports house.middle → house.middle:1 imports house.heavy → "
+         "house.heavy:2 imports torch"),
+    ],
+)  # fmt: skip
+def test_a_way_to_torch_is_found(tmp_path, middle, way):
+    rooms = {"heavy": "# package\nimport torch", "heavy__light": ""}
+    graph = tree(tmp_path, top="from . import middle", middle=middle, **rooms)
+    assert " → ".join(map(str, graph.way_to(TORCH, "house.top"))) == way
 
 
 INCLUDES = {  # folder or file of cpp/ → (our own folders it may include, words that may not occur in an include)
@@ -173,21 +364,53 @@ def test_kernels_have_the_stem_of_a_cpu_source():
             assert path.stem in cpu, f"{path.relative_to(ROOT)} has no twin in cpp/fused/cpu"
 
 
-def python_twins(source):
+def python_twins(source: Path) -> list[Path]:
     folder, stem = TESTS / source.parent, source.stem.lstrip("_")
     return [folder / f"test_{stem}.py", folder / stem]
+
+
+def files_of(twins: list[Path]) -> list[Path]:
+    return [
+        path for twin in twins for path in ([twin] if twin.is_file() else sorted(twin.rglob("test_*.py")))
+    ]
 
 
 @pytest.mark.parametrize("source", UNITS, ids=str)
 def test_every_python_source_has_its_test(source):
     other = TESTED_BY.get(source.as_posix())
     twins = [TESTS / other] if other else python_twins(source)
-    assert any(twin.exists() for twin in twins), (
-        f"{source}: none of {[str(t.relative_to(ROOT)) for t in twins]}"
-    )
-    assert not (other and any(twin.exists() for twin in python_twins(source))), (
-        f"{source} needs no entry any more"
-    )
+    names = [twin.relative_to(TESTS).as_posix() for twin in twins]
+    assert any(twin.exists() for twin in twins), f"{source}: none of {names}"
+    assert not (other and files_of(python_twins(source))), f"{source} needs no entry any more"
+    module = ".".join(("dnnsuite", *source.with_suffix("").parts))
+    assert any(
+        uses(vocabulary(test), GRAPH, module, test.relative_to(TESTS).parts[0]) for test in files_of(twins)
+    ), f"{source}: {names} neither imports it nor names anything of it"
+
+
+@pytest.mark.parametrize(
+    ("test", "found"),
+    [
+        ("from house.nn._conv import Conv1d", True),
+        ("from house.nn import _conv", True),
+        ("from house import nn\nnn.Conv1d(3)", True),  # defined there
+        ("from house import nn\nnn.Net(3)", True),  # what is public needs it
+        ("import subprocess\nsubprocess.run(['-c', 'import house.nn._conv'])", True),
+        ("import subprocess\nsubprocess.run(['-m', 'house.nn'])", True),
+        ("from house import nn\nlayer = nn.make('conv')", True),  # by its name
+        ("from house import nn\nnn.Linear(3)", False),
+        ("import other\nother.Conv1d(3)", False),
+        ('"""house.nn._conv"""\ndef f():\n    """Conv1d"""', False),  # in docstrings
+        ("import house.optim", False),
+    ],
+)
+def test_a_test_that_does_not_use_its_source_is_told(tmp_path, test, found):
+    graph = tree(
+        tmp_path,
+        nn="# package\nfrom ._net import Net\nfrom ._linear import Linear", nn___net="from ._conv import Conv1d",
+        nn___conv="class Conv1d: ...", nn___linear="class Linear: ...", nn____main__="from ._net import Net", optim="",
+    )  # fmt: skip
+    assert uses(Vocabulary.of(ast.parse(test)), graph, "house.nn._conv", "nn") is found
 
 
 @pytest.mark.parametrize("source", [path for path in CPP_SOURCES if path.suffix in (".cpp", ".cu")], ids=str)
@@ -200,9 +423,15 @@ def test_every_cpp_source_has_its_test(source):
         twins = [TESTS / "timing", TESTS / "profiler"]
     other = TESTED_BY.get(f"cpp/{source.as_posix()}")
     twins = [TESTS / other] if other else twins
-    assert any(twin.exists() for twin in twins), (
-        f"{source}: none of {[str(t.relative_to(ROOT)) for t in twins]}"
-    )
+    names = [twin.relative_to(TESTS).as_posix() for twin in twins]
+    assert any(twin.exists() for twin in twins), f"{source}: none of {names}"
+    own = f'#include "{source.parts[0]}/'
+    assert any(
+        own in test.read_text(encoding="utf-8")
+        if test.suffix == ".cpp"
+        else "dnnsuite" in vocabulary(test).strings | vocabulary(test).names | vocabulary(test).modules
+        for test in files_of(twins)
+    ), f"{source}: {names} use nothing of {source.parts[0]}"
 
 
 def test_the_table_of_exceptions_names_sources():

@@ -7,7 +7,7 @@ import pytest
 
 import dnnsuite
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.pin import find
+from dnnsuite.pin import Pinned, find
 from dnnsuite.pin.errors import CgroupError, PinningTooWeak
 
 PARENT = f"/dnnsuite-ci-{os.getpid()}"
@@ -23,6 +23,7 @@ def test_this_process_is_confined_and_freed_again(backend: str, monkeypatch: pyt
     thread.start()
     try:
         with dnnsuite.pin(share=(0, len(before)), backend=backend, parent=PARENT, **OPTIONS) as pinned:
+            assert isinstance(pinned, Pinned)
             assert pinned.level == backend
             assert len(os.sched_getaffinity(0)) == 1
             assert os.environ["OMP_NUM_THREADS"] == "1"
