@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Strange code within a model: an array is right, or an error names the module that it is about."""
+"""Strange code within a model: an array computes what each model does."""
 
 import torch
 import torch.nn.functional as F
 
 import dnnsuite
-from fuse_zoo import right_or_named
+from fuse_zoo import fuse_checked
 from helpers import assert_near, make_models
 
 
@@ -20,7 +20,7 @@ class DataDependent(torch.nn.Module):
 
 
 def test_control_flow_that_depends_on_values():
-    right_or_named(DataDependent, torch.randn(3, 2, 4), "DataDependent")
+    fuse_checked(DataDependent, torch.randn(3, 2, 4))
 
 
 class TakesItem(DataDependent):
@@ -30,7 +30,7 @@ class TakesItem(DataDependent):
 
 
 def test_a_value_that_leaves_the_tensor():
-    right_or_named(TakesItem, torch.randn(3, 2, 4), "TakesItem")
+    fuse_checked(TakesItem, torch.randn(3, 2, 4))
 
 
 def capturing():
@@ -49,7 +49,7 @@ def capturing():
 
 def test_a_tensor_in_a_closure():
     """One class, one tensor for all models: it is like a constant."""
-    assert right_or_named(capturing(), torch.randn(3, 2, 4), "Captures") is not None
+    fuse_checked(capturing(), torch.randn(3, 2, 4))
 
 
 class HoldsTensor(torch.nn.Module):
@@ -65,7 +65,7 @@ class HoldsTensor(torch.nn.Module):
 
 
 def test_a_tensor_that_is_no_buffer():
-    right_or_named(HoldsTensor, torch.randn(3, 2, 4), "held")
+    fuse_checked(HoldsTensor, torch.randn(3, 2, 4))
 
 
 class Scaled(torch.nn.Module):
@@ -81,7 +81,7 @@ class Scaled(torch.nn.Module):
 
 
 def test_a_number_that_differs():
-    right_or_named(Scaled, torch.randn(3, 2, 4), "factor")
+    fuse_checked(Scaled, torch.randn(3, 2, 4))
 
 
 class Doubled(torch.autograd.Function):
@@ -109,12 +109,11 @@ class UsesFunction(torch.nn.Module):
 def test_a_custom_autograd_function():
     made = make_models(UsesFunction, 3)
     x = torch.randn(3, 2, 4)
-    array = right_or_named(made, x, "UsesFunction")
-    if array is not None:
-        array(x).sum().backward()
-        for index, model in enumerate(made):
-            model(x[index]).sum().backward()
-            assert_near(array.get_parameter("inner.weight").grad[index], model.inner.weight.grad)
+    array = fuse_checked(made, x)
+    array(x).sum().backward()
+    for index, model in enumerate(made):
+        model(x[index]).sum().backward()
+        assert_near(array.get_parameter("inner.weight").grad[index], model.inner.weight.grad)
 
 
 class InPlace(torch.nn.Module):
@@ -136,9 +135,8 @@ class InPlace(torch.nn.Module):
 def test_writing_in_place():
     made = make_models(InPlace, 3)
     x = torch.randn(3, 2, 4)
-    array = right_or_named(made, x, "InPlace")
-    if array is not None:
-        assert array.state_dict()["calls"].tolist() == [1, 1, 1]
+    array = fuse_checked(made, x)
+    assert array.state_dict()["calls"].tolist() == [1, 1, 1]
 
 
 class Unknown(torch.nn.Module):

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Strange models and strange input: an array is right, or an error names the module that it is about."""
+"""Strange models and strange input: which are fused, and which error refuses the others."""
 
 import pytest
 import torch
 
 import dnnsuite
 from dnnsuite import models
-from dnnsuite.errors import Error
-from fuse_zoo import right_or_named
+from dnnsuite.errors import Error, InvalidArgument
+from fuse_zoo import fuse_checked
 from helpers import assert_near, make_models
 
 
@@ -21,7 +21,7 @@ def test_no_models():
 
 
 def test_what_is_no_model():
-    with pytest.raises((Error, TypeError)):
+    with pytest.raises(InvalidArgument, match="model 0 is a Tensor"):
         dnnsuite.fuse([torch.ones(3)])
 
 
@@ -37,7 +37,7 @@ def test_an_empty_batch():
 def test_input_in_another_order():
     x = torch.randn(4, 6, 3).permute(2, 1, 0)
     assert not x.is_contiguous()
-    assert right_or_named(small, x, "0") is not None
+    fuse_checked(small, x)
 
 
 def test_an_expanded_input_that_wants_gradients():
@@ -51,9 +51,9 @@ def test_an_expanded_input_that_wants_gradients():
 
 
 def test_integers_where_numbers_are_expected():
-    """torch refuses them too; the error names the layer."""
+    """The error is a RuntimeError, as torch's is."""
     array = dnnsuite.fuse(make_models(small, 3))
-    with pytest.raises((Error, RuntimeError), match=r"(?i)linear|dtype|same type|Long"):
+    with pytest.raises(RuntimeError, match=r"dtypes must be the same, got: .*float.*long int"):
         array(torch.ones(3, 2, 4, dtype=torch.long))
 
 
@@ -67,14 +67,14 @@ def test_the_wrong_number_of_models():
 def test_models_on_different_devices():
     made = make_models(small, 2)
     made[1] = made[1].to("meta")
-    with pytest.raises(Error, match=r"(?i)device|meta"):
+    with pytest.raises(InvalidArgument, match=r"models 0 and 1 differ: 0\.weight\.device is cpu and meta"):
         dnnsuite.fuse(made)
 
 
 def test_models_of_different_dtypes():
     made = make_models(small, 2)
     made[1] = made[1].double()
-    with pytest.raises(Error, match=r"(?i)dtype|float64|double"):
+    with pytest.raises(InvalidArgument, match=r"0\.weight\.dtype is torch\.float32 and torch\.float64"):
         dnnsuite.fuse(made)
 
 
@@ -99,10 +99,10 @@ def test_frozen_layers():
 
 
 def test_frozen_in_one_model_only():
-    """A parameter of an array wants gradients or not as a whole: refused by name, or kept apart."""
+    """A parameter of an array wants gradients or not as a whole."""
     made = make_models(small, 2)
     made[1][0].weight.requires_grad_(False)
-    with pytest.raises(Error, match=r"0\.?.*weight|weight"):
+    with pytest.raises(InvalidArgument, match=r"0\.weight\.requires_grad is True and False"):
         dnnsuite.fuse(made)
 
 
@@ -130,24 +130,22 @@ def test_a_shared_layer_gathers_its_gradients():
     assert all(model.first is model.again for model in dnnsuite.unfuse(array))
 
 
-def test_forward_hooks_run_or_are_refused():
-    """A hook that changes the output changes the array's too, or fuse says that it will not."""
-
+def test_forward_hooks_run():
     def make():
         model = small()
         model[0].register_forward_hook(lambda module, args, output: 2 * output)
         return model
 
-    right_or_named(make, torch.randn(3, 2, 4), "0")
+    fuse_checked(make, torch.randn(3, 2, 4))
 
 
-def test_pre_hooks_run_or_are_refused():
+def test_pre_hooks_run():
     def make():
         model = small()
         model[2].register_forward_pre_hook(lambda module, args: (args[0] + 1,))
         return model
 
-    right_or_named(make, torch.randn(3, 2, 4), "2")
+    fuse_checked(make, torch.randn(3, 2, 4))
 
 
 def test_a_hook_on_the_model_itself():
@@ -156,7 +154,7 @@ def test_a_hook_on_the_model_itself():
         model.register_forward_hook(lambda module, args, output: output.cos())
         return model
 
-    right_or_named(make, torch.randn(3, 2, 4), "Sequential")
+    fuse_checked(make, torch.randn(3, 2, 4))
 
 
 def encoder():
@@ -170,7 +168,7 @@ def test_a_hook_within_layers_that_are_fused_whole():
         model.layers[1].linear1.register_forward_hook(lambda module, args, output: output.sin())
         return model
 
-    assert right_or_named(make, torch.randn(3, 2, 5, 8), "layers.1.linear1") is not None
+    fuse_checked(make, torch.randn(3, 2, 5, 8))
 
 
 def test_a_backward_hook_within_layers_that_are_fused_whole():
@@ -185,28 +183,16 @@ def normed():
 
 
 def test_models_in_eval():
-    array = right_or_named(normed, torch.randn(3, 1, 4), "1", train=False)
-    assert array is not None
+    array = fuse_checked(normed, torch.randn(3, 1, 4), train=False)
     assert not array.training
     assert not any(model.training for model in dnnsuite.unfuse(array))
 
 
 def test_one_model_in_eval():
-    """Modes that differ are right or refused, never mixed up."""
     made = make_models(normed, 3)
     made[1].eval()
-    x = torch.randn(3, 5, 4)
-    refusal = ""
-    try:
-        output = dnnsuite.fuse(made)(x)
-    except Error as error:
-        refusal = str(error)
-    if refusal:
-        assert "1" in refusal
-        assert "train" in refusal or "eval" in refusal
-    else:
-        for index, model in enumerate(made):
-            assert_near(output[index], model(x[index]))
+    with pytest.raises(InvalidArgument, match="models 0 and 1 differ at the top: training is True and False"):
+        dnnsuite.fuse(made)
 
 
 def test_one_layer_in_eval():

@@ -271,22 +271,13 @@ def _marks(row: Row) -> list[pytest.MarkDecorator]:
     return marks
 
 
-def right_or_named(
-    make: Any, x: torch.Tensor, name: str, B: int = 3, train: bool = True
-) -> torch.nn.Module | None:
-    """The array of `make`'s models on x `[B, ...]`, checked; None if an error that holds `name` refused it."""
+def fuse_checked(make: Any, x: torch.Tensor, B: int = 3, train: bool = True) -> torch.nn.Module:
+    """Fuse B models of `make`, or the models given, and compare the array's output on x `[B, ...]` with each one's."""
     made = make_models(make, B) if callable(make) else make
     for model in made:
         model.train(train)
-    refusal = ""
-    try:
-        array = dnnsuite.fuse(made)
-        output = array(x)
-    except dnnsuite.errors.Error as error:
-        refusal = str(error)
-    if refusal:
-        assert name in refusal
-        return None
+    array = dnnsuite.fuse(made)
+    output = array(x)
     for index, model in enumerate(made):
         assert_near(output[index], copy.deepcopy(model)(x[index]), f"model {index}")
     return array
