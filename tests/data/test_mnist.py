@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 import gzip
+import sys
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from dnnsuite.errors import InvalidArgument, Unavailable
 @pytest.fixture
 def nothing_installed(monkeypatch, tmp_path):
     monkeypatch.setattr(mnist, "DEBIAN", tmp_path / "not-here")
-    monkeypatch.setattr(mnist, "_digits_file", lambda: None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
 
 
 def idx(array):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from dnnsuite.errors import InvalidArgument
+from dnnsuite.jobs import atari
 from job_runs import losses, make, parameters
 
 SMALL = {"num_steps": 8, "num_processes": 2}
@@ -96,14 +97,15 @@ def test_an_update_by_hand(bandit):
         torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-3)
 
 
-def test_the_learning_rate_falls(bandit):
-    job = make("atari", 2, **SMALL)
-    job._updates = 10_000_000 // 16 // 4
-    losses(job, 1)
-    assert job.optimizer.param_groups[0]["lr"] == pytest.approx(7e-4 * 0.75)
-    job._updates = 10_000_000
-    job._decay()
-    assert job.optimizer.param_groups[0]["lr"] == 0
+def test_the_learning_rate_falls(bandit, monkeypatch):
+    assert atari.FRAMES_OF_A_TRAINING == 10_000_000
+    monkeypatch.setattr(atari, "FRAMES_OF_A_TRAINING", 16)
+    job = make("atari", 2, **{**SMALL, "num_steps": 4})
+    rates = []
+    for _ in range(4):
+        losses(job, 1)
+        rates.append(job.optimizer.param_groups[0]["lr"])
+    assert rates == pytest.approx([7e-4, 3.5e-4, 0, 0])
 
 
 def test_same_seed_same_losses():

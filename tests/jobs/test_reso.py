@@ -12,7 +12,7 @@ from job_runs import losses, make, parameters
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(reso, "_CROP", 32)
+    monkeypatch.setattr(reso, "CROP", 32)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from dnnsuite import StepRunner, fuse, nn, optim
+from dnnsuite import StepRunner, fuse, nn, ops, optim
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.nn._compute import PRODUCTS
 
@@ -74,9 +74,9 @@ def test_every_product_of_a_transformers_layer_is_rounded_by_default(monkeypatch
     array = fuse([encoder(False)() for _ in range(2)])
     nn.compute_dtype(array, torch.bfloat16)
     asked = []
-    product = nn._transformer.ops.linear
+    product = ops.linear
     spy = lambda *args, dtype=None, **rest: asked.append(dtype) or product(*args, dtype=dtype, **rest)  # noqa: E731
-    monkeypatch.setattr(nn._transformer.ops, "linear", spy)
+    monkeypatch.setattr(ops, "linear", spy)
     array(torch.randn(2, 3, 5, 16))
     assert asked == [torch.bfloat16] * 4
 

@@ -7,18 +7,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dnnsuite import timing
+from dnnsuite import _C, timing
 from dnnsuite.errors import Error, InvalidArgument
-from dnnsuite.timing import _contention
 
 
 def scripted(monkeypatch, clocks, counters):
-    """`clocks` in GHz and `counters` (t_ns, switches, steal_s, pressure_s), in the order in which they are read."""
+    """`clocks` in GHz, of three chains each, and `counters` (t_ns, switches, steal_s, pressure_s), as they are read."""
     names = ("t_ns", "involuntary_switches", "steal_s", "pressure_s")
     readings = iter([SimpleNamespace(**dict(zip(names, row, strict=True))) for row in counters])
-    ghz = iter(clocks)
-    monkeypatch.setattr(_contention, "_clock_ghz", lambda: next(ghz))
-    monkeypatch.setattr(_contention._C, "read_disturbances", lambda: next(readings))
+    additions = (slower / ghz for ghz in clocks for slower in (1.0, 3.0, 2.0))
+    monkeypatch.setattr(_C, "addition_ns", lambda count: next(additions))
+    monkeypatch.setattr(_C, "read_disturbances", lambda: next(readings))
 
 
 def blocks(watch, count):
@@ -81,4 +80,4 @@ def test_blocks_do_not_nest_and_a_block_that_raised_is_kept():
         1 / 0  # noqa: B018
     assert len(watch) == 2
     with pytest.raises(InvalidArgument, match="additions=0"):
-        _contention._C.addition_ns(0)
+        _C.addition_ns(0)

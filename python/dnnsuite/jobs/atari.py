@@ -17,7 +17,7 @@ from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
 
 _LEARNING_RATE, _EPOCHS, _GAMMA, _LAMBDA, _GRADIENT_NORM = 7e-4, 4, 0.99, 0.95, 0.5
-_FRAMES_OF_A_TRAINING = 10_000_000  # over which the learning rate falls to 0
+FRAMES_OF_A_TRAINING = 10_000_000  # over which the learning rate falls to 0
 
 
 class Rollout(NamedTuple):
@@ -145,7 +145,7 @@ class Atari(PlainJob):
 
     def _decay(self) -> None:
         """The learning rate falls in a line, to 0 after 10 million frames."""
-        left = max(0.0, 1.0 - self._updates * self.items_per_step / _FRAMES_OF_A_TRAINING)
+        left = max(0.0, 1.0 - self._updates * self.items_per_step / FRAMES_OF_A_TRAINING)
         for group in self.optimizer.param_groups:
             group["lr"] = _LEARNING_RATE * left
 

@@ -15,7 +15,7 @@ from ..models import ESPCN
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
 
-_CROP = 256
+CROP = 256
 
 
 @register("reso")
@@ -48,7 +48,7 @@ class SuperResolution(PlainJob):
             config.data,
             config.dataroot,
             options["upscale_factor"],
-            _CROP,
+            CROP,
             config.data_seed,
             options["workers"],
         )
@@ -85,7 +85,7 @@ class SuperResolution(PlainJob):
     def provenance(self) -> dict[str, Any]:
         return {
             "data": self._origin.record(),
-            "model": {"upscale_factor": self.options["upscale_factor"], "crop": _CROP},
+            "model": {"upscale_factor": self.options["upscale_factor"], "crop": CROP},
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "optimizer": f"Adam, lr {self.options['lr']}",
         }
