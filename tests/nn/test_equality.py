@@ -17,6 +17,7 @@ from helpers import TOLERANCE, check_state, make_models
 from nn.cases import all_cases
 
 WIDTHS = (1, 3, 8)
+FEW = (1, 3)  # the many are in test_values and test_bits
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
 SECOND_ORDER = {torch.float32: {"rtol": 2e-3, "atol": 5e-4}, torch.float64: {"rtol": 1e-8, "atol": 1e-9}}
 
@@ -167,7 +168,7 @@ def second_order(module, inputs, keywords, weights, mixers):
 @given(data=st.data())
 def test_double_backward(case, dtype, data):
     example = data.draw(case.examples)
-    for B in WIDTHS:
+    for B in FEW:
         models, each = prepared(example, B, dtype)
         array, inputs = dnnsuite.fuse(models), stacked(each)
         weights = weights_of(tensors(copy.deepcopy(array)(*inputs, **example.keywords)))
@@ -198,7 +199,7 @@ def test_double_backward(case, dtype, data):
 def test_state(case, dtype, data):
     """The layout is that of `torch.func.stack_module_state`, and unfuse gives back what fuse took."""
     example = data.draw(case.examples)
-    for B in WIDTHS:
+    for B in FEW:
         models, _ = prepared(example, B, dtype)
         check_state(dnnsuite.fuse(models), models)
 
@@ -209,7 +210,7 @@ def test_state(case, dtype, data):
 def test_shared(case, dtype, data):
     """An input that all models share (stride 0) gives what copies of it give, and collects their gradients."""
     example = data.draw(case.examples)
-    for B in WIDTHS:
+    for B in FEW:
         models, each = prepared(example, B, dtype)
         array = dnnsuite.fuse(models)
         expected, weights = run(copy.deepcopy(array), stacked([each[0]] * B), example.keywords)
@@ -238,7 +239,7 @@ def test_strides(case, dtype, data):
     def turned(x):
         return x.transpose(0, -1).contiguous().transpose(0, -1) if x.dim() > 1 else x
 
-    for B in WIDTHS:
+    for B in FEW:
         models, each = prepared(example, B, dtype)
         array, inputs = dnnsuite.fuse(models), stacked(each)
         expected, weights = run(copy.deepcopy(array), inputs, example.keywords)

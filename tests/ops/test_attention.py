@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Attention beside the table of tests/ops/operator_cases.py: torch's own operator, lengths, arguments."""
+"""Attention beside the table of tests/support/operator_cases.py: torch's own operator, lengths, arguments."""
 
 import pytest
 import torch

@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: MIT
 """What holds for every operator: it is what B torch modules compute, whatever B, the place, the threads."""
 
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 import torch
 
 from dnnsuite import ops
-
-sys.path.insert(0, str(Path(__file__).parent))  # the table beside this file
 from operator_cases import CASES, SMALL, run
 
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -5,7 +5,9 @@ It has this Python, the modules that `dnnsuite.pin` imports, and busybox, at the
 """
 
 import gzip
+import importlib.util
 import os
+import py_compile
 import shutil
 import stat
 import subprocess
@@ -86,6 +88,19 @@ def archive(entries: dict[str, tuple[int, bytes]]) -> bytes:
     return bytes(out)
 
 
+def compiled(files: dict[str, Path], folder: Path) -> dict[str, Path]:
+    """Bytecode of the modules, where Python looks for it: to compile them again in every process is slow in here."""
+    found = {}
+    for number, (name, path) in enumerate(files.items()):
+        if path.suffix == ".py":
+            made = py_compile.compile(
+                str(path), str(folder / f"{number}.pyc"), doraise=True,
+                invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+            )  # fmt: skip
+            found[importlib.util.cache_from_source(name)] = Path(made)
+    return found
+
+
 def initramfs(folder: Path, checks: Path) -> Path:
     python = Path(os.path.realpath(sys.executable))
     app(folder / "app", checks)
@@ -95,6 +110,7 @@ def initramfs(folder: Path, checks: Path) -> Path:
         for path in (folder / "app").rglob("*")
         if path.is_file()
     }
+    files |= compiled(files, folder / "compiled")
     files["/bin/busybox"] = Path(shutil.which("busybox") or "")
     entries: dict[str, tuple[int, bytes]] = {}
     for name in ("proc", "sys", "dev", "tmp", "bin"):

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from case import Case, Tensors, maker, normal
+from torch.nn import functional
+
 from channel_cases import (
     BATCH_NORM_CASES,
     BATCH_NORM_MAX_CASES,
@@ -22,10 +24,9 @@ from channel_cases import (
     max_case,
     rms_norm_case,
 )
-from torch.nn import functional
-
 from dnnsuite import ops
 from dnnsuite.ops.reference import dropout_mask
+from operator_case import Case, Tensors, maker, normal
 
 
 def mask_of(t: Tensors, shape: torch.Size) -> torch.Tensor | float:
@@ -292,9 +293,11 @@ def run(case: Case, tensors: Tensors) -> dict[str, torch.Tensor]:
     return {"y": y.detach()} | dict(zip(leaves, grads, strict=True))
 
 
+def results() -> dict[str, Any]:
+    """The name of the instruction set, and of each case what it computes with it."""
+    found = {case.name: run(case, case.make(2, torch.float32)) for case in CASES}
+    return {"isa": ops.instruction_set()} | found
+
+
 if __name__ == "__main__":
-    torch.save(
-        {"isa": ops.instruction_set()}
-        | {case.name: run(case, case.make(2, torch.float32)) for case in CASES},
-        sys.argv[1],
-    )
+    torch.save(results(), sys.argv[1])

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import torch
-from case import Case, Tensors, maker, normal
 from torch.nn import functional
 
 from dnnsuite import ops
+from operator_case import Case, Tensors, maker, normal
 
 
 def depthwise_case(
