@@ -33,7 +33,7 @@ RANK = {
     "data": 4, "nn": 4, "optim": 4, "pin": 4,
     "_fuse": 5, "_runs": 5,
     "_step": 6, "models": 6, "results": 6,
-    "jobs": 7, "plots": 7,
+    "cluster": 7, "jobs": 7, "plots": 7,
     "profiler": 8, "report": 8,
     "importers": 9,
     "suites": 10, "workflow": 10,
@@ -45,7 +45,7 @@ RANK = {
 SIDES = {
     "shared": {"_C", "_files", "_torch", "errors", "host"},
     "training": {"_fuse", "_step", "data", "jobs", "models", "nn", "ops", "optim"},
-    "observing": {"_runs", "importers", "pin", "plots", "profiler", "report", "results", "timing"},
+    "observing": {"_runs", "cluster", "importers", "pin", "plots", "profiler", "report", "results", "timing"},
     "both": {"cli", "doctor", "profiling", "suites", "workflow"},
 }
 APART = {("training", "observing"), ("observing", "training")}
@@ -53,6 +53,7 @@ TORCH = frozenset({"functorch", "torch", "torchvision"})
 NEVER_TORCH = {
     "_files",
     "_runs",
+    "cluster",
     "errors",
     "importers",
     "pin",

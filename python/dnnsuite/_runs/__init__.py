@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""What everything that runs jobs in processes of their own needs: signals, limits, classes of failure, a record."""
+"""The engine under every plan of runs: workers in processes of their own, signals, limits, failures, records."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which device `auto` is, and whether the one asked for is here."""
+"""Choice of the device: the one asked for, if it is here, or the best there is."""
 
 from __future__ import annotations
 

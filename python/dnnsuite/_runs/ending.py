@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How a worker's work becomes a result, its result an exit status, and how it ends: without any library's shutdown."""
+"""The end of a worker: its work as a result, the result as an exit status, and no library's shutdown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Result = dict[str, Any]
 
 
 def attempt(body: Callable[[], Result], classify: Callable[[BaseException], str]) -> Result:
-    """What `body` found, with status ok; or status failed, failure (as `classify` calls it) and message.
+    """Call `body`; return its findings with status ok, or status failed, failure (as `classify` says) and message.
 
     Raises:
         OutputError: the disk is full; nothing else passes through.

@@ -31,7 +31,7 @@ def environment() -> dict[str, Any]:
 
 
 def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What forbids to continue on this machine what was begun in another environment, as sentences."""
+    """Differences between two environments that forbid to continue in one what the other began, as sentences."""
     return [
         f"{name} is {now[group].get(name)}, was {then[group].get(name)}"
         for group, name in _SAME
@@ -67,7 +67,7 @@ def source_hash(job: type) -> str:
 
 @cache
 def commit() -> str:
-    """Of dnnsuite, where it runs from a checkout of its own; empty elsewhere."""
+    """The commit of dnnsuite, where it runs from a checkout of its own; empty elsewhere."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists() or not (root / "python" / "dnnsuite").is_dir():
         return ""

@@ -28,7 +28,7 @@ _LOCK = ".lock"
 
 
 class PlanFolder:
-    """What was asked, found and finished, in its directory; `state` is what the plan's file says."""
+    """The directory of a plan; `state` is the contents of the plan's file."""
 
     def __init__(self, root: Path, file: str, state: dict[str, Any], runs: str = "runs") -> None:
         self.root, self.file, self.state = root, file, state
@@ -37,7 +37,7 @@ class PlanFolder:
 
     @property
     def id(self) -> str:
-        """Of the plan; each of its runs repeats it."""
+        """Id of the plan; each of its runs repeats it."""
         return str(self.state["id"])
 
     def save(self) -> None:

@@ -37,7 +37,7 @@ _PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", 
 
 @dataclass(frozen=True)
 class _Ended:
-    """How a process ended, and what it used."""
+    """The end of a process, and what it used."""
 
     returncode: int
     kernel_kill: KernelKill | None = None
@@ -46,7 +46,7 @@ class _Ended:
 
 @dataclass(frozen=True)
 class WorkerOutcome:
-    """How one worker ended.
+    """The end of one worker.
 
     Attributes:
         verdict: what became of it; where it was ended because time was over, `timeout`.
@@ -62,7 +62,7 @@ class WorkerOutcome:
 
 @dataclass(frozen=True)
 class GroupOutcome:
-    """How a group ended: `verdict` is that of the worker which failed first, or of the group's time."""
+    """The end of a group: `verdict` is that of the worker which failed first, or of the group's time."""
 
     verdict: Verdict
     workers: tuple[WorkerOutcome, ...] = ()
@@ -75,7 +75,7 @@ class GroupOutcome:
 
     @property
     def results(self) -> list[Mapping[str, Any]]:
-        """What each worker wrote."""
+        """The result of each worker."""
         return [worker.result for worker in self.workers]
 
     @classmethod
@@ -138,7 +138,9 @@ class _Member:
     spec: WorkerSpec
     process: Started
     channel: socket.socket  # a byte from it: it is set up; a byte to it: all are; its end: it has ended
+    began_s: float
     ready: bool = False
+    seconds: float | None = None  # that it ran; None while it does
 
 
 class _Group:
@@ -169,10 +171,10 @@ class _Group:
             except OSError as error:
                 raise Error(f"cannot start a worker: {error}") from error
         worker_started(process.pid)
-        self._members.append(_Member(spec, process, mine))
+        self._members.append(_Member(spec, process, mine, time.monotonic()))
 
     def wait(self, deadline_s: float, tick: Callable[[], None]) -> None:
-        """Until all have ended, or one has failed whose failure ends the others, or time is over."""
+        """Wait until all have ended, or one has failed whose failure ends the others, or time is over."""
         alive, begun = dict(enumerate(self._members)), False
         with selectors.DefaultSelector() as selector:
             for member in self._members:
@@ -188,6 +190,7 @@ class _Group:
                     if (code := member.process.poll()) is None:
                         continue
                     del alive[index]
+                    member.seconds = time.monotonic() - member.began_s
                     if code != 0:
                         self._first_failure = index if self._first_failure is None else self._first_failure
                         if self._on_failure == "end":
@@ -200,7 +203,7 @@ class _Group:
                 tick()
 
     def end(self) -> list[_Ended]:
-        """What still runs is asked to end, then made to; nothing is left, not even children of workers."""
+        """Ask what still runs to end, then make it; nothing is left, not even children of workers."""
         for member in self._members:
             member.process.terminate()
         grace_until_s = time.monotonic() + _TERM_GRACE_S
@@ -209,6 +212,7 @@ class _Group:
         ended = []
         for member in self._members:
             ended.append(member.process.finish())
+            member.seconds = member.seconds or time.monotonic() - member.began_s
             member.channel.close()
             worker_ended(member.process.pid)
         return ended
@@ -236,14 +240,13 @@ class _Group:
         )
 
     def _worker(self, index: int, member: _Member, ended: _Ended, struck: bool) -> WorkerOutcome:
-        folder, seconds = member.spec.folder, time.monotonic() - self._began_s
+        folder, seconds = member.spec.folder, member.seconds or 0.0
         stderr = read_tail(folder / "stderr.txt")
         if ended.returncode == DISK_EXIT:
             told = stderr.strip().splitlines()  # nothing, when even that found no room
             raise OutputError(told[-1] if told else f"cannot write {folder}: no space left")
         path = folder / RESULT_FILE
         result: dict[str, Any] = read_json(path) if path.is_file() else {}
-        seconds = ended.held.get("elapsed_s", seconds)
         return WorkerOutcome(
             self._verdict(index, result, ended, stderr, seconds, struck), result, seconds, ended.held
         )
@@ -251,7 +254,7 @@ class _Group:
     def _verdict(
         self, index: int, result: Mapping[str, Any], ended: _Ended, stderr: str, seconds: float, struck: bool
     ) -> Verdict:
-        """What ended a process is stronger than what it says of itself."""
+        """The cause of a process's end is stronger than what it says of itself."""
         if index in self._late:
             return _timeout(seconds)
         kill = ended.kernel_kill

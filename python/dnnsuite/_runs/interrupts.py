@@ -34,12 +34,12 @@ class Interrupted(BaseException):
 
     @property
     def exit_code(self) -> int:
-        """What a shell reports for a process ended by this signal: 130 for Ctrl-C, 143 for SIGTERM."""
+        """Status that a shell reports for a process ended by this signal: 130 for Ctrl-C, 143 for SIGTERM."""
         return 128 + self.number
 
 
 class _Signals:
-    """What has arrived in the outermost :func:`interruptible` block, and the thread that watches for a second."""
+    """Signals of the outermost :func:`interruptible` block, and the thread that watches for a second one."""
 
     def __init__(self) -> None:
         self.blocks = 0  # nested interruptible()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a worker imposes on itself first: less memory than the machine has, and no life of its own."""
+"""Limits that a worker sets itself first: less memory than the machine has, and no life beyond its parent's."""
 
 from __future__ import annotations
 
@@ -61,5 +61,5 @@ def peak_rss_bytes() -> int:
 
 
 def memory_share_bytes(replicas: int) -> int:
-    """What each of `replicas` workers may reserve so that together they cannot exhaust the machine."""
+    """Bytes that each of `replicas` workers may reserve so that together they cannot exhaust the machine."""
     return int(_SHARE * host.available_memory_bytes() / replicas)

@@ -102,7 +102,7 @@ class Progress:
         self._draw()
 
     def now(self, text: str, eta_s: float | None) -> None:
-        """What runs now, and how many seconds are left in the stage."""
+        """Show what runs now, and the seconds left in the stage."""
         self._text = text
         self._eta_at_s = None if eta_s is None else time.monotonic() + eta_s
         self._draw()

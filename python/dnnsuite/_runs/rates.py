@@ -102,7 +102,7 @@ def interval(replicas: Sequence[Steps], blocks: int) -> tuple[float | None, floa
 
 
 def warmup(seconds: npt.NDArray[np.float64]) -> dict[str, Any]:
-    """Where a series reaches its steady state, by MSER-5: `truncated` values before it, `steady` False if nowhere."""
+    """The steady state of a series by MSER-5: `truncated` values before it; `steady` False where there is none."""
     found = timing.mser5(seconds)
     return {
         "method": "MSER-5", "truncated": found.truncated, "steady": found.steady, "reason": found.reason,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What of a plan is done already, and whether a directory may be continued."""
+"""Rules of --resume: which runs are not made again, and which directories may not be continued."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _done(spec: WorkerSpec, group: socket.socket | None) -> Result:
 
 
 def _tell(path: Path, result: Result) -> None:
-    """Of several processes, the leading one tells that all went well, and whichever is first what went wrong.
+    """Write the result: of several processes, the leading one if all went well, else whichever fails first.
 
     The others fail after it, because it is gone: that is not what went wrong.
     """

@@ -4,9 +4,9 @@
 `Settings` is a shorter name of :class:`SuiteSettings`.
 """
 
-from ._cluster import CLUSTER_FILE as CLUSTER_FILE
-from ._cluster import CLUSTERS as CLUSTERS
-from ._cluster import run_on_cluster as run_on_cluster
+from .._runs.folder import CLUSTER_FILE as CLUSTER_FILE
+from ..cluster import CLUSTERS as CLUSTERS
+from ._on_cluster import run_on_cluster as run_on_cluster
 from ._run import SUITE_FILE as SUITE_FILE
 from ._run import Finished as Finished
 from ._run import prepare as prepare

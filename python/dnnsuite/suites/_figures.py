@@ -80,7 +80,7 @@ def _flags(seen: Observations, steady: dict[str, Any]) -> list[str]:
 
 
 def _disturbed(seen: Observations) -> list[str]:
-    """Of each observation: throttled, contended, both, or nothing."""
+    """The disturbance of each observation: throttled, contended, both joined by +, or empty."""
     columns = seen.watch.columns()
     return ["+".join(kind for kind in _KINDS if columns[kind][i]) for i in range(len(seen.watch))]
 

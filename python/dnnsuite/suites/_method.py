@@ -25,13 +25,13 @@ LOSSES = 100  # that it keeps
 
 
 def first_kept(repeat: int) -> int:
-    """How many observations are dropped: the original's ten, but never more than half of a short run."""
+    """Number of observations that are dropped: the original's ten, but never more than half of a short run."""
     return min(SKIP, repeat // 2)
 
 
 @dataclass
 class Observations:
-    """What was seen of one job, in order; the first `skip` observations are warm-up. Times are of the monotonic clock.
+    """Observations of one job, in order; the first `skip` are warm-up. Times are of the monotonic clock.
 
     Attributes:
         waits_ns: of each observation, the time it waited for data.
@@ -59,7 +59,7 @@ class Observations:
 
     @property
     def seconds(self) -> list[float]:
-        """Of every observation."""
+        """Duration of every observation."""
         return [(stop - start) * 1e-9 for start, stop in zip(self.starts_ns, self.stops_ns, strict=True)]
 
     @property

@@ -203,7 +203,7 @@ class Runner:
         }  # fmt: skip
 
     def _variables(self, entry: Entry, repeat: int) -> dict[str, str]:
-        """What the original exported to its scripts, and what makes fp32 mean fp32."""
+        """Variables that the original exported to its scripts, and one without which fp32 would be TF32."""
         found = {
             "JOB_RUNNER": "1", "JOB_FILE": self.suite.name, "BENCH_NAME": entry.name, "RUN_ID": str(repeat),
             "OUTPUT_DIRECTORY": str(self.record.root.resolve()), "DEVICE_TOTAL": str(len(self.plan.gpus)),

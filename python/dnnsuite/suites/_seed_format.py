@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a job of mila-iqia/training prints and writes (its README of November 2019), to the character."""
+"""Output and files of a job of mila-iqia/training (its README of November 2019), to the character."""
 
 from __future__ import annotations
 

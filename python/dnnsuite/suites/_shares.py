@@ -48,12 +48,12 @@ def threads_of(slot: Slot) -> int:
 
 
 def processes_of(entry: Entry, plan: Plan, slot: Slot) -> int:
-    """Of one copy: of a distributed job one per GPU, and without GPUs as many as a student job has copies."""
+    """Processes of one copy: of a distributed job one per GPU, without GPUs as many as a student job has copies."""
     if not entry.distributed:
         return 1
     return max(1, len(slot.gpus) if entry.device != "cpu" else len(plan.slots))
 
 
 def uuids_of(plan: Plan, slot: Slot) -> list[str]:
-    """Of the GPUs of a share."""
+    """Ids of the GPUs of a share."""
     return [plan.gpus[i].uuid or str(i) for i in slot.gpus]

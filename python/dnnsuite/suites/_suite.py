@@ -27,7 +27,7 @@ _MAIN = ("repeat", "number", "batch_size")
 
 @dataclass(frozen=True)
 class Suite:
-    """What is run: `entries` of a suite that has `size` jobs in all, of which some may have been left out."""
+    """`entries` of a suite that has `size` jobs in all, of which some may have been left out."""
 
     name: str
     size: int

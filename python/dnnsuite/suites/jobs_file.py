@@ -53,7 +53,7 @@ class Definition:
 
 
 def read_jobs_file(path: Path) -> list[Definition]:
-    """What the file asks for, in its order.
+    """Runs that the file asks for, in its order.
 
     Raises:
         InvalidArgument: it cannot be read or is malformed; the message names file, line and key.
@@ -116,7 +116,7 @@ class _Reader:
             self.fail(self._key(error.key, at, len(self.text), last=True), f'key "{error.key}" occurs twice')
 
     def _key(self, key: str, start: int, end: int, last: bool = False) -> int:
-        """Where a key stands between two offsets."""
+        """Offset of a key between two others."""
         places = [
             found.start() for found in re.finditer(re.escape(json.dumps(key)) + r"\s*:", self.text[start:end])
         ]

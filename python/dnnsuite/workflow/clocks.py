@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""When each step ended, on a clock all processes of a machine share, without a synchronise in the loop."""
+"""Clocks that date each step, shared by all processes of a machine, without a synchronise in the loop."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class HostClock:
 
     @property
     def asynchronous(self) -> bool:
-        """Whether steps went on after they had returned: then only whole epochs are dated exactly."""
+        """True if steps went on after they had returned: then only whole epochs are dated exactly."""
         starts, stops = (
             self._timer.starts_ns[:: self._iters],
             self._timer.stops_ns[self._iters - 1 :: self._iters],
@@ -113,7 +113,7 @@ class CudaClock:
         self._of_epoch.append(self._epoch)
 
     def end_epoch(self) -> None:
-        """To be called after the job has synchronised."""
+        """Date the steps of the epoch. Call after the job has synchronised."""
         previous = self._epoch_start_ns
         for event in self._events[1 : self._recorded + 1]:
             stop = self._epoch_start_ns + round(self._events[0].elapsed_time(event) * 1e6)  # ms → ns

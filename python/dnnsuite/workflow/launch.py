@@ -28,7 +28,7 @@ _REPEAT_STRIDE = 100_003
 
 @dataclass(frozen=True, order=True)
 class Point:
-    """What one run measures."""
+    """The subject of one run: a mode, a precision, a number of models."""
 
     mode: str
     precision: str
@@ -64,7 +64,7 @@ def hyperparameters(job: str, seed: int, B: int) -> dict[str, list[float]]:
 
 
 def replica_directories(directory: Path, replicas: int) -> list[Path]:
-    """Where the workers write: the run's directory, or idx0, idx1, … in it when there are several."""
+    """Folders of the workers: the run's directory, or idx0, idx1, … in it when there are several."""
     return [directory] if replicas == 1 else [directory / f"idx{i}" for i in range(replicas)]
 
 

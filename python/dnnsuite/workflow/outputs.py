@@ -88,7 +88,7 @@ def rows(summary: pd.DataFrame | None, state: dict[str, Any]) -> list[dict[str, 
 
 
 def remarks(table: pd.DataFrame | None) -> list[str]:
-    """What a reader of the table should know beside it."""
+    """Remarks for a reader of the table."""
     if table is None:
         return []
     whole = table[(table["metric"] == "throughput") & table["replica"].isna()].dropna(subset=["value"])

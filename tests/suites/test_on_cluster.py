@@ -14,8 +14,7 @@ import slurm_machine
 from dnnsuite import report
 from dnnsuite.errors import InvalidArgument, Unavailable
 from dnnsuite.suites import run_on_cluster
-from dnnsuite.suites._cluster import Part, parts_of
-from dnnsuite.suites._suite import resolve
+from dnnsuite.suites._on_cluster import SuiteOnCluster
 
 ASKED = {"plugins": ["suite_toys"], "device": "cpu", "copies": "all", "pin": "affinity"}
 
@@ -33,14 +32,11 @@ def jobs_file(toys, tmp_path):
 
 
 def test_whole_runs_come_first(jobs_file):
-    parts = parts_of(resolve(str(jobs_file), ASKED), 2)
-    assert parts == [
-        Part("toy-nap", 0),
-        Part("toy-suite-nan", 0),
-        Part("toy-nap", 1),
-        Part("toy-suite-nan", 1),
-    ]
-    assert parts[2].name == "toy-nap-run001"
+    parts = SuiteOnCluster(str(jobs_file), {**ASKED, "repeat": 2, "seed": 5}).parts
+    assert [part.name for part in parts] == [
+        "toy-nap-run000", "toy-suite-nan-run000", "toy-nap-run001", "toy-suite-nan-run001",
+    ]  # fmt: skip
+    assert [part.order["asked"]["seed"] for part in parts] == [5, 5, 6, 6]
 
 
 def test_processes_of_this_machine(jobs_file, tmp_path):
