@@ -24,6 +24,7 @@ from dnnsuite import _C
 ROOT = Path(__file__).parent.parent
 FOLDER = Path(_C.__file__).parent
 LIBRARIES = sorted(FOLDER.glob("libdnnsuite_*.so"))
+_OLD_PYTHON = [] if sys.version_info >= (3, 11) else ["tomli", "exceptiongroup", "typing_extensions"]
 # What torch, the driver and the toolkit bring along is not vendored into a wheel.
 EXCLUDED = ["libtorch*.so", "libc10*.so", "libcudart.so.*", "libcupti.so.*"]
 
@@ -101,14 +102,10 @@ def backend(tmp_path_factory):
     folder = tmp_path_factory.mktemp("backend")
     overlay = folder / "overlay"
     overlay.mkdir()
-    needed = [
-        "scikit_build_core",
-        "packaging",
-        "pathspec",
-        *([] if sys.version_info >= (3, 11) else _OLD_PYTHON),
-    ]
-    for name in needed:
-        (overlay / name).symlink_to(Path(importlib.import_module(name).__file__).parent)
+    for name in ["scikit_build_core", "packaging", "pathspec", *_OLD_PYTHON]:
+        source = Path(importlib.import_module(name).__file__)
+        source = source.parent if source.stem == "__init__" else source
+        (overlay / source.name).symlink_to(source)
     venv.create(folder / "env", with_pip=False)
     python = folder / "env/bin/python"
     site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))").strip())
@@ -127,9 +124,6 @@ def backend(tmp_path_factory):
 
     ask.folder = folder
     return ask
-
-
-_OLD_PYTHON = ["tomli", "exceptiongroup", "typing_extensions"]
 
 
 def required(backend, hook="prepare_metadata_for_build_wheel", **target):

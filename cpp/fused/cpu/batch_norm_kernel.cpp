@@ -95,7 +95,7 @@ void for_each_group(const Model<T>& m, int64_t begin, int64_t end, const Start& 
         const Task task = task_at(rows, t);
         start(t);
         int64_t r = task.first_row;
-        if constexpr (!planes && sizeof(T) == 4) {
+        if constexpr (!planes && sizeof(T) == 4 && !kOldProcessor) {
             for (; r + kGroup <= task.last_row && (r + kGroup) * rows.columns <= rows.elements; r += kGroup)
                 row(r * rows.columns, rows.columns, std::integral_constant<int, kGroup>(), r);
         }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Depthwise convolution, channels last, sixteen channels at a time. Four neighbours of a line are made together, so
-// that a pixel is loaded once for all of them; a line's channels follow each other, as they lie in memory; of the filter's rows only those that meet the image are visited, and
-// inside the image nothing is checked. Compiled once per instruction set.
+// that a pixel is loaded once for all of them; a line's channels follow each other, as they lie in memory; of the
+// filter's rows only those that meet the image are visited, and inside the image nothing is checked. Compiled once per
+// instruction set.
 #include "fused/cpu/depthwise_kernel.hpp"
 
 #include "fused/cpu/tasks.hpp"
@@ -193,21 +194,25 @@ using LineKernel = void (*)(const Line<T>&, int64_t);
 /// The tiled kernel for this filter, or null.
 template <class T>
 LineKernel<T> line_kernel(const Window& w, bool transposed) {
-    if (w.dilation != 1 || (transposed && w.stride != 1)) return nullptr;
-    if (w.kernel == 3 && w.stride == 1) return tiled_line<3, 1, T>;
-    if (w.kernel == 3 && w.stride == 2) return tiled_line<3, 2, T>;
-    if (w.kernel == 5 && w.stride == 1) return tiled_line<5, 1, T>;
-    if (w.kernel == 5 && w.stride == 2) return tiled_line<5, 2, T>;
+    if constexpr (!kOldProcessor) {
+        if (w.dilation != 1 || (transposed && w.stride != 1)) return nullptr;
+        if (w.kernel == 3 && w.stride == 1) return tiled_line<3, 1, T>;
+        if (w.kernel == 3 && w.stride == 2) return tiled_line<3, 2, T>;
+        if (w.kernel == 5 && w.stride == 1) return tiled_line<5, 1, T>;
+        if (w.kernel == 5 && w.stride == 2) return tiled_line<5, 2, T>;
+    }
     return nullptr;
 }
 
 template <class T>
 LineKernel<T> sums_kernel(const Window& w) {
-    if (w.dilation != 1) return nullptr;
-    if (w.kernel == 3 && w.stride == 1) return tiled_sums<3, 1, T>;
-    if (w.kernel == 3 && w.stride == 2) return tiled_sums<3, 2, T>;
-    if (w.kernel == 5 && w.stride == 1) return tiled_sums<5, 1, T>;
-    if (w.kernel == 5 && w.stride == 2) return tiled_sums<5, 2, T>;
+    if constexpr (!kOldProcessor) {
+        if (w.dilation != 1) return nullptr;
+        if (w.kernel == 3 && w.stride == 1) return tiled_sums<3, 1, T>;
+        if (w.kernel == 3 && w.stride == 2) return tiled_sums<3, 2, T>;
+        if (w.kernel == 5 && w.stride == 1) return tiled_sums<5, 1, T>;
+        if (w.kernel == 5 && w.stride == 2) return tiled_sums<5, 2, T>;
+    }
     return nullptr;
 }
 

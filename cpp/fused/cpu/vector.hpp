@@ -18,6 +18,13 @@ constexpr int kRegisterBytes = 16;
 #endif
 constexpr int kLanes = 16;
 
+#if defined(__x86_64__) && !defined(__AVX2__)
+/// One made before 2013, for which the variants that take longest to compile are left out.
+constexpr bool kOldProcessor = true;
+#else
+constexpr bool kOldProcessor = false;
+#endif
+
 template <int Bytes>
 struct SignedOf;
 template <>
