@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from dnnsuite import _C
+from dnnsuite.doctor._software import TESTED_TORCH
 
 ROOT = Path(__file__).parent.parent
 FOLDER = Path(_C.__file__).parent
@@ -146,6 +147,12 @@ def test_where_there_is_no_torch_the_tested_one_is_asked_for(backend):
     assert plain == {"torch": SpecifierSet(">=2.10,<2.14")}
     assert jobs == {"torchvision": SpecifierSet("==0.28.0")}
     assert required(backend, EDITABLE) == [plain, jobs]
+
+
+def test_the_doctor_knows_the_tested_range(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "_backend"))
+    asked = Requirement(importlib.import_module("torch_requirements").TESTED["torch"])
+    assert asked.specifier == SpecifierSet(TESTED_TORCH)
 
 
 def test_the_torch_that_is_there_stays(backend):

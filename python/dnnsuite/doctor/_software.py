@@ -13,6 +13,8 @@ from pathlib import Path
 from ..errors import Error
 from ._finding import Finding, missing, ok, warning
 
+TESTED_TORCH = ">=2.10,<2.14"
+"""The range the package is tested with. It runs with later ones, too: an installation keeps any from 2.10 on."""
 _REBUILD = "reinstall with `pip install .` in the project's folder, and read its messages"
 
 
@@ -25,15 +27,16 @@ def torch() -> Finding:
     try:
         module = importlib.import_module("torch")
     except ImportError as error:
-        return missing(f"import torch: {error}", f"pip install 'torch{_tested_range()}'")
+        return missing(f"import torch: {error}", f"pip install 'torch{TESTED_TORCH}'")
     from packaging.specifiers import SpecifierSet
 
-    tested = _tested_range()
     threads = f"{module.get_num_threads()} threads, {module.backends.cpu.get_cpu_capability()}"
     detail = f"{module.__version__}, {threads}"
-    if tested and not SpecifierSet(tested).contains(module.__version__, prereleases=True):
-        return warning(f"{detail}; outside the tested range {tested}", f"pip install 'torch{tested}'")
-    return ok(f"{detail}; tested range {tested}" if tested else detail)
+    if not SpecifierSet(TESTED_TORCH).contains(module.__version__, prereleases=True):
+        return warning(
+            f"{detail}; outside the tested range {TESTED_TORCH}", f"pip install 'torch{TESTED_TORCH}'"
+        )
+    return ok(f"{detail}; tested range {TESTED_TORCH}")
 
 
 def torch_names() -> Finding:
@@ -42,23 +45,12 @@ def torch_names() -> Finding:
         from .._torch import NAMES
         from .._torch import lost as lost_names
     except ImportError as error:
-        return missing(f"import torch: {error}", f"pip install 'torch{_tested_range()}'")
+        return missing(f"import torch: {error}", f"pip install 'torch{TESTED_TORCH}'")
     lost = lost_names()
     if not lost:
         return ok(f"all there, for {len(NAMES)} uses; dnnsuite/_torch.py says which")
     detail = "; ".join(f"{name} is not there: {without}" for name, without in lost)
-    return warning(detail, f"pip install 'torch{_tested_range()}', or a newer dnnsuite")
-
-
-def _tested_range() -> str:
-    """Version range that the package asks for, as `>=2.10,<2.14`; empty where it is not installed."""
-    from packaging.requirements import Requirement
-
-    try:
-        wanted = [Requirement(line) for line in importlib.metadata.requires("dnnsuite") or []]
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-    return next((str(requirement.specifier) for requirement in wanted if requirement.name == "torch"), "")
+    return warning(detail, f"pip install 'torch{TESTED_TORCH}', or a newer dnnsuite")
 
 
 def instruments() -> Finding:
