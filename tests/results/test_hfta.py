@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from dnnsuite import results
-from dnnsuite.results.hfta import MODES, rows_of_hfta
+from dnnsuite.results.hfta import rows_of_hfta
 from result_tables import row
 
 
@@ -62,7 +62,3 @@ def test_a_processes_damage_takes_its_run_along(tree: Path) -> None:
     rows, problems = rows_of_hfta(tree)
     assert sorted(found.repeat for found in rows if found.mode == "concurrent") == [1]
     assert len(problems) == 1
-
-
-def test_modes_are_in_hftas_order() -> None:
-    assert MODES == ("serial", "concurrent", "mps", "mig", "hfta")

@@ -117,7 +117,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Isolation:
-    """How a run was kept apart from others.
+    """Separation of a run from others on the machine.
 
     Attributes:
         level: what was obtained: cgroup, affinity or none; `unknown` in a record that does not say.
@@ -160,7 +160,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a run ended. `failure` is a class of :data:`dnnsuite._runs.failures.CLASSES`, None where all went well."""
+    """End of a run. `failure` is a class of :data:`dnnsuite._runs.failures.CLASSES`, None where all went well."""
 
     status: Status
     failure: str | None = None
@@ -184,7 +184,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What a run was asked to do, where and how it ran, and what it found.
+    """One run: what it was asked to do, where and how it ran, and what it found.
 
     Attributes:
         id, plan_id: of this run, and of the plan (workflow, suite, sweep) it belongs to.

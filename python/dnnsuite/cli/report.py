@@ -27,10 +27,10 @@ def report(
     directories: Annotated[
         list[Path], typer.Argument(help="Outputs of `dnnsuite run`, or of other runs.", show_default=False)
     ],
-    name: Annotated[Text, typer.Option(help="Of the suite, as baselines.  [all that is there]")] = None,
+    name: Annotated[Text, typer.Option(help="Name of the suite, as baselines.  [all that is there]")] = None,
     gpu_model: Annotated[Text, typer.Option(help="Target: V100, MI50, RTX or a CSV file.")] = None,
     style: Annotated[
-        str, typer.Option(help="What to print: full, seed (table and statistics) or score.")
+        str, typer.Option(help="Parts to print: full, seed (table and statistics) or score.")
     ] = "full",
     out: Annotated[
         Optional[list[Path]],  # noqa: UP045
@@ -47,9 +47,11 @@ def report(
     weights: Annotated[
         File, typer.Option(help="CSV with bench, weight, base, instead of the published ones.")
     ] = None,
-    price: Annotated[Optional[float], typer.Option(help="Of the machine, for the price of a point.")] = None,  # noqa: UP045
-    jobs: Annotated[int, typer.Option(help="How many jobs must have been measured.")] = 19,
-    title: Annotated[str, typer.Option(help="Of the report.")] = "",
+    price: Annotated[
+        Optional[float], typer.Option(help="Price of the machine, for the price of a point.")
+    ] = None,  # noqa: UP045
+    jobs: Annotated[int, typer.Option(help="Number of jobs that must have been measured.")] = 19,
+    title: Annotated[str, typer.Option(help="Title of the report.")] = "",
     allow_unlike: Annotated[
         bool, typer.Option("--allow-unlike", help="Pool runs of unlike machines or jobs, with a note.")
     ] = False,
@@ -125,7 +127,7 @@ def mlbench_report() -> None:
 
 def _mlbench_report(
     reports: Annotated[Path, typer.Option(help="Folder with one folder per run.")],
-    name: Annotated[str, typer.Option("--name", "--jobs", help="Of the suite.")] = "fast",
+    name: Annotated[str, typer.Option("--name", "--jobs", help="Name of the suite.")] = "fast",
     gpu_model: Annotated[Text, typer.Option(help="V100, MI50 or RTX.")] = None,
     show_comparison: Annotated[
         bool, typer.Option("--show-comparison", help="Print the targets too.")
@@ -134,7 +136,7 @@ def _mlbench_report(
     html: Annotated[
         File, typer.Option(help="Also write a page; prints the score instead of the statistics.")
     ] = None,
-    title: Annotated[str, typer.Option(help="Of the page.")] = "",
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "",
     price: Annotated[Optional[float], typer.Option(help="Total price.")] = None,  # noqa: UP045
     gputotal: Annotated[
         Number, typer.Option(hidden=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a report is made of: one entry for each execution of a job on one device."""
+"""Entries of a report: one for each execution of a job on one device."""
 
 from __future__ import annotations
 

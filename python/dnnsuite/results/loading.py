@@ -26,7 +26,7 @@ __all__ = ["load"]
 
 _SAVED = "results.csv"  # the table that a workflow leaves beside its runs
 _RUN_NAME = re.compile(r"-r\d+(-d\d+)?$")
-_STATES = ("workflow.json", "suite.json")  # beside the folder of runs
+_STATES = ("workflow.json", "suite.json", "profiles.json")  # beside the folder of runs
 
 
 def load(*directories: str | Path, name: str | None = None) -> pd.DataFrame:
@@ -59,7 +59,7 @@ def load(*directories: str | Path, name: str | None = None) -> pd.DataFrame:
 
 @dataclass
 class _Found:
-    """What the directories have held so far."""
+    """Runs, problems and notes of the directories read so far."""
 
     runs: dict[str, Path] = field(default_factory=dict)  # where each was read from, by its id
     problems: list[str] = field(default_factory=list)

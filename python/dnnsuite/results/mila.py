@@ -106,7 +106,7 @@ def _failure(result: Mapping[str, Any]) -> str | None:
 
 
 def _plan_name(path: Path) -> str:
-    """Of the suite, as the file's name has it."""
+    """Name of the suite, taken from the file's."""
     return re.sub(r"(_\d+(,\d+)*|\..*)?\.json$", "", path.name)
 
 

@@ -100,7 +100,7 @@ def _seed_unit(record: RunRecord) -> tuple[str, float] | None:
 
 
 def _seed_rate(record: RunRecord, metric: Metric, items: float) -> float:
-    """In what the original counted; of `scaling`, whose target is 1, what each device adds as a share of the first."""
+    """Rate in the original's unit; for `scaling`, whose target is 1, the share of the first that each device adds."""
     if record.job != "scaling":
         return metric.value / items
     metrics = record.details.get("job_metrics")
