@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Training steps of an array, spread over threads by model."""
+"""Runner of an array's training steps, spread over threads by model."""
 
 from __future__ import annotations
 
