@@ -130,6 +130,14 @@ class Shard:
 
     def train(self, batch: tuple[Any, ...], hyper: Sequence[Mapping[str, torch.Tensor]]) -> torch.Tensor:
         """Train one step on a batch and hyper-parameters that are cut to this shard already."""
+        try:
+            return self._trained(batch, hyper)
+        finally:  # also after an error, or the next step would add to what this one left
+            for group in self._groups:
+                for parameter in group["params"]:
+                    parameter.grad = None
+
+    def _trained(self, batch: tuple[Any, ...], hyper: Sequence[Mapping[str, torch.Tensor]]) -> torch.Tensor:
         losses = self._backward(batch)
         self._settle_buffers()
         scaler = self._scaler
@@ -144,9 +152,6 @@ class Shard:
             whole: Any = SimpleNamespace(param_groups=self._groups, step=step)
             scaler.step(whole)
             scaler.update()
-        for group in self._groups:
-            for parameter in group["params"]:
-                parameter.grad = None
         return losses
 
     def _settle_buffers(self) -> None:

@@ -115,11 +115,18 @@ class CapturedStep:
     def _watched(
         self, attempt: _Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> torch.Tensor:
-        """A step on the way to a replay."""
-        if attempt.stage == "record":
-            return self._record(attempt, batch, hyper, inputs)
-        if attempt.stage == "compare":
-            return self._compare(attempt, batch, hyper, inputs)
+        """A step on the way to a replay; if it fails, its layout of batch is watched from the start the next time."""
+        try:
+            if attempt.stage == "record":
+                return self._record(attempt, batch, hyper, inputs)
+            if attempt.stage == "compare":
+                return self._compare(attempt, batch, hyper, inputs)
+            return self._warm_up(attempt, batch, hyper)
+        except BaseException:
+            self._attempts = {key: other for key, other in self._attempts.items() if other is not attempt}
+            raise
+
+    def _warm_up(self, attempt: _Attempt, batch: Any, hyper: Sequence[Any]) -> torch.Tensor:
         attempt.stage = "record"  # state that is made late is there by then
         losses = self._train(batch, hyper)
         if self._values != self._function_values():
