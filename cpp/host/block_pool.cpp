@@ -67,6 +67,10 @@ void BlockPool::give(void* pointer) noexcept {
     if (header.bytes == 0) return std::free(base);
     const std::lock_guard<std::mutex> guard(mutex_);
     used_ -= header.bytes;
+    if (!keeping_) {
+        munmap(base, header.bytes);
+        return;
+    }
     try {
         kept_.push_back({base, header.bytes});
         by_size_[header.bytes].push_back(std::prev(kept_.end()));
@@ -81,6 +85,11 @@ void BlockPool::release() noexcept {
     const std::lock_guard<std::mutex> guard(mutex_);
     while (!kept_.empty()) drop(kept_.begin());
     most_ = used_;
+}
+
+void BlockPool::keep(bool on) noexcept {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    keeping_ = on;
 }
 
 BlockPool::Usage BlockPool::usage() const noexcept {

@@ -38,6 +38,8 @@ class BlockPool {
     void give(void* pointer) noexcept;
     /// Unmaps all that is kept.
     void release() noexcept;
+    /// Whether blocks that are given back are kept for the next request (the default) or unmapped at once.
+    void keep(bool on) noexcept;
     Usage usage() const noexcept;
 
     /// Around a fork, so that the child's pool is in one piece.
@@ -58,6 +60,7 @@ class BlockPool {
     mutable std::mutex mutex_;
     Kept kept_;
     std::map<std::size_t, std::vector<Kept::iterator>> by_size_;
+    bool keeping_ = true;
     std::size_t used_ = 0, kept_bytes_ = 0, most_ = 0;
 };
 

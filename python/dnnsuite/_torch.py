@@ -41,6 +41,7 @@ __all__ = [
     "dispatch_modes",
     "foreach_mul_",
     "foreach_norm",
+    "forward_gradients",
     "function_apply_code",
     "get_graph_optimize",
     "global_hooks",
@@ -186,6 +187,12 @@ NAMES: dict[str, Name] = {
         ),
         "finds tensors in nested arguments and results, among them classes that other libraries have registered",
         "tuples, lists and dictionaries only",
+    ),
+    "forward gradients": Name(
+        ("torch._C._is_fwd_grad_enabled",),
+        "tells a block of torch.no_grad, which leaves forward-mode gradients on, from the forward of an "
+        "autograd.Function, which does not",
+        "in both the call stack is searched for every torch function: slower, same answers",
     ),
     "function": Name(
         ("torch.autograd.Function.apply.__func__.__code__",),
@@ -407,6 +414,28 @@ def _apply_code() -> Any:
 
 function_apply_code: Any = _apply_code()
 """The code of `torch.autograd.Function.apply`, on the call stack of every user's Function; None where it is lost."""
+
+
+def _forward_gradients() -> Callable[[], bool]:
+    """True outside of every autograd.Function; False always where torch does not tell them apart so."""
+    enabled: Callable[[], bool] = _one("forward gradients", lambda: False)
+    seen: list[bool] = []
+
+    class Probe(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            seen.append(enabled())
+            return x
+
+    Probe.apply(torch.empty(0, device="cpu"))
+    if seen == [False]:
+        return enabled
+    _missing["forward gradients"] = list(NAMES["forward gradients"].names)
+    return lambda: False
+
+
+forward_gradients: Callable[[], bool] = _forward_gradients()
+"""True where forward-mode gradients are on: not in the forward of an autograd.Function, nor in inference mode."""
 
 _foreach = _get("foreach")
 

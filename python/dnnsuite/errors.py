@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Every exception this package raises on its own account."""
 
-__all__ = ["Error", "InvalidArgument", "Unavailable"]
+__all__ = ["Error", "InvalidArgument", "StepCancelled", "Unavailable"]
 
 
 class Error(Exception):
@@ -10,6 +10,10 @@ class Error(Exception):
 
 class InvalidArgument(Error, ValueError):
     """An argument was refused; the message names the value and what is accepted."""
+
+
+class StepCancelled(Error):
+    """A training step that was asked for will not be done: an earlier one failed, or its StepRunner ended before it."""
 
 
 class Unavailable(Error):

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The allocator, in processes of its own: it stays for the life of one."""
+"""The memory pool, in processes of its own: it serves a whole process."""
 
 import subprocess
 import sys
 import textwrap
 
 import pytest
-import torch
 
 from dnnsuite._step import memory
 
@@ -27,7 +26,8 @@ def test_is_built_for_this_torch():
 
 def test_the_next_tensor_takes_the_last_ones_pages():
     again, faults, aligned = run("""
-        assert memory.keep()
+        memory.hold()
+        assert memory.holding()
         x = torch.ones(1 << 21)
         place = x.data_ptr()
         del x
@@ -39,15 +39,80 @@ def test_the_next_tensor_takes_the_last_ones_pages():
     assert int(faults) < 500  # of 2048 pages
 
 
+RUNNER = """
+    import gc, dnnsuite
+    def make(threads=1):
+        array = dnnsuite.fuse([torch.nn.Linear(64, 64) for _ in range(3)])
+        optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.1)
+        x = dnnsuite.stack(torch.randn(4096, 64), 3)
+        loss = lambda a, x: a(x).square().mean((1, 2))
+        runner = dnnsuite.StepRunner(array, optimizer, loss, threads=threads, width=1)
+        for _ in range(6):
+            losses = runner.step(x).losses()
+        return runner, losses
+    def from_pool():
+        before = memory.usage().used_bytes
+        stranger = torch.empty(16 << 20)
+        return memory.usage().used_bytes > before
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_strangers_tensor_comes_from_the_pool_only_while_a_runner_is_open(threads):
+    assert run(
+        RUNNER
+        + f"""
+    print(from_pool())
+    first, _ = make({threads})
+    second, losses = make({threads})
+    print(from_pool())
+    first.close()
+    print(from_pool())
+    second.close()
+    print(from_pool(), memory.holding(), memory.usage().kept_bytes)
+    again, _ = make()
+    print(from_pool())
+    """
+    ) == ["False", "True", "True", "False", "False", "0", "True"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_torchs_allocator_is_back_when_the_last_runner_is_collected(threads):
+    assert run(
+        RUNNER
+        + f"""
+    runner, _ = make({threads})
+    print(from_pool())
+    del runner
+    gc.collect()
+    print(from_pool())
+    """
+    ) == ["True", "False"]
+
+
+def test_tensors_of_the_pool_outlive_it():
+    assert run("""
+        release = memory.hold()
+        x, y = torch.ones(1 << 20), torch.ones(1 << 20)
+        release(), release()
+        x += 1
+        y.resize_(1 << 22)
+        used = memory.usage().used_bytes
+        print(x.sum().item() == 2 << 20, y[: 1 << 20].sum().item() == 1 << 20, used >= 20 << 20)
+        del x, y
+        print(memory.usage().used_bytes, memory.usage().kept_bytes)
+    """) == ["True", "True", "True", "0", "0"]
+
+
 def test_counts_and_gives_back():
     used, kept, left = run("""
         old = torch.ones(1 << 20)
-        memory.keep(), memory.keep()
+        memory.hold(), memory.hold()
         x = torch.ones(1 << 20)
         used = memory.usage().used_bytes
         del x, old
         kept = memory.usage().kept_bytes
-        memory.release()
+        memory.trim()
         print(used, kept, memory.usage().kept_bytes)
     """)
     assert int(used) == int(kept) >= 4 << 20
@@ -57,7 +122,7 @@ def test_counts_and_gives_back():
 def test_storages_grow_and_are_copied_pickled_and_shared():
     assert run("""
         import copy, io
-        memory.keep()
+        memory.hold()
         x = torch.arange(100_000.0)
         x.resize_(300_000)
         assert torch.equal(x[:100_000], torch.arange(100_000.0))
@@ -72,7 +137,7 @@ def test_storages_grow_and_are_copied_pickled_and_shared():
 
 def test_a_forked_child_allocates():
     assert run("""
-        memory.keep()
+        memory.hold()
         torch.set_num_threads(1)  # OpenMP's threads do not live on in a child
         x = torch.ones(1 << 20)
         child = os.fork()
@@ -85,7 +150,7 @@ def test_a_forked_child_allocates():
 def test_no_memory_is_an_error_that_says_how_much():
     assert run("""
         from dnnsuite._runs import failures
-        memory.keep()
+        memory.hold()
         try:
             torch.empty(1 << 58)
         except torch.OutOfMemoryError as error:
@@ -96,7 +161,7 @@ def test_no_memory_is_an_error_that_says_how_much():
 
 def test_torchs_profiler_sees_the_memory():
     (seen,) = run("""
-        memory.keep()
+        memory.hold()
         from torch.profiler import profile
         with profile(profile_memory=True) as found:
             x = torch.ones(1 << 20)
@@ -105,15 +170,26 @@ def test_torchs_profiler_sees_the_memory():
     assert int(seen) == 4 << 20
 
 
-def test_under_another_torch_malloc_serves(monkeypatch):
-    monkeypatch.setattr(torch, "__version__", "9.9.9")
-    memory._library.cache_clear()
-    try:
-        assert memory.usage() is None
-        memory.release()
-    finally:
-        monkeypatch.undo()
-        memory._library.cache_clear()
+def test_under_another_torch_malloc_serves_and_the_log_says_so_once():
+    text = """
+        import logging
+        torch.__version__ = "9.9.9"
+        assert memory.usage() is None and not memory.holding()
+        for _ in range(2):
+            release = memory.hold()
+            assert not memory.holding()
+            memory.trim()
+            release()
+        print(memory.refusal())
+    """
+    text = "import torch\nfrom dnnsuite._step import memory\n" + textwrap.dedent(text)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", text], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "was built for torch" in done.stdout
+    assert done.stderr.count("come from malloc, not from dnnsuite's memory pool") == 1
+    assert "this is 9.9.9" in done.stderr
 
 
 @pytest.mark.parametrize("capture", [False, True])

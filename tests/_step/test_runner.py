@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 import contextlib
+import gc
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import time
+import weakref
 
 import pytest
 import torch
@@ -109,7 +112,7 @@ def test_a_schedule_between_steps_under_way_changes_later_steps_only():
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-6)
 
 
-def test_an_error_in_a_step_reaches_the_caller_and_ends_the_threads():
+def test_an_error_in_a_step_reaches_the_caller_and_close_ends_the_threads():
     array, optimizer = make(3)
 
     def broken(part, x, y):
@@ -119,10 +122,122 @@ def test_an_error_in_a_step_reaches_the_caller_and_ends_the_threads():
     step = runner.step(*batches(3, 1)[0])
     with pytest.raises(RuntimeError, match="on purpose"):
         step.losses()
+    runner.step(*batches(3, 1)[0])
     with pytest.raises(RuntimeError, match="on purpose"):
         runner.synchronize()
+    runner.step(*batches(3, 1)[0])
+    with pytest.raises(RuntimeError, match="on purpose"):
+        runner.close()
     runner.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("dnnsuite-step")]
+
+
+def equal_state(array, other):
+    return all(torch.equal(a, b) for a, b in zip(array.parameters(), other.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("capture", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("refreshed", [False, True])
+def test_after_a_bad_batch_training_goes_on_as_if_it_had_not_been(threads, capture, refreshed):
+    """Bad by its number of features, which fails in the first layer, and by its number of labels, which fails last."""
+    with (
+        StepRunner(*make(3), loss, threads=threads, width=1, capture=capture) as runner,
+        StepRunner(*make(3), loss, threads=1, width=1, capture=False) as other,
+    ):
+        for number, (x, y) in enumerate(batches(3, 12)):
+            if number in (0, 3, 8):
+                for bad in ((x[..., :5], y), (x, y[:, :5])):
+                    with pytest.raises((RuntimeError, ValueError)):
+                        runner.step(*bad).losses()
+                if refreshed:
+                    runner.refresh()
+                nn.seed(runner._array, range(3)), nn.seed(other._array, range(3))  # a failing step has drawn
+            assert torch.equal(runner.step(x, y).losses(), other.step(x, y).losses())
+        runner.synchronize()
+        assert equal_state(runner._array, other._array)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_backward_pass_that_fails_leaves_no_gradient_for_the_next(threads):
+    class Breaking(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise ArithmeticError("in the backward pass")
+
+    def sometimes(array, x, y, bad):
+        x = Breaking.apply(x.requires_grad_(True)) if bad else x
+        return nn.functional.cross_entropy(array(x), y)
+
+    x, y = batches(3, 1)[0]
+    with (
+        StepRunner(*make(3), sometimes, threads=threads, width=1, capture=False) as runner,
+        StepRunner(*make(3), sometimes, threads=1, width=1, capture=False) as other,
+    ):
+        with pytest.raises(ArithmeticError):
+            runner.step(x.clone(), y, True).losses()
+        for array in (runner._array, other._array):
+            nn.seed(array, range(3))
+        assert torch.equal(runner.step(x, y, False).losses(), other.step(x, y, False).losses())
+        runner.synchronize()
+        assert equal_state(runner._array, other._array)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("leave", ["close", "error"])
+def test_steps_asked_for_are_done_before_the_runner_ends(threads, leave):
+    array, optimizer = make(3)
+    runner = StepRunner(array, optimizer, loss, threads=threads, width=1)
+    if leave == "close":
+        steps = [runner.step(*batch) for batch in batches(3, 2)]
+        runner.close()
+    else:
+        with pytest.raises(KeyError), runner:  # noqa: PT012
+            steps = [runner.step(*batch) for batch in batches(3, 2)]
+            raise KeyError
+    expected, losses = by_hand(3, 2)
+    for step, values in zip(steps, losses, strict=True):
+        torch.testing.assert_close(step.losses(), values, rtol=1e-4, atol=1e-6)
+    for mine, other in zip(array.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-6)
+    with pytest.raises(InvalidArgument, match="closed"):
+        runner.step(*batches(3, 1)[0])
+    with pytest.raises(InvalidArgument, match="closed"):
+        runner.refresh()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_refresh_that_is_refused_changes_nothing(threads):
+    array, optimizer = make(3)
+    with StepRunner(array, optimizer, loss, threads=threads, width=1) as runner:
+        for wrong in ({"optimizer": make(2)[1]}, {"array": make(2)[0]}, {"optimizer": make(3)[1]}):
+            with pytest.raises(InvalidArgument):
+                runner.refresh(**wrong)
+            assert runner.step(*batches(3, 1)[0]).losses().shape == (3,)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_runner_that_nobody_holds_lets_its_array_and_its_threads_go(threads):
+    array, optimizer = make(3)
+    runner = StepRunner(array, optimizer, loss, threads=threads, width=1)
+    for batch in batches(3, 5):
+        step = runner.step(*batch)
+    step.losses()
+    names = [t for t in threading.enumerate() if t.name.startswith("dnnsuite-step")]
+    assert len(names) == (2 if threads == 2 else 0)
+    held = [weakref.ref(array), weakref.ref(next(array.parameters())), weakref.ref(runner)]
+    del array, optimizer, runner, step
+    for _ in range(200):
+        gc.collect()
+        if not any(ref() is not None for ref in held) and not any(t.is_alive() for t in names):
+            break
+        time.sleep(0.05)
+    assert [ref() for ref in held] == [None] * 3
+    assert not any(t.is_alive() for t in names)
 
 
 def test_leaves_torchs_threads_as_they_are():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""An array of models: B of one architecture, trained as one module."""
+"""Array of models: B of one architecture, trained as one module."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from .slices import narrow
 
 
 def _gather(root: torch.nn.Module) -> None:
-    """Layers without parameters could not tell where their models are, but dropout's rates and keys have to be there: a
-    copy in each step would be slow, and a CUDA graph cannot have it."""
+    """Move layers without parameters to the device of the others: dropout's rates and keys have to be there, for a copy
+    in each step would be slow, and a CUDA graph cannot have it."""
     devices = {p.device for p in root.parameters()}
     if len(devices) != 1:
         return
@@ -63,7 +63,7 @@ def _check_of_all_models(name: str, value: Any, B: int) -> None:
 
 
 class Array(torch.nn.Module):
-    """What `fuse` makes: B models of one architecture as one module, on inputs and outputs `[B, ...]`.
+    """B models of one architecture as one module, on inputs and outputs `[B, ...]`; `fuse` makes it.
 
     Parameters, buffers and `state_dict` have the models' names and are stacked on dimension 0. `array[i]` is a copy of
     model i as an ordinary torch module. `drop`, `append`, `replace` and `clone` change which models there are, in the
@@ -90,14 +90,14 @@ class Array(torch.nn.Module):
     # -- running ---------------------------------------------------------------------------------------------------
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What each model computes of its part of the inputs `[B, ...]`."""
+        """Compute each model's outputs from its part of the inputs `[B, ...]`."""
         if self._runs_as_it_is:
             return self._root(*args, **kwargs)
         return enter(self, self._root, self.B, args, kwargs)
 
     @property
     def _runs_as_it_is(self) -> bool:
-        """Whether there is nothing but layers of ours: then no tensor need pretend to be one model's."""
+        """True if all parts are layers of ours: then no tensor need be wrapped as one model's."""
         found = self.__dict__.get("_plain")
         if found is None:
             found = self.__dict__["_plain"] = all(
@@ -146,7 +146,7 @@ class Array(torch.nn.Module):
             delattr(root, name)
 
     def _method(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Another method of the user's model, as `forward` is called."""
+        """Wrap another method of the user's model, to be called as `forward` is."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return enter(self, method, self.B, args, kwargs)
@@ -171,7 +171,7 @@ class Array(torch.nn.Module):
         return self._root.load_state_dict(state_dict, strict, assign)
 
     def model_state_dict(self, index: int) -> dict[str, torch.Tensor]:
-        """The `state_dict` of model `index`, as views of the array's."""
+        """Return the `state_dict` of model `index`, as views of the array's."""
         index = self._index(index)
         return {name: value[index] for name, value in self.state_dict().items()}
 
@@ -187,7 +187,7 @@ class Array(torch.nn.Module):
         return (self[index] for index in range(self.B))
 
     def __getitem__(self, index: int) -> torch.nn.Module:
-        """Model `index` as an ordinary torch module with copies of its parameters and buffers."""
+        """Copy model `index` into an ordinary torch module."""
         return model_of(self._root, self._index(index))
 
     def _index(self, index: int) -> int:
@@ -196,7 +196,7 @@ class Array(torch.nn.Module):
         return index % self.B
 
     def drop(self, indices: int | Iterable[int], *companions: Any) -> None:
-        """Takes models out of the array. Each of `companions` (optimizer, scheduler, scaler) drops them too."""
+        """Take models out of the array. Each of `companions` (optimizer, scheduler, scaler) drops them too."""
         gone = {self._index(i) for i in ([indices] if isinstance(indices, int) else indices)}
         left = [i for i in range(self.B) if i not in gone]
         if not left:
@@ -204,17 +204,17 @@ class Array(torch.nn.Module):
         self._select(left, {}, companions)
 
     def append(self, model: torch.nn.Module, *companions: Any, **fresh: Any) -> None:
-        """Adds a model at the end. `fresh` are its hyper-parameters, for the optimizer among `companions`."""
+        """Add a model at the end. `fresh` are its hyper-parameters, for the optimizer among `companions`."""
         self._select([*range(self.B), None], {self.B: model}, companions, fresh)
 
     def replace(self, index: int, model: torch.nn.Module, *companions: Any, **fresh: Any) -> None:
-        """Puts `model` in slot `index`; the optimizer among `companions` starts it anew, with `fresh`."""
+        """Put `model` in slot `index`; the optimizer among `companions` starts it anew, with `fresh`."""
         index = self._index(index)
         kept = [None if i == index else i for i in range(self.B)]
         self._select(kept, {index: model}, companions, fresh)
 
     def clone(self, index: int, *companions: Any, into: int | None = None) -> None:
-        """Copies model `index`, with the state that `companions` have of it, `into` another slot or to the end."""
+        """Copy model `index`, with the state that `companions` have of it, `into` another slot or to the end."""
         slots: list[int | None] = list(range(self.B))
         if into is None:
             slots.append(self._index(index))
@@ -233,18 +233,18 @@ class Array(torch.nn.Module):
         self.__dict__.pop("_plain", None)
 
     def narrow(self, start: int, length: int) -> Array:
-        """Models `start` to `start + length` as an array of its own; their storage is shared."""
+        """Make an array of models `start` to `start + length`; their storage is shared."""
         part: Array = narrow(self, start, length)
         return part
 
     # -- what runs how ---------------------------------------------------------------------------------------------
 
     def coverage(self) -> list[Cover]:
-        """How each part of the array runs, and what was measured of the parts that are not fused."""
+        """List the way each part of the array runs, and the time of the parts that are not fused."""
         return coverage(self)
 
     def per_model(self, name: str, reason: str = "asked for") -> None:
-        """Lets the models of the user's module `name` run one by one from now on."""
+        """Run the models of the user's module `name` one by one from now on."""
         module = self._root.get_submodule(name)
         if not isinstance(module, UserModule):
             raise InvalidArgument(f"{name!r} is a {type(module).__name__}, which has no code of a user's own")
@@ -252,17 +252,18 @@ class Array(torch.nn.Module):
 
 
 def fuse(models: Sequence[torch.nn.Module], *, seeds: Sequence[int] | None = None) -> Array:
-    """An array that computes what each of the `models` would, on inputs and outputs `[B, ...]`.
+    """Make an array that computes what each of the `models` would, on inputs and outputs `[B, ...]`.
 
     The models are ordinary torch modules of one architecture, used as they are; their parameters and buffers are
     copied, so they stay as they are, and may differ, as may dropout rates. Layers with a rule become layers of
     `dnnsuite.nn`. A module of the user's own keeps its code, which is run once for all models: every tensor in it
-    seems to be one model's. What has no meaning for all at once (a branch that depends on the data of each model,
-    attributes that differ) runs model by model, and `array.coverage()` says so. A class that says `array_forward =
+    seems to be one model's. Code that cannot be fused, such as a branch on data or attributes that differ, runs once
+    per model; `array.coverage()` lists it. A class that says `array_forward =
     True` has a `forward` for `[B, ...]` itself. `seeds` starts model i's random streams (`dnnsuite.nn.seed`); without
     them they come from torch's generator.
 
-    Raises InvalidArgument naming the first difference when the models do not have the same shape.
+    Raises:
+        InvalidArgument: naming the first difference, if the models do not have the same shape.
     """
     models = list(models)
     if not models:
@@ -279,7 +280,7 @@ def fuse(models: Sequence[torch.nn.Module], *, seeds: Sequence[int] | None = Non
 
 
 def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
-    """The models of an array as ordinary torch modules with their own copies of parameters and buffers.
+    """Copy the models of an array into ordinary torch modules.
 
     `unfuse(array)[i]` computes what the array computes for model i. The models' optimizers are
     `optimizer.to_model(i, model.parameters())`.
@@ -289,7 +290,7 @@ def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
 
 
 def width(array: torch.nn.Module) -> int:
-    """B, the number of models in `array`. Raises InvalidArgument for a module that is no array."""
+    """Return B, the number of models in `array`. Raises InvalidArgument for a module that is no array."""
     for module in array.modules():
         if isinstance(module, UserModule):
             return module._fused_B

@@ -11,8 +11,10 @@ from ..errors import InvalidArgument
 
 
 def stack(batch: torch.Tensor | Sequence[torch.Tensor], B: int | None = None) -> torch.Tensor:
-    """A batch for an array: one tensor that all B models share becomes `[B, ...]` without a copy (stride 0 in dimension
-    0), a sequence of B tensors is stacked."""
+    """Make a batch `[B, ...]` for an array.
+
+    One tensor that all B models share is not copied (stride 0 in dimension 0); a sequence of B tensors is stacked.
+    """
     if isinstance(batch, torch.Tensor):
         if B is None or B < 1:
             raise InvalidArgument(f"stack of one shared tensor needs the number of models, B; got {B!r}")
@@ -31,5 +33,5 @@ def stack(batch: torch.Tensor | Sequence[torch.Tensor], B: int | None = None) ->
 
 
 def unstack(batch: torch.Tensor) -> list[torch.Tensor]:
-    """`[B, ...]` as a list of B views."""
+    """List the B views of a batch `[B, ...]`."""
     return list(batch.unbind(0))

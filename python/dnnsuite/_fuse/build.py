@@ -28,7 +28,7 @@ _OF_NO_SHAPE = frozenset(
 
 
 class Fusion:
-    """One conversion of B models."""
+    """Conversion of B models into one tree of modules."""
 
     def __init__(self, models: Sequence[torch.nn.Module]) -> None:
         if no_fuse is not None:
@@ -39,7 +39,7 @@ class Fusion:
         self._shells: list[tuple[torch.nn.Module, list[torch.nn.Module]]] = []
 
     def tree(self) -> torch.nn.Module:
-        """The root of the array."""
+        """Build the root of the array."""
         self._visit(self.models, "")
         root: torch.nn.Module = copy.deepcopy(self.models[0], self._memo)
         for part in root.modules():
@@ -105,8 +105,11 @@ class Fusion:
             self._shells.append((first, list(models)))
 
     def _leaf(self, models: Sequence[torch.nn.Module], path: str) -> torch.nn.Module | None:
-        """The array layer of these layers; None if they differ in what has no influence on a shape (an eps, an
-        attribute of the user's), or if the user gave them tensors or parts."""
+        """Make the array layer of these layers; None if it would lose something.
+
+        That is a difference without influence on a shape (an eps, an attribute of the user's), or tensors and parts
+        that the user gave them.
+        """
         first = models[0]
         try:
             leaf = RULES[type(first)].from_models(models)
@@ -130,7 +133,7 @@ class Fusion:
         return leaf
 
     def _own_state(self, models: Sequence[torch.nn.Module], where: str) -> None:
-        """Stacks the tensors that belong to this very module, not to its children."""
+        """Stack the tensors that belong to this very module, not to its children."""
         first = models[0]
         for kind, stacked in (("_parameters", stacked_parameter), ("_buffers", stacked_tensor)):
             held = getattr(first, kind)
@@ -152,13 +155,13 @@ class Fusion:
 
 
 def _together(models: Sequence[torch.nn.Module]) -> Iterator[tuple[str, list[torch.nn.Module]]]:
-    """Each part's name and the part in every model; the models themselves first."""
+    """Yield each part's name and the part in every model; the models themselves first."""
     for found in zip(*(model.named_modules() for model in models), strict=False):
         yield found[0][0], [part for _, part in found]
 
 
 def _has_more_state(models: Sequence[torch.nn.Module]) -> bool:
-    """Whether a layer's weight is made of other tensors before each forward, as torch's old weight_norm does."""
+    """Return True if a layer's weight is made of other tensors before each forward, as torch's old weight_norm does."""
     first = models[0]
     return any(
         f"{name}_{end}" in (*first._parameters, *first._buffers) for name in vars(first) for end in _REMADE
@@ -170,7 +173,7 @@ _known_attributes: dict[type, frozenset[str]] = {}
 
 
 def _attributes_of(leaf: ArrayModule) -> frozenset[str]:
-    """The attributes, buffers and parts that torch itself gives a layer of this kind."""
+    """Collect the attributes, buffers and parts that torch itself gives a layer of this kind."""
     if type(leaf) not in _known_attributes:
         layer = leaf.to_model(0)
         _known_attributes[type(leaf)] = frozenset((*vars(layer), *layer._buffers, *layer._modules))
@@ -178,7 +181,7 @@ def _attributes_of(leaf: ArrayModule) -> frozenset[str]:
 
 
 def _kind(module: torch.nn.Module) -> Any:
-    """The class, or what it is made of where each module has a class of its own (parametrizations)."""
+    """Return the class, or its bases where each module has a class of its own (parametrizations)."""
     own = type(module)
     return own.__mro__[1:] if torch.nn.utils.parametrize.is_parametrized(module) else own
 

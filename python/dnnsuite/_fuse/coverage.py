@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How each part of an array runs."""
+"""Coverage: the way in which each part of an array runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .code.user_module import UserModule
 
 
 class Cover(NamedTuple):
-    """How one module of an array runs.
+    """Way in which one module of an array runs.
 
     `how` is `fused` (a layer of ours), `elementwise` (torch's own, right as it is), `mapped` (functions without a rule,
     under torch.vmap) or `per model` (its models one by one). `reason` says why, and `cost_s` the mean seconds of a
@@ -28,7 +28,7 @@ class Cover(NamedTuple):
 
 
 def coverage(array: torch.nn.Module) -> list[Cover]:
-    """How each part of `array` runs, layer by layer; code without a layer of its own is listed if it is not fused."""
+    """List the way each part of `array` runs, layer by layer; other code is listed if it is not fused."""
     found: list[Cover] = []
     root = array.__dict__.get("_root", array)
 

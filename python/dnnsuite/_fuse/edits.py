@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Changes which models an array has."""
+"""Edits of an array: models dropped, added, replaced, cloned."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ArrayEdit:
             self.new[slot] = self._one(model)
 
     def _one(self, model: torch.nn.Module) -> Any:
-        """The new model as a tree of one, after comparing it with the array's."""
+        """Fuse the new model alone, after comparing it with the array's."""
         like = self.array[0].train(model.training)
         device = next((p.device for p in self.array.parameters()), None)
         tree = Fusion([model if device is None else model.to(device)]).tree()
@@ -76,7 +76,7 @@ class ArrayEdit:
 
     @torch.no_grad()
     def carry_out(self) -> None:
-        """Makes all new tensors, puts them in place, and lets the companions follow; an error undoes it."""
+        """Make all new tensors, put them in place, and let the companions follow; an error undoes it."""
         array = self.array
         before = _Before(array, self.companions)
         if self._unlike:
@@ -104,7 +104,7 @@ class ArrayEdit:
             raise
 
     def _gradient(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """The gradient of the models that stay; none if there are new ones, which have no gradient yet."""
+        """Gather the gradients of the models that stay; None if there are new ones, which have none yet."""
         if tensor.grad is None or None in self.slots:
             return None
         return tensor.grad[torch.tensor(self.slots, device=tensor.device)]
@@ -140,7 +140,7 @@ class ArrayEdit:
             setattr(module, name, [fresh[k] if s is None else held[s] for k, s in enumerate(self.slots)])
 
     def _attributes(self, module: Any, path: str) -> None:
-        """Lets each model have its own of the attributes in which they differ."""
+        """Give each model its own of the attributes in which they differ."""
         names = self._unlike.get(path, set())
         held = getattr(module, "_fused_parts", None)
         if held is not None and held.own:
@@ -157,7 +157,7 @@ class ArrayEdit:
         module._fused_report.reason = module._fused_report.reason or f"models differ in {sorted(names)[0]}"
 
     def _tree_at(self, held: Any, path: str, slot: int, source: int | None) -> Any:
-        """The module at `path` as the one of the model that gets `slot`."""
+        """Find the module at `path` of the model that gets `slot`."""
         if source is None:
             return self.new[slot].get_submodule(path)
         if held is not None and held.own:
@@ -167,14 +167,14 @@ class ArrayEdit:
 
 
 def _like(tensor: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """`value` with its dimensions in memory in the order of `tensor`'s."""
+    """Lay `value` out in memory in the order of `tensor`'s dimensions."""
     order = memory_order(tensor)
     back = [order.index(i) for i in range(len(order))]
     return value.permute(order).contiguous().permute(back)
 
 
 def _become(parameter: torch.Tensor, value: torch.Tensor, grad: torch.Tensor | None) -> None:
-    """Gives a parameter another value and gradient, of another width perhaps."""
+    """Give a parameter another value and gradient, perhaps of another number of models."""
     parameter.grad = None
     # While a loss of an earlier step is held, autograd keeps the shape that it expects of the parameter's gradient; a
     # change of type makes it look again.
@@ -185,7 +185,7 @@ def _become(parameter: torch.Tensor, value: torch.Tensor, grad: torch.Tensor | N
 
 
 class _Before:
-    """What an edit changes, to put it back."""
+    """State that an edit changes, to put it back."""
 
     def __init__(self, array: Any, companions: Sequence[Any]) -> None:
         self.companions = [(one, _kept(one)) for companion in companions for one in _with_parts(companion)]
@@ -212,7 +212,7 @@ class _Before:
 
 
 def _with_parts(companion: Any) -> Iterator[Any]:
-    """A companion, and those that it consists of."""
+    """Yield a companion, and those that it consists of."""
     yield companion
     for part in (getattr(companion, "fused", None), *getattr(companion, "_schedulers", ())):
         if part is not None:
@@ -220,7 +220,7 @@ def _with_parts(companion: Any) -> Iterator[Any]:
 
 
 def _kept(companion: Any) -> tuple[dict[str, Any], list[dict[str, Any]], dict[Any, Any]]:
-    """What a companion has: its attributes, and an optimizer's groups and state."""
+    """Copy a companion's attributes, and an optimizer's groups and state."""
     held = dict(vars(companion))
     return held, [dict(group) for group in held.get("param_groups", ())], dict(held.get("state", ()))
 
@@ -230,7 +230,7 @@ def _state(tree: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
 
 
 def _state_with_kind(tree: torch.nn.Module) -> list[tuple[tuple[str, torch.Tensor], str]]:
-    """Every tensor with a dimension for the models, by name."""
+    """List every tensor with a dimension for the models: ((name, tensor), kind)."""
     found: list[tuple[tuple[str, torch.Tensor], str]] = []
     for path, module in tree.named_modules():
         shared = getattr(module, "shared_buffers", ())
@@ -244,7 +244,7 @@ def _state_with_kind(tree: torch.nn.Module) -> list[tuple[tuple[str, torch.Tenso
 
 
 def _accepted(companion: Any, fresh: dict[str, Any]) -> dict[str, Any]:
-    """Those of the new models' values that are the companion's."""
+    """Choose the new models' values that are the companion's."""
     arguments = inspect.signature(companion.select).parameters.values()
     names = {argument.name for argument in arguments}
     if any(argument.kind is argument.VAR_KEYWORD for argument in arguments):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Some models of an array as an array of its own that shares their storage."""
+"""Slices: some models of an array as an array of its own that shares their storage."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ..nn.array_module import ArrayModule
 
 
 def tree(array: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """All modules of an array, its root, which holds them under its own name, among them."""
+    """Yield all modules of an array, and its root, which holds them."""
     yield from array.modules()
     if "_root" in array.__dict__:
         yield array.__dict__["_root"]
 
 
 def views(array: torch.nn.Module, start: int, length: int) -> dict[int, torch.Tensor]:
-    """Every tensor of `array` that has a dimension for the models, by identity, as a view of some of them.
+    """View models `start` to `start + length` of every tensor of `array` that has a dimension for them, by identity.
 
     `.data` and not `.detach()`: autograd must not see another part's update as a change of this one's
     tensors, and only `.data` starts a version counter of its own.
@@ -39,7 +39,7 @@ def views(array: torch.nn.Module, start: int, length: int) -> dict[int, torch.Te
 
 
 def set_width(module: torch.nn.Module, B: int) -> None:
-    """Tells an array, or a module of one, how many models it holds; a user's own attribute B stays what it is."""
+    """Set the number of models of an array, or of a module of one; a user's own attribute B stays what it is."""
     if "_fused_B" in module.__dict__:
         module.__dict__["_fused_B"] = B
     elif isinstance(module, ArrayModule) or "_root" in module.__dict__:
@@ -49,7 +49,7 @@ def set_width(module: torch.nn.Module, B: int) -> None:
 def narrow(
     array: torch.nn.Module, start: int, length: int, known: dict[int, torch.Tensor] | None = None
 ) -> Any:
-    """Models `start` to `start + length` of `array`. `known` are the `views`, if the caller has them."""
+    """Make an array of models `start` to `start + length` of `array`; `known` are its `views`, if at hand."""
     memo: dict[int, Any] = dict(views(array, start, length) if known is None else known)
     for module in tree(array):
         parts = module.__dict__.get("_fused_parts")

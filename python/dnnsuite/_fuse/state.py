@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tensors and attributes of several models: stacked, and compared."""
+"""Stacking of the models' tensors, and comparison of their attributes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..errors import InvalidArgument
 
 @torch.no_grad()
 def stacked_tensor(name: str, values: Sequence[Any]) -> Any:
-    """The models' tensors as one, model i at index i of dimension 0."""
+    """Stack the models' tensors, model i at index i of dimension 0; raise InvalidArgument if they differ in form."""
     first = values[0]
     for index, value in enumerate(values):
         for what in ("shape", "dtype", "device", "requires_grad"):
@@ -31,14 +31,14 @@ def stacked_tensor(name: str, values: Sequence[Any]) -> Any:
 
 
 def stacked_parameter(name: str, values: Sequence[Any]) -> torch.nn.Parameter:
-    """As `stacked_tensor`, a parameter."""
+    """Stack the models' parameters, as `stacked_tensor` does tensors."""
     if any(map(has_gradient_hook, values)):
         raise InvalidArgument(f"{name} has a gradient hook, which would see the gradients of all models")
     return torch.nn.Parameter(stacked_tensor(name, values), requires_grad=values[0].requires_grad)
 
 
 class Comparison:
-    """Compares attributes of models as far as their code can tell them apart.
+    """Comparison of models' attributes as far as their code can tell them apart.
 
     `registered` are the parameters and modules that have a place in the models' trees: those are compared there.
     """
@@ -48,7 +48,7 @@ class Comparison:
         self._under_way: set[tuple[int, int]] = set()
 
     def same(self, a: Any, b: Any) -> bool:
-        """Whether `a` of one model means what `b` of another does."""
+        """Return True if `a` of one model means what `b` of another does."""
         if a is b:
             return True
         if type(a) is not type(b):
@@ -101,7 +101,7 @@ def _held_by(function: types.FunctionType) -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two attributes of two models mean the same to their code, as far as that can be seen."""
+    """Return True if two attributes of two models mean the same to their code, as far as that can be seen."""
     return Comparison().same(a, b)
 
 
@@ -111,7 +111,7 @@ _NO_ATTRIBUTES = frozenset(vars(torch.nn.Module()))
 def differences(
     models: Sequence[torch.nn.Module], registered: frozenset[int] | None = None
 ) -> dict[str, int]:
-    """The plain attributes in which a model differs from the first one: name to the first such model."""
+    """Find the plain attributes in which a model differs from the first one: name to the first such model."""
     first, found = vars(models[0]), {}
     for index, model in enumerate(models[1:], 1):
         other = vars(model)
@@ -125,7 +125,7 @@ def differences(
 
 
 def registered_in(models: Sequence[torch.nn.Module]) -> frozenset[int]:
-    """What has a place in the models' trees, by identity."""
+    """Collect the ids of parameters, buffers and modules in the models' trees."""
     return frozenset(
         id(x) for model in models for x in (*model.parameters(), *model.buffers(), *model.modules())
     )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Numbers too small for a normal float count as zero, as long as one asks for it.
+"""Flush denormals to zero: numbers below 1.2e-38 in float32.
 
-A processor takes some hundred cycles for each. They come up in training wherever a model is sure of its answers: a
+A processor takes some hundred cycles for each. They come up in training where a model's softmax saturates: a
 probability of 1e-38 times a weight is one. Products of matrices with some of them take twice as long.
 """
 
@@ -15,12 +15,12 @@ _DENORMAL = 5e-324  # the smallest double
 
 
 def flushing() -> bool:
-    """Whether this thread's processor takes denormal numbers as zero."""
+    """Return True if this thread flushes denormals to zero."""
     return _DENORMAL * 1.0 == 0.0
 
 
 class Flushed:
-    """A `with` block of this thread in which they are zero (where the processor can); after it all is as before."""
+    """Context manager: flush denormals to zero on this thread, where the processor can; restores the mode on exit."""
 
     __slots__ = ("_before",)
 

@@ -1,15 +1,25 @@
 # SPDX-License-Identifier: MIT
-"""Memory of training steps that stays in place: every step's tensors lie where the last one's lay.
+"""Memory pool for training steps on a CPU: a step's tensors take the pages that the last step's tensors had.
 
-Without it each large tensor is mapped, its pages faulted in one by one, and unmapped again, in every step: 1.1 to 2.4
-times the time of a step of B models. The library that gives torch such an allocator is for one version of torch; under
-another malloc is told to keep what it has, which is as fast but may grow by pieces that nothing fits in.
+Without it every large tensor is mapped, page-faulted and unmapped again in each step: 1.1 to 2.4 times the time of a
+step of B models.
+
+Scope: torch has one CPU allocator per process. From `hold` to its release every large CPU tensor that the process
+makes comes from the pool, whoever makes it; a `StepRunner` on a CPU holds the pool from its construction until it is
+closed or collected. When nobody holds it any more, torch's own allocator serves again, and what the pool kept is given
+back to the system; tensors of the pool that live on stay valid, and are unmapped when they are freed.
+
+The pool is built for one version of torch. Under another version malloc is told to keep freed memory meanwhile, which
+is as fast but may grow by pieces that nothing fits in; the logger `dnnsuite` says so once.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import logging
+import threading
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +29,7 @@ from ..ops.library import library_folder
 
 
 class MemoryUsage(NamedTuple):
-    """Bytes of large tensors in use, kept for the next, and in use at most."""
+    """Bytes of large tensors in use, kept for the next ones, and in use at most."""
 
     used_bytes: int
     kept_bytes: int
@@ -27,42 +37,91 @@ class MemoryUsage(NamedTuple):
 
 
 @functools.cache
-def _library() -> Any:
-    """The allocator for this torch, or None."""
+def _found() -> tuple[Any, str]:
+    """The pool's library and an empty string; or None and the reason why it does not serve under this torch."""
     path = library_folder() / "libdnnsuite_memory.so"
     if not path.is_file():
-        return None
+        return None, f"{path} is missing"
     try:
         library = ctypes.CDLL(str(path))
-    except OSError:
-        return None
+    except OSError as error:
+        return None, str(error)
+    if not hasattr(library, "dnnsuite_memory_begin"):
+        return None, f"{path} is of another version of dnnsuite"
     library.dnnsuite_memory_torch.restype = ctypes.c_char_p
     built_for = library.dnnsuite_memory_torch().decode()
-    return library if torch.__version__.partition("+")[0] == built_for else None
+    if torch.__version__.partition("+")[0] != built_for:
+        return None, f"it was built for torch {built_for}, and this is {torch.__version__}"
+    return library, ""
 
 
-def keep() -> bool:
-    """Has the memory of freed tensors kept for the next ones; False where malloc does it."""
-    library = _library()
-    if library is None:
-        _C.heap_retain()
-        return False
-    library.dnnsuite_memory_keep()
-    return True
+def _library() -> Any:
+    return _found()[0]
 
 
-def release() -> None:
-    """Gives back what is kept; the next tensors take fresh memory."""
-    library = _library()
-    if library is not None:
-        library.dnnsuite_memory_release()
+def refusal() -> str:
+    """Return why the pool does not serve under this torch; an empty string where it does."""
+    return _found()[1]
+
+
+@functools.cache
+def _say_once(reason: str) -> None:
+    logging.getLogger("dnnsuite").warning(
+        "large CPU tensors come from malloc, not from dnnsuite's memory pool: %s. Steps are as fast, but may take more "
+        "memory; reinstall dnnsuite to build the pool for this torch.",
+        reason,
+    )
+
+
+_lock = threading.RLock()  # taken again where the garbage collector releases a holder inside `hold`
+_holders: set[object] = set()
+
+
+def hold() -> Callable[[], None]:
+    """Let large CPU tensors come from the pool until the returned function is called; more than one may hold it.
+
+    The returned function may be called from any thread, and more than once.
+    """
+    if refusal():
+        _say_once(refusal())
+    holder = object()
+    with _lock:
+        _holders.add(holder)
+        if _library() is None:
+            _C.heap_retain()
+        else:
+            _library().dnnsuite_memory_begin()
+    return functools.partial(_release, holder)
+
+
+def _release(holder: object) -> None:
+    with _lock:
+        if holder not in _holders:
+            return
+        _holders.discard(holder)
+        if _holders:
+            return
+        if _library() is None:
+            _C.heap_release()
+        else:
+            _library().dnnsuite_memory_end()
+
+
+def holding() -> bool:
+    """Return True while large CPU tensors come from the pool."""
+    return bool(_holders) and _library() is not None
+
+
+def trim() -> None:
+    """Give back to the system what the pool keeps; the next tensors take fresh memory."""
+    if _library() is not None:
+        _library().dnnsuite_memory_release()
 
 
 def usage() -> MemoryUsage | None:
-    """What large tensors on the CPU take; None under a torch that the allocator was not built for."""
-    library = _library()
-    if library is None:
+    """Measure what large CPU tensors take; None under a torch that the pool was not built for."""
+    if _library() is None:
         return None
     found = (ctypes.c_int64 * 3)()
-    library.dnnsuite_memory_usage(found)
+    _library().dnnsuite_memory_usage(found)
     return MemoryUsage(*found)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Training steps of an array, spread over threads by model."""
+"""Runner of an array's training steps, spread over threads by model."""
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import time
+import weakref
 from typing import Any
 
 import torch
@@ -14,32 +14,16 @@ from .._fuse import width as array_width
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler
 from . import memory, tune
-from .capture import CapturedStep, CudaGraphs, Scripts, guards
+from .capture import CudaGraphs, Scripts, guards
+from .deal import Deal, autocast_now, parts_of
 from .denormals import Flushed
 from .shard import LossFunction, Shard, StepOptions, Vectors
 from .shard_width_search import WidthTrial
-from .threads import ShardThreads, SubmittedStep, parts_of
+from .threads import ShardThreads, SubmittedStep
 
 __all__ = ["StepRunner"]
 
 _CAPTURE_STEPS = 4  # of a new shard until it is replayed for the second time
-
-
-Autocast = tuple[bool, torch.dtype, bool]
-
-
-def _autocast() -> Autocast:
-    """The CPU's autocast as the calling thread has it."""
-    enabled, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-    return enabled, dtype, torch.is_autocast_cache_enabled()
-
-
-def _under(autocast: Autocast) -> contextlib.AbstractContextManager[Any]:
-    """A block with that autocast, for threads that have none of their own."""
-    enabled, dtype, cache = autocast
-    if not enabled and not torch.is_autocast_enabled("cpu"):
-        return contextlib.nullcontext()
-    return torch.autocast("cpu", dtype, enabled, cache)
 
 
 class StepRunner:
@@ -67,13 +51,22 @@ class StepRunner:
     their gradients: the activations of a part are all that is kept. `scaler` is `optim.GradScaler`, with a scale per
     model, or torch's, which skips the step of all when one overflows. Clipping is the optimizer's `max_grad_norm`.
 
-    On a CPU numbers below 1.2e-38 are zero inside a step, unless `flush_denormals=False`: a model that is sure of its
-    answers makes many of them, and they can double a step's time. Threads that torch starts itself are not told.
+    On a CPU numbers below 1.2e-38 are zero inside a step, unless `flush_denormals=False`: models whose softmax
+    saturates make many of them, and they can double a step's time. Threads that torch starts itself are not told.
+
+    On a CPU large tensors come from a memory pool, which saves page faults. torch has one CPU allocator per process, so
+    while a StepRunner is open the large CPU tensors of all code come from the pool; when the last one is closed or
+    collected, torch's own allocator serves again. Tensors of the pool stay valid. Under a torch that the pool was not
+    built for malloc keeps freed memory meanwhile, and the logger `dnnsuite` says so once.
 
     `torch.autocast` may be in the loss function or around `step`.
 
-    Use it as a context manager, or call `close`. An error in a step is raised by the next call. The array may be
-    edited between two steps (models dropped, added, replaced), after `synchronize`.
+    Use it as a context manager, or call `close`, which finishes the steps asked for. The array may be edited between
+    two steps (models dropped, added, replaced), after `synchronize`.
+
+    With several threads an error in a step is raised by its `losses`, or by the next call of the runner. The models of
+    the shard that failed have not taken the step, the others have; the next step is done as any other. Steps that no
+    model had begun are cancelled: their `losses` raise `dnnsuite.errors.StepCancelled`.
     """
 
     def __init__(
@@ -94,7 +87,7 @@ class StepRunner:
         for name, value in named.items():
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise InvalidArgument(f"{name} must be a whole number, 1 or more; got {value!r}")
-        self._array, self._optimizer, self._loss_function = array, optimizer, loss_function
+        self._loss_function = loss_function
         self._on_cpu = all(p.device.type == "cpu" for p in array.parameters())
         if self._on_cpu and scaler is not None and not isinstance(scaler, GradScaler):
             raise InvalidArgument(
@@ -111,79 +104,89 @@ class StepRunner:
         self._closed = False
         self._last_vectors: Vectors = []
         self._warm = False
-        self._workers = ShardThreads(self._run, self.threads if self._on_cpu else 0, queue_depth)
-        if self._on_cpu:
-            memory.keep()  # step-sized buffers are reused, not page-faulted anew each step
-            atexit.register(self.close)  # a thread inside an operator must not outlive the interpreter
-        self._set_up()
+        if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
+            self._let_memory_go = weakref.finalize(self, memory.hold())
+            self._let_memory_go.atexit = False
+        self._set_up(array, optimizer)
 
-    def _set_up(self) -> None:
-        """Chooses a width for the array as it is now, deals it out and starts the threads."""
-        self.B = array_width(self._array)
-        if self._optimizer.B != self.B:
+    def _set_up(self, array: torch.nn.Module, optimizer: ArrayOptimizer) -> None:
+        """Choose a width for `array` as it is now, deal it out and start the threads; an error changes nothing."""
+        B = array_width(array)
+        if optimizer.B != B:
             raise InvalidArgument(
-                f"the array holds {self.B} models and its optimizer {self._optimizer.B}: give the optimizer to the "
+                f"the array holds {B} models and its optimizer {optimizer.B}: give the optimizer to the "
                 "edit of the array, as in array.drop(2, optimizer)"
             )
-        self.width = min(self._asked_width or self.B, self.B)
-        self._trial: WidthTrial | None = None
+        width = min(self._asked_width or B, B)
+        trial: WidthTrial | None = None
         if self._on_cpu and self._asked_width is None:
-            shapes = [list(p.shape[1:]) for p in self._array.parameters()]
+            shapes = [list(p.shape[1:]) for p in array.parameters()]
             how = "width of captured steps" if self._capture else "width of steps"
-            key = tune.key(how, type(self._array).__name__, shapes, self.B, self.threads)
-            self._trial = WidthTrial(self.B, self.threads, key, _CAPTURE_STEPS if self._capture else 1)
-            self.width = self._trial.width
-        self._modes, self._autocast = guards.ArrayModes(self._array), _autocast()
-        self._state = self._optimizer.state
-        self._deal(self.width)
+            key = tune.key(how, type(array).__name__, shapes, B, self.threads)
+            trial = WidthTrial(B, self.threads, key, _CAPTURE_STEPS if self._capture else 1)
+            width = trial.width
+        deal = self._dealt_out(array, optimizer, width)
+        self._end_threads()
+        self._array, self._optimizer, self.B, self.width, self._trial = array, optimizer, B, width, trial
+        self._modes, self._autocast = guards.ArrayModes(array), autocast_now()
+        self._state = optimizer.state
+        self._threads = ShardThreads(self.threads if self._on_cpu else 0, self.queue_depth)
+        self._stop_threads = weakref.finalize(self, self._threads.stop)
+        self._stop_threads.atexit = False  # threads.py waits for them then
+        self._take(deal, width)
         if self._on_cpu:
-            self._workers.start(min(self.threads, self.B))
+            self._threads.start(min(self.threads, B))
 
-    def _deal(self, width: int) -> None:
-        """Deals the models out in shards of `width`. No step may be under way."""
-        replays = Scripts() if self._on_cpu else CudaGraphs()
-        self._dealt = width
-        self._shards = [
-            Shard(self._array, self._optimizer, self._loss_function, start, length, self._options)
-            for start, length in parts_of(self.B, width)
+    def _dealt_out(self, array: torch.nn.Module, optimizer: ArrayOptimizer, width: int) -> Deal:
+        """The models in shards of `width`."""
+        shards = [
+            Shard(array, optimizer, self._loss_function, start, length, self._options)
+            for start, length in parts_of(array_width(array), width)
         ]
-        self._captured = [
-            CapturedStep(shard.train, shard.array, self._loss_function, shard.state, replays)
-            for shard in self._shards
-            if self._can_capture
-        ]
-        self._workers.deal(len(self._shards))
+        replays: Scripts | CudaGraphs | None = None
+        if self._can_capture:
+            replays = Scripts() if self._on_cpu else CudaGraphs()
+        return Deal(shards, self._loss_function, replays, self._flush, autocast_now())
 
-    def _run(self, index: int, batch: tuple[Any, ...], vectors: Vectors) -> torch.Tensor:
-        """One step of one shard."""
-        shard = self._shards[index]
-        with self._flush(), _under(self._autocast):
-            if not self._captured:
-                return shard.step(batch, vectors)
-            return self._captured[index](shard.part(batch), shard.hyper(vectors))
+    def _take(self, deal: Deal, width: int) -> None:
+        """Run steps of `deal` from now on. No step may be under way."""
+        self._deal, self._dealt_width = deal, width
+        self._threads.deal(len(deal.shards), deal.run)
+
+    def _end_threads(self) -> None:
+        """End the threads of the last deal, of which no step is under way."""
+        if hasattr(self, "_threads"):
+            self._stop_threads.detach()
+            self._threads.close()
 
     def step(self, *batch: Any) -> SubmittedStep:
-        """Asks for one training step on `batch`; waits only while `queue_depth` steps are under way."""
+        """Ask for one training step on `batch`; wait only while `queue_depth` steps are under way.
+
+        Raises:
+            InvalidArgument: for a batch that is not one of B models, or after `close`.
+            Exception: the error of this step; with several threads that of an earlier one that no call has raised.
+        """
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
         self._follow()
         ragged = self._check(batch)
         wanted = 1 if ragged else self.width
-        if wanted != self._dealt:
+        if wanted != self._dealt_width:
             self.synchronize()
-            self._deal(wanted)
-        step = SubmittedStep(self._workers.wait, batch, self._vectors(), len(self._shards))
+            self._take(self._dealt_out(self._array, self._optimizer, wanted), wanted)
+        threads = self._threads
+        step = SubmittedStep(threads.wait, batch, self._vectors(), len(self._deal.shards))
         if ragged or self._trial is None or self._trial.done:
-            self._workers.submit(step)
+            threads.submit(step)
         else:
             self._try(step, self._trial)
         if self._on_cpu and not self._warm and self.mode != "warming up":
             self._warm = True
-            memory.release()  # what the steps on the way to a replay took, copies of the state among it
+            memory.trim()  # what the steps on the way to a replay took, copies of the state among it
         return step
 
     def _check(self, batch: Any) -> bool:
-        """Refuses what is no batch of B models; says whether there is a list of one tensor per model in it."""
+        """Refuse a batch that is not one of B models; return True if a list of one tensor per model is in it."""
         if isinstance(batch, torch.Tensor):
             if batch.dim() == 0 or batch.size(0) != self.B:
                 raise InvalidArgument(
@@ -208,22 +211,22 @@ class StepRunner:
         return True
 
     def _follow(self) -> None:
-        """Sees what was done to the array since the last step: train or eval, frozen or not, hooks, other models; and
-        whether autocast is on."""
-        known = self._optimizer.state is self._state and _autocast() == self._autocast
+        """Refresh if the array has changed since the last step (train or eval, frozen or not, hooks, other models) or
+        autocast has."""
+        known = self._optimizer.state is self._state and autocast_now() == self._autocast
         if self._modes.changed() or not known:
             self.refresh()
 
     def _try(self, step: SubmittedStep, trial: WidthTrial) -> None:
-        """Runs one step alone, for its time."""
+        """Time one step alone, for the search of a width."""
         begin = time.perf_counter()
-        self._workers.submit(step)
+        self._threads.submit(step)
         self.synchronize()
         trial.add(time.perf_counter() - begin, self.mode == "captured")
         self.width = trial.width
 
     def _vectors(self) -> Vectors:
-        """The hyper-parameters as they are; the same list again as long as no tensor in it is another one."""
+        """Return the hyper-parameters of now; the same list as before while every tensor in it is the same."""
         groups = self._optimizer.param_groups
         if len(groups) == len(self._last_vectors):
             pairs = zip(groups, self._last_vectors, strict=True)
@@ -235,47 +238,53 @@ class StepRunner:
 
     @property
     def mode(self) -> str:
-        """How steps run: `captured`, `warming up`, or `eager: ` and the reason."""
+        """`captured`, `warming up`, or `eager: ` and the reason."""
         if not self._capture:
             return "eager: capture=False"
         if not self._can_capture:
             return "eager: the array is neither on a CPU nor on one CUDA device"
-        modes = {captured.mode for captured in self._captured}
-        for start in ("eager", "warming up"):
-            for mode in sorted(modes):
-                if mode.startswith(start):
-                    return mode
-        return "captured"
+        return self._deal.mode
 
     def refresh(self, array: torch.nn.Module | None = None, optimizer: ArrayOptimizer | None = None) -> None:
-        """Deals the array out anew, as it is now; `array` and `optimizer` take the place of the old ones.
+        """Deal the array out anew, as it is now; `array` and `optimizer` replace the old ones.
 
         What was captured is forgotten. Models dropped, added or replaced, a switch of train and eval, freezing, hooks
         and an optimizer's `load_state_dict` are noticed without it; Python values that a model's code looks at are not.
+        An error leaves the runner as it was.
         """
+        if self._closed:
+            raise InvalidArgument("this StepRunner is closed")
         self.synchronize()
-        self._workers.close()
-        self._array, self._optimizer = array or self._array, optimizer or self._optimizer
-        self._set_up()
+        self._set_up(
+            self._array if array is None else array, self._optimizer if optimizer is None else optimizer
+        )
 
     def synchronize(self) -> None:
-        """Waits until every step asked for is done."""
-        self._workers.wait_for_all()
+        """Wait until every step asked for is done; raise the error of one that failed, if no call has raised it yet."""
+        self._threads.wait_for_all()
 
     def close(self) -> None:
-        """Lets the steps under way end, drops those not begun, and ends the threads."""
+        """Finish the steps asked for, end the threads, and let the memory pool go. May be called again.
+
+        Raises:
+            Exception: the error of a step that failed, if no call has raised it yet; all is closed then too.
+        """
+        if self._closed:
+            return
         self._closed = True
-        self._workers.close()
-        if self._on_cpu:
-            memory.release()
-        atexit.unregister(self.close)
+        try:
+            self._end_threads()
+        finally:
+            if self._on_cpu:
+                memory.trim()
+                self._let_memory_go()
 
     def __enter__(self) -> StepRunner:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            if kind is None:
-                self.synchronize()
-        finally:
+        if kind is None:
+            self.close()
+            return
+        with contextlib.suppress(Exception):  # the error on its way out came first
             self.close()

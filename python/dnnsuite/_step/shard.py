@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A part of an array, as an array of its own that shares the storage."""
+"""Part of an array, as an array of its own that shares the storage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Vectors = Sequence[Mapping[str, torch.Tensor]]
 
 @dataclass(frozen=True)
 class StepOptions:
-    """What a training step does beside forward, backward and update."""
+    """Options of a training step beside forward, backward and update."""
 
     scaler: GradScaler | torch.amp.GradScaler | None = None
     accumulate: int = 1
@@ -87,7 +87,7 @@ class Shard:
         return {**group, **vectors, "params": params}
 
     def state(self) -> list[torch.Tensor]:
-        """What a step changes: trained parameters, the optimizer's state and its counters."""
+        """List the tensors that a step changes: trained parameters, the optimizer's state and its counters."""
         tensors = [p for group in self._groups for p in group["params"] if p.requires_grad]
         tensors += [value for own in self._state.values() for value in own.values()]
         for group in self._groups:
@@ -99,11 +99,11 @@ class Shard:
         return tensors
 
     def narrow(self, tensor: torch.Tensor) -> torch.Tensor:
-        """This shard's part of a tensor `[B, ...]`."""
+        """Cut this shard's part `[length, ...]` out of a tensor `[B, ...]`."""
         return tensor if self._whole else tensor.narrow(0, self.start, self.length)
 
     def part(self, batch: Any) -> Any:
-        """This shard's part of a batch. A list holds one tensor per model, and a shard of it is one model."""
+        """Cut this shard's part out of a batch. A list holds one tensor per model; a shard of it is one model."""
         if isinstance(batch, torch.Tensor):
             return self.narrow(batch)
         if isinstance(batch, list):
@@ -115,21 +115,29 @@ class Shard:
         return batch
 
     def step(self, batch: tuple[Any, ...], vectors: Vectors) -> torch.Tensor:
-        """One training step on this shard's part of `batch`; returns its losses `[length]`.
+        """Train one step on this shard's part of `batch`; return its losses `[length]`.
 
         `vectors` are the optimizer's hyper-parameters `[B]` of each group, as they were when the step was asked for.
         """
         return self.train(self.part(batch), self.hyper(vectors))
 
     def hyper(self, vectors: Vectors) -> list[dict[str, torch.Tensor]]:
-        """This shard's part of the hyper-parameters; most of the time they are those of the last step."""
+        """Cut this shard's part out of the hyper-parameters; most of the time they are those of the last step."""
         if vectors is not self._vectors:
             self._vectors = vectors
             self._hyper = [{name: self.narrow(value) for name, value in own.items()} for own in vectors]
         return self._hyper
 
     def train(self, batch: tuple[Any, ...], hyper: Sequence[Mapping[str, torch.Tensor]]) -> torch.Tensor:
-        """One step on a batch and hyper-parameters that are this shard's part already."""
+        """Train one step on a batch and hyper-parameters that are cut to this shard already."""
+        try:
+            return self._trained(batch, hyper)
+        finally:  # also after an error, or the next step would add to what this one left
+            for group in self._groups:
+                for parameter in group["params"]:
+                    parameter.grad = None
+
+    def _trained(self, batch: tuple[Any, ...], hyper: Sequence[Mapping[str, torch.Tensor]]) -> torch.Tensor:
         losses = self._backward(batch)
         self._settle_buffers()
         scaler = self._scaler
@@ -144,9 +152,6 @@ class Shard:
             whole: Any = SimpleNamespace(param_groups=self._groups, step=step)
             scaler.step(whole)
             scaler.update()
-        for group in self._groups:
-            for parameter in group["params"]:
-                parameter.grad = None
         return losses
 
     def _settle_buffers(self) -> None:
@@ -168,7 +173,7 @@ class Shard:
             buffers[leaf] = held
 
     def _backward(self, batch: tuple[Any, ...]) -> torch.Tensor:
-        """The losses; leaves the gradients in the parameters."""
+        """Compute the losses, and leave the gradients in the parameters."""
         parts = self._options.accumulate
         if parts == 1:
             losses = self._loss_function(self.array, *batch)
@@ -183,7 +188,7 @@ class Shard:
         return total
 
     def _scaled(self, losses: torch.Tensor) -> torch.Tensor:
-        """What to differentiate."""
+        """Sum the losses, scaled, into the number to differentiate."""
         scaler = self._scaler
         if scaler is None:
             return losses.sum()
@@ -191,7 +196,7 @@ class Shard:
 
 
 def _buffers_of(array: torch.nn.Module) -> list[tuple[str, dict[str, Any], torch.Tensor | None, bool]]:
-    """Each buffer of the array: its name, where it is held, what is there now, and whether it is saved."""
+    """List each buffer of the array: name, the dictionary that holds it, its tensor now, True if it is saved."""
     return [
         (f"{path}.{name}".lstrip("."), module._buffers, held, name not in module._non_persistent_buffers_set)
         for path, module in array.__dict__.get("_root", array).named_modules()
@@ -200,7 +205,7 @@ def _buffers_of(array: torch.nn.Module) -> list[tuple[str, dict[str, Any], torch
 
 
 def _slice(batch: Any, index: int, parts: int) -> Any:
-    """Part `index` of `parts` equal ones of the samples, dimension 1 of every tensor."""
+    """Cut part `index` of `parts` equal ones out of the samples, dimension 1 of every tensor."""
     if isinstance(batch, torch.Tensor):
         if batch.dim() < 2 or batch.size(1) % parts:
             raise InvalidArgument(

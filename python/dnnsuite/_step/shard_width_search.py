@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How many models of an array share a thread's step: one by one, or as many as keep every thread busy."""
+"""Search for the number of models that share a thread's step: one, or as many as keep every thread busy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEAVY_STEP_S = {True: 0.002, False: 0.5}
 
 
 class WidthTrial:
-    """Finds the fastest width from the times of training steps.
+    """Find the fastest width from the times of training steps.
 
     Run each step with `width` models per shard and give its time to `add`, until `done`. The choice is kept
     under `key` and not tried again.
@@ -34,7 +34,7 @@ class WidthTrial:
             self.width, self.done = known, True
 
     def add(self, seconds: float, captured: bool = False) -> None:
-        """A step at `width` took so long, with or without Python; sets the width of the next."""
+        """Take the time of a step at `width`, `captured` or run by Python; set the width of the next."""
         mine = self._seconds[self.width]
         mine.append(seconds)
         heavy = seconds / self._models_per_core > _HEAVY_STEP_S[captured]

@@ -3,31 +3,44 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
+import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from ..errors import InvalidArgument, StepCancelled
 from .shard import Vectors
 
 RunShard = Callable[[int, tuple[Any, ...], Vectors], torch.Tensor]
 
 
 class SubmittedStep:
-    """One training step of all models, perhaps still under way. `losses()` waits for it."""
+    """A training step of all models that was asked for and may still be under way. `losses()` waits for it."""
 
-    __slots__ = ("_wait", "batch", "left", "parts", "vectors")
+    __slots__ = ("_wait", "batch", "error", "left", "parts", "vectors")
 
-    def __init__(self, wait: Callable[[Callable[[], bool]], None], batch: Any, vectors: Vectors, shards: int):
+    def __init__(
+        self, wait: Callable[[SubmittedStep], None], batch: Any, vectors: Vectors, shards: int
+    ) -> None:
         self._wait, self.batch, self.vectors = wait, batch, vectors
         self.parts: list[torch.Tensor | None] = [None] * shards
-        self.left = shards
+        self.left = shards  # shards that have not ended the step
+        self.error: BaseException | None = None
 
     def losses(self) -> torch.Tensor:
-        """The models' losses of this step, `[B]`."""
-        self._wait(lambda: self.left == 0)
+        """Wait for the step, and return the models' losses `[B]`.
+
+        Raises:
+            StepCancelled: if the step was given up: an earlier step failed, or its StepRunner ended before it was done.
+            Exception: the error of this step, if it failed.
+        """
+        self._wait(self)
+        if self.error is not None:
+            raise self.error
         parts = [part for part in self.parts if part is not None]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
@@ -36,80 +49,157 @@ class ShardThreads:
     """`threads` threads and the steps that are under way, at most `queue_depth` of them.
 
     A shard's next step waits for nothing but its last. With one thread there is nothing to overlap with: the steps
-    run in the caller's, which saves it the hand-over; with none they do too, and torch's own threads are not limited.
-    An error ends all, and is raised by every later call.
+    run in the caller's thread, which saves the hand-over; with none they do too, and torch's own threads are not
+    limited.
+
+    All shards take every step, or none does. If one fails, the others still take it, as separate models would; later
+    steps that no shard has begun are cancelled. The error is raised by the step's `losses` or by the next call,
+    whichever comes first, and once by the latter; after that the threads serve on.
+
+    Nothing here refers to the StepRunner, so that it can be collected while threads wait for its steps.
     """
 
-    def __init__(self, run: RunShard, threads: int, queue_depth: int) -> None:
-        self._run, self._threads, self._queue_depth = run, threads, queue_depth
+    def __init__(self, threads: int, queue_depth: int) -> None:
+        self._threads, self._queue_depth = threads, queue_depth
         self._changed = threading.Condition()
-        self._error: BaseException | None = None
+        self._error: BaseException | None = None  # of a step that failed, until a call has raised it
         self._pending: deque[SubmittedStep] = deque()
         self._pool: list[threading.Thread] = []
         self._closed = False
-        self.deal(0)
 
     def start(self, workers: int) -> None:
-        """Starts `workers` threads; they share the cores evenly."""
+        """Start `workers` threads, which share the cores evenly."""
         if self._threads <= 1:
             return
         inner = max(1, self._threads // workers)
         mine = torch.get_num_threads()
+        _working.add(self)
         for index in range(workers):
             name = f"dnnsuite-step-{index}"
             self._pool.append(threading.Thread(target=self._work, args=(inner,), name=name, daemon=True))
             self._pool[-1].start()
         torch.set_num_threads(mine)
 
-    def deal(self, shards: int) -> None:
-        """From now on there are so many shards. No step may be under way."""
+    def deal(self, shards: int, run: RunShard) -> None:
+        """Take `shards` shards from now on, each a step further by `run`. No step may be under way."""
         with self._changed:
+            self._run = run
             self._next = [0] * shards  # the number of the step that each shard takes next
             self._busy = [False] * shards
             self._first = 0  # the number of the oldest pending step
 
+    # -- the caller's side -----------------------------------------------------------------------------------------
+
     def submit(self, step: SubmittedStep) -> None:
-        """Asks for a step; waits only while `queue_depth` others are under way."""
+        """Ask for a step; wait only while `queue_depth` others are under way.
+
+        Raises:
+            InvalidArgument: after `close`.
+            Exception: the error of an earlier step, if no call has raised it yet; `step` is not begun then.
+        """
         if self._threads <= 1:
             self._run_here(step)
             return
-        self.wait(lambda: len(self._pending) < self._queue_depth)
         with self._changed:
+            self._changed.wait_for(self._has_room)
+            self._raise_error()
+            if self._closed:
+                raise InvalidArgument("this StepRunner is closed")
             self._pending.append(step)
             self._changed.notify_all()
 
+    def _has_room(self) -> bool:
+        return len(self._pending) < self._queue_depth or self._error is not None or self._closed
+
     def _run_here(self, step: SubmittedStep) -> None:
-        if self._error is not None:
-            raise self._error
         threads = torch.get_num_threads() if self._threads else 1
         if threads != 1:
             torch.set_num_threads(1)
         try:
             for index in range(len(step.parts)):
-                step.parts[index] = self._run(index, step.batch, step.vectors)
+                try:
+                    step.parts[index] = self._run(index, step.batch, step.vectors)
+                except Exception as error:
+                    step.error = step.error or error
             step.left = 0
-        except BaseException as error:
-            self._error = error
-            raise
         finally:
             if threads != 1:
                 torch.set_num_threads(threads)
+        if step.error is not None:
+            raise step.error
 
     def wait_for_all(self) -> None:
-        """Waits until every step asked for is done."""
-        self.wait(lambda: not self._pending)
-
-    def wait(self, done: Callable[[], bool]) -> None:
-        """Waits until `done`; raises the error of a step that failed."""
+        """Wait until every step asked for has ended; raise the error of one that failed, if no call has yet."""
         with self._changed:
-            self._changed.wait_for(lambda: self._error is not None or done())
-            if self._error is not None:
-                raise self._error
+            self._changed.wait_for(lambda: not self._pending or self._closed)
+            self._raise_error()
+
+    def wait(self, step: SubmittedStep) -> None:
+        """Wait until `step` has ended, or is known never to end."""
+        if step.left == 0 and step.error is None:
+            return
+        with self._changed:
+            self._changed.wait_for(lambda: step.left == 0 or self._closed)
+            if step.left:
+                step.error = StepCancelled("the StepRunner ended before this step was done")
+            if step.error is self._error:
+                self._error = None  # its caller learns it from the step
+
+    def _raise_error(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def close(self, finish: bool = True) -> None:
+        """End the threads, and first, if asked to `finish`, every step; other steps not begun are cancelled.
+
+        Raises:
+            Exception: the error of a step that failed, if no call has raised it yet; the threads have ended then.
+        """
+        try:
+            if finish:
+                with self._changed:
+                    self._changed.wait_for(lambda: not self._pending or self._closed)
+        finally:
+            self.stop()
+            for worker in self._pool:
+                if worker is not threading.current_thread():  # the garbage collector may run in one of them
+                    worker.join()
+            self._pool.clear()
+        with self._changed:
+            self._raise_error()
+
+    def stop(self) -> None:
+        """Tell the threads to end after the shard they are at, and wake up all who wait. Never waits itself."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    # -- the threads' side -----------------------------------------------------------------------------------------
+
+    def _work(self, inner_threads: int) -> None:
+        torch.get_num_threads()  # torch's first use in a thread takes over the number of another: have that behind us
+        torch.set_num_threads(inner_threads)
+        while True:
+            with self._changed:
+                taken = self._take()
+            if taken is None:
+                return
+            index, step = taken
+            losses, error = None, None
+            try:
+                losses = self._run(index, step.batch, step.vectors)
+            except BaseException as raised:
+                error = raised
+            with self._changed:
+                self._finish(index, step, losses, error)
+                self._changed.notify_all()
+            del taken, step, losses, error  # not held while this thread waits for the next
 
     def _take(self) -> tuple[int, SubmittedStep] | None:
-        """A shard whose next step is pending and that no thread works on, earliest step first; None to stop."""
+        """A shard whose next step is pending and that no thread works on, earliest step first; None to end."""
         while True:
-            if self._closed or self._error is not None:
+            if self._closed:
                 return None
             ready = [
                 (number, index)
@@ -122,27 +212,14 @@ class ShardThreads:
                 return index, self._pending[number - self._first]
             self._changed.wait()
 
-    def _work(self, inner_threads: int) -> None:
-        torch.get_num_threads()  # torch's first use in a thread takes over the number of another: have that behind us
-        torch.set_num_threads(inner_threads)
-        while True:
-            with self._changed:
-                taken = self._take()
-            if taken is None:
-                return
-            index, step = taken
-            try:
-                losses = self._run(index, step.batch, step.vectors)
-            except BaseException as error:
-                with self._changed:
-                    self._error = error
-                    self._changed.notify_all()
-                return
-            with self._changed:
-                self._finish(index, step, losses)
-                self._changed.notify_all()
-
-    def _finish(self, index: int, step: SubmittedStep, losses: torch.Tensor) -> None:
+    def _finish(
+        self, index: int, step: SubmittedStep, losses: torch.Tensor | None, error: BaseException | None
+    ) -> None:
+        if error is not None:
+            if step.error is None:
+                step.error = error
+                self._error = self._error or error
+            self._cancel_after(self._next[index], error)
         step.parts[index] = losses
         step.left -= 1
         self._next[index] += 1
@@ -151,17 +228,22 @@ class ShardThreads:
             self._pending.popleft()
             self._first += 1
 
-    def close(self) -> None:
-        """Lets the steps under way end, drops those not begun, and ends the threads."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        for worker in self._pool:
-            worker.join()
-        self._pool.clear()
-        self._closed = False
+    def _cancel_after(self, failed: int, error: BaseException) -> None:
+        """Cancel the steps after number `failed` that no shard has begun."""
+        begun = max(number + busy for number, busy in zip(self._next, self._busy, strict=True)) - 1
+        while self._first + len(self._pending) - 1 > max(failed, begun):
+            step = self._pending.pop()
+            step.error = StepCancelled(f"an earlier step failed: {error!r}")
+            step.left = 0
 
 
-def parts_of(models: int, width: int) -> Sequence[tuple[int, int]]:
-    """(start, length) of the shards of `width` models."""
-    return [(start, min(width, models - start)) for start in range(0, models, width)]
+_working: weakref.WeakSet[ShardThreads] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """A thread inside an operator must not outlive the interpreter."""
+    for threads in list(_working):
+        threads.stop()
+    for threads in list(_working):
+        threads.close(finish=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What was measured to be fastest on this machine, kept between processes."""
+"""Fastest choices measured on this machine, kept between processes."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class TuningTable:
         return content if isinstance(content, dict) else {}
 
     def get(self, key: str) -> Any:
-        """The choice for `key`, or None."""
+        """Return the choice for `key`, or None."""
         return self._choices.get(key)
 
     def put(self, key: str, choice: Any) -> None:
-        """Remembers `choice`, with what other processes have written meanwhile."""
+        """Keep `choice`, and take over what other processes have written meanwhile."""
         with self._lock:
             self._choices = {**self._read(), **self._choices, key: choice}
             with contextlib.suppress(OSError, OutputError):
@@ -47,7 +47,7 @@ class TuningTable:
 
 @functools.cache
 def table() -> TuningTable:
-    """The table of this machine: one file per processor, torch version and instruction set."""
+    """Open the table of this machine: one file per processor, torch version and instruction set."""
     import torch
 
     machine = f"{_processor()}|{torch.__version__}|{torch.backends.cpu.get_cpu_capability()}"
@@ -55,7 +55,7 @@ def table() -> TuningTable:
 
 
 def key(*parts: Any) -> str:
-    """A table key of readable parts."""
+    """Make a table key of readable parts."""
     return json.dumps(parts, default=str)
 
 

@@ -17,7 +17,7 @@ from .functional.normalization import check_batch
 
 
 class _NormBase(ArrayModule):
-    """What batch and instance normalisation share: parameters, running statistics, arguments."""
+    """Base of batch and instance normalisation: parameters, running statistics, arguments."""
 
     per_model_lists = ("momenta",)
     ranks: ClassVar[tuple[int, ...]]  # of the input, model and batch included
@@ -114,7 +114,7 @@ class _NormBase(ArrayModule):
             )
 
     def _factor(self) -> float | torch.Tensor:
-        """How much of the newest batch enters each model's running statistics, after that batch was counted."""
+        """Count the batch, and return the share of it that enters each model's running statistics."""
         first = self.momenta[0] if self.momenta else 0.1
         if first is not None and all(value == first for value in self.momenta):
             return first

@@ -61,7 +61,7 @@ class Dropout(ArrayModule):
         return x if p is None or rng is None else self.drop(x, p, rng)
 
     def drop(self, x: torch.Tensor, p: torch.Tensor, rng: torch.Tensor) -> torch.Tensor:
-        """What the layer does to its input when it draws."""
+        """Drop elements of `x` with the draw (p, rng)."""
         return drop(x, p, rng)
 
 

@@ -27,13 +27,13 @@ LossT = TypeVar("LossT", bound="Loss")
 
 
 class Loss(ArrayModule):
-    """What the losses share. The arguments are those of `torch_class`, by name, order and default."""
+    """Base of the losses. The arguments are those of `torch_class`, by name, order and default."""
 
     function: ClassVar[Callable[..., Tensor]]
     weights: ClassVar[tuple[str, ...]] = ()
     """Arguments that are tensors, kept as buffers `[B, ...]`."""
     class_weights: ClassVar[bool] = False
-    """Whether `weight` is one number per class, so that `[B, C]` is told from `[C]`."""
+    """True if `weight` is one number per class, so that `[B, C]` is told from `[C]`."""
     reductions: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *arguments: Any, B: int, **keywords: Any) -> None:

@@ -45,7 +45,7 @@ def additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def is_causal_mask(mask: torch.Tensor | None) -> bool:
-    """Whether a mask for all models hides exactly what comes later. Looked at only where that costs no waiting."""
+    """Return True if a mask for all models hides exactly the later positions; False where looking costs a wait."""
     if mask is None or mask.device.type != "cpu" or torch.compiler.is_compiling():
         return False
     if mask.dim() == 3 and mask.stride(0) == 0:

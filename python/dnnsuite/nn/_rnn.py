@@ -20,7 +20,7 @@ State = tuple[torch.Tensor, ...]
 
 
 class RecurrentLayer(ArrayModule):
-    """What LSTM, GRU and RNN share: `[B, T, N, I]` (`batch_first`: `[B, N, T, I]`; one sequence: `[B, T, I]`) to H.
+    """Base of LSTM, GRU and RNN: `[B, T, N, I]` (`batch_first`: `[B, N, T, I]`; one sequence: `[B, T, I]`) to H.
 
     Parameters have torch's names and `[B, ...]` in front. The inputs of all time steps are projected in one product,
     the steps are one operator. Between the layers each model drops at its own rate, by its own random stream.

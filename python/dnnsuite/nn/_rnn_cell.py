@@ -16,7 +16,7 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 class RecurrentCell(ArrayModule):
-    """What the cells share: inputs `[B, N, I]` (or `[B, I]`, one row), states `[B, N, H]`, torch's four parameters."""
+    """Base of the cells: inputs `[B, N, I]` (or `[B, I]`, one row), states `[B, N, H]`, torch's four parameters."""
 
     bias_ih: torch.Tensor | None
     bias_hh: torch.Tensor | None

@@ -15,7 +15,7 @@ TableT = TypeVar("TableT", bound="Table")
 
 
 class Table(ArrayModule):
-    """What Embedding and EmbeddingBag share: `weight` `[B, V, D]`, and what torch lets one say about it."""
+    """Base of Embedding and EmbeddingBag: `weight` `[B, V, D]`, and torch's options for it."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ Activation = str | Callable[[Tensor], Tensor]
 
 
 class TransformerLayer(ArrayModule):
-    """What encoder and decoder layers share.
+    """Base of encoder and decoder layers.
 
     Between its matrix products everything is fused: bias, dropout, residual and norm are one operator, bias, activation
     and dropout another, and both give their bias gradients in the same pass.

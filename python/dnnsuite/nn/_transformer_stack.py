@@ -24,7 +24,7 @@ _RULES: dict[Any, type[ArrayModule]] = {
 
 
 class Stack(ArrayModule):
-    """What encoder and decoder share: `layers`, one after the other, and a `norm` or None at the end."""
+    """Base of encoder and decoder: `layers`, one after the other, and a `norm` or None at the end."""
 
     def __init__(self, layer: Any, num_layers: int, norm: Any, B: int) -> None:
         super().__init__(B)
@@ -36,7 +36,7 @@ class Stack(ArrayModule):
 
     @classmethod
     def can_fuse(cls, models: Sequence[Any]) -> bool:
-        """Whether every part has a rule. A stack of other layers is what torch makes of it, part by part."""
+        """Return True if every part has a rule. A stack of other layers is fused part by part."""
         norms = {type(model.norm) for model in models}
         layers = {type(layer) for model in models for layer in model.layers}
         return layers <= set(_RULES) and norms <= {*_RULES, type(None)} and len(norms) == 1
@@ -201,7 +201,7 @@ class Transformer(ArrayModule):
 
     @classmethod
     def can_fuse(cls, models: Sequence[Any]) -> bool:
-        """Whether encoder and decoder have rules, in every model."""
+        """Return True if encoder and decoder have rules, in every model."""
         return all(
             type(model.encoder) is torch.nn.TransformerEncoder
             and type(model.decoder) is torch.nn.TransformerDecoder

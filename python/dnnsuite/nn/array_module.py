@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What every array layer shares: `B`, one constructor for array and plain layer, and the way to and from torch."""
+"""Base of every array layer: `B`, one constructor for array and plain layer, conversion to and from torch."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ FUNCTION_STREAM = "_function_stream"
 
 
 class NotFusable(Exception):
-    """What a module does has no meaning for all models at once; its models run one by one."""
+    """Raised by code that cannot run for all models at once; the models of its module run one by one."""
 
 
 class WritesShared(NotFusable):
@@ -39,7 +39,7 @@ class Stray(InvalidArgument):
 
 
 class _State(threading.local):
-    """What this thread interprets now."""
+    """State of the code of models that this thread runs now."""
 
     def __init__(self) -> None:
         self.B = 0  # models of the array whose forward runs; 0 outside
@@ -60,8 +60,9 @@ def handler(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 class Deferred:
-    """What a layer makes of `x`, plus `residual`, through `activation` (its name and slope): not computed yet, for what
-    is done with it next may be done in the same pass (`layer.activated`). `shape` is that of the result for all models.
+    """A layer's output not yet computed, so that a following add or activation joins its kernel (`layer.activated`).
+
+    It is that of `x`, plus `residual`, through `activation` (name, slope); `shape` is that of the result, `[B, ...]`.
     """
 
     __slots__ = ("activation", "device", "dtype", "grad", "layer", "residual", "shape", "taken", "x")
@@ -80,7 +81,7 @@ class Deferred:
         self.taken = False  # computed already, with more: what this would change in the layer is changed
 
     def compute(self) -> Any:
-        """The result on its own."""
+        """Compute the output now."""
         with outside(), torch.set_grad_enabled(self.grad):
             if self.taken:
                 result = self.layer.repeated(self.x)
@@ -122,7 +123,7 @@ class ModelTensor(torch.Tensor):
         return self._value
 
     def become(self, value: torch.Tensor | None, deferred: Deferred | None = None) -> None:
-        """Makes this tensor another one, as an in-place function does."""
+        """Make this tensor another one, as an in-place function does."""
         self._value, self.deferred = value, deferred
 
     @property
@@ -188,7 +189,7 @@ class ModelTensor(torch.Tensor):
 
 
 def wrap_parameter(value: torch.Tensor) -> ModelTensor:
-    """A parameter `[B, ...]` as one model's code sees it, `isinstance(..., Parameter)` included."""
+    """Wrap a parameter `[B, ...]` as one model's code sees it, `isinstance(..., Parameter)` included."""
     seen = ModelTensor(value)
     mark_parameter(seen)
     return seen
@@ -210,17 +211,17 @@ class OwnTensors:
 
 
 def wrap(value: Any) -> Any:
-    """A tensor `[B, ...]` as seen by one model's code; anything else as it is."""
+    """Wrap a tensor `[B, ...]` as one model's code sees it; leave anything else as it is."""
     return ModelTensor(value) if isinstance(value, torch.Tensor) and type(value) is not ModelTensor else value
 
 
 def physical(value: Any) -> Any:
-    """`[B, ...]` of a ModelTensor; anything else as it is."""
+    """Unwrap a ModelTensor to `[B, ...]`; leave anything else as it is."""
     return value.value if type(value) is ModelTensor else value
 
 
 def check_stray(value: torch.Tensor) -> None:
-    """Refuses a parameter that code reaches past its module: it would be one of all models, or of the first."""
+    """Refuse a parameter that code reaches past its module: it would be one of all models, or of the first."""
     if type(value) is ModelTensor or not isinstance(value, torch.nn.Parameter):
         return
     if not state.B and backward_pass() != -1:
@@ -240,7 +241,7 @@ def check_stray(value: torch.Tensor) -> None:
 
 
 def expanded(value: Any, B: int) -> Any:
-    """A tensor for a layer of B models: a ModelTensor's value, or one tensor that all models share, not copied."""
+    """Unwrap a ModelTensor for a layer of B models, or expand a tensor that all models share, without a copy."""
     if type(value) is ModelTensor:
         return value.value
     if isinstance(value, torch.Tensor):
@@ -258,7 +259,7 @@ def _any_model_tensor(args: Any) -> bool:
 
 
 def wrap_all(output: Any) -> Any:
-    """Tensors `[B, ...]` in a (named) tuple, list or dictionary of results, as one model's code sees them."""
+    """Wrap the tensors `[B, ...]` in a (named) tuple, list or dictionary of results as one model's code sees them."""
     if isinstance(output, torch.Tensor):
         return wrap(output)
     if isinstance(output, PackedSequence):
@@ -273,7 +274,7 @@ def wrap_all(output: Any) -> Any:
 
 
 class outside:
-    """A layer's own code: it works on `[B, ...]`."""
+    """Context manager: run a layer's own code, which works on `[B, ...]`."""
 
     __slots__ = ("B",)
 
@@ -285,7 +286,7 @@ class outside:
 
 
 def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """A layer's `forward` on `[B, ...]`, callable also from an ordinary model's code."""
+    """Make a layer's `forward` on `[B, ...]` callable from an ordinary model's code too."""
 
     @functools.wraps(forward)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -207,7 +207,7 @@ def _activated(y: Tensor, activation: str) -> Tensor:
 
 
 def _rounding(x: Tensor, weight: Tensor, dtype: torch.dtype | None) -> torch.dtype | None:
-    """What a product is rounded to; None where it is computed in x's own dtype."""
+    """Return the dtype that a product is rounded to; None where it is computed in x's own dtype."""
     if dtype is not None and not dtype == x.dtype == weight.dtype:
         return dtype
     if x.device != _CPU or torch.float64 in (x.dtype, weight.dtype) or weight.is_complex():
@@ -237,7 +237,7 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tens
 
 
 def own_products(a: Tensor, b: Tensor, c: Tensor | None = None) -> bool:
-    """Whether our own products may be used: on a CPU, of one dtype, with no one rewriting the calls."""
+    """Return True if our own products may be used: on a CPU, of one dtype, with nothing that rewrites the calls."""
     dtype = a.dtype
     return (
         dtype in _OWN

@@ -24,7 +24,7 @@ __all__ = ["tap_convolution"]
 
 @dataclass(frozen=True)
 class _Piece:
-    """What output pixel (`y`, `x`) sees of input row `row`: its pixels `first` to `last`, through as many taps."""
+    """Pixels `first` to `last` of input row `row` that output pixel (`y`, `x`) sees, through as many taps."""
 
     y: int
     x: int
@@ -35,11 +35,11 @@ class _Piece:
     tap: int
 
     def pixels(self, images: Tensor) -> Tensor:
-        """Of images [N, H, W, C], as [N, pixels * C]."""
+        """Cut the pixels out of images [N, H, W, C], as [N, pixels * C]."""
         return images[:, self.row, self.first : self.last].flatten(1)
 
     def taps(self, weight: Tensor) -> Tensor:
-        """Of filters [O, KH, KW, C], as [O, taps * C]."""
+        """Cut the taps out of filters [O, KH, KW, C], as [O, taps * C]."""
         return weight[:, self.tap_row, self.tap : self.tap + self.last - self.first].flatten(1)
 
 
@@ -55,7 +55,7 @@ def _outputs(sides: Pair, kernel: Pair, stride: Pair, padding: Pair) -> Pair:
 
 @functools.cache
 def _pieces(sides: Pair, kernel: Pair, stride: Pair, padding: Pair) -> tuple[_Piece, ...]:
-    """What all output pixels see; one that sees nothing but padding has no piece."""
+    """List the pieces that all output pixels see; one that sees nothing but padding has none."""
     found = []
     rows, columns = _outputs(sides, kernel, stride, padding)
     for y in range(rows):

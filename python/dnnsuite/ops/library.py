@@ -73,7 +73,7 @@ of torch's own serve."""
 
 
 def instruction_set() -> str:
-    """What the CPU kernels run with: 'avx512', 'avx2' or 'generic'.
+    """Return the instruction set of the CPU kernels: 'avx512', 'avx2' or 'generic'.
 
     It is the widest that the machine has; the environment variable DNNSUITE_ISA, read once, asks for less.
     """

@@ -20,7 +20,7 @@ __all__ = ["RULES", "UpdateRule", "optimizer_", "optimizer_plan", "optimizer_ste
 
 
 class UpdateRule(NamedTuple):
-    """What a rule takes, in the order in which the lists hold it."""
+    """Tensors that an update rule takes, in the order in which the lists hold them."""
 
     hyper: tuple[str, ...]
     states: tuple[str, ...]
@@ -71,7 +71,7 @@ def _nothing(*args: object) -> None:
 def optimizer_plan(
     rule: str, params: Sequence[Tensor], states: Sequence[Tensor], scalars: Sequence[Tensor]
 ) -> Tensor:
-    """What `optimizer_step_` has to know of the tensors that it writes: make it once, step often.
+    """Make the plan of `optimizer_step_`: the tensors that it writes. Make it once, step often.
 
     Args:
         states: the first state of every parameter, then the second of every parameter, and so on.

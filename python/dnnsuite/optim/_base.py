@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the optimizers of an array share: a value of every hyper-parameter per model, and one operator call per step."""
+"""Base of an array's optimizers: a value of every hyper-parameter per model, and one operator call per step."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ class ArrayOptimizer(OptimizerState):
 
     @property
     def skipped(self) -> torch.Tensor:
-        """How many steps each model left out because of gradients that were not finite, int64 `[B]`."""
+        """Number of steps that each model left out because of gradients that were not finite, int64 `[B]`."""
         return self.param_groups[0]["skipped"]
 
     @property

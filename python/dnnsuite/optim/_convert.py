@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Optimizers of an array to and from those of torch, and after models were dropped, cloned or added."""
+"""Conversion of an array's optimizers to and from torch's, and after models were dropped, cloned or added."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCALARS = ("step", "mu_product", "eta")
 def to_model(
     optimizer: OptimizerState, index: int, params: list[torch.nn.Parameter]
 ) -> torch.optim.Optimizer:
-    """Model `index` as an optimizer of torch."""
+    """Make torch's optimizer of model `index`."""
     if optimizer.torch_class is None:
         raise InvalidArgument(
             f"torch has no {type(optimizer).__name__}: give the model a {type(optimizer).__name__} of dnnsuite with "
@@ -48,7 +48,7 @@ def to_model(
 
 
 def model_arguments(optimizer: OptimizerState, group: Group, index: int) -> Group:
-    """What torch's optimizer of model `index` is made with."""
+    """Collect the arguments of torch's optimizer of model `index`."""
     arguments: Group = {name: float(group[name][index]) for name in optimizer.per_model}
     for pair, names in optimizer.pairs.items():
         arguments[pair] = tuple(arguments.pop(name) for name in names)
@@ -77,7 +77,7 @@ def from_models(
     params: list[torch.nn.Parameter],
     options: Group,
 ) -> OptimizerT:
-    """One optimizer for an array out of B of torch."""
+    """Make one optimizer for an array out of B of torch."""
     if not optimizers:
         raise InvalidArgument("there is no optimizer to start from")
     kinds = {type(optimizer) for optimizer in optimizers}
@@ -150,7 +150,7 @@ def _stacked_arguments(kind: type[OptimizerState], place: int, each: Sequence[Gr
 
 
 def _take_state(state: Group, own: Group, index: int) -> None:
-    """Writes one model's state of torch into its slot."""
+    """Write one model's state of torch into its slot."""
     for name, value in own.items():
         if name in state and value is not None:
             state[name][index] = value
@@ -159,7 +159,7 @@ def _take_state(state: Group, own: Group, index: int) -> None:
 
 
 def select(optimizer: OptimizerState, indices: list[int | None], fresh: Group) -> None:
-    """Slot k of every vector and state is that of model indices[k]. Everything is made before anything is changed."""
+    """Fill slot k of every vector and state from model indices[k]. Everything is made before anything is changed."""
     B, count = len(indices), indices.count(None)
     for group in optimizer.param_groups:
         for parameter in group["params"]:
@@ -248,7 +248,7 @@ def _start_of(name: str, vector: torch.Tensor, values: dict[str, list[float]], c
 
 
 def after_loading(optimizer: OptimizerState, state_dict: Group) -> None:
-    """What torch's loading does not keep: scalars in float64, and vectors that are one for all groups."""
+    """Restore what torch's loading loses: scalars in float64, and vectors that are one for all groups."""
     saved = [index for group in state_dict["param_groups"] for index in group["params"]]
     own = [p for group in optimizer.param_groups for p in group["params"]]
     for index, parameter in zip(saved, own, strict=True):

@@ -103,7 +103,7 @@ class PartiallyFused:
                 foreach_mul_(grads, own)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Of both parts."""
+        """State of both parts, by parameter."""
         for one in (self.fused, *self.plain):
             one.zero_grad(set_to_none=set_to_none)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The lists of one group's step, made once and used again: a step is then one call whatever the number of tensors."""
+"""Plan of one group's step, made once and used again: a step is then one call whatever the number of tensors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StepPlan:
         ]
 
     def fits(self, rule: str, params: Sequence[torch.Tensor], state: Any) -> bool:
-        """Whether the plan is of these tensors, where they lie now."""
+        """Return True if rule, tensors and addresses are those the plan was built with."""
         return (
             rule == self.rule
             and state is self.state
@@ -56,7 +56,7 @@ class StepPlan:
         factor: torch.Tensor | None,
         active: torch.Tensor | None,
     ) -> None:
-        """One step with these gradients."""
+        """Take one step with these gradients."""
         maximize, decoupled, nesterov = (bool(group.get(name, False)) for name in FLAGS)
         vectors = [hyper[name] for name in self.takes.hyper]
         for batch in self.batches:
@@ -137,6 +137,6 @@ def _alike(params: Sequence[torch.Tensor]) -> list[list[int]]:
 
 
 def _memory_order(t: torch.Tensor) -> list[int] | None:
-    """How to permute t so that each model's part is contiguous; None if it is, or if no order would make it so."""
+    """Find the permutation of `t` that makes each model's part contiguous; None if it is, or if none would."""
     order = memory_order(t)
     return None if order == list(range(t.dim())) or t[:1].is_contiguous() else order

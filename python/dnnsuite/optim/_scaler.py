@@ -64,7 +64,7 @@ class GradScaler:
         self._unscaled: set[int] = set()
 
     def is_enabled(self) -> bool:
-        """Whether it does anything."""
+        """Return True if it scales."""
         return self._enabled
 
     def get_scale(self) -> torch.Tensor:

@@ -29,7 +29,7 @@ class OptimizerState(torch.optim.Optimizer):
         raise TypeError(f"{type(self).__name__} names no rule")
 
     def any_momentum(self, hyper: Hyper) -> bool:
-        """Whether any model has momentum. On a GPU the answer is kept as long as the vector is, for it costs a wait."""
+        """Return True if any model has momentum. On a GPU, where that waits, the answer is kept."""
         momentum = hyper["momentum"]
         if not momentum.is_cuda:
             return bool(momentum.any())
@@ -38,7 +38,7 @@ class OptimizerState(torch.optim.Optimizer):
         return self._momentum[1]
 
     def init_state(self, group: Group, params: Sequence[torch.Tensor], state: Any) -> None:
-        """Gives those of `params` that have none yet their first state."""
+        """Give those of `params` that have none yet their first state."""
         self.fill_state(self.rule(group, group), group, params, state, group)
 
     def fill_state(

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
+import sys
+
 import torch
 
-from dnnsuite._fuse.rules.table import in_place, plain_name
+import dnnsuite
+from dnnsuite._fuse.rules.table import in_place, interpret, plain_name
 from function_cases import check, run
-from helpers import check_matches_models, make_models
+from helpers import Negated, check_matches_models, make_models
 
 
 def test_names():
@@ -41,3 +44,51 @@ def test_a_gradient_that_vmap_has_wrong():
 def test_a_shared_tensor_indexed_by_each_model():
     table = torch.randn(7, 3)
     check(lambda i: table[i], torch.tensor([[0, 6], [3, 3]]), mapped=True)
+
+
+class Measuring(torch.nn.Module):
+    """Computes statistics without gradients, in a block or in an operator of the user's."""
+
+    def __init__(self, off=torch.no_grad, operator=None):
+        super().__init__()
+        self.inner, self.off, self.operator = torch.nn.Linear(4, 4), off, operator
+
+    def forward(self, x):
+        x = self.inner(x)
+        with self.off():
+            scale = x.detach().abs().amax() + 1
+            x = x if self.operator is None else self.operator.apply(x)
+        return x / scale
+
+
+def searches(array, x):
+    """How often the call stack is looked at in a forward."""
+    found = []
+
+    def note(frame, event, argument):
+        if (
+            event == "c_call"
+            and argument is sys._getframe
+            and frame.f_globals["__name__"] == interpret.__module__
+        ):
+            found.append(frame)
+
+    sys.setprofile(note)
+    try:
+        array(x)
+    finally:
+        sys.setprofile(None)
+    return len(found)
+
+
+def test_a_block_without_gradients_does_not_search_the_call_stack():
+    array = check_matches_models(make_models(Measuring, 3), torch.randn(3, 5, 4))
+    assert all(not cover.reason for cover in array.coverage())
+    assert searches(array, torch.randn(3, 5, 4)) == 0
+    array = dnnsuite.fuse(make_models(lambda: Measuring(torch.inference_mode), 3))
+    assert searches(array, torch.randn(3, 5, 4)) > 0
+
+
+def test_an_autograd_function_is_found_within_such_a_block():
+    array = check_matches_models(make_models(lambda: Measuring(operator=Negated), 3), torch.randn(3, 5, 4))
+    assert "autograd.Function" in array.coverage()[0].reason

@@ -84,6 +84,18 @@ TEST(BlockPool, NoMemoryIsNullAndLeavesThePoolInUse) {
     pool.give(pointer);
 }
 
+TEST(BlockPool, KeepsNothingWhileToldNotTo) {
+    BlockPool pool;
+    void* before = pool.take(kMiB);
+    pool.keep(false);
+    pool.give(before);
+    EXPECT_EQ(pool.usage().kept_bytes, 0);
+    EXPECT_EQ(pool.usage().used_bytes, 0);
+    pool.keep(true);
+    pool.give(pool.take(kMiB));
+    EXPECT_GT(pool.usage().kept_bytes, 0);
+}
+
 TEST(BlockPool, ThreadsTakeAndGiveForEachOther) {
     BlockPool pool;
     std::vector<std::thread> threads;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The way into code of one model with tensors of all, and out again."""
+"""Call a user's per-model code on stacked `[B, ...]` tensors: wrap inputs as `ModelTensor`, unwrap outputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .per_model_factories import watched
 
 @not_compiled
 def enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any) -> Any:
-    """Calls code of one model with `[B, ...]` tensors; its results are `[B, ...]` again.
+    """Call code of one model with `[B, ...]` tensors; its results are `[B, ...]` again.
 
     torch.compile leaves it as it is, with a graph break: it cannot look through tensors that say they are others.
     """
@@ -82,7 +82,7 @@ def _whole(value: Any) -> bool:
 
 
 def taken_out(output: Any, B: int) -> Any:
-    """Results with every ModelTensor as `[B, ...]`, every tensor that all models share expanded to it."""
+    """Unwrap results: every ModelTensor becomes `[B, ...]`, every tensor that all models share is expanded to it."""
 
     def take(value: Any) -> Any:
         if isinstance(value, PackedSequence):
@@ -102,7 +102,7 @@ def taken_out(output: Any, B: int) -> Any:
 
 
 def _distribution_of(value: torch.distributions.Distribution, B: int) -> torch.distributions.Distribution:
-    """A distribution over `[B, ...]`, from that of one model."""
+    """Make a distribution over `[B, ...]` from that of one model."""
     value = copy.copy(value)
     for name, held in list(vars(value).items()):
         if type(held) is ModelTensor:

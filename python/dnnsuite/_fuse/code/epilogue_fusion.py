@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What follows a layer and is done in the layer's own pass: its activation, and the sum before that."""
+"""Epilogue fusion: an activation, and a sum before it, computed in the pass of the layer that they follow."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MODULES: dict[type[torch.nn.Module], str] = {
 
 
 def activation_of(module: torch.nn.Module) -> tuple[str, float] | None:
-    """(activation, slope) of a module that is an activation a layer may have in its own pass."""
+    """Return (activation, slope) of a module that a layer can compute in its own pass, else None."""
     name = _MODULES.get(type(module))
     return None if name is None else (name, float(getattr(module, "negative_slope", 0.0)))
 
 
 def _activation(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, float] | None:
-    """(activation, slope) that a call means: torch.nn.ReLU6, for one, calls `hardtanh(x, 0, 6)`."""
+    """Return (activation, slope) of a call, else None: torch.nn.ReLU6, for one, calls `hardtanh(x, 0, 6)`."""
     rest = {key: value for key, value in kwargs.items() if key != "inplace"}
     if name in ("relu", "relu6", "hardswish", "silu"):
         return (name, 0.0) if not rest and len(args) <= 2 else None
@@ -44,7 +44,7 @@ _INPLACE = {"relu": 1, "relu6": 1, "hardswish": 1, "silu": 1, "leaky_relu": 2, "
 
 
 def continued(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of `func` on a deferred tensor, if its layer can go on with it; else None."""
+    """Fuse `func` into the layer of its deferred argument, and return the result; None if the layer cannot."""
     name = plain_name(func)
     if name in ("add", "radd") and len(args) == 2 and not kwargs:
         return _sum(func, args[0], args[1])
@@ -72,7 +72,7 @@ def continued(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def maximum(x: ModelTensor, dim: int) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """(values, indices) over dimension `dim` of what still waits, by its layer's own way; None if it has none."""
+    """Compute (values, indices) of the maximum over `dim` of a deferred tensor in its layer; None if it cannot."""
     waiting = x.deferred
     if waiting is None or waiting.taken or waiting.residual is not None or dim % x.dim() != x.dim() - 1:
         return None
@@ -90,8 +90,8 @@ def maximum(x: ModelTensor, dim: int) -> tuple[torch.Tensor, torch.Tensor] | Non
 
 
 def _sum(func: Any, a: Any, b: Any) -> Any:
-    """a + b, with the layer behind one of them still to be computed."""
-    # Of two that wait the later goes on: the earlier is computed before it, and running statistics keep their order.
+    """Fuse `a + b` into the layer of a deferred operand; None if there is none."""
+    # If both operands are deferred, fuse into the later one, so that running statistics update in program order.
     pairs = [(a, b)] if in_place(func) else [(b, a), (a, b)]
     for first, second in pairs:
         if type(first) is not ModelTensor or type(second) is not ModelTensor or first.deferred is None:

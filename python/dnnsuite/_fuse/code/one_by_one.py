@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The models of a module one by one, for code that has no meaning for all of them at once.
+"""Run the models of a module one by one, for code that cannot run for all of them at once.
 
 Each model is an array of one, which shares the state of the array: its layers and its random streams are the same, and
-questions like `if x.sum() > 0` have an answer. Where even that is not understood (an autograd.Function of the user's, a
+questions like `if x.sum() > 0` have an answer. Where even that cannot run (an autograd.Function of the user's, a
 scripted function), one plain torch module computes one model; its dropout then draws from torch's generator.
 """
 
@@ -44,7 +44,7 @@ Put = dict[tuple[torch.nn.Module, str, str], Sequence[torch.Tensor | None]]
 
 
 class ModelParts:
-    """Runs the models of `module` one by one. `trees` are its parts, where the models' attributes differ."""
+    """Models of `module` that run one by one. `trees` are those of models whose attributes differ."""
 
     def __init__(self, module: Any, trees: Sequence[torch.nn.Module] | None = None) -> None:
         self.module = module
@@ -57,11 +57,11 @@ class ModelParts:
         ] = {}  # whether that draws from torch's generator, when training and when not
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a copy: what was made of the module for its calls is made again, for it holds tensors of the last one."""
+        """Leave out, in a copy, the modules made for calls: they hold tensors of the last one, and are made again."""
         return {**vars(self), "_plain": None, "trees": self.trees if self.own else []}
 
     def attributes(self, index: int) -> dict[str, Any]:
-        """Plain attributes of model `index` that may differ from the others'."""
+        """Copy the plain attributes of model `index` that may differ from the others'."""
         if not self.own:
             return {}
         tree, withheld = self.trees[index], self.module._fused_withheld
@@ -100,7 +100,7 @@ class ModelParts:
         return _joined(outputs)
 
     def _take_buffers(self, put: Put) -> None:
-        """Buffers that the models' code made anew, and did not write to, become the array's."""
+        """Put buffers that the models' code has replaced into the array."""
         for (module, path, name), parts in put.items():
             now = [tree.get_submodule(path)._buffers[name] for tree in self.trees]
             if all(new is old for new, old in zip(now, parts, strict=True)):
@@ -127,8 +127,7 @@ class ModelParts:
         return output
 
     def _put_state(self) -> tuple[list[tuple[torch.nn.Module, str, str, torch.Tensor]], Put]:
-        """Gives the parts the array's parameters and buffers, as they are now; returns what they held, and which
-        buffers they got."""
+        """Lend the array's parameters and buffers to the single models; return what they held before."""
         cut: dict[int, Sequence[torch.Tensor]] = {}
         held: list[tuple[torch.nn.Module, str, str, torch.Tensor]] = []
         put: Put = {}
@@ -197,7 +196,7 @@ class ModelParts:
 
 @contextmanager
 def _own_numbers() -> Iterator[torch.Tensor]:
-    """Draws from torch's generator are the model's own meanwhile; it is given back as it was."""
+    """Context manager: seed torch's generator from the model's stream; restores the generator on exit."""
     with _lock:  # it belongs to all threads
         devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
         with torch.random.fork_rng(devices):
@@ -209,7 +208,7 @@ _lock = threading.RLock()
 
 
 def _put(module: torch.nn.Module, names: str, name: str, value: torch.Tensor) -> None:
-    """Exchanges a parameter or buffer, also where the module holds it in a plain list (as torch's RNNs do)."""
+    """Replace a parameter or buffer, also where the module holds it in a plain list (as torch's RNNs do)."""
     held = getattr(module, names)
     for attribute in vars(module).values():
         if type(attribute) is list:
@@ -248,7 +247,7 @@ def _stream_of(owner: Any, index: int) -> Any:
 
 
 def _joined(outputs: list[Any]) -> Any:
-    """The outputs of the models as one."""
+    """Stack the outputs of the models."""
     flat = [tree_flatten(output) for output in outputs]
     for index, (_, spec) in enumerate(flat):
         if spec != flat[0][1]:

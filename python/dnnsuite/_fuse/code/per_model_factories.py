@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tensors that a model's code makes from nothing, where each model must have its own.
+"""Factories and random numbers in a model's code, where each model must have its own tensor.
 
 `torch.zeros(n)` in a forward is one tensor for all models, and cheapest so. But what a model then writes into it is its
 own, and so are random numbers: in code that was seen to do either, what makes tensors makes one for each model.
@@ -55,7 +55,7 @@ _LIKE = {torch.rand_like: torch.rand, torch.randn_like: torch.randn}
 
 
 class PerModelMode(TorchFunctionMode):
-    """While it is on, each model of the code that runs draws its own numbers; with `memory` it gets its own tensors."""
+    """Function mode in which each model draws its own numbers and, with `memory`, gets its own of new tensors."""
 
     def __init__(self, memory: bool) -> None:
         super().__init__()

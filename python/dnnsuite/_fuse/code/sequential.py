@@ -13,7 +13,7 @@ from .epilogue_fusion import activation_of
 
 
 class Sequential(OwnTensors, torch.nn.Sequential):
-    """Holds what the user's Sequential holds."""
+    """Container with the parts of the user's Sequential."""
 
     def forward(self, x: Any) -> Any:
         modules = list(self._modules.values())

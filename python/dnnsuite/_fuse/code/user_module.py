@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A user's module in an array: its own code, run once for all models."""
+"""User's module in an array: its own code, run once for all models."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Kept = list[tuple[torch.nn.Module, str, torch.Tensor | None, torch.Tensor | None
 
 
 def keep(root: Any) -> Kept:
-    """Every buffer under `root`, with a copy."""
+    """Copy every buffer under `root`."""
     return [
         (module, name, buffer, None if buffer is None else buffer.clone())
         for module in root.modules()
@@ -45,7 +45,7 @@ def keep(root: Any) -> Kept:
 
 
 def put_back(kept: Kept) -> None:
-    """Gives buffers the values that they had."""
+    """Give buffers the values that they had."""
     with torch.no_grad():
         for module, name, buffer, value in kept:
             module._buffers[name] = buffer
@@ -55,7 +55,7 @@ def put_back(kept: Kept) -> None:
 
 
 class UserModule(OwnTensors):
-    """Mixed into a copy of a user's module, before the user's class.
+    """Mix-in of a copy of a user's module, before the user's class.
 
     Outside of a forward its parameters are `[B, ...]`; inside, its code sees those of one model.
     """
@@ -126,7 +126,7 @@ class UserModule(OwnTensors):
         return self._fused_one_by_one(args, kwargs)
 
     def _fused_second_try(self, args: Any, kwargs: Any, error: Exception) -> Any:
-        """Code that fails for all models at once may be right for one; if not, it is the user's error."""
+        """Run code that fails for all models at once one by one; if it fails again, that is the user's error."""
         state.B, before = 0, state.B
         try:
             return self._fused_one_by_one(args, kwargs)
@@ -140,7 +140,7 @@ class UserModule(OwnTensors):
             state.B = before
 
     def _fused_keep(self) -> Kept | None:
-        """Copies of the buffers, before code that was not seen to run; None once it was."""
+        """Copy the buffers before code that was not seen to run; None once it was."""
         if (self.training, torch.is_grad_enabled()) in self._fused_known:
             return None
         return keep(self)
@@ -167,7 +167,7 @@ class UserModule(OwnTensors):
         return output
 
     def _fused_withhold(self, names: Iterable[str]) -> None:
-        """Takes away attributes that differ: code for all models must not see those of the first."""
+        """Take away attributes that differ: code for all models must not see those of the first."""
         self._fused_withheld = frozenset(names)
         for name in self._fused_withheld:
             self.__dict__.pop(name, None)
@@ -246,7 +246,7 @@ _classes: dict[Any, Any] = {}
 
 
 def user_module_class(original: Any) -> Any:
-    """The class of an array's copies of `original` modules."""
+    """Return the class of an array's copies of `original` modules."""
     if original not in _classes:
         body = {"_fused_original": original, "__module__": original.__module__, "__doc__": original.__doc__}
         _classes[original] = type(original)(original.__name__, (UserModule, original), body)

@@ -15,7 +15,7 @@ from .table import FINDERS, FunctionRule, arguments, settle, width_of
 
 
 def layer_rule(func: Any) -> FunctionRule | None:
-    """The rule of a function of torch.nn.functional that `dnnsuite.nn.functional` has too."""
+    """Find the rule of a function of torch.nn.functional that `dnnsuite.nn.functional` has too."""
     name = getattr(func, "__name__", "")
     if name == "_scaled_dot_product_attention" or getattr(functional, name, None) is not func:
         return None

@@ -133,7 +133,7 @@ def _len(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 @rule("is_contiguous is_floating_point is_complex element_size nelement numel dim size stride get_device is_signed "
       "is_inference ndimension storage_offset is_shared is_pinned is_tensor is_same_size has_names")  # fmt: skip
 def question(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What one model's tensor would say of itself."""
+    """Answer a question on a tensor as one model's tensor would."""
     name, x = func.__name__, args[0]
     if name in ("numel", "nelement"):
         return x.shape.numel()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a torch function means on the tensors of B models: the table of rules, and what happens without one.
+"""Table of rules: the meaning of each torch function on the tensors of B models; functions without one are mapped.
 
 `torch.vmap` has the same meaning, at a tenth of a millisecond a call; a rule resolves it to one call on `[B, ...]`.
 What has no rule runs under vmap, and is counted for `coverage`.
@@ -16,6 +16,7 @@ import torch
 
 from ..._torch import (
     backward_pass,
+    forward_gradients,
     function_apply_code,
     tree_flatten,
     tree_leaves,
@@ -38,7 +39,7 @@ _resolved: dict[Any, FunctionRule] = {}
 
 
 def rule(names: str, writes: bool = False) -> Callable[[FunctionRule], FunctionRule]:
-    """Makes a function the rule for each of `names`. With `writes` it sees to in-place twins itself."""
+    """Register a function as the rule for each of `names`. With `writes` it handles in-place twins itself."""
 
     def add(function: FunctionRule) -> FunctionRule:
         for name in names.split():
@@ -51,8 +52,8 @@ def rule(names: str, writes: bool = False) -> Callable[[FunctionRule], FunctionR
 
 
 def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`func(*args, **kwargs)` for all models at once."""
-    if state.wary and not torch.is_grad_enabled():
+    """Compute `func(*args, **kwargs)` for all models at once."""
+    if state.wary and not torch.is_grad_enabled() and not forward_gradients():
         _refuse_autograd_function()
     if not state.B:
         _refuse_outside(func, args)
@@ -66,7 +67,7 @@ model_tensor.handler = interpret
 
 
 def _refuse_outside(func: Any, args: tuple[Any, ...]) -> None:
-    """A tensor of each model that left the array knows nothing of tensors `[B, ...]`."""
+    """Refuse an ordinary tensor beside one of each model that left the array in an object or a hook."""
     plain = [a for a in args if isinstance(a, torch.Tensor) and type(a) is not ModelTensor and a.dim()]
     if plain and backward_pass() == -1:
         raise InvalidArgument(
@@ -76,7 +77,7 @@ def _refuse_outside(func: Any, args: tuple[Any, ...]) -> None:
 
 
 def _refuse_autograd_function() -> None:
-    """In the forward of a user's autograd.Function nothing is recorded, and its backward knows nothing of B."""
+    """Raise NotFusable in the forward of a user's autograd.Function: its backward knows nothing of B."""
     if function_apply_code is None:
         raise NotFusable("gradients are off, and this torch does not tell in an autograd.Function or not")
     frame: Any = sys._getframe(2)
@@ -87,7 +88,7 @@ def _refuse_autograd_function() -> None:
 
 
 def plain_name(func: Any) -> str:
-    """The name of what a function does: `add` for torch.add, Tensor.add_, `__add__` and `__iadd__`."""
+    """Name the operation of a function: `add` for torch.add, Tensor.add_, `__add__` and `__iadd__`."""
     name: str = func.__name__
     if name.startswith("__") and name.endswith("__"):
         name = name[2:-2]
@@ -103,7 +104,7 @@ _IN_PLACE_OPERATORS = frozenset(
 
 
 def in_place(func: Any) -> bool:
-    """Whether a function writes into its first argument."""
+    """Return True if a function writes into its first argument."""
     name: str = func.__name__
     if name.startswith("__"):
         return (name[2] == "i" and name[3:-2] in _IN_PLACE_OPERATORS) or name == "__setitem__"
@@ -120,7 +121,7 @@ def _resolve(func: Any) -> FunctionRule:
 
 
 def check_own(func: Any, target: Any) -> None:
-    """Refuses to write values of each model into a tensor that all models share."""
+    """Refuse to write values of each model into a tensor that all models share."""
     if type(target) is not ModelTensor:
         raise WritesShared(
             f"{func.__name__} writes a value of each model into a tensor that all models share"
@@ -128,14 +129,14 @@ def check_own(func: Any, target: Any) -> None:
 
 
 def before_writing(func: Any, target: Any) -> None:
-    """What an in-place function has to see to before it writes into `target`."""
+    """Prepare for an in-place function: check `target`, and compute every tensor that still waits."""
     check_own(func, target)
     settle()
     check_sure(target)
 
 
 def _put_back(found: FunctionRule) -> FunctionRule:
-    """The rule of an in-place twin, from that of the function: its result becomes the first argument's value."""
+    """Make the rule of an in-place twin from that of the function: its result becomes the first argument's value."""
 
     def write(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         first = args[0]
@@ -151,12 +152,12 @@ def _put_back(found: FunctionRule) -> FunctionRule:
 
 
 def arguments(args: Any, B: int) -> Any:
-    """Arguments with every ModelTensor's value and every shared tensor expanded to `[B, ...]`."""
+    """Unwrap every ModelTensor among the arguments, and expand every shared tensor to `[B, ...]`."""
     return tree_map(lambda a: model_tensor.expanded(a, B), args)
 
 
 def width_of(args: Any, kwargs: dict[str, Any]) -> int:
-    """B, from the ModelTensors among the arguments."""
+    """Find B from the ModelTensors among the arguments."""
     for value in tree_leaves((args, kwargs)):
         if type(value) is ModelTensor:
             return value.B
@@ -164,7 +165,7 @@ def width_of(args: Any, kwargs: dict[str, Any]) -> int:
 
 
 def settle_since(mark: int, output: Any = None) -> None:
-    """Computes what still waits and was begun after there were `mark` others, if it is needed.
+    """Compute deferred tensors that are needed and were begun after there were `mark` others.
 
     Of a module's `output` waits on what the caller may take the maximum of.
     """
@@ -184,12 +185,12 @@ def settle_since(mark: int, output: Any = None) -> None:
 
 
 def settle() -> None:
-    """Computes what still waits, before something is written in place."""
+    """Compute all deferred tensors, before something is written in place."""
     settle_since(0)
 
 
 def check_sure(target: ModelTensor) -> None:
-    """Refuses to write into a copy that is perhaps a view in torch, whose tensor would change too."""
+    """Refuse to write into a copy that is perhaps a view in torch, whose tensor would change too."""
     if target.unsure:
         raise NotFusable("it writes into a reshaped tensor, which is a copy here and may be a view in torch")
 
@@ -199,7 +200,7 @@ _WRONG_UNDER_VMAP = frozenset({"select_scatter"})
 
 
 def map_over_models(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function without a rule: torch's own, under `torch.vmap`."""
+    """Run a function without a rule under `torch.vmap`."""
     name = getattr(func, "__name__", repr(func))
     if name in _WRONG_UNDER_VMAP:
         raise NotFusable(f"the gradient of {name} under torch.vmap is wrong in torch")
@@ -228,7 +229,7 @@ def map_over_models(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def raw(value: Any) -> Any:
-    """The physical tensors in an argument that may be a list of tensors."""
+    """Unwrap an argument that may be a list of tensors."""
     if type(value) is ModelTensor:
         return value.value
     if type(value) in (tuple, list):

@@ -16,7 +16,7 @@ Train = Callable[[Any, Sequence[Any]], torch.Tensor]
 
 
 class CudaGraphs:
-    """Makes graphs of steps; those of one array share their memory, for only one runs at a time.
+    """Maker of graphs of steps; those of one array share their memory, for only one runs at a time.
 
     Random numbers of torch's generator are allowed (a graph advances it at each launch). Where torch's own kernels add
     in no fixed order a replay is as close to the step as written as that is to itself.
@@ -28,8 +28,8 @@ class CudaGraphs:
         self._pool: Any = None
 
     def fixed(self, batch: Any, hyper: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
-        """Copies that the graph will read from. The step that is recorded runs on them too, so that whatever is worked
-        out once for a tensor has been by then."""
+        """Copy the inputs to where the graph will read them. The step that is recorded runs on the copies too, so that
+        whatever is worked out once for a tensor has been by then."""
         return _own_copy(batch), [{name: static_copy(value) for name, value in own.items()} for own in hyper]
 
     def prepare(
@@ -86,7 +86,7 @@ class CudaGraph:
 
 
 def _own_copy(batch: Any) -> Any:
-    """A batch with the same structure and values, and tensors of its own."""
+    """Copy a batch: same structure and values, tensors of its own."""
     known: dict[int, torch.Tensor] = {}
 
     def copied(value: Any) -> Any:
@@ -104,14 +104,14 @@ def _own_copy(batch: Any) -> Any:
 
 
 def static_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy with the same layout; a dimension of stride 0 (a batch that all models share) stays one."""
+    """Copy a tensor with its layout; a dimension of stride 0 (a batch that all models share) stays one."""
     compact = _without_repeats(tensor)
     copy = torch.empty_strided(compact.shape, compact.stride(), dtype=tensor.dtype, device=tensor.device)
     return copy.copy_(compact).expand(tensor.shape)
 
 
 def copy_over(own: torch.Tensor, new: torch.Tensor) -> None:
-    """Puts the values of `new` in `own`, a `static_copy` of one like it."""
+    """Write the values of `new` into `own`, a `static_copy` of one like it."""
     _without_repeats(own).copy_(_without_repeats(new), non_blocking=True)
 
 

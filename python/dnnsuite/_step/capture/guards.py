@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a recorded step takes for granted, in a form that can be compared before the next one."""
+"""Guards: assumptions of a recording, checked before each replay."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HOOKS = (
 
 
 def hook(array: torch.nn.Module) -> str | None:
-    """The place of a hook in `array`, or None: what a hook does in Python would not happen in a replay."""
+    """Name a module of `array` with a hook, or None: a replay would not call it."""
     if global_hooks.any():
         return "every module (a global hook)"
     for name, module in modules_of(array):
@@ -35,15 +35,15 @@ def hook(array: torch.nn.Module) -> str | None:
 
 
 def modules_of(array: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
-    """Every module in `array` by name; an array's root, which holds them under its own name, among them."""
+    """Yield every module in `array` with its name, and an array's root, which holds them."""
     yield from array.named_modules()
     if "_root" in array.__dict__:
         yield "", array.__dict__["_root"]
 
 
 class ArrayModes:
-    """What may change between two steps: train or eval, hooks, frozen or not, and, after an edit of the array, where
-    its parameters lie. It is looked at in every step, so it looks at little: an edit moves all parameters."""
+    """Modes of an array that may change between two steps: train or eval, hooks, frozen or not, and the place of its
+    parameters, which an edit moves. They are compared in every step, so they are few."""
 
     def __init__(self, array: torch.nn.Module) -> None:
         self._modules = [module for _, module in modules_of(array)]
@@ -65,8 +65,10 @@ class ArrayModes:
 
 
 def flatten(batch: Any) -> tuple[list[torch.Tensor], tuple[Any, ...] | None]:
-    """The tensors of a batch, and its signature: their layouts and the values of everything else. The signature is
-    None if something has no value that can be compared. This runs in every step, so it does little."""
+    """Flatten a batch into its tensors and its signature: their layouts and the values of everything else.
+
+    The signature is None if something has no value that can be compared. This runs in every step, so it does little.
+    """
     tensors: list[torch.Tensor] = []
     signature: list[Any] = []
     known = _flatten(batch, tensors, signature)
@@ -93,7 +95,7 @@ def _flatten(value: Any, tensors: list[torch.Tensor], signature: list[Any]) -> b
 
 
 def module_values(array: torch.nn.Module) -> dict[str, Any]:
-    """The plain Python values that the modules of `array` hold, by name, and the lengths of their containers."""
+    """Collect the plain Python values in the modules of `array`, by name, and the lengths of containers."""
     return {
         f"{name}.{attribute}".lstrip("."): value
         for name, module in modules_of(array)
@@ -103,8 +105,8 @@ def module_values(array: torch.nn.Module) -> dict[str, Any]:
 
 
 def function_values(function: Callable[..., Any]) -> Callable[[], list[Any]]:
-    """A quick way to read the plain values that `function` can see beside its arguments: what it closes over, and the
-    globals and attributes of its object that it names."""
+    """Make a quick reader of the plain values that `function` can see beside its arguments: variables that it closes
+    over, and the globals and attributes of its object that it names."""
     readers: list[Callable[[], Any]] = []
     for found, owner in _functions(function):
         for cell in found.__closure__ or ():
@@ -118,7 +120,7 @@ def function_values(function: Callable[..., Any]) -> Callable[[], list[Any]]:
 
 
 def _functions(function: Any) -> Iterator[tuple[types.FunctionType, Any]]:
-    """The Python functions that a call of `function` runs first, and the object that each belongs to."""
+    """Yield the Python functions that a call of `function` runs first, each with the object that it belongs to."""
     if isinstance(function, functools.partial):
         yield from _functions(function.func)
     elif isinstance(function, types.MethodType):
@@ -139,7 +141,7 @@ def _plain(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 
 def _value(value: Any, depth: int = 2) -> Any:
-    """Something that compares unequal when `value` has become another one."""
+    """Make a copy of `value` that compares unequal when `value` has become another one."""
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, dict):

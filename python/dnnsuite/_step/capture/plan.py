@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What of a recorded step has to run in every step."""
+"""Plan of a replay: the operators of a recorded step that have to run in every step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .record import OperatorCall, StepRecording, TensorSlot, slots_in, slots_of
 
 @dataclass
 class ReplayPlan:
-    """The operators of a step, and the tensors that every step finds in place."""
+    """Operators of a step, and the tensors that every step finds in place."""
 
     calls: list[OperatorCall]
     inputs: list[int]
@@ -23,8 +23,8 @@ class ReplayPlan:
 
 
 def make_plan(recording: StepRecording) -> ReplayPlan:
-    """`recording` without what need not run again: views of tensors that stay where they are, constants, and operators
-    whose result nobody takes (below autograd many are left over)."""
+    """Plan a replay of `recording`: leave out views of tensors that stay where they are, constants, and operators whose
+    result nobody takes (below autograd many are left over)."""
     static = dict(recording.external)
     constant: set[int] = set()
     left = []
@@ -53,7 +53,7 @@ def _has_lists(call: OperatorCall) -> bool:
 
 
 def _stays(call: OperatorCall, recording: StepRecording, constant: set[int]) -> bool:
-    """Whether the results are never written, and follow from constants or from shapes alone."""
+    """Return True if the results are never written, and follow from constants or from shapes alone."""
     if any(recording.storage[slot] in recording.written for slot in slots_in(call.outputs)):
         return False
     taken = slots_of(call.arguments)
@@ -74,7 +74,7 @@ def _run(call: OperatorCall, values: dict[int, torch.Tensor]) -> list[torch.Tens
 
 
 def _needed(calls: list[OperatorCall], losses: int) -> list[OperatorCall]:
-    """Without the calls that neither write nor lead to the losses or to what is written."""
+    """Drop calls that neither write nor lead to the losses or to a tensor that is written."""
     needed = {losses}
     kept = []
     for call in reversed(calls):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Watches one training step run and writes down its operators, below autograd."""
+"""Record the operators of one training step, below autograd."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class TensorSlot:
-    """A tensor of the step, by number."""
+    """Number of a tensor of the step."""
 
     index: int
 
@@ -45,7 +45,7 @@ class OperatorCall:
 
     @property
     def by_shape(self) -> bool:
-        """Whether the results depend on the shapes of the arguments alone, or on no tensor."""
+        """True if the results depend on the shapes of the arguments alone, or on no tensor."""
         return self.op._schema.name.split("::")[1] in _FILLED
 
     @property
@@ -57,7 +57,7 @@ class OperatorCall:
 
 @dataclass
 class StepRecording:
-    """A step as a list of operators, and where its tensors come from."""
+    """List of a step's operators, and where their tensors come from."""
 
     calls: list[OperatorCall] = field(default_factory=list)
     inputs: list[int] = field(
@@ -77,12 +77,12 @@ class StepRecording:
         return tensor.untyped_storage()._cdata in self.written
 
     def written_externals(self) -> list[torch.Tensor]:
-        """What the step changes and the next one sees."""
+        """List the tensors that the step changes and the next one sees."""
         return [t for slot, t in self.external.items() if self.storage[slot] in self.written]
 
 
 class StepRecorder(TorchDispatchMode):
-    """Records the operators that run inside it; they run as ever.
+    """Dispatch mode that records the operators that run inside it; they run as ever.
 
     A tensor is known by its storage and its place in it, not by its object: autograd hands out new objects for what it
     has saved. Storages are watched by weak references, so nothing lives longer than it would.
@@ -120,7 +120,7 @@ class StepRecorder(TorchDispatchMode):
         return slot
 
     def slot(self, tensor: torch.Tensor) -> TensorSlot:
-        """The slot of a tensor that an operator takes."""
+        """Find the slot of a tensor that an operator takes."""
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
             self.recording.refuse(f"it uses a {type(tensor).__name__} of layout {tensor.layout}")
             return TensorSlot(-1)
@@ -219,7 +219,7 @@ class StepRecorder(TorchDispatchMode):
         recording.calls.append(call)
 
     def _origin(self, arguments: Sequence[Any]) -> set[int] | None:
-        """The external and fixed tensors that `arguments` follow from; None if they follow from more than those."""
+        """Find the external and fixed tensors that `arguments` follow from; None if from more than those."""
         slots = slots_of(arguments)
         if not slots <= self._origins.keys():
             return None
@@ -233,7 +233,7 @@ class StepRecorder(TorchDispatchMode):
         return self._add(tensor) if found is None else found
 
     def _keep_constant(self, call: OperatorCall, results: list[Any]) -> None:
-        """Keeps results that are the same in every step as long as nobody writes into them."""
+        """Keep results that are the same in every step as long as nobody writes into them."""
         taken = slots_of(call.arguments)
         if call.writes or not (call.by_shape or (taken and taken <= self._constant)):
             return
@@ -264,7 +264,7 @@ def _key(tensor: torch.Tensor) -> Key:
 
 
 def _all_arguments(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """Every argument in the schema's order, defaults filled in."""
+    """List every argument in the schema's order, defaults filled in."""
     given = list(args)
     for argument in schema.arguments[len(args) :]:
         given.append(kwargs.get(argument.name, argument.default_value))
@@ -272,7 +272,7 @@ def _all_arguments(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> 
 
 
 def _looks_for_true(given: Sequence[Any]) -> bool:
-    """Whether there is a list with a mask in it: an index by a mask is as long as the mask has true elements."""
+    """Return True for a list with a mask in it: an index by a mask is as long as the mask has true elements."""
     lists = [value for value in given if isinstance(value, (list, tuple))]
     return any(isinstance(t, torch.Tensor) and t.dtype in (torch.bool, torch.uint8) for v in lists for t in v)
 
@@ -282,10 +282,10 @@ def _is_list(schema: Any) -> bool:
 
 
 def slots_in(outputs: Any) -> set[int]:
-    """The numbers of the slots among a call's outputs."""
+    """Collect the numbers of the slots among a call's outputs."""
     return {leaf for leaf in tree_flatten(outputs)[0] if leaf is not None}
 
 
 def slots_of(arguments: Iterable[Any]) -> set[int]:
-    """The numbers of the slots that an operator takes."""
+    """Collect the numbers of the slots that an operator takes."""
     return {leaf.index for leaf in tree_flatten(list(arguments))[0] if isinstance(leaf, TensorSlot)}

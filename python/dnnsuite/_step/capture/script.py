@@ -48,7 +48,7 @@ class Scripts:
         self._known: dict[Any, Any] = {}
 
     def fixed(self, batch: Any, hyper: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
-        """What the recorded step runs on: a script takes each step's tensors as they are."""
+        """Return the tensors that the recorded step runs on: a script takes each step's as they are."""
         return batch, hyper
 
     def prepare(
@@ -206,7 +206,7 @@ class _Writer:
 
 
 def _keeps_dtype(call: OperatorCall) -> bool:
-    """Whether the result has the dtype of the first tensor, whatever the type of a number beside it."""
+    """Return True if the result has the dtype of the first tensor, whatever the type of a number beside it."""
     name = call.op._schema.name
     return name.endswith("_") or name in ("aten::masked_fill", "aten::full_like", "aten::fill")
 

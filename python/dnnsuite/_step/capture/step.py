@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A training step that is watched twice and from then on runs without Python."""
+"""Captured training step: recorded, compared with the step as written, then replayed without Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_CHANGES = 8  # times that a step is recorded anew because a value was anothe
 
 
 class _Attempt:
-    """How far the capture of one layout of batch has come: `stage` is what its next step is for."""
+    """Progress of the capture of one layout of batch: `stage` is the use of its next step."""
 
     def __init__(self) -> None:
         self.stage = "warm up"  # then "record", "compare", "replay"
@@ -31,8 +31,8 @@ class _Attempt:
 
 
 class _Read:
-    """A tensor that Python looked into: `place` among the step's inputs, or None. As long as it is held, no other
-    tensor has its address."""
+    """Tensor whose value Python has read: at `place` among the step's inputs, or None. While it is held no other tensor
+    has its address."""
 
     def __init__(self, tensor: torch.Tensor, place: int | None) -> None:
         self.tensor, self.place = tensor, place
@@ -66,7 +66,7 @@ class CapturedStep:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets what was recorded; the next steps are watched again."""
+        """Forget what was recorded; the next steps are watched again."""
         self._attempts: dict[Any, _Attempt] = {}
         self.refusal: str | None = no_capture
         self.replayed = False
@@ -115,11 +115,18 @@ class CapturedStep:
     def _watched(
         self, attempt: _Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> torch.Tensor:
-        """A step on the way to a replay."""
-        if attempt.stage == "record":
-            return self._record(attempt, batch, hyper, inputs)
-        if attempt.stage == "compare":
-            return self._compare(attempt, batch, hyper, inputs)
+        """A step on the way to a replay; if it fails, its layout of batch is watched from the start the next time."""
+        try:
+            if attempt.stage == "record":
+                return self._record(attempt, batch, hyper, inputs)
+            if attempt.stage == "compare":
+                return self._compare(attempt, batch, hyper, inputs)
+            return self._warm_up(attempt, batch, hyper)
+        except BaseException:
+            self._attempts = {key: other for key, other in self._attempts.items() if other is not attempt}
+            raise
+
+    def _warm_up(self, attempt: _Attempt, batch: Any, hyper: Sequence[Any]) -> torch.Tensor:
         attempt.stage = "record"  # state that is made late is there by then
         losses = self._train(batch, hyper)
         if self._values != self._function_values():
@@ -127,7 +134,7 @@ class CapturedStep:
         return losses
 
     def _changed(self, why: str) -> None:
-        """Counts the times that a step is recorded anew, and gives it up."""
+        """Count a new recording of the step; give capture up after too many."""
         self._changes += 1
         if self._changes > MAX_CHANGES:
             self._refuse(why)
@@ -186,7 +193,7 @@ class CapturedStep:
     def _compare(
         self, attempt: _Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> torch.Tensor:
-        """The step once replayed and once as written, from the same state."""
+        """Run the step once replayed and once as written, from the same state."""
         recording, replay = attempt.recording, attempt.replay
         assert recording is not None
         assert replay is not None
@@ -220,7 +227,7 @@ class CapturedStep:
 
 
 def difference(first: StepRecording, second: StepRecording) -> str | None:
-    """Why two recordings are not one and the same step; None if they are."""
+    """Explain why two recordings are not one and the same step; None if they are."""
     for a, b in zip(first.calls, second.calls, strict=False):
         if a.op is not b.op:
             return f"one step calls {a.name} where the next calls {b.name}"
@@ -247,7 +254,7 @@ def _first_difference(a: Sequence[Any], b: Sequence[Any]) -> str:
 
 
 def _once(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Without those that lie where another one does, in whatever order of dimensions."""
+    """Drop tensors that lie where another one does, in whatever order of dimensions."""
     return list({_place(t): t for t in tensors}.values())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How a function that treats every sample alike becomes one of an array's: the models' samples are one batch."""
+"""Lift a function that treats every sample alike to an array: the models' samples are one batch."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def _flash(
 
 
 def _varies(mask: Tensor, dims: int, along: Sequence[int] | range) -> bool:
-    """Whether a mask that broadcasts to `dims` dimensions differs along some of them."""
+    """Return True if a mask that broadcasts to `dims` dimensions differs along some of them."""
     offset = dims - mask.dim()
     return any(mask.shape[d - offset] > 1 and mask.stride(d - offset) != 0 for d in along if d >= offset)
 

@@ -127,7 +127,7 @@ def _padding_is_most(
     padding: tuple[int, int],
     dilation: tuple[int, int],
 ) -> bool:
-    """Whether few pixels come out, much of what their filters see is padding, and the filters are many."""
+    """Return True if few pixels come out, their filters see much padding, and the filters are many."""
     ends = zip(input.shape[3:], weight.shape[3:], stride, padding, strict=True)
     outputs = math.prod([(n + 2 * p - k) // s + 1 for n, k, s, p in ends])  # a list: torch.compile knows it
     filters = weight.size(1) * weight.size(2)
@@ -168,7 +168,7 @@ def _fits(
     padding: tuple[int, int],
     dilation: tuple[int, int],
 ) -> bool:
-    """Whether there is a result at all; torch says it better where there is none."""
+    """Return True if there is a result at all; torch's own error is better where there is none."""
     room = zip(input.shape[3:], weight.shape[3:], stride, padding, dilation, strict=True)
     return all(s > 0 and d > 0 and p >= 0 and d * (k - 1) < n + 2 * p for n, k, s, p, d in room)
 

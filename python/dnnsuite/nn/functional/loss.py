@@ -171,7 +171,7 @@ def binary_cross_entropy(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Of probabilities `[B, N, ...]`; `weight` is `[B, ...]`, each model's own, and broadcasts as in torch."""
+    """Binary cross-entropy of probabilities `[B, N, ...]`; `weight` `[B, ...]` is each model's, as in torch."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
     values = in_whole_vectors(
@@ -192,7 +192,7 @@ def binary_cross_entropy_with_logits(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Of logits `[B, N, ...]`; `weight` and `pos_weight`, `[B, ...]`, are each model's own and broadcast as torch's."""
+    """Binary cross-entropy of logits `[B, N, ...]`; `weight`, `pos_weight` `[B, ...]` are each model's, as torch's."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
     if pos_weight is None:
@@ -248,7 +248,7 @@ def multilabel_margin_loss(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Of `[B, N, C]` and lists of classes `[B, N, C]` that end at the first -1."""
+    """Multi-label margin loss of `[B, N, C]` and lists of classes `[B, N, C]` that end at the first -1."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
     rows = F.multilabel_margin_loss(

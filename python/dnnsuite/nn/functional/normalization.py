@@ -89,7 +89,7 @@ def batch_norm_act(
 
 
 def has_batch_norm_max(input: torch.Tensor) -> bool:
-    """Whether `batch_norm_max` pays: points `[B, N, C, L]` with the channels last in memory, on a CPU."""
+    """Return True if `batch_norm_max` is faster: points `[B, N, C, L]` with the channels last in memory, on a CPU."""
     return (
         input.dim() == 4
         and input.device.type == "cpu"

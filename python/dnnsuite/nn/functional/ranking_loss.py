@@ -60,7 +60,7 @@ def margin_ranking_loss(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """What `target * (input1 - input2)` lacks to `margin`, each model's own mean."""
+    """Margin ranking loss: how far `target * (input1 - input2)` is below `margin`; each model's own mean."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
     values = F.margin_ranking_loss(input1, input2, target, margin, reduction="none")
@@ -78,7 +78,7 @@ def cosine_embedding_loss(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Of the cosine between `[B, N, D]` and `[B, N, D]` where the target `[B, N]` is 1 or -1; each model's own mean."""
+    """Cosine embedding loss of `[B, N, D]` and `[B, N, D]`, the target `[B, N]` 1 or -1; each model's own mean."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
     shape = target.shape
@@ -102,7 +102,7 @@ def triplet_margin_loss(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """How much nearer than `margin` the negative is than the positive, `[B, N, D]` each; each model's own mean."""
+    """Triplet loss: how far positives are not nearer than negatives by `margin`, `[B, N, D]`; each model's own mean."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
     values = F.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction="none")

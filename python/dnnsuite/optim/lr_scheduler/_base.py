@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the schedules share: an epoch per model, and learning rates written out of place."""
+"""Base of the schedules: an epoch per model, and learning rates written out of place."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class LRScheduler:
             self._begin(new)
 
     def _selected(self) -> None:
-        """What a schedule keeps beside vectors, before fresh models begin."""
+        """Restart state beside vectors, before fresh models begin."""
 
     def _fresh_arguments(self, count: int, fresh: dict[str, Any]) -> dict[str, list[float]]:
         unknown = sorted(set(fresh) - set(self.per_model))
@@ -191,7 +191,7 @@ class LRScheduler:
 
 
 def momentum_name(group: dict[str, Any]) -> str:
-    """What the group's momentum is called."""
+    """Return the name of the group's momentum."""
     for name in ("beta1", "momentum"):
         if name in group:
             return name

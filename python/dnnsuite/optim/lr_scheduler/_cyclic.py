@@ -76,7 +76,7 @@ class CyclicLR(_Cycling):
         super().__init__(optimizer, last_epoch)
 
     def _heights(self, epoch: Vector) -> Vector:
-        """How far up from the base, from 0 to 1, scaled."""
+        """Return the height above the base rate, 0 to 1, scaled."""
         total = self.step_size_up + self.step_size_down
         ratio = self.step_size_up / total
         cycle = torch.floor(1 + epoch / total)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""An array dealt out in shards of a width, with the captured step of each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from .capture import CapturedStep, CudaGraphs, Scripts
+from .shard import LossFunction, Shard, Vectors
+
+Autocast = tuple[bool, torch.dtype, bool]
+
+
+def autocast_now() -> Autocast:
+    """Return the CPU's autocast as the calling thread has it: enabled, dtype, cache enabled."""
+    enabled, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+    return enabled, dtype, torch.is_autocast_cache_enabled()
+
+
+def _under(autocast: Autocast) -> AbstractContextManager[Any]:
+    """A block with that autocast, for threads that have none of their own."""
+    enabled, dtype, cache = autocast
+    if not enabled and not torch.is_autocast_enabled("cpu"):
+        return contextlib.nullcontext()
+    return torch.autocast("cpu", dtype, enabled, cache)
+
+
+def parts_of(models: int, width: int) -> Sequence[tuple[int, int]]:
+    """List (start, length) of the shards of `width` models."""
+    return [(start, min(width, models - start)) for start in range(0, models, width)]
+
+
+class Deal:
+    """The shards that the models of an array are dealt out in, and their captured steps.
+
+    Args:
+        shards: all models of the array, `width` to a shard but for the last.
+        replays: what makes a replay of a recorded step; None to run every step as written.
+        flush: a context for each step.
+        autocast: the autocast of the thread that asks for steps.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        loss_function: LossFunction,
+        replays: Scripts | CudaGraphs | None,
+        flush: Callable[[], AbstractContextManager[Any]],
+        autocast: Autocast,
+    ) -> None:
+        self.shards = shards
+        self._flush, self._autocast = flush, autocast
+        self._captured = [
+            CapturedStep(shard.train, shard.array, loss_function, shard.state, replays)
+            for shard in self.shards
+            if replays is not None
+        ]
+
+    @property
+    def mode(self) -> str:
+        """`captured`, `warming up`, or `eager: ` and the reason, of the shard that is furthest from a replay."""
+        modes = {captured.mode for captured in self._captured}
+        for start in ("eager", "warming up"):
+            for mode in sorted(modes):
+                if mode.startswith(start):
+                    return mode
+        return "captured"
+
+    def run(self, index: int, batch: tuple[Any, ...], vectors: Vectors) -> torch.Tensor:
+        """Take shard `index` through one step of `batch`; return its losses `[length]`."""
+        shard = self.shards[index]
+        with self._flush(), _under(self._autocast):
+            if not self._captured:
+                return shard.step(batch, vectors)
+            return self._captured[index](shard.part(batch), shard.hyper(vectors))
