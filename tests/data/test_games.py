@@ -51,7 +51,7 @@ def test_atari_is_prepared_as_for_nature():
     ],
 )  # fmt: skip
 def test_names_of_games(name, rom):
-    assert games._rom(name) == rom
+    assert games.rom_file(name) == rom
 
 
 def test_no_such_game():

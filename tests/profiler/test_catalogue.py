@@ -40,7 +40,7 @@ def test_every_word_names_instruments_that_can_be_made():
     for words in catalogue.METRICS.values():
         assert set(words) <= set(catalogue.NAMES)
     for name in catalogue.NAMES:
-        made = catalogue._make(name)
+        made = catalogue.make(name)
         assert isinstance(made, Instrument)
         assert made.name == name
 
