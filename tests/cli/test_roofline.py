@@ -15,14 +15,16 @@ JOB = ["bert", "--batch-size", "2", "--steps", "2", "--warmup", "1", "--threads"
 
 @pytest.fixture(autouse=True)
 def _small_probes(monkeypatch):
-    monkeypatch.setattr(peaks, "GEMM_SIZES", (64,))
+    monkeypatch.setattr(peaks, "SIZES", (64,))
     monkeypatch.setattr(peaks, "GEMM_S", 0.01)
     monkeypatch.setattr(
         peaks,
         "levels",
         lambda cpus: [CacheLevel("L1", 1 << 15, 1 << 13), CacheLevel("memory", 1 << 60, 1 << 21)],
     )
-    monkeypatch.setattr(peaks, "can_be_better", lambda known, threads: False)
+    monkeypatch.setattr(
+        peaks, "probe_contention", lambda threads, key: Contention(4.0, 75.0, 1)
+    )  # not any better
 
 
 def status(*arguments):
@@ -71,11 +73,11 @@ def test_a_job_as_a_table(capsys, monkeypatch):
 
 
 def test_busy_neighbours_are_what_is_said_first(capsys, monkeypatch):
-    from dnnsuite.cli import roofline as roofline_command
+    from dnnsuite.cli import roofline as _roofline_command
 
     busy = Contention(4.0, 75.0, 1)
     monkeypatch.setattr("dnnsuite.profiler.roofline.probe_contention", lambda threads, key: busy)
-    monkeypatch.setattr(roofline_command, "MOSTLY", 1e9)  # as if next to nothing of the CPUs had been ours
+    monkeypatch.setattr(_roofline_command, "MOSTLY", 1e9)  # as if next to nothing of the CPUs had been ours
     assert status(*JOB) == 0
     assert "other work had the CPUs" in capsys.readouterr().out
 

@@ -9,8 +9,12 @@ import torch
 
 from dnnsuite.profiler import script
 
-SETTINGS = {"schedule": {"skip_first": 1, "wait": 0, "warmup": 0, "active": 2, "repeat": 1}, "steps": 4,
-            "metrics": "timeline", "stop": False}  # fmt: skip
+SETTINGS = {
+    "schedule": {"skip_first": 1, "wait": 0, "warmup": 0, "active": 2, "repeat": 1},
+    "steps": 4,
+    "metrics": "timeline",
+    "stop": False,
+}
 
 
 @pytest.fixture

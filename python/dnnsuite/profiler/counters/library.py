@@ -38,7 +38,7 @@ def ready() -> None:
         Unavailable: there is no driver, and the CUPTI there is answers nothing without one.
     """
     register_vendor_folders()
-    if has_driver():
+    if _has_driver():
         return
     found = candidates()
     for path in found:
@@ -50,7 +50,7 @@ def ready() -> None:
         raise Unavailable("CUPTI answers nothing here: it needs NVIDIA's driver", tried, REMEDY)
 
 
-def has_driver() -> bool:
+def _has_driver() -> bool:
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -23,7 +23,7 @@ from ._contention import Contention, probe_contention
 __all__ = ["Peaks", "digest", "known_peaks", "machine_key", "measure_peaks", "peaks_file"]
 
 _VERSION = 1  # of the file: older ones are measured again
-GEMM_SIZES = (512, 1024, 2048)
+SIZES = (512, 1024, 2048)
 GEMM_S, _TRIAD_NS, _REPEATS = 0.3, 10_000_000, 7
 _SLOW_S = 1.0  # a product that takes longer says that larger ones need not be tried
 
@@ -102,9 +102,9 @@ def measure_peaks(
     machine = machine_key(threads)
     path = peaks_file(machine)
     known = _load(path, machine)
-    if known is not None and not refresh and not can_be_better(known, threads):
+    if known is not None and not refresh and not _can_be_better(known, threads):
         return known
-    found = measure_uncached(machine, cpus[:threads], report)
+    found = measure_machine(machine, cpus[:threads], report)
     if known is not None:
         found = _better(found, known)
     try:
@@ -115,7 +115,7 @@ def measure_peaks(
     return found
 
 
-def can_be_better(known: Peaks, threads: int) -> bool:
+def _can_be_better(known: Peaks, threads: int) -> bool:
     """Return True if the CPUs were busy with others when the peaks were measured, and are not now."""
     return known.contention.busy and not probe_contention(threads, digest(known.machine)).busy
 
@@ -156,7 +156,7 @@ def _better(one: Peaks, other: Peaks) -> Peaks:
     )  # fmt: skip
 
 
-def measure_uncached(machine: dict[str, Any], cpus: list[int], report: Callable[[str], None]) -> Peaks:
+def measure_machine(machine: dict[str, Any], cpus: list[int], report: Callable[[str], None]) -> Peaks:
     key = digest(machine)
     before = probe_contention(len(cpus), key)
     flops = {}
@@ -189,7 +189,7 @@ def gemm_peak(precision: str, threads: int) -> float:
     torch.set_num_threads(threads)
     try:
         best = 0.0
-        for size in GEMM_SIZES:
+        for size in SIZES:
             one_s = _product_s(size, dtype)
             best = max(best, 2.0 * size**3 / one_s)
             if one_s > _SLOW_S:
