@@ -43,9 +43,10 @@ def package() -> Any:
             importlib.import_module("hfta.optim")
     except ImportError as error:
         raise Unavailable(
-            "HFTA's operators", f"import hfta: {error}",
+            "HFTA's operators",
+            f"import hfta: {error}",
             "get a checkout of github.com/UofT-EcoSystem/hfta and name it in PYTHONPATH",
-        ) from error  # fmt: skip
+        ) from error
     return sys.modules["hfta"]
 
 

@@ -108,9 +108,12 @@ def sampling(recording: Recording) -> None:
     chosen = select(preset, recording.device.chip)
     cycles = recording.device.chip.startswith(("TU", "GA100"))
     session = recording.backend.sampled(
-        recording.device, chosen.metrics, interval=100_000, interval_in_cycles=cycles,
+        recording.device,
+        chosen.metrics,
+        interval=100_000,
+        interval_in_cycles=cycles,
         keep_latest=not recording.device.chip.startswith("TU"),
-    )  # fmt: skip
+    )
     try:
         session.start()
         recording.work()

@@ -55,9 +55,10 @@ class Setting:
         if not torch.cuda.is_available():
             why = "sees no GPU" if torch.version.cuda else "is built without CUDA"
             raise Unavailable(
-                f"--device {self.device}: torch {torch.__version__} {why}", "torch.cuda",
+                f"--device {self.device}: torch {torch.__version__} {why}",
+                "torch.cuda",
                 "`dnnsuite doctor` says what is missing; --device cpu needs none",
-            )  # fmt: skip
+            )
         count = torch.cuda.device_count()
         if (torch.device(self.device).index or 0) >= count:
             raise Unavailable(

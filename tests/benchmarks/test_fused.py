@@ -22,8 +22,12 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks/fused.py"
 def run(*arguments, **environment):
     return subprocess.run(
         [sys.executable, str(SCRIPT), *map(str, arguments)],
-        capture_output=True, text=True, timeout=200, check=False, env={**os.environ, **environment},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        env={**os.environ, **environment},
+    )
 
 
 def rows_in(folder):

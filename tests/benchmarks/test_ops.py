@@ -82,8 +82,11 @@ def test_the_command_end_to_end(tmp_path):
     arguments = ["rms_norm", "--models", "1", "--rounds", "2", "--segment", "0.001", "--out", tmp_path]
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *map(str, arguments)],
-        capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert "of the" in done.stdout
     with (tmp_path / "ops.csv").open(newline="") as file:
@@ -105,8 +108,11 @@ def test_the_command_on_a_gpu(tmp_path):
     arguments = ["linear", "--models", "2", "--rounds", "2", "--segment", "0.001", "--device", "cuda"]
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments, "--out", str(tmp_path)],
-        capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert "CUDA events on cuda:0" in (tmp_path / "ops.md").read_text()
 

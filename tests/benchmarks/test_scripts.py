@@ -28,8 +28,12 @@ for script in scripts:
 def test_every_script_finds_its_modules(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", LOADER, *SCRIPTS],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
     assert done.stdout.split() == list(map(str, SCRIPTS)), done.stderr
 
 
@@ -37,6 +41,10 @@ def test_every_script_finds_its_modules(tmp_path):
 def test_a_command_runs_from_its_old_place(name, tmp_path):
     told = subprocess.run(
         [sys.executable, BENCHMARKS / name, "--help"],
-        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
     assert told.stdout.startswith(f"usage: {name} ")

@@ -26,14 +26,15 @@ def annotation(**fields):
 
 def content(annotations):
     return {
-        "info": {}, "licenses": [],
+        "info": {},
+        "licenses": [],
         "images": [
             {"id": 5, "file_name": "000000000005.jpg", "width": 200, "height": 160},
             {"id": 9, "file_name": "000000000009.jpg", "width": 80, "height": 90},
         ],
         "annotations": annotations,
         "categories": [{"id": 3, "name": "car"}, {"id": 18, "name": "dog"}],
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture

@@ -46,12 +46,16 @@ def test_atari_is_prepared_as_for_nature():
 @pytest.mark.parametrize(
     ("name", "rom"),
     [
-        ("PongNoFrameskip-v4", "pong"), ('"PongNoFrameskip-v4"', "pong"), ("ALE/MsPacman-v5", "ms_pacman"),
-        ("pong", "pong"), ("BreakoutNoFrameskip-v4", "breakout"), ("Pong-v0", "pong"),
+        ("PongNoFrameskip-v4", "pong"),
+        ('"PongNoFrameskip-v4"', "pong"),
+        ("ALE/MsPacman-v5", "ms_pacman"),
+        ("pong", "pong"),
+        ("BreakoutNoFrameskip-v4", "breakout"),
+        ("Pong-v0", "pong"),
     ],
-)  # fmt: skip
+)
 def test_names_of_games(name, rom):
-    assert games._rom(name) == rom
+    assert games.rom_file(name) == rom
 
 
 def test_no_such_game():

@@ -100,7 +100,7 @@ def test_debians_fashion_mnist():
 def test_the_digits_of_scikit_learn():
     datasets = pytest.importorskip("sklearn.datasets", reason="pip install scikit-learn")
     known = datasets.load_digits()
-    train, test = (mnist._digits(mnist._digits_file(), part) for part in (True, False))
+    train, test = (mnist.digits(mnist.digits_file(), part) for part in (True, False))
     assert len(train.images) + len(test.images) == len(known.images)
     assert np.array_equal(test.labels, known.target[::8])
     assert np.array_equal(test.images[:, 3:26:3, 3:26:3], np.minimum(known.images[::8] * 16, 255))

@@ -70,7 +70,7 @@ def test_without_movielens(tmp_path):
 
 
 def test_synthetic_pairs_follow_the_law_and_the_seed():
-    data = ratings._synthetic(10_000, 1000, 2000, seed=1)
+    data = ratings.synthetic(10_000, 1000, 2000, seed=1)
     assert np.all(np.diff(data.pairs) > 0)
     assert 9_000 < len(data.pairs) <= 10_000  # those drawn twice count once
     for numbers, count in ((data.pairs // 2000, 1000), (data.pairs % 2000, 2000)):
@@ -80,12 +80,12 @@ def test_synthetic_pairs_follow_the_law_and_the_seed():
         head = slice(0, count // 10)
         assert found[head].sum() / found.sum() == pytest.approx(share[head].sum() / share.sum(), abs=0.05)
     assert (
-        ratings._synthetic(1000, 1000, 2000, 1).origin.sha256
-        == ratings._synthetic(1000, 1000, 2000, 1).origin.sha256
+        ratings.synthetic(1000, 1000, 2000, 1).origin.sha256
+        == ratings.synthetic(1000, 1000, 2000, 1).origin.sha256
     )
     assert (
-        ratings._synthetic(1000, 1000, 2000, 1).origin.sha256
-        != ratings._synthetic(1000, 1000, 2000, 2).origin.sha256
+        ratings.synthetic(1000, 1000, 2000, 1).origin.sha256
+        != ratings.synthetic(1000, 1000, 2000, 2).origin.sha256
     )
 
 
@@ -95,7 +95,7 @@ def test_default_tables_are_those_of_movielens_20m():
 
 
 def test_one_liked_pair_to_four_that_are_not():
-    data = ratings._synthetic(3000, 300, 400, seed=0)
+    data = ratings.synthetic(3000, 300, 400, seed=0)
     users, items, labels = ratings.Sampler(data, batch_size=20_000, seed=3).batch()
     liked = np.isin((users * 400 + items).numpy(), data.pairs)
     assert np.all(liked[labels.numpy() == 1])
@@ -107,7 +107,7 @@ def test_one_liked_pair_to_four_that_are_not():
 
 
 def test_same_seed_same_batches():
-    data = ratings._synthetic(3000, 50, 400, seed=0)
+    data = ratings.synthetic(3000, 50, 400, seed=0)
     one, other = ratings.Sampler(data, 64, seed=3), ratings.Sampler(data, 64, seed=3)
     for _ in range(2):
         assert all(torch.equal(a, b) for a, b in zip(one.batch(), other.batch(), strict=True))

@@ -134,13 +134,13 @@ def test_tokens_are_the_text(paragraphs: list[str]) -> None:
     """Bytes are the alphabet, so nothing is unknown, nothing is lost, and each paragraph ends with [SEP]."""
     assume(not any(special in paragraph for paragraph in paragraphs for special in text.SPECIALS))
     raw = _sources.RawText("test", "none", "", lambda: iter(paragraphs))
-    corpus = text._tokenise(raw, 300, "0")
+    corpus = text.tokenise(raw, 300, "0")
     ends = np.flatnonzero(corpus.tokens == text.SEP_ID)
     rows = np.split(corpus.tokens, ends + 1)
     assert len(rows[-1]) == 0
     assert text.UNK_ID not in corpus.tokens
     assert corpus.tokens.max() < corpus.vocab_size <= 300
-    tokenizer = text._train(iter(paragraphs), 300)
+    tokenizer = text.train_tokenizer(iter(paragraphs), 300)
     tokenizer.decoder = decoders.ByteLevel()
     decoded = [tokenizer.decode(row[:-1].tolist(), skip_special_tokens=False) for row in rows[:-1]]
     assert [line.lstrip() for line in decoded] == [paragraph.lstrip() for paragraph in paragraphs]
@@ -148,7 +148,7 @@ def test_tokens_are_the_text(paragraphs: list[str]) -> None:
 
 def test_long_text_trains_on_its_beginning() -> None:
     paragraphs = iter(["abc", "de", "f", "g"])
-    assert list(text._at_most(paragraphs, 4)) == ["abc", "de"]
+    assert list(text.at_most(paragraphs, 4)) == ["abc", "de"]
 
 
 def test_synthetic_follows_zipf_and_its_seed() -> None:

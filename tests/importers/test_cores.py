@@ -11,8 +11,11 @@ def test_the_mean_weighted_by_cycles_and_with_the_last_kernel():
     found, notes = core_report(ncu.read(FIXTURES / "ncu_details_old.csv"))
     # (1e6·40 + 3e6·10) / 4e6; without the last kernel it would be 40
     assert format_core_utilization(found).split("\n") == [
-        "fma\t17.50000 %", "fp16\t3.00000 %", "tensor\t20.00000 %", "sfu\t0.75000 %",
-    ]  # fmt: skip
+        "fma\t17.50000 %",
+        "fp16\t3.00000 %",
+        "tensor\t20.00000 %",
+        "sfu\t0.75000 %",
+    ]
     assert notes == ["tensor: 1 of 2 launches have no value and are left out"]
 
 

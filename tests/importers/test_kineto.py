@@ -22,8 +22,9 @@ def test_a_trace_of_torch(tmp_path):
     ]
     assert kernel["class"] == "gemm"
     assert tables["memops"][["operation", "source_memory", "target_memory", "bytes"]].values.tolist() == [
-        ["HtoD", "pinned", "device", 4096], ["memset", "unknown", "device", 64],
-    ]  # fmt: skip
+        ["HtoD", "pinned", "device", 4096],
+        ["memset", "unknown", "device", 64],
+    ]
     assert tables["api"]["function"].tolist() == ["cudaLaunchKernel"]
     assert tables["api"]["t0_ns"].tolist() == [15001]
     spans = tables["markers"].assign(step=0)

@@ -30,8 +30,12 @@ def test_kernels_copies_and_calls(tables):
     assert kernels["name"].tolist() == ["ncclDevKernel_AllReduce_Sum_f32_RING_LL", "sm90_xmma_gemm_f32_f32"]
     assert kernels["class"].tolist() == ["communication", "gemm"]
     assert kernels[["t0_ns", "t1_ns", "grid_x", "block_x", "dynamic_shared_bytes"]].iloc[1].tolist() == [
-        2000, 3000, 4, 32, 1024,
-    ]  # fmt: skip
+        2000,
+        3000,
+        4,
+        32,
+        1024,
+    ]
     copies = tables["memops"]
     assert copies["operation"].tolist() == ["HtoD", "memset"]
     assert copies[["source_memory", "target_memory"]].values.tolist() == [
@@ -39,9 +43,10 @@ def test_kernels_copies_and_calls(tables):
         ["unknown", "device"],
     ]
     assert tables["api"][["domain", "function", "thread"]].values.tolist() == [
-        ["runtime", "cudaLaunchKernel_v7000", TID], ["driver", "cuLaunchKernel", 5],
         ["runtime", "cudaLaunchKernel_v7000", TID],
-    ]  # fmt: skip
+        ["driver", "cuLaunchKernel", 5],
+        ["runtime", "cudaLaunchKernel_v7000", TID],
+    ]
     assert tables["syncs"]["kind"].tolist() == ["stream synchronize"]
     assert tables["overhead"]["kind"].tolist() == ["CUDA profiling overhead"]
     assert tables["graphs"]["graph_id"].tolist() == [6]

@@ -43,8 +43,9 @@ def test_the_summary_of_nvprof(tmp_path):
     path = tmp_path / "summary.csv"
     path.write_text(
         '"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n,%,ms,,us,us,us,\n'
-        '"GPU activities",60.0,0.4,2,200,100,300,"relu"\n==1== done\n', encoding="utf-8",
-    )  # fmt: skip
+        '"GPU activities",60.0,0.4,2,200,100,300,"relu"\n==1== done\n',
+        encoding="utf-8",
+    )
     launches = nvprof.read(path)["launches"]
     assert launches[["name", "calls", "duration_ns"]].iloc[0].tolist() == ["relu", 2, 200_000]
 

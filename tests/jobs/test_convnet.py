@@ -65,14 +65,19 @@ def test_the_family_and_its_units():
     kinds = {name: jobs.get(name) for name in jobs.names(jobs.PlainJob) if name.startswith("convnet")}
     batch_sizes = {name: kind.defaults["batch_size"] for name, kind in kinds.items()}
     assert batch_sizes == {
-        "convnet": 64, "convnet_fp16": 128, "convnet_distributed": 64, "convnet_distributed_fp16": 128,
-    }  # fmt: skip
+        "convnet": 64,
+        "convnet_fp16": 128,
+        "convnet_distributed": 64,
+        "convnet_distributed_fp16": 128,
+    }
     assert {name for name, kind in kinds.items() if kind.scope == "all"} == {
-        "convnet_distributed", "convnet_distributed_fp16",
-    }  # fmt: skip
+        "convnet_distributed",
+        "convnet_distributed_fp16",
+    }
     assert {name for name, kind in kinds.items() if kind.default_precision == "fp16"} == {
-        "convnet_fp16", "convnet_distributed_fp16",
-    }  # fmt: skip
+        "convnet_fp16",
+        "convnet_distributed_fp16",
+    }
     job = make("convnet_distributed", **SMALL)
     assert (job.items_per_step, job.seed_unit, job.place.world_size) == (2, ("images", 1), 1)
     assert losses(job, 1) == losses(make("convnet", **SMALL), 1)  # alone, it is the other

@@ -35,7 +35,7 @@ def alone(ranks, steps):
         random = torch.Generator().manual_seed(rank)
         images.append(torch.randn(2, 3, 32, 32, generator=random))
     torch.manual_seed(0)
-    model = _replica._network("resnet18")
+    model = _replica.network("resnet18")
     optimizer = torch.optim.SGD(model.parameters(), 0.01, 0.9)
     losses = []
     for _ in range(steps):

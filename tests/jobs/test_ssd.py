@@ -47,9 +47,12 @@ def test_the_model_is_the_originals():
         (256, 128, 1), (128, 256, 3), (256, 128, 1), (128, 256, 3),
     )  # fmt: skip
     heads = convolutions(
-        *((channels, shapes * rows, 3) for rows in (4, 81)
-          for channels, shapes in zip((256, 512, 512, 256, 256, 256), (4, 6, 6, 6, 4, 4), strict=True))
-    )  # fmt: skip
+        *(
+            (channels, shapes * rows, 3)
+            for rows in (4, 81)
+            for channels, shapes in zip((256, 512, 512, 256, 256, 256), (4, 6, 6, 6, 4, 4), strict=True)
+        )
+    )
     job = make("ssd", 3, **SMALL)
     assert body - without == 8_170_304
     assert parameters(job) == body - without + extras + heads == 19_972_534

@@ -81,9 +81,13 @@ def test_strict_needs_cores_at_home() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    nodes=st.integers(1, 4), cores=st.integers(1, 9), smt=st.integers(1, 2), l3=st.integers(0, 3),
-    locality=st.sampled_from(["auto", "strict", "prefer"]), data=st.data(),
-)  # fmt: skip
+    nodes=st.integers(1, 4),
+    cores=st.integers(1, 9),
+    smt=st.integers(1, 2),
+    l3=st.integers(0, 3),
+    locality=st.sampled_from(["auto", "strict", "prefer"]),
+    data=st.data(),
+)
 def test_shares_are_disjoint_equal_and_allowed(nodes, cores, smt, l3, locality, data) -> None:
     topology = machine(nodes=nodes, cores=cores, smt=smt, l3_cores=l3)
     found = usable_cores(topology).cores

@@ -45,11 +45,14 @@ def test_a_rule_fires_and_says_why(rule, facts, figures, words):
 @pytest.mark.parametrize(("rule", "facts", "figures", "words"), CASES)
 def test_it_does_not_fire_on_a_tenth_of_that(rule, facts, figures, words):
     less = dataclasses.replace(
-        facts, shares={name: value / 10 for name, value in facts.shares.items()},
+        facts,
+        shares={name: value / 10 for name, value in facts.shares.items()},
         memory_shares={name: value / 10 for name, value in facts.memory_shares.items()},
-        ops_per_step=(facts.ops_per_step or 0) / 10, overhead_pct=(facts.overhead_pct or 0) / 10,
-        displaced_pct=(facts.displaced_pct or 0) / 10, cpu_busy_pct=90.0,
-    )  # fmt: skip
+        ops_per_step=(facts.ops_per_step or 0) / 10,
+        overhead_pct=(facts.overhead_pct or 0) / 10,
+        displaced_pct=(facts.displaced_pct or 0) / 10,
+        cpu_busy_pct=90.0,
+    )
     assert rule not in {advice.rule for advice in advise(less, most=99)}
 
 

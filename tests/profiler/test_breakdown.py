@@ -96,8 +96,12 @@ segments = st.lists(st.builds(lambda pair, kind: Segment(*pair, kind), intervals
 @given(work=segments, edges=st.lists(times, min_size=2, max_size=6, unique=True), cpu=st.integers(0, 1000))
 def test_shares_are_a_partition(work, edges, cpu):
     edges = sorted(edges)
-    loop = phases(*(("data" if i % 2 else "forward", a, b, min(cpu, b - a))
-                    for i, (a, b) in enumerate(itertools.pairwise(edges))))  # fmt: skip
+    loop = phases(
+        *(
+            ("data" if i % 2 else "forward", a, b, min(cpu, b - a))
+            for i, (a, b) in enumerate(itertools.pairwise(edges))
+        )
+    )
     table = breakdown([step(0, 500, cpu // 2), step(500, 1000, cpu // 2, 1)], loop, work)
     assert table["share_pct"].sum() == pytest.approx(100)
     assert (table["share_pct"] > 0).all()

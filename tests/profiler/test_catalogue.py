@@ -40,7 +40,7 @@ def test_every_word_names_instruments_that_can_be_made():
     for words in catalogue.METRICS.values():
         assert set(words) <= set(catalogue.NAMES)
     for name in catalogue.NAMES:
-        made = catalogue._make(name)
+        made = catalogue.make(name)
         assert isinstance(made, Instrument)
         assert made.name == name
 
@@ -69,8 +69,12 @@ def test_an_instrument_that_was_made_already_stands_for_its_name():
 
 @pytest.mark.parametrize(
     ("metrics", "instruments", "words"),
-    [("timelime", (), "did you mean 'timeline'"), ("", (), "metrics: no ''"), ("timeline", ["phase"], "'phases'")],
-)  # fmt: skip
+    [
+        ("timelime", (), "did you mean 'timeline'"),
+        ("", (), "metrics: no ''"),
+        ("timeline", ["phase"], "'phases'"),
+    ],
+)
 def test_an_unknown_word_is_refused_with_the_known(metrics, instruments, words):
     with pytest.raises(InvalidArgument, match=words):
         catalogue.choose(metrics, instruments)

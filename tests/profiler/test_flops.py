@@ -33,9 +33,10 @@ def test_products():
 def test_a_convolution_of_resnet():
     """ResNet-50's first: 3 to 64 channels, 7 x 7, stride 2: 118 million multiply-adds an image."""
     found = work(
-        "aten::convolution", [(1, 3, 224, 224), (64, 3, 7, 7), ()] + [()] * 6,
+        "aten::convolution",
+        [(1, 3, 224, 224), (64, 3, 7, 7), ()] + [()] * 6,
         [None, None, None, [2, 2], [3, 3], [1, 1], False, [0, 0], 1],
-    )  # fmt: skip
+    )
     assert found == (2 * 118_013_952, ((1, 64, 112, 112),))
 
 
@@ -78,9 +79,10 @@ def test_convolutions_are_those_of_torch(
     out = layer(x)
     assert counted(lambda: layer(x)) == by_torch(lambda: layer(x))
     found = work(
-        "aten::convolution", [x.shape, layer.weight.shape, layer.bias.shape, *[()] * 6],
+        "aten::convolution",
+        [x.shape, layer.weight.shape, layer.bias.shape, *[()] * 6],
         [None] * 3 + [[stride], [padding], [dilation], transposed, [0], groups],
-    )  # fmt: skip
+    )
     assert found.outputs == (tuple(out.shape),)
 
 

@@ -28,10 +28,14 @@ def known_peaks():
     machine = machine_key(threads_in_use())
     levels = {"L1": 1 << 20, "memory": 1 << 40}
     peaks = Peaks(
-        machine=machine, threads=threads_in_use(), flops_per_s={"fp32": 1e12, "bf16": 2e12},
-        bytes_per_s=dict.fromkeys(levels, 1e10), capacity_bytes=levels,
-        contention=Contention(1.0, 0.0, 1), measured_at="2026-01-01",
-    )  # fmt: skip
+        machine=machine,
+        threads=threads_in_use(),
+        flops_per_s={"fp32": 1e12, "bf16": 2e12},
+        bytes_per_s=dict.fromkeys(levels, 1e10),
+        capacity_bytes=levels,
+        contention=Contention(1.0, 0.0, 1),
+        measured_at="2026-01-01",
+    )
     peaks_file(machine).parent.mkdir(parents=True, exist_ok=True)
     write_json(peaks_file(machine), peaks.to_dict())
     return peaks

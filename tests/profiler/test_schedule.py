@@ -19,18 +19,24 @@ TORCH = {
 
 
 @given(
-    skip_first=st.integers(0, 5), wait=st.integers(0, 4), warmup=st.integers(1, 3), active=st.integers(1, 4),
+    skip_first=st.integers(0, 5),
+    wait=st.integers(0, 4),
+    warmup=st.integers(1, 3),
+    active=st.integers(1, 4),
     repeat=st.integers(0, 3),
-)  # fmt: skip
+)
 def test_every_step_has_the_phase_that_torch_gives_it(**arguments):
     ours, theirs = profiler.schedule(**arguments), torch.profiler.schedule(**arguments)
     assert [ours(step) for step in range(60)] == [TORCH[theirs(step)] for step in range(60)]
 
 
 @given(
-    skip_first=st.integers(0, 5), wait=st.integers(0, 4), warmup=st.integers(0, 3), active=st.integers(1, 4),
+    skip_first=st.integers(0, 5),
+    wait=st.integers(0, 4),
+    warmup=st.integers(0, 3),
+    active=st.integers(1, 4),
     repeat=st.integers(1, 3),
-)  # fmt: skip
+)
 def test_lengths_are_those_of_the_phases(**arguments):
     made = profiler.schedule(**arguments)
     phases = [made(step) for step in range(made.steps + 20)]

@@ -9,8 +9,12 @@ import torch
 
 from dnnsuite.profiler import script
 
-SETTINGS = {"schedule": {"skip_first": 1, "wait": 0, "warmup": 0, "active": 2, "repeat": 1}, "steps": 4,
-            "metrics": "timeline", "stop": False}  # fmt: skip
+SETTINGS = {
+    "schedule": {"skip_first": 1, "wait": 0, "warmup": 0, "active": 2, "repeat": 1},
+    "steps": 4,
+    "metrics": "timeline",
+    "stop": False,
+}
 
 
 @pytest.fixture
@@ -34,22 +38,22 @@ def test_a_damaged_variable_is_said(monkeypatch, capsys):
 def test_a_module_is_watched_until_it_is_imported(tmp_path, monkeypatch):
     (tmp_path / "watched_module.py").write_text("value = 3")
     monkeypatch.syspath_prepend(str(tmp_path))
-    called = []
-    script._when_imported("watched_module", lambda: called.append(sys.modules["watched_module"].value))
+    called, finders = [], list(sys.meta_path)
+    script.when_imported("watched_module", lambda: called.append(sys.modules["watched_module"].value))
     assert called == []
     import watched_module
 
     assert called == [3]
     assert isinstance(watched_module, types.ModuleType)
-    assert not any(isinstance(finder, script._Watcher) for finder in sys.meta_path)
-    script._when_imported("watched_module", lambda: called.append(4))
+    assert sys.meta_path == finders
+    script.when_imported("watched_module", lambda: called.append(4))
     assert called == [3, 4]
 
 
 def test_steps_are_counted_and_the_profile_ends_by_itself(tmp_path, optimizer, capsys):
     watched = script.Script({**SETTINGS, "out": str(tmp_path / "out")})
     for _ in range(8):
-        watched._stepped(optimizer)
+        watched.stepped(optimizer)
     assert "2 steps were observed" in capsys.readouterr().err
     assert (tmp_path / "out" / "profile.json").is_file()
     from dnnsuite import profiler
@@ -62,13 +66,13 @@ def test_a_profile_that_fails_is_said_and_the_script_goes_on(tmp_path, optimizer
     (tmp_path / "out").write_text("a file is in the way")
     watched = script.Script({**SETTINGS, "out": str(tmp_path / "out")})
     for _ in range(8):
-        watched._stepped(optimizer)
+        watched.stepped(optimizer)
     assert "the profile failed, the script goes on" in capsys.readouterr().err
 
 
 def test_processes_have_directories_of_their_own(tmp_path, monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
-    assert script._claim(tmp_path / "out") == tmp_path / "out"
-    assert script._claim(tmp_path / "out").name.startswith("process-")
+    assert script.claim_directory(tmp_path / "out") == tmp_path / "out"
+    assert script.claim_directory(tmp_path / "out").name.startswith("process-")
     monkeypatch.setenv("RANK", "3")
-    assert script._claim(tmp_path / "out").name == "rank-3"
+    assert script.claim_directory(tmp_path / "out").name == "rank-3"

@@ -95,8 +95,10 @@ def test_samples_are_counters_and_what_is_no_number_is_left_out(tmp_path):
     events = read(export_trace({"samples": samples}, tmp_path / "t.json"))["traceEvents"]
     counters = [e for e in events if e["ph"] == "C"]
     assert [(e["name"], float(e["args"]["value"])) for e in counters] == [
-        ("power (W)", 100.5), ("power (W)", 102.0), ("clock (MHz)", 1980.0),
-    ]  # fmt: skip
+        ("power (W)", 100.5),
+        ("power (W)", 102.0),
+        ("clock (MHz)", 1980.0),
+    ]
     assert {e["args"]["name"] for e in events if e["ph"] == "M"} == {"nvml 0 samples", "nvml 1 samples"}
 
 

@@ -19,7 +19,7 @@ def tool(tmp_path_factory):
 @pytest.fixture
 def closing():
     yield
-    window._close_at_exit()
+    window.close_at_exit()
 
 
 class Cuda:

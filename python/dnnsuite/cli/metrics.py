@@ -28,8 +28,11 @@ def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> 
         help="The GPU's counters: names, passes, roles; no GPU is needed.", no_args_is_help=True
     )
     listed: tuple[tuple[str, Callable[..., int]], ...] = (
-        ("list", list_metrics), ("plan", plan), ("roles", roles), ("support", support),
-    )  # fmt: skip
+        ("list", list_metrics),
+        ("plan", plan),
+        ("roles", roles),
+        ("support", support),
+    )
     for name, function in listed:
         app.command(name)(reporting(function))
     return app
@@ -123,8 +126,12 @@ def _summary(made: CounterPlan, kernels: bool) -> str:
     return f"{count} in {len(made.groups)} groups: a turn takes {made.steps} steps, none is run again"
 
 
-def roles(pattern: Annotated[str, typer.Argument(help="Roles to show.")] = "*", chip: Chip = None,
-          sampling: Sampling = False, as_json: Json = False) -> int:  # fmt: skip
+def roles(
+    pattern: Annotated[str, typer.Argument(help="Roles to show.")] = "*",
+    chip: Chip = None,
+    sampling: Sampling = False,
+    as_json: Json = False,
+) -> int:
     """Say which metric a role (fma, tensor, dram, ...) is on a chip, or on all of them."""
     from ..profiler.counters import ROLES, chips, overlaps
 

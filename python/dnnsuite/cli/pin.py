@@ -154,11 +154,13 @@ def _run(
         with Partition(made, backend, require, parent) as partition:
             started = [
                 partition.start(
-                    each, [word.replace("{slot}", str(each)) for word in command], new_session=not alone,
+                    each,
+                    [word.replace("{slot}", str(each)) for word in command],
+                    new_session=not alone,
                     close_files=not alone,
                 )
                 for each in which
-            ]  # fmt: skip
+            ]
             return partition.finish(started, timeout_s)
     except Error as error:
         if not alone:

@@ -155,16 +155,18 @@ def _transform() -> Any:
     import torch
 
     v2 = importlib.import_module("torchvision.transforms.v2")
-    return v2.Compose([
-        v2.ToImage(),
-        v2.RandomIoUCrop(),
-        v2.RandomHorizontalFlip(),
-        v2.Resize((SIZE, SIZE)),
-        v2.SanitizeBoundingBoxes(),
-        v2.ColorJitter(0.125, 0.5, 0.5, 0.05),
-        v2.ToDtype(torch.float32, scale=True),
-        v2.Normalize(_MEAN, _DEVIATION),
-    ])  # fmt: skip
+    return v2.Compose(
+        [
+            v2.ToImage(),
+            v2.RandomIoUCrop(),
+            v2.RandomHorizontalFlip(),
+            v2.Resize((SIZE, SIZE)),
+            v2.SanitizeBoundingBoxes(),
+            v2.ColorJitter(0.125, 0.5, 0.5, 0.05),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize(_MEAN, _DEVIATION),
+        ]
+    )
 
 
 def rectangles(count: int, seed: int = 0) -> tuple[torch.Tensor, list[Labelled], Origin]:

@@ -43,7 +43,7 @@ def atari(name: str, copies: int, threads: int = 0) -> tuple[Any, str]:
     """
     ale_py = _extra("ale_py")
     vector_env = importlib.import_module("ale_py.vector_env")
-    game = _rom(name)
+    game = rom_file(name)
     if game not in ale_py.roms.get_all_rom_ids():
         raise InvalidArgument(f"ale-py has no game {name!r} (looked for {game!r})")
     environment = vector_env.AtariVectorEnv(
@@ -53,7 +53,7 @@ def atari(name: str, copies: int, threads: int = 0) -> tuple[Any, str]:
     return environment, f"{game} of ale-py {importlib.metadata.version('ale-py')}, one action for 4 frames"
 
 
-def _rom(name: str) -> str:
+def rom_file(name: str) -> str:
     """`ms_pacman` from `MsPacmanNoFrameskip-v4` or `ALE/MsPacman-v5`."""
     game = re.sub(r"-v\d+$", "", name.strip('"').split("/")[-1]).removesuffix("NoFrameskip")
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", game).lower()

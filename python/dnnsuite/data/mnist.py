@@ -58,8 +58,8 @@ def load(
             return _read_pair(pair, f"{pair[0].relative_to(root or folder)}", "that of the user's files")
     if pair := _files(DEBIAN, part):
         return _read_pair(pair, "Fashion-MNIST, Debian's package dataset-fashion-mnist", "MIT")
-    if table := _digits_file():
-        return _digits(table, train)
+    if table := digits_file():
+        return digits(table, train)
     if kind == "real":
         raise Unavailable(
             f"a file {part}-images-idx3-ubyte",
@@ -114,7 +114,7 @@ def _read_pair(pair: tuple[Path, Path], source: str, licence: str) -> Pictures:
     return _pictures(images, labels, source, licence)
 
 
-def _digits_file() -> Path | None:
+def digits_file() -> Path | None:
     spec = importlib.util.find_spec("sklearn")  # not imported, which takes longer than reading the file
     if spec is None or spec.origin is None:
         return None
@@ -122,7 +122,7 @@ def _digits_file() -> Path | None:
     return path if path.is_file() else None
 
 
-def _digits(path: Path, train: bool) -> Pictures:
+def digits(path: Path, train: bool) -> Pictures:
     """8 x 8 pixels of 0 to 16, each as 3 x 3 of ours, in a margin of 2. Every eighth is for testing."""
     import numpy as np
 

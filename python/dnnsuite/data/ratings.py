@@ -83,7 +83,7 @@ def load(
         )
     if interactions < 1:
         raise InvalidArgument(f"interactions must be 1 or more, got {interactions}")
-    return _synthetic(interactions, *ML_20M, seed)
+    return synthetic(interactions, *ML_20M, seed)
 
 
 def read(path: Path) -> Interactions:
@@ -139,7 +139,7 @@ def _table(path: Path) -> pd.DataFrame:
     return table
 
 
-def _synthetic(interactions: int, users: int, items: int, seed: int) -> Interactions:
+def synthetic(interactions: int, users: int, items: int, seed: int) -> Interactions:
     """Users and items drawn independently, the r-th most frequent with a share of about 1 / (r + 1 % of all)."""
     import numpy as np
 

@@ -20,9 +20,13 @@ if TYPE_CHECKING:
 
 # Where `train` and `test` are, from the archive's own folder to mila-iqia/training's.
 FOLDERS = (
-    ".", "images", "data/images", "BSDS500/data/images", "BSR/BSDS500/data/images",
+    ".",
+    "images",
+    "data/images",
+    "BSDS500/data/images",
+    "BSR/BSDS500/data/images",
     "bsds500/BSR/BSDS500/data/images",
-)  # fmt: skip
+)
 
 _MOST = 1024  # they are held in memory
 _SYNTHETIC_TRAIN, _SYNTHETIC_TEST = 64, 8
@@ -37,9 +41,13 @@ class Pairs(NamedTuple):
 
 
 def load(
-    kind: str = "auto", dataroot: str | Path | None = None, factor: int = 2, crop: int = 256, seed: int = 0,
+    kind: str = "auto",
+    dataroot: str | Path | None = None,
+    factor: int = 2,
+    crop: int = 256,
+    seed: int = 0,
     threads: int = 1,
-) -> tuple[Pairs, Pairs, Origin]:  # fmt: skip
+) -> tuple[Pairs, Pairs, Origin]:
     """Training and test pairs, decoded by `threads`.
 
     `auto` takes BSDS500 under `dataroot` (in one of `FOLDERS`) or the pictures that are directly in it, of each the

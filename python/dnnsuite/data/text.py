@@ -103,13 +103,13 @@ def _tokenised(raw: _sources.RawText, vocab_size: int) -> Corpus:
         raise Unavailable("the package tokenizers", "this Python", "pip install tokenizers") from error
     recipe = json.dumps([_FORMAT, raw.source, raw.sha256, vocab_size, version])
     key = hashlib.sha256(recipe.encode()).hexdigest()[:24]
-    return _cache.cached(f"text-{key}", lambda: _tokenise(raw, vocab_size, version), _write, _read)
+    return _cache.cached(f"text-{key}", lambda: tokenise(raw, vocab_size, version), _write, _read)
 
 
-def _tokenise(raw: _sources.RawText, vocab_size: int, version: str) -> Corpus:
+def tokenise(raw: _sources.RawText, vocab_size: int, version: str) -> Corpus:
     import numpy as np
 
-    tokenizer = _train(raw.paragraphs(), vocab_size)
+    tokenizer = train_tokenizer(raw.paragraphs(), vocab_size)
     parts = []
     paragraphs = raw.paragraphs()
     while some := list(itertools.islice(paragraphs, _PARAGRAPHS_AT_ONCE)):
@@ -122,7 +122,7 @@ def _tokenise(raw: _sources.RawText, vocab_size: int, version: str) -> Corpus:
     return _corpus(np.concatenate(parts), size, source, raw.licence, raw.sha256)
 
 
-def _train(paragraphs: Iterator[str], vocab_size: int) -> Any:
+def train_tokenizer(paragraphs: Iterator[str], vocab_size: int) -> Any:
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -133,11 +133,11 @@ def _train(paragraphs: Iterator[str], vocab_size: int) -> Any:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),  # it is a set; numbers follow its order
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_at_most(paragraphs, _TRAINING_CHARACTERS), trainer)
+    tokenizer.train_from_iterator(at_most(paragraphs, _TRAINING_CHARACTERS), trainer)
     return tokenizer
 
 
-def _at_most(paragraphs: Iterator[str], characters: int) -> Iterator[str]:
+def at_most(paragraphs: Iterator[str], characters: int) -> Iterator[str]:
     for paragraph in paragraphs:
         yield paragraph
         characters -= len(paragraph)

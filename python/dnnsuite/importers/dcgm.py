@@ -65,16 +65,16 @@ _FIELDS = [
     _Field(1010, "PCIRX", "PROF_PCIE_RX_BYTES", "gpm_pcie_rx", 1, "bytes/s"),
     _Field(1011, "NVLTX", "PROF_NVLINK_TX_BYTES", "gpm_nvlink_tx", 1, "bytes/s"),
     _Field(1012, "NVLRX", "PROF_NVLINK_RX_BYTES", "gpm_nvlink_rx", 1, "bytes/s"),
-]  # fmt: skip
+]
 _BY_NAME = {
     key: field
     for field in _FIELDS
     for key in (str(field.number), field.short, field.long, f"DCGM_FI_{field.long}")
 }
-_DEFINITIONS = {
-    field.name: f"DCGM's field {field.number}, DCGM_FI_{field.long}" for field in _FIELDS
-} | {"gpu_util": "DCGM's field 203: time in which some kernel was running, on however few SMs: not how much of the "
-                 "GPU was used"}  # fmt: skip
+_DEFINITIONS = {field.name: f"DCGM's field {field.number}, DCGM_FI_{field.long}" for field in _FIELDS} | {
+    "gpu_util": "DCGM's field 203: time in which some kernel was running, on however few SMs: not how much of the "
+    "GPU was used"
+}
 _NOTHING = {"N/A", "n/a", "NA", "", "-", "NaN", "nan", "null"}
 _HEADER = re.compile(r"\s*#\s*Entity\b\s*(.*)$", re.IGNORECASE)
 _SECOND = re.compile(r"\s*#?\s*Id\b", re.IGNORECASE)  # the header's second line, with units in old versions
@@ -125,9 +125,11 @@ def read(path: str | Path, interval_s: float = 1.0, begin_ns: int = 0) -> pd.Dat
     if not rows:
         raise BadFile(path, "a header and no sample below it: the file is cut, or no GPU was watched")
     known = {row[2] for row in rows}
-    return samples_table("dcgm", rows, {
-        name: _DEFINITIONS.get(name, "a field of DCGM, as it was written") for name in sorted(known)
-    })  # fmt: skip
+    return samples_table(
+        "dcgm",
+        rows,
+        {name: _DEFINITIONS.get(name, "a field of DCGM, as it was written") for name in sorted(known)},
+    )
 
 
 class _Clock:
@@ -165,8 +167,12 @@ def _monitor(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
         after_header = False
         values = entity[3].split()
         if len(values) != len(columns):
-            raise BadFile(path, f"{len(values)} values where the header has {len(columns)} fields: the line is "
-                                "damaged; without it the rest can be imported", number)  # fmt: skip
+            raise BadFile(
+                path,
+                f"{len(values)} values where the header has {len(columns)} fields: the line is "
+                "damaged; without it the rest can be imported",
+                number,
+            )
         device = _device(entity[1], entity[2])
         t_ns = clock.at(device)
         for text, (name, factor, unit) in zip(values, columns, strict=True):

@@ -53,9 +53,13 @@ class Fp32Report:
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""
         return {
-            "total_ns": self.total_ns, "level": self.level, "high": self.high.to_dict("records"),
-            "low": self.low.to_dict("records"), "left_out": self.left_out, "left_out_ns": self.left_out_ns,
-        }  # fmt: skip
+            "total_ns": self.total_ns,
+            "level": self.level,
+            "high": self.high.to_dict("records"),
+            "low": self.low.to_dict("records"),
+            "left_out": self.left_out,
+            "left_out_ns": self.left_out_ns,
+        }
 
 
 def of_nvprof(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -128,9 +132,13 @@ def fp32_report(levels: pd.DataFrame) -> Fp32Report:
     high, low = (kernels[mask].head(_TOP).reset_index(drop=True) for mask in (above, ~above))
     missing = levels[levels["level"].isna()]
     return Fp32Report(
-        total_ns, mean, define(high, _MEANINGS), define(low, _MEANINGS),
-        int(missing["calls"].sum()), float(missing["duration_ns"].sum()),
-    )  # fmt: skip
+        total_ns,
+        mean,
+        define(high, _MEANINGS),
+        define(low, _MEANINGS),
+        int(missing["calls"].sum()),
+        float(missing["duration_ns"].sum()),
+    )
 
 
 def render(report: Fp32Report) -> str:

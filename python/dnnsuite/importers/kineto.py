@@ -170,13 +170,19 @@ def _shape() -> dict[str, Reader]:
 
         return read
 
-    axes = {f"{name}_{letter}": axis(name, number) for name in ("grid", "block", "cluster")
-            for number, letter in enumerate("xyz")}  # fmt: skip
+    axes = {
+        f"{name}_{letter}": axis(name, number)
+        for name in ("grid", "block", "cluster")
+        for number, letter in enumerate("xyz")
+    }
     return axes | {
-        "registers_per_thread": _arg("registers per thread"), "static_shared_bytes": _arg("shared memory"),
-        "dynamic_shared_bytes": lambda event: _NONE, "local_bytes_per_thread": lambda event: _NONE,
-        "graph_id": _arg("graph id"), "graph_node": _arg("graph node id"),
-    }  # fmt: skip
+        "registers_per_thread": _arg("registers per thread"),
+        "static_shared_bytes": _arg("shared memory"),
+        "dynamic_shared_bytes": lambda event: _NONE,
+        "local_bytes_per_thread": lambda event: _NONE,
+        "graph_id": _arg("graph id"),
+        "graph_node": _arg("graph node id"),
+    }
 
 
 def _operation(event: Event) -> float:
@@ -198,7 +204,10 @@ def _records(ranges: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     count = len(ranges["t0_ns"])
     ids = np.arange(count)
     return {
-        "t_ns": np.concatenate([ranges["t0_ns"], ranges["t1_ns"]]), "event": np.repeat([2, 4], count),
-        "id": np.tile(ids, 2), "thread": np.tile(ranges["thread"], 2), "name": np.tile(ranges["name"], 2),
+        "t_ns": np.concatenate([ranges["t0_ns"], ranges["t1_ns"]]),
+        "event": np.repeat([2, 4], count),
+        "id": np.tile(ids, 2),
+        "thread": np.tile(ranges["thread"], 2),
+        "name": np.tile(ranges["name"], 2),
         "domain": np.full(2 * count, -1),
-    }, {"id": ids, "category": np.zeros(count, np.int64), "payload": np.full(count, np.nan)}  # fmt: skip
+    }, {"id": ids, "category": np.zeros(count, np.int64), "payload": np.full(count, np.nan)}

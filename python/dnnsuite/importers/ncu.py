@@ -23,8 +23,12 @@ __all__ = ["is_header", "launches", "read"]
 
 # The columns that say which launch a row is about, by our name; versions of ncu differ in which there are.
 _LAUNCH = {
-    "process": "Process ID", "name": "Kernel Name", "device": "Device", "context": "Context", "stream": "Stream",
-}  # fmt: skip
+    "process": "Process ID",
+    "name": "Kernel Name",
+    "device": "Device",
+    "context": "Context",
+    "stream": "Stream",
+}
 _IDENTITY = {
     "ID", "Process Name", "Host Name", "Kernel Time", "Block Size", "Grid Size", "CC", *_LAUNCH.values(),
 }  # fmt: skip
@@ -213,13 +217,17 @@ def _raw(path: Path, rows: pd.DataFrame, units: dict[str, str], at: Sequence[int
     distinct = list(dict.fromkeys(bases))
     unit_codes = np.array([distinct.index(base) for base in bases], int)
     identity = {name: column.repeat(width).reset_index(drop=True) for name, column in _identity(rows).items()}
-    return pd.DataFrame({
-        "kernel_id": _kernel_ids(rows).repeat(width), **identity,
-        "section": _constant("", count * width),
-        "metric": pd.Categorical.from_codes(tiled, pd.Index(metrics)),
-        "unit": pd.Categorical.from_codes(unit_codes[tiled], pd.Index(distinct)),
-        "value": values.ravel(), "text": pd.Series(texts.ravel(), dtype=object),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "kernel_id": _kernel_ids(rows).repeat(width),
+            **identity,
+            "section": _constant("", count * width),
+            "metric": pd.Categorical.from_codes(tiled, pd.Index(metrics)),
+            "unit": pd.Categorical.from_codes(unit_codes[tiled], pd.Index(distinct)),
+            "value": values.ravel(),
+            "text": pd.Series(texts.ravel(), dtype=object),
+        }
+    )
 
 
 def _is_range(name: str) -> bool:
@@ -234,9 +242,10 @@ def launches(table: pd.DataFrame, metrics: Sequence[str] | None = None) -> pd.Da
     wanted = table if metrics is None else table[table["metric"].isin(list(metrics))]
     rows = table.drop_duplicates("kernel_id").set_index("kernel_id")[["process", "name", "device"]]
     wide = (
-        wanted.dropna(subset=["value"]).drop_duplicates(["kernel_id", "metric"])
+        wanted.dropna(subset=["value"])
+        .drop_duplicates(["kernel_id", "metric"])
         .pivot(index="kernel_id", columns="metric", values="value")
-    )  # fmt: skip
+    )
     wide.columns = [str(name) for name in wide.columns]
     if metrics is not None:
         wide = wide.reindex(columns=list(metrics))

@@ -31,9 +31,13 @@ _KERNEL, _MEMCPY, _MEMSET, _RUNTIME, _DRIVER, _SYNC, _GRAPH = (
 )
 _NVTX, _OVERHEAD = "NVTX_EVENTS", "PROFILER_OVERHEAD"
 _WORK = {
-    "t0_ns": "start", "t1_ns": "end", "device": "deviceId", "context": "contextId", "stream": "streamId",
+    "t0_ns": "start",
+    "t1_ns": "end",
+    "device": "deviceId",
+    "context": "contextId",
+    "stream": "streamId",
     "correlation": "correlationId",
-}  # fmt: skip
+}
 _LAUNCH = _WORK | {
     "grid_x": "gridX", "grid_y": "gridY", "grid_z": "gridZ",
     "block_x": "blockX", "block_y": "blockY", "block_z": "blockZ",
@@ -103,9 +107,13 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
     with _opened(path) as db:
         export = _Export(path, db)
         columns = {
-            "kernels": export.kernels(), "memops": export.memops(), "api": export.api(),
-            "overhead": export.overhead(), "syncs": export.syncs(), "graphs": export.graphs(),
-        }  # fmt: skip
+            "kernels": export.kernels(),
+            "memops": export.memops(),
+            "api": export.api(),
+            "overhead": export.overhead(),
+            "syncs": export.syncs(),
+            "graphs": export.graphs(),
+        }
         columns["markers"], columns["marker_data"] = export.markers()
     found = tables_of(columns, export.strings, lambda _, number: export.strings[number])
     _name_overheads(found["overhead"], columns["overhead"]["kind"], export.strings)
@@ -135,8 +143,11 @@ class _Export:
     def __init__(self, path: Path, db: sqlite3.Connection) -> None:
         self._path, self._db, self._tables = path, db, _tables(db)
         if not self._tables & {_KERNEL, _MEMCPY, _MEMSET, _RUNTIME, _DRIVER, _NVTX, _GRAPH}:
-            raise BadFile(path, "no table of CUDA or NVTX; trace with `nsys profile -t cuda,nvtx` and "
-                                "`nsys export --type sqlite`")  # fmt: skip
+            raise BadFile(
+                path,
+                "no table of CUDA or NVTX; trace with `nsys profile -t cuda,nvtx` and "
+                "`nsys export --type sqlite`",
+            )
         self.strings: list[str] = [""]
         self._code_of: dict[int, int] = {}
         if "StringIds" in self._tables:
@@ -267,9 +278,11 @@ class _Export:
         records = {
             "t_ns": np.concatenate([found[time][mask] for mask, _, time in parts]),
             "event": np.concatenate([np.full(int(mask.sum()), event) for mask, event, _ in parts]),
-            "id": joined(ids), "thread": joined(found["thread"] & _TID_MASK), "name": joined(names),
+            "id": joined(ids),
+            "thread": joined(found["thread"] & _TID_MASK),
+            "name": joined(names),
             "domain": joined(domains),
-        }  # fmt: skip
+        }
         return records, {"id": ids, "category": found["category"], "payload": payloads}
 
     def _own_texts(self, names: NDArray[np.int32]) -> None:
@@ -287,8 +300,11 @@ class _Export:
 
     def _payloads(self, into: NDArray[np.float64]) -> None:
         there = self._has(_NVTX)
-        kinds = [n for n in ("uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue")
-                 if n in there]  # fmt: skip
+        kinds = [
+            n
+            for n in ("uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue")
+            if n in there
+        ]
         if not kinds:
             return
         # COALESCE wants two arguments.

@@ -145,13 +145,15 @@ class _Page:
         calls, device = self._of(_CALLS), self._of(_DEVICES)
         long = "Metric Name" in self.columns
         duration = None if long else self._of(_DURATIONS)
-        launches = pd.DataFrame({
-            "kernel_id": np.arange(first, first + count),
-            "name": rows[self._of(_NAMES)].astype(object),
-            "device": rows[device].astype(object) if device else "",
-            "calls": self._numbers(rows[calls]) if calls else np.ones(count),
-            "duration_ns": self._durations(rows, duration) if duration else np.full(count, np.nan),
-        })  # fmt: skip
+        launches = pd.DataFrame(
+            {
+                "kernel_id": np.arange(first, first + count),
+                "name": rows[self._of(_NAMES)].astype(object),
+                "device": rows[device].astype(object) if device else "",
+                "calls": self._numbers(rows[calls]) if calls else np.ones(count),
+                "duration_ns": self._durations(rows, duration) if duration else np.full(count, np.nan),
+            }
+        )
         metrics = self._long(rows) if long else self._wide(rows)
         metrics.insert(0, "kernel_id", metrics.pop("row") + first)
         return {"launches": launches, "metrics": metrics}
@@ -207,11 +209,14 @@ class _Page:
         scales = [to_base(own or unit) if own != "level" else (1.0, "level") for _, own in parts]
         units = np.array([base for _, base in scales], dtype=object)[codes]
         said = words | (units == "level")
-        return pd.DataFrame({
-            "row": np.arange(len(texts)), "unit": units,
-            "value": values * np.array([factor for factor, _ in scales])[codes],
-            "text": texts.astype(object).where(pd.Series(said, index=texts.index), None),
-        })  # fmt: skip
+        return pd.DataFrame(
+            {
+                "row": np.arange(len(texts)),
+                "unit": units,
+                "value": values * np.array([factor for factor, _ in scales])[codes],
+                "text": texts.astype(object).where(pd.Series(said, index=texts.index), None),
+            }
+        )
 
 
 def _is_row(line: str) -> bool:

@@ -100,9 +100,12 @@ class PlainJob(Workload):
         return torch.autocast(self.device.type, dtype=self._autocast_dtype)
 
     def update(
-        self, loss: torch.Tensor, optimizer: torch.optim.Optimizer,
-        clip_norm: float | None = None, parameters: Iterable[torch.Tensor] = (),
-    ) -> None:  # fmt: skip
+        self,
+        loss: torch.Tensor,
+        optimizer: torch.optim.Optimizer,
+        clip_norm: float | None = None,
+        parameters: Iterable[torch.Tensor] = (),
+    ) -> None:
         """Backward and one step of `optimizer`, with loss scaling in fp16; gradients of `parameters` are clipped."""
         optimizer.zero_grad(set_to_none=True)
         self.backward(loss)
@@ -113,9 +116,11 @@ class PlainJob(Workload):
         (loss if self._scaler is None else self._scaler.scale(loss)).backward()
 
     def advance(
-        self, optimizer: torch.optim.Optimizer, clip_norm: float | None = None,
+        self,
+        optimizer: torch.optim.Optimizer,
+        clip_norm: float | None = None,
         parameters: Iterable[torch.Tensor] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """One step of `optimizer` on the gradients that `backward` left."""
         if self._scaler is not None:
             self._scaler.unscale_(optimizer)

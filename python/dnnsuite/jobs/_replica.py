@@ -52,7 +52,7 @@ class Replica(PlainJob):
     def begin(self, world_size: int) -> None:
         """A new model, shared by the first so many processes, of which this is one."""
         torch.manual_seed(self.config.seed)
-        self.model = _network(self.options["network"]).to(self.device)
+        self.model = network(self.options["network"]).to(self.device)
         self._classify: torch.nn.Module = self.model
         if world_size > 1:
             devices = [self.device.index] if self.device.type == "cuda" else None
@@ -75,7 +75,7 @@ class Replica(PlainJob):
         return {"parameters": sum(p.numel() for p in self.model.parameters())}
 
 
-def _network(name: str) -> Any:
+def network(name: str) -> Any:
     models = import_torchvision().models
     try:
         return models.get_model(name, weights=None)

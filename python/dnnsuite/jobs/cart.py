@@ -29,8 +29,12 @@ class CartPole(PlainJob):
     seed_unit = SeedUnit("env steps", 1)
     seed_script = "./reinforcement/cart_pole/pytorch/run.sh"
     defaults: ClassVar = {
-        "batch_size": 1, "repeat": 200, "number": 1000, "gamma": 0.99, "update_every": 1000,
-    }  # fmt: skip
+        "batch_size": 1,
+        "repeat": 200,
+        "number": 1000,
+        "gamma": 0.99,
+        "update_every": 1000,
+    }
     smoke: ClassVar = {"repeat": 20, "number": 100, "update_every": 100}
 
     def __init__(self, config: JobConfig) -> None:

@@ -39,8 +39,12 @@ class Recommendation(PlainJob):
             self.config.data, self.config.dataroot, options["interactions"], self.config.data_seed
         )
         self._sampler = ratings.Sampler(
-            self.data, self.config.batch_size, options["negative_samples"], self.config.data_seed, str(self.device)
-        )  # fmt: skip
+            self.data,
+            self.config.batch_size,
+            options["negative_samples"],
+            self.config.data_seed,
+            str(self.device),
+        )
         torch.manual_seed(self.config.seed)
         layers = _widths(options["layers"])
         self.model = NeuMF(self.data.users, self.data.items, options["factors"], layers).to(self.device)

@@ -111,12 +111,14 @@ class Scaling(PlainJob):
         return {
             "data": {"source": f"synthetic: noise, seed {self.config.data_seed}", "licence": "none needed"},
             "model": {
-                "network": self.options["network"], "image_size": self.options["image_size"], "weights": "random",
+                "network": self.options["network"],
+                "image_size": self.options["image_size"],
+                "weights": "random",
             },
             "parameters": self._parameters,
             "optimizer": "SGD, lr 0.01, momentum 0.9",
             "devices": self.devices,
-        }  # fmt: skip
+        }
 
     def close(self) -> None:
         if self._team is not None:

@@ -73,9 +73,12 @@ class Detector(PlainJob):
             dataset = detection.Coco(folder, _Matcher(defaults))
             self._origin = dataset.origin
             self._loader = EndlessLoader(
-                dataset, self.config.batch_size, self.options["workers"], self.config.data_seed,
+                dataset,
+                self.config.batch_size,
+                self.options["workers"],
+                self.config.data_seed,
                 pin_memory=self.device.type == "cuda",
-            )  # fmt: skip
+            )
 
     def _make(self, defaults: torch.Tensor) -> None:
         count = self.options["images"] or 2 * self.config.batch_size
@@ -116,12 +119,14 @@ class Detector(PlainJob):
         return {
             "data": self._origin.record(),
             "model": {
-                "type": "SSD300", "backbone": "ResNet-34", "classes": detection.CLASSES,
+                "type": "SSD300",
+                "backbone": "ResNet-34",
+                "classes": detection.CLASSES,
                 "weights": self.options["weights"] or "random",
             },
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "optimizer": f"SGD, lr {_RATE}, momentum {_MOMENTUM}, weight decay {_DECAY}",
-        }  # fmt: skip
+        }
 
     def close(self) -> None:
         if self._loader is not None:

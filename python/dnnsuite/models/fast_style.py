@@ -20,12 +20,16 @@ class TransformerNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            *_normalized(3, 32, 9), *_normalized(32, 64, 3, stride=2), *_normalized(64, 128, 3, stride=2),
+            *_normalized(3, 32, 9),
+            *_normalized(32, 64, 3, stride=2),
+            *_normalized(64, 128, 3, stride=2),
             *(_Residual(128) for _ in range(5)),
-            nn.Upsample(scale_factor=2), *_normalized(128, 64, 3),
-            nn.Upsample(scale_factor=2), *_normalized(64, 32, 3),
+            nn.Upsample(scale_factor=2),
+            *_normalized(128, 64, 3),
+            nn.Upsample(scale_factor=2),
+            *_normalized(64, 32, 3),
             *_convolution(32, 3, 9),
-        )  # fmt: skip
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.layers(x)

@@ -87,8 +87,12 @@ def match(
 
 
 def multibox_loss(
-    offsets: torch.Tensor, logits: torch.Tensor, boxes: torch.Tensor, labels: torch.Tensor, defaults: torch.Tensor
-) -> torch.Tensor:  # fmt: skip
+    offsets: torch.Tensor,
+    logits: torch.Tensor,
+    boxes: torch.Tensor,
+    labels: torch.Tensor,
+    defaults: torch.Tensor,
+) -> torch.Tensor:
     """The mean over images of (smooth L1 of the offsets + cross-entropy) / default boxes that find something; `[]`.
 
     Cross-entropy counts those that find something and, three times as many, the worst of those that do not. An image in
@@ -102,10 +106,13 @@ def multibox_loss(
     """
     positive = labels > 0
     count = positive.sum(1)
-    target = torch.cat((
-        (boxes[..., :2] - defaults[:, :2]) / defaults[:, 2:] / _SCALE_XY,
-        (boxes[..., 2:] / defaults[:, 2:]).log() / _SCALE_WH,
-    ), 2).transpose(1, 2)  # fmt: skip
+    target = torch.cat(
+        (
+            (boxes[..., :2] - defaults[:, :2]) / defaults[:, 2:] / _SCALE_XY,
+            (boxes[..., 2:] / defaults[:, 2:]).log() / _SCALE_WH,
+        ),
+        2,
+    ).transpose(1, 2)
     location = torch.nn.functional.smooth_l1_loss(offsets, target, reduction="none").sum(1)
     surprise = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
     rank = surprise.detach().masked_fill(positive, 0.0).argsort(1, descending=True).argsort(1)

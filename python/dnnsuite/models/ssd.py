@@ -48,11 +48,13 @@ class SSD300(nn.Module):
         self.backbone = nn.Sequential(*list(resnet.children())[:7])
         self.extras = nn.ModuleList(
             nn.Sequential(
-                nn.Conv2d(a, between, 1), nn.ReLU(inplace=True),
-                nn.Conv2d(between, b, 3, stride, padding), nn.ReLU(inplace=True),
+                nn.Conv2d(a, between, 1),
+                nn.ReLU(inplace=True),
+                nn.Conv2d(between, b, 3, stride, padding),
+                nn.ReLU(inplace=True),
             )
             for a, b, (between, stride, padding) in zip(_CHANNELS, _CHANNELS[1:], _EXTRAS, strict=False)
-        )  # fmt: skip
+        )
         self.offsets, self.logits = nn.ModuleList(), nn.ModuleList()
         for shapes, channels in zip(_SHAPES, _CHANNELS, strict=True):
             self.offsets.append(nn.Conv2d(channels, shapes * 4, 3, padding=1))

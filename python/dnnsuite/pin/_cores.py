@@ -61,8 +61,11 @@ def usable_cores(topology: Topology, smt: str = "on", split: bool = False) -> Co
     if split:
         threads = [c for cpus in allowed.values() for c in cpus if c.cpu in topology.allowed]
         return Cores(tuple(sorted(Core((c.cpu,), c.node, c.l3) for c in threads)), ())
-    whole = [sorted(cpus, key=lambda c: c.cpu) for cpus in allowed.values()
-             if all(c.cpu in topology.allowed for c in cpus)]  # fmt: skip
+    whole = [
+        sorted(cpus, key=lambda c: c.cpu)
+        for cpus in allowed.values()
+        if all(c.cpu in topology.allowed for c in cpus)
+    ]
     part = (
         sorted(c.cpu for cpus in allowed.values() for c in cpus if c.cpu in topology.allowed)
         if not whole

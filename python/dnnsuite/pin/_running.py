@@ -69,8 +69,11 @@ class Running:
         self._peak_bytes = 0
         self.verified = self._verify(kept)
         self._stop = threading.Event()
-        self._watch = None if watched_bytes is None else threading.Thread(
-            target=self._watch_memory, args=(watched_bytes,), daemon=True)  # fmt: skip
+        self._watch = (
+            None
+            if watched_bytes is None
+            else threading.Thread(target=self._watch_memory, args=(watched_bytes,), daemon=True)
+        )
         if self._watch is not None:
             self._watch.start()
 

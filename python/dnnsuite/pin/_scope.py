@@ -31,9 +31,12 @@ class Pinned:
 
 @contextmanager
 def scope(
-    share: tuple[int, int], backend: str = "auto", require: str | None = None, parent: str | None = None,
+    share: tuple[int, int],
+    backend: str = "auto",
+    require: str | None = None,
+    parent: str | None = None,
     **options: Any,
-) -> Iterator[Pinned]:  # fmt: skip
+) -> Iterator[Pinned]:
     """Confine this process, with all its threads, to one of N equal shares of the machine.
 
     The CPUs hold at once; memory that the process has already stays charged where it was, so for a limit that counts
@@ -111,9 +114,10 @@ def _enter_group(pinned: Pinned, parent: str, undo: ExitStack) -> None:
         slot = pinned.slot
         group = tree.make(
             slot.name,
-            cpus=slot.cpus if "cpuset" in held else None, mems=slot.mems if "cpuset" in held else None,
+            cpus=slot.cpus if "cpuset" in held else None,
+            mems=slot.mems if "cpuset" in held else None,
             memory_bytes=slot.memory_bytes if "memory" in held else None,
-        )  # fmt: skip
+        )
         mine.callback(group.remove)
         before = _own_groups()
         mine.callback(_return_to, before)

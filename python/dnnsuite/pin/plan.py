@@ -103,9 +103,13 @@ def _slot(value: Mapping[str, Any]) -> Slot:
 
 
 def make_plan(
-    topology: Topology, slots: int | str = "gpus", locality: str = "auto", smt: str = "on",
-    reserve_memory: str | int = "auto", allow_smt_split: bool = False,
-) -> Plan:  # fmt: skip
+    topology: Topology,
+    slots: int | str = "gpus",
+    locality: str = "auto",
+    smt: str = "on",
+    reserve_memory: str | int = "auto",
+    allow_smt_split: bool = False,
+) -> Plan:
     """Cut a machine into equal shares.
 
     Args:

@@ -93,8 +93,10 @@ def _relabelled(segments: list[Segment], spans: Sequence[tuple[int, int]], kind:
     at = np.array([segment.t0_ns for segment in segments], dtype=np.int64)
     which = np.searchsorted(begins, at, side="right") - 1
     inside = (which >= 0) & (at < ends[which])
-    return [s._replace(kind=kind) if hit and s.kind != "communication" else s
-            for s, hit in zip(segments, inside, strict=True)]  # fmt: skip
+    return [
+        s._replace(kind=kind) if hit and s.kind != "communication" else s
+        for s, hit in zip(segments, inside, strict=True)
+    ]
 
 
 def breakdown(

@@ -95,9 +95,12 @@ def schedule(
     if active is None:
         raise InvalidArgument("schedule needs active=..., how many steps of a cycle are kept")
     return Schedule(
-        _whole("skip_first", skip_first), _whole("wait", wait), _whole("warmup", warmup),
-        _whole("active", active, 1), _whole("repeat", repeat),
-    )  # fmt: skip
+        _whole("skip_first", skip_first),
+        _whole("wait", wait),
+        _whole("warmup", warmup),
+        _whole("active", active, 1),
+        _whole("repeat", repeat),
+    )
 
 
 def _whole(name: str, value: int, least: int = 0) -> int:

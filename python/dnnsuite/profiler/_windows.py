@@ -124,9 +124,13 @@ class Windows:
         before, after = self._mark, _clocks()
         kept = Phase.ACTIVE if phase.kept else phase
         step = LoopStep(
-            self.index, kept.value, self.window if phase.on else -1, before[0], after[0],
+            self.index,
+            kept.value,
+            self.window if phase.on else -1,
+            before[0],
+            after[0],
             *(now - then for then, now in zip(before[1:], after[1:], strict=True)),
-        )  # fmt: skip
+        )
         (self._on if phase.on else self._off).append(step)
 
     def _enter(self, phase: Phase) -> None:

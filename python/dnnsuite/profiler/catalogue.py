@@ -50,7 +50,7 @@ class Absent:
     remedy: str = ""
 
 
-def _make(name: str, **more: Any) -> Instrument:
+def make(name: str, **more: Any) -> Instrument:
     module, kind, arguments = _HOMES[name]
     made: Instrument = getattr(importlib.import_module(module, __package__), kind)(**arguments, **more)
     return made
@@ -117,7 +117,7 @@ def choose(
     for name in names:
         if name not in given:
             more = {"metrics": counted} if name == "counters" and counted else {}
-            makers.append((name, partial(_make, name, **more)))
+            makers.append((name, partial(make, name, **more)))
     return makers, asked
 
 

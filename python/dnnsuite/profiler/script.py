@@ -38,7 +38,7 @@ def install() -> None:
     except (ValueError, KeyError) as error:
         _say(f"{VARIABLE}: {error!r}; this process is not observed")
         return
-    _when_imported("torch.optim.optimizer", lambda: script.attach())
+    when_imported("torch.optim.optimizer", lambda: script.attach())
 
 
 class Script:
@@ -70,14 +70,14 @@ class Script:
             def stepped(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
                 result = step(optimizer, *args, **kwargs)
                 if not torch.compiler.is_compiling():
-                    self._stepped(optimizer)
+                    self.stepped(optimizer)
                 return result
 
             return stepped
 
         Optimizer.profile_hook_step = staticmethod(profile_hook_step)
 
-    def _stepped(self, optimizer: Any) -> None:
+    def stepped(self, optimizer: Any) -> None:
         if self._over or (self._owner and self._owner != os.getpid()):
             return
         try:
@@ -115,7 +115,7 @@ class Script:
         from ._schedule import Schedule
 
         self._leader, self._owner, self._thread = optimizer, os.getpid(), threading.get_native_id()
-        self._directory = _claim(Path(self._settings["out"]))
+        self._directory = claim_directory(Path(self._settings["out"]))
         about = {"command": " ".join(sys.argv) or sys.executable, "device": _device_of(optimizer)}
         schedule = Schedule(**self._settings["schedule"])
         self._profile = profile(
@@ -163,7 +163,7 @@ class Script:
             _say(f"cannot write {self._directory}: {error}")
 
 
-def _claim(out: Path) -> Path:
+def claim_directory(out: Path) -> Path:
     """A directory of this process's own: `out` for the first to train, `out/process-PID` for others."""
     rank = os.environ.get("RANK")
     if rank is not None:
@@ -187,7 +187,7 @@ def _say(text: str) -> None:
     print(f"dnnsuite: {text}", file=sys.stderr, flush=True)
 
 
-def _when_imported(name: str, then: Callable[[], None]) -> None:
+def when_imported(name: str, then: Callable[[], None]) -> None:
     """Call `then` once module `name` has been imported, and not import it before."""
     if name in sys.modules:
         then()

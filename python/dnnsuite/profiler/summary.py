@@ -64,18 +64,22 @@ def record(profile: ProfileData) -> dict[str, Any]:
     roof = under_the_roofs(profile)
     found, cost = rate(profile), profile.overhead
     return {
-        "about": profile.about, "metrics": profile.metrics,
+        "about": profile.about,
+        "metrics": profile.metrics,
         "schedule": asdict(profile.schedule) if profile.schedule else None,
-        "steps": len(profile.active), "rate": asdict(found) if found else None,
+        "steps": len(profile.active),
+        "rate": asdict(found) if found else None,
         "instruments": profile.instruments.to_dict("records"),
-        "cpu_busy_pct": cpu_busy_pct(profile), "displaced_pct": displaced_pct(profile),
-        "flops_per_s": flops_per_s(profile), "roofline": asdict(roof.summary) if roof is not None else None,
+        "cpu_busy_pct": cpu_busy_pct(profile),
+        "displaced_pct": displaced_pct(profile),
+        "flops_per_s": flops_per_s(profile),
+        "roofline": asdict(roof.summary) if roof is not None else None,
         "overhead": {**asdict(cost), "definition": _overhead.DEFINITION} if cost else None,
         "breakdown": table.to_dict("records") if table is not None else [],
         "utilization": utilization_record(profile.tables.get("utilization")),
         "advice": [asdict(each) for each in advice(profile)] if profile.active else [],
         "notes": profile.notes,
-    }  # fmt: skip
+    }
 
 
 def summary(profile: ProfileData) -> str:

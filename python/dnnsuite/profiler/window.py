@@ -89,7 +89,7 @@ class Window:
         self.close()
 
 
-def _close_at_exit() -> None:
+def close_at_exit() -> None:
     if _opened is not None:
         _opened.close()
 
@@ -103,7 +103,7 @@ def _forget_in_child() -> None:
     _opened = None
 
 
-atexit.register(_close_at_exit)
+atexit.register(close_at_exit)
 os.register_at_fork(after_in_child=_forget_in_child)
 
 

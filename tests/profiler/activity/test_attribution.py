@@ -29,8 +29,10 @@ def test_a_kernel_belongs_to_where_it_was_launched_not_to_where_it_ran():
     assert {"launch_t0_ns", "queue_ns", "span", "step"} <= definitions(found).keys() <= {*found.columns}
     table = by_span(found)
     assert table[["span", "class", "calls", "total_ns"]].to_numpy().tolist() == [
-        ["forward", "norm", 1, 40], ["forward", "gemm", 1, 30], ["backward", "gemm", 1, 30],
-    ]  # fmt: skip
+        ["forward", "norm", 1, 40],
+        ["forward", "gemm", 1, 30],
+        ["backward", "gemm", 1, 30],
+    ]
 
 
 def test_the_outer_call_counts_and_an_unrecorded_one_is_missing():

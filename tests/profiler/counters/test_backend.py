@@ -27,8 +27,11 @@ def has_gpu():
 def test_an_empty_image_has_no_ranges_and_its_values_are_nan():
     raw = empty_image("GH100", ranges=2)
     assert CUPTI.evaluate("GH100", _C.seal_counter_image(raw), METRICS) == {
-        "names": [], "t0_ns": [], "t1_ns": [], "values": [],
-    }  # fmt: skip
+        "names": [],
+        "t0_ns": [],
+        "t1_ns": [],
+        "values": [],
+    }
 
 
 @settings(max_examples=50, deadline=None)

@@ -83,7 +83,10 @@ def test_a_bad_name_is_refused_before_anything_is_planned():
 def test_as_json():
     made = plan(["sm__cycles_active.avg"], "GH100").to_dict()
     assert made == {
-        "chip": "GH100", "collection": "ranges", "passes_together": 1, "steps": 1,
+        "chip": "GH100",
+        "collection": "ranges",
+        "passes_together": 1,
+        "steps": 1,
         "groups": [{"metrics": ["sm__cycles_active.avg"], "passes": 1, "scope": "context"}],
-    }  # fmt: skip
+    }
     assert json.loads(json.dumps(made)) == made

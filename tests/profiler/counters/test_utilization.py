@@ -43,8 +43,11 @@ def test_printed_as_tbd_did():
         {"cycles": [100000], "fma": [17.50765], "fp16": [0.0], "tensor": [1 / 3], "sfu": [0.5]}
     )
     assert format_core_utilization(core_utilization(kernels)).splitlines() == [
-        "fma\t17.50765 %", "fp16\t0.00000 %", "tensor\t0.33333 %", "sfu\t0.50000 %",
-    ]  # fmt: skip
+        "fma\t17.50765 %",
+        "fp16\t0.00000 %",
+        "tensor\t0.33333 %",
+        "sfu\t0.50000 %",
+    ]
 
 
 def test_per_batch_size():
@@ -52,8 +55,11 @@ def test_per_batch_size():
     found = core_utilization(kernels, ["fma"], by="batch_size", step_cycles={1: 2, 8: 8})
     assert found[["batch_size", "pct_of_busy", "pct_of_step"]].values.tolist() == [[1, 5, 2.5], [8, 25, 12.5]]
     assert format_core_utilization(found).splitlines() == [
-        "batch_size 1", "fma\t5.00000 %", "batch_size 8", "fma\t25.00000 %",
-    ]  # fmt: skip
+        "batch_size 1",
+        "fma\t5.00000 %",
+        "batch_size 8",
+        "fma\t25.00000 %",
+    ]
     assert "batch_size" in definitions(found)
 
 

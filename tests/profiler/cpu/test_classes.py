@@ -28,12 +28,15 @@ def test_class(name, kind):
 @pytest.mark.parametrize(
     ("name", "phase"),
     [
-        ("autograd::engine::evaluate_function: MmBackward0", "backward"), ("MmBackward0", "backward"),
-        ("dnnsuite::linear_backward", "backward"), ("Optimizer.step#Adam.step", "optimizer"),
-        ("dnnsuite::optimizer_step_", "optimizer"), ("enumerate(DataLoader)#_SingleProcessDataLoaderIter", "data"),
+        ("autograd::engine::evaluate_function: MmBackward0", "backward"),
+        ("MmBackward0", "backward"),
+        ("dnnsuite::linear_backward", "backward"),
+        ("Optimizer.step#Adam.step", "optimizer"),
+        ("dnnsuite::optimizer_step_", "optimizer"),
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter", "data"),
         ("aten::mm", None),
     ],
-)  # fmt: skip
+)
 def test_phase(name, phase):
     assert phase_of(name) == phase
 

@@ -28,15 +28,17 @@ def values(machine):
 
 def test_rates_are_between_two_readings(files):
     root = files(
-        proc__stat="cpu  0 0 0 0 0 0 0 0 0 0\n", proc__pressure__cpu="some avg10=0.00 total=0\n",
+        proc__stat="cpu  0 0 0 0 0 0 0 0 0 0\n",
+        proc__pressure__cpu="some avg10=0.00 total=0\n",
         proc__self__schedstat="0 0 0",
-    )  # fmt: skip
+    )
     machine = MachineReader(root)
     assert ("machine", "busy") not in values(machine)
     files(
-        proc__stat="cpu  50 0 10 100 20 0 0 20 0 0\n", proc__pressure__cpu="some avg10=0.00 total=250000\n",
+        proc__stat="cpu  50 0 10 100 20 0 0 20 0 0\n",
+        proc__pressure__cpu="some avg10=0.00 total=250000\n",
         proc__self__schedstat="500000000 100000000 7",
-    )  # fmt: skip
+    )
     found = values(machine)
     assert found["machine", "busy"] == pytest.approx(40.0)  # 80 of 200 ticks
     assert found["machine", "steal"] == pytest.approx(10.0)

@@ -77,8 +77,12 @@ def watch(stub, tmp_path):
         environment.update(NVML_SCRIPT=str(path), LD_LIBRARY_PATH=str(stub))
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, json.dumps(options), str(reads)],
-            env=environment, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         return Watched(json.loads(done.stdout.splitlines()[-1]), done.stderr)
 

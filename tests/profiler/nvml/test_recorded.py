@@ -57,12 +57,16 @@ def test_a_recording_keeps_the_laws(file):
 
 def test_the_laws_can_be_broken():
     rows = [
-        (0, "gpu0", "power", 100.0, "W"), (10**9, "gpu0", "power", 100.0, "W"),
-        (0, "gpu0", "energy", 50.0, "J"), (10**9, "gpu0", "energy", 40.0, "J"),
-        (0, "gpu0", "gpu_util", 150.0, "%"), (0, "gpu0", "memory_used", 2.0, "bytes"),
-        (0, "gpu0", "memory_total", 1.0, "bytes"), (0, "gpu0", "clock_reasons", 2.0**20, "bits"),
+        (0, "gpu0", "power", 100.0, "W"),
+        (10**9, "gpu0", "power", 100.0, "W"),
+        (0, "gpu0", "energy", 50.0, "J"),
+        (10**9, "gpu0", "energy", 40.0, "J"),
+        (0, "gpu0", "gpu_util", 150.0, "%"),
+        (0, "gpu0", "memory_used", 2.0, "bytes"),
+        (0, "gpu0", "memory_total", 1.0, "bytes"),
+        (0, "gpu0", "clock_reasons", 2.0**20, "bits"),
         (0, "gpu0", "nonsense", -1.0, "1"),
-    ]  # fmt: skip
+    ]
     words = " ".join(broken(pd.DataFrame(rows, columns=["t_ns", "device", "name", "value", "unit"])))
     for law in (
         "energy falls",

@@ -24,16 +24,21 @@ def machine(tmp_path):
 
 
 DESKTOP = (
-    ("1", "Data", "32K", "0"), ("1", "Instruction", "32K", "0"), ("2", "Unified", "1024K", "0"),
+    ("1", "Data", "32K", "0"),
+    ("1", "Instruction", "32K", "0"),
+    ("2", "Unified", "1024K", "0"),
     ("3", "Unified", "32M", "0-7"),
-)  # fmt: skip
+)
 
 
 def test_arrays_are_half_of_each_cache(machine):
     found = levels([0, 1], machine(*DESKTOP), memory_bytes=1 << 40)
     assert [(level.name, level.test_bytes_per_thread) for level in found] == [
-        ("L1", 16 * KIB), ("L2", 512 * KIB), ("L3", 8 * MIB), ("memory", 64 * MIB),
-    ]  # fmt: skip
+        ("L1", 16 * KIB),
+        ("L2", 512 * KIB),
+        ("L3", 8 * MIB),
+        ("memory", 64 * MIB),
+    ]
     assert [level.capacity_bytes for level in found[:3]] == [64 * KIB, 2 * MIB, 32 * MIB]
 
 

@@ -45,9 +45,10 @@ def test_operators_of_known_place(peaks, ops, steps):
     )
     assert table["level"].to_dict() == {"aten::mm": "memory", "aten::add": "memory", "aten::relu": "L2"}
     assert table["bound"].to_dict() == {
-        "aten::mm": "arithmetic", "aten::add": "bandwidth of memory",
+        "aten::mm": "arithmetic",
+        "aten::add": "bandwidth of memory",
         "aten::relu": "far below its roof (bandwidth of L2)",
-    }  # fmt: skip
+    }
     assert table["intensity"]["aten::mm"] == pytest.approx(100.0)
     assert table["flops_per_s"]["aten::mm"] == pytest.approx(50e9)
     assert table["share_pct"].sum() == pytest.approx(100)

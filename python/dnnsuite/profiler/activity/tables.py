@@ -28,9 +28,12 @@ _MEMORIES = {
     7: "managed static",
 }  # fmt: skip
 _SYNCS = {
-    0: "unknown", 1: "event synchronize", 2: "stream wait event", 3: "stream synchronize",
+    0: "unknown",
+    1: "event synchronize",
+    2: "stream wait event",
+    3: "stream synchronize",
     4: "context synchronize",
-}  # fmt: skip
+}
 _OVERHEADS = {
     0: "unknown", 1: "driver compiler", 1 << 16: "CUPTI buffer flush", 2 << 16: "CUPTI instrumentation",
     3 << 16: "CUPTI resource", 4 << 16: "module loading", 5 << 16: "lazy function loading",

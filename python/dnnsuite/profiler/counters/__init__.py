@@ -55,7 +55,7 @@ __all__ = [
     "step_utilization",
     "support",
     "validate",
-]  # fmt: skip
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -115,9 +115,11 @@ def _mps(root: Path, environment: Mapping[str, str]) -> Feature:
         runs = False
     if runs:
         return Feature(
-            "no_mps", False, f"an MPS server is at {folder}: counters cannot be read under it",
+            "no_mps",
+            False,
+            f"an MPS server is at {folder}: counters cannot be read under it",
             "stop it (echo quit | nvidia-cuda-mps-control), or set CUDA_MPS_PIPE_DIRECTORY to an empty folder",
-        )  # fmt: skip
+        )
     return Feature("no_mps", True)
 
 
@@ -125,7 +127,9 @@ def _mig(environment: Mapping[str, str]) -> Feature:
     visible = environment.get("CUDA_VISIBLE_DEVICES", "")
     if "MIG-" in visible:
         return Feature(
-            "no_mig", False, f"CUDA_VISIBLE_DEVICES={visible} is a MIG instance: what it shares with others is NaN",
+            "no_mig",
+            False,
+            f"CUDA_VISIBLE_DEVICES={visible} is a MIG instance: what it shares with others is NaN",
             "use an instance that owns its GPU instance, or the whole GPU",
-        )  # fmt: skip
+        )
     return Feature("no_mig", True)

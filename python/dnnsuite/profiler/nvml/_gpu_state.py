@@ -50,9 +50,10 @@ class NvmlInstrument:
             nvml.nvmlInit()
         except nvml.NVMLError as error:
             raise Unavailable(
-                f"NVML does not answer: {error}", "libnvidia-ml.so.1, by the loader's path",
+                f"NVML does not answer: {error}",
+                "libnvidia-ml.so.1, by the loader's path",
                 "install NVIDIA's driver; in a container, start it with the GPU (--gpus all)",
-            ) from None  # fmt: skip
+            ) from None
         try:
             self._devices = find_devices(nvml, self._numbers)
             if not self._devices:
