@@ -14,7 +14,7 @@ import torch
 
 import torch_names
 from dnnsuite import _torch
-from dnnsuite._fuse.code.user_module import INTERNAL
+from dnnsuite._fuse.code.fused_attributes import INTERNAL
 from dnnsuite.doctor import _software
 from torch_names import load_without, own_names, private_names
 
