@@ -15,14 +15,16 @@ JOB = ["bert", "--batch-size", "2", "--steps", "2", "--warmup", "1", "--threads"
 
 @pytest.fixture(autouse=True)
 def _small_probes(monkeypatch):
-    monkeypatch.setattr(peaks, "_SIZES", (64,))
-    monkeypatch.setattr(peaks, "_GEMM_S", 0.01)
+    monkeypatch.setattr(peaks, "SIZES", (64,))
+    monkeypatch.setattr(peaks, "GEMM_S", 0.01)
     monkeypatch.setattr(
         peaks,
         "levels",
         lambda cpus: [CacheLevel("L1", 1 << 15, 1 << 13), CacheLevel("memory", 1 << 60, 1 << 21)],
     )
-    monkeypatch.setattr(peaks, "_can_be_better", lambda known, threads: False)
+    monkeypatch.setattr(
+        peaks, "probe_contention", lambda threads, key: Contention(4.0, 75.0, 1)
+    )  # not any better
 
 
 def status(*arguments):
@@ -75,7 +77,7 @@ def test_busy_neighbours_are_what_is_said_first(capsys, monkeypatch):
 
     busy = Contention(4.0, 75.0, 1)
     monkeypatch.setattr("dnnsuite.profiler.roofline.probe_contention", lambda threads, key: busy)
-    monkeypatch.setattr(_roofline_command, "_MOSTLY", 1e9)  # as if next to nothing of the CPUs had been ours
+    monkeypatch.setattr(_roofline_command, "MOSTLY", 1e9)  # as if next to nothing of the CPUs had been ours
     assert status(*JOB) == 0
     assert "other work had the CPUs" in capsys.readouterr().out
 

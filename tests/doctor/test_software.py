@@ -14,7 +14,7 @@ from dnnsuite.doctor import _software
 def test_torch_in_and_out_of_the_tested_range(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    monkeypatch.setattr(_software, "_tested_range", lambda: ">=2.10,<2.14")
+    monkeypatch.setattr(_software, "tested_range", lambda: ">=2.10,<2.14")
     monkeypatch.setattr(torch, "__version__", "2.12.1+cpu")
     assert _software.torch().status == "ok"
     monkeypatch.setattr(torch, "__version__", "2.14.0+cu130")
@@ -34,7 +34,7 @@ def test_tested_range_is_that_of_the_package(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(
         importlib.metadata, "requires", lambda name: ["numpy", "torch<2.14,>=2.10", "pytest; extra == 'test'"]
     )
-    assert set(_software._tested_range().split(",")) == {">=2.10", "<2.14"}
+    assert set(_software.tested_range().split(",")) == {">=2.10", "<2.14"}
 
 
 def test_broken_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "requires", requires)
-    assert _software._tested_range() == ""
+    assert _software.tested_range() == ""
     assert _software.packages().status == "missing"
 
 

@@ -21,7 +21,7 @@ __all__ = ["roofline"]
 _ROWS = 20
 _MENTIONED = 3
 _FAR_PCT = 30.0
-_MOSTLY = 0.8  # of the CPUs: less, and something kept the job from them
+MOSTLY = 0.8  # of the CPUs: less, and something kept the job from them
 _NO_PMU = (
     "FLOPs are analytic, from the operators' shapes, not counted; bytes are inputs and outputs, each once"
 )
@@ -222,7 +222,7 @@ def says(found: Roofline, now: Contention) -> str:
     """One line: what holds the job down, and where the most time can be won."""
     s = found.summary
     used, threads = s.cpu_s / s.step_s, found.peaks.threads
-    if now.busy and used < _MOSTLY * threads:
+    if now.busy and used < MOSTLY * threads:
         return (
             f"other work had the CPUs ({used:.2f} of {threads} were ours, arithmetic takes {now.slowdown:.1f} times "
             "as long as alone): measure again when it has ended, before anything is concluded from this"
@@ -230,6 +230,6 @@ def says(found: Roofline, now: Contention) -> str:
     lost_s = found.table["time_s"] * (1 - found.table["attainable_pct"].clip(0, 100) / 100)
     worst = found.table.loc[lost_s.nlargest(_MENTIONED).index]
     names = ", ".join(f"{row['name']} ({row['phase']}: {row['bound']})" for row in _rows(worst))
-    idle = f"{used:.2f} of {threads} CPUs were used; " if used < _MOSTLY * threads else ""
+    idle = f"{used:.2f} of {threads} CPUs were used; " if used < MOSTLY * threads else ""
     where = "near its roofs" if s.attainable_pct >= 100 - _FAR_PCT else "below its roofs"
     return f"{idle}the job is {where}; most is to be won in {names}"

@@ -25,10 +25,10 @@ def torch() -> Finding:
     try:
         module = importlib.import_module("torch")
     except ImportError as error:
-        return missing(f"import torch: {error}", f"pip install 'torch{_tested_range()}'")
+        return missing(f"import torch: {error}", f"pip install 'torch{tested_range()}'")
     from packaging.specifiers import SpecifierSet
 
-    tested = _tested_range()
+    tested = tested_range()
     threads = f"{module.get_num_threads()} threads, {module.backends.cpu.get_cpu_capability()}"
     detail = f"{module.__version__}, {threads}"
     if tested and not SpecifierSet(tested).contains(module.__version__, prereleases=True):
@@ -42,15 +42,15 @@ def torch_names() -> Finding:
         from .._torch import NAMES
         from .._torch import lost as lost_names
     except ImportError as error:
-        return missing(f"import torch: {error}", f"pip install 'torch{_tested_range()}'")
+        return missing(f"import torch: {error}", f"pip install 'torch{tested_range()}'")
     lost = lost_names()
     if not lost:
         return ok(f"all there, for {len(NAMES)} uses; dnnsuite/_torch.py says which")
     detail = "; ".join(f"{name} is not there: {without}" for name, without in lost)
-    return warning(detail, f"pip install 'torch{_tested_range()}', or a newer dnnsuite")
+    return warning(detail, f"pip install 'torch{tested_range()}', or a newer dnnsuite")
 
 
-def _tested_range() -> str:
+def tested_range() -> str:
     """Version range that the package asks for, as `>=2.10,<2.14`; empty where it is not installed."""
     from packaging.requirements import Requirement
 

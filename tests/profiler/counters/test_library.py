@@ -39,8 +39,13 @@ def test_without_a_driver_the_first_that_answers_is_opened(
     libraries: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(library, "_has_driver", lambda: False)
-    monkeypatch.setattr(library.ctypes, "CDLL", opened.append)
+
+    def load(name: str) -> None:
+        if name == "libcuda.so.1":
+            raise OSError("no driver")
+        opened.append(name)
+
+    monkeypatch.setattr(library.ctypes, "CDLL", load)
     order = [libraries[name] for name in ("deadly", "mute", "good")]
     monkeypatch.setattr(library, "candidates", lambda: order)
     library.ready.__wrapped__()
@@ -52,7 +57,7 @@ def test_without_a_driver_the_first_that_answers_is_opened(
 
 
 def test_with_a_driver_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "_has_driver", lambda: True)
+    monkeypatch.setattr(library.ctypes, "CDLL", lambda name: None)
     monkeypatch.setattr(library, "candidates", lambda: pytest.fail("tried"))
     library.ready.__wrapped__()
 

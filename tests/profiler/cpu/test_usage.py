@@ -91,7 +91,7 @@ def test_a_kernel_that_forbids_counters_leaves_samples_and_a_note(monkeypatch):
 
 def test_stolen_time_is_told(monkeypatch, instrument):
     stolen = iter([0.0, 1e6])
-    monkeypatch.setattr(_usage, "_STEAL_EVERY_NS", 0)
+    monkeypatch.setattr(_usage, "STEAL_EVERY_NS", 0)
     monkeypatch.setattr(_usage, "cpu_times_s", lambda text: {"steal": next(stolen)})
     instrument.start()
     instrument.step(0)
@@ -102,7 +102,7 @@ def test_stolen_time_is_told(monkeypatch, instrument):
 def test_short_steps_do_not_read_the_kernels_file_each(monkeypatch, instrument):
     reads = []
     monkeypatch.setattr(_usage, "cpu_times_s", lambda text: reads.append(text) or {"steal": 1.0})
-    monkeypatch.setattr(_usage, "_STEAL_EVERY_NS", 10**15)
+    monkeypatch.setattr(_usage, "STEAL_EVERY_NS", 10**15)
     instrument.start()
     for i in range(5):
         instrument.step(i)

@@ -37,7 +37,7 @@ def machine(monkeypatch, tmp_path):
             )
 
     made = Machine()
-    monkeypatch.setattr(peaks, "_measure", made.measure)
+    monkeypatch.setattr(peaks, "measure_machine", made.measure)
     monkeypatch.setattr(peaks, "probe_contention", lambda threads, key: made.now)
     made.folder = tmp_path / "cache/peaks"
     return made
@@ -131,16 +131,16 @@ def test_the_level_is_the_smallest_that_holds_it(peaks):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_probe_of_products(monkeypatch, precision):
-    monkeypatch.setattr(peaks, "_SIZES", (32, 64))
-    monkeypatch.setattr(peaks, "_GEMM_S", 0.01)
+    monkeypatch.setattr(peaks, "SIZES", (32, 64))
+    monkeypatch.setattr(peaks, "GEMM_S", 0.01)
     before = torch.get_num_threads()
     assert 1e6 < peaks.gemm_peak(precision, 1) < 1e15
     assert torch.get_num_threads() == before
 
 
 def test_the_whole_measurement(monkeypatch):
-    monkeypatch.setattr(peaks, "_SIZES", (32,))
-    monkeypatch.setattr(peaks, "_GEMM_S", 0.01)
+    monkeypatch.setattr(peaks, "SIZES", (32,))
+    monkeypatch.setattr(peaks, "GEMM_S", 0.01)
     monkeypatch.setattr(
         peaks,
         "levels",

@@ -42,7 +42,7 @@ _STEPS = {
     "read every 50 ms, so of several short steps the last has it",
 }
 _STOLEN_PCT = 1.0
-_STEAL_EVERY_NS = 50_000_000
+STEAL_EVERY_NS = 50_000_000
 
 
 class CpuInstrument:
@@ -190,8 +190,8 @@ class _Stolen:
         self._read_ns, self._seconds = 0, 0.0
 
     def at(self, t_ns: int, exactly: bool = False) -> float:
-        """The value at `t_ns`, which is now; up to `_STEAL_EVERY_NS` old unless `exactly`."""
-        if exactly or t_ns - self._read_ns >= _STEAL_EVERY_NS:
+        """The value at `t_ns`, which is now; up to `STEAL_EVERY_NS` old unless `exactly`."""
+        if exactly or t_ns - self._read_ns >= STEAL_EVERY_NS:
             self._read_ns = t_ns
             self._seconds = cpu_times_s(read_text(Path("/proc/stat"))).get("steal", 0.0)
         return self._seconds

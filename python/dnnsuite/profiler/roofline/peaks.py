@@ -23,8 +23,8 @@ from ._contention import Contention, probe_contention
 __all__ = ["Peaks", "digest", "known_peaks", "machine_key", "measure_peaks", "peaks_file"]
 
 _VERSION = 1  # of the file: older ones are measured again
-_SIZES = (512, 1024, 2048)
-_GEMM_S, _TRIAD_NS, _REPEATS = 0.3, 10_000_000, 7
+SIZES = (512, 1024, 2048)
+GEMM_S, _TRIAD_NS, _REPEATS = 0.3, 10_000_000, 7
 _SLOW_S = 1.0  # a product that takes longer says that larger ones need not be tried
 
 
@@ -104,7 +104,7 @@ def measure_peaks(
     known = _load(path, machine)
     if known is not None and not refresh and not _can_be_better(known, threads):
         return known
-    found = _measure(machine, cpus[:threads], report)
+    found = measure_machine(machine, cpus[:threads], report)
     if known is not None:
         found = _better(found, known)
     try:
@@ -156,7 +156,7 @@ def _better(one: Peaks, other: Peaks) -> Peaks:
     )  # fmt: skip
 
 
-def _measure(machine: dict[str, Any], cpus: list[int], report: Callable[[str], None]) -> Peaks:
+def measure_machine(machine: dict[str, Any], cpus: list[int], report: Callable[[str], None]) -> Peaks:
     key = digest(machine)
     before = probe_contention(len(cpus), key)
     flops = {}
@@ -189,7 +189,7 @@ def gemm_peak(precision: str, threads: int) -> float:
     torch.set_num_threads(threads)
     try:
         best = 0.0
-        for size in _SIZES:
+        for size in SIZES:
             one_s = _product_s(size, dtype)
             best = max(best, 2.0 * size**3 / one_s)
             if one_s > _SLOW_S:
@@ -207,7 +207,7 @@ def _product_s(size: int, dtype: Any) -> float:
     a, b = (torch.randn(size, size, generator=generator).to(dtype) for _ in range(2))
     out = torch.empty(size, size, dtype=dtype)
     torch.matmul(a, b, out=out)
-    best, end = float("inf"), time.monotonic() + _GEMM_S
+    best, end = float("inf"), time.monotonic() + GEMM_S
     while True:
         begin = now_ns()
         torch.matmul(a, b, out=out)
