@@ -87,7 +87,14 @@ def _seed_torch():
         torch.set_num_threads(threads)
         torch.set_default_dtype(dtype)
         torch.set_grad_enabled(True)
-        torch.use_deterministic_algorithms(False)
+        if (
+            torch.are_deterministic_algorithms_enabled()
+        ):  # setting it imports the compiler, which takes seconds
+            torch.use_deterministic_algorithms(False)
+        if (
+            "torch._dynamo" in sys.modules
+        ):  # or the tests of one function run into the limit of its compilations
+            torch.compiler.reset()
         torch.set_rng_state(state)
 
     return [put_back]

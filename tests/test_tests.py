@@ -42,7 +42,8 @@ def _is_private(path: str) -> bool:
     if first in ("self", "cls", "torch"):
         return False
     return any(
-        part.startswith("_") and not part.endswith("__") and part not in ("_C", "_obj") for part in parts
+        part.startswith("_") and not part.endswith("__") and part not in ("_C", "_torch", "_obj")
+        for part in parts
     )
 
 

@@ -35,7 +35,7 @@ from setting import Setting
 from dnnsuite._files import write_text
 
 BENCHMARKS = Path(__file__).parents[1]
-_GRACE_S = 30.0  # for what has to be put back: an MPS daemon, a file
+GRACE_S = 30.0  # for what has to be put back: an MPS daemon, a file
 _ONE_PROCESS = "serial,serial+fused_adam,serial+graph,hfta,vmap,dnnsuite"
 
 
@@ -77,7 +77,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE_S)
+            process.wait(GRACE_S)
             return
 
 

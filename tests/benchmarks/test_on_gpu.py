@@ -37,7 +37,7 @@ def test_a_part_that_takes_too_long_can_put_things_back(tmp_path):
 
 
 def test_one_that_does_not_listen_is_ended_all_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(on_gpu, "_GRACE_S", 0.5)
+    monkeypatch.setattr(on_gpu, "GRACE_S", 0.5)
     deaf = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(100)"
     assert on_gpu.run(["-c", deaf], tmp_path / "part.log", 1.5).startswith("stopped")
 

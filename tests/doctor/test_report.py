@@ -56,7 +56,7 @@ def test_a_check_that_fails_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None
     def fails() -> Finding:
         raise OSError("the file\nis gone")
 
-    monkeypatch.setattr(_report, "_CHECKS", (("gpu", "odd", fails), ("software", "torch", lambda: ok("1.0"))))
+    monkeypatch.setattr(_report, "CHECKS", (("gpu", "odd", fails), ("software", "torch", lambda: ok("1.0"))))
     odd, torch = doctor.report()
     assert (odd.status, odd.detail) == ("missing", "the check failed: OSError: the file is gone")
     assert torch.ok
@@ -90,4 +90,4 @@ def test_bare_surroundings_break_nothing() -> None:
         check=False,
     )
     assert done.stderr == ""
-    assert done.stdout.strip() == f"{len(_report._CHECKS)} 2 ['missing']"
+    assert done.stdout.strip() == f"{len(_report.CHECKS)} 2 ['missing']"

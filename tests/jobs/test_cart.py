@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from dnnsuite import jobs
+from dnnsuite.data import games
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.jobs.cart import standardized_returns
 
@@ -90,10 +91,12 @@ def test_there_is_a_loss_before_the_first_update():
     assert job.metrics() == {}
 
 
-def test_close_ends_the_environment():
-    job = made()
+def test_close_ends_the_environment(monkeypatch):
+    environment, source = games.cart_pole()
     closed = []
-    job._environment.close = lambda: closed.append(True)
+    monkeypatch.setattr(environment, "close", lambda: closed.append(True))
+    monkeypatch.setattr(games, "cart_pole", lambda: (environment, source))
+    job = made()
     job.close()
     job.close()
     assert closed == [True]

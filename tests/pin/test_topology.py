@@ -10,7 +10,7 @@ import pytest
 
 from dnnsuite import host
 from dnnsuite.errors import Error, InvalidArgument
-from dnnsuite.pin import Topology
+from dnnsuite.pin import Topology, _topology
 from pin_machines import GB, machine, write_machine, write_tree
 
 MACHINES = {
@@ -89,7 +89,8 @@ def test_lscpu_sees_the_same() -> None:
 
 def test_gpus_of_the_driver_get_the_node_of_their_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "dnnsuite.pin._topology.read_topology",
+        _topology,
+        "read_topology",
         lambda root: {
             "cpus": [{"cpu": cpu, "core": cpu} for cpu in os.sched_getaffinity(0)],
             "nodes": [{"node": 0, "memory_bytes": GB, "distances": [10]}],

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from dnnsuite import jobs
 from dnnsuite._files import TEMPORARY, OutputError
 from dnnsuite._runs.reading import read_run
 from dnnsuite.errors import Error, InvalidArgument, Unavailable
 from dnnsuite.pin import _partition, find
 from dnnsuite.pin._processes import of_run
 from dnnsuite.pin.errors import CgroupReadOnly
-from dnnsuite.suites import SUITE_FILE, Finished, _runner, _suite
+from dnnsuite.suites import SUITE_FILE, Finished, _runner
 
 
 @pytest.fixture(autouse=True)
@@ -271,12 +272,12 @@ def test_a_full_disk_ends_the_suite_and_keeps_what_is_whole(run_toy, tmp_path: P
 def test_a_job_that_cannot_be_had_is_told_and_tried_when_it_can(
     run_toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(job: str) -> None:
+    def missing(job: str, kind: type) -> None:
         raise Unavailable(f"{job} needs gymnasium", "", "pip install 'dnnsuite[rl]'")
 
     options = {"names": ["toy_reg"], "preset": "smoke", "copies": "1"}
     with monkeypatch.context() as patch:
-        patch.setattr(_suite, "_training", missing)
+        patch.setattr(jobs, "get", missing)
         done = run_toy("baselines", tmp_path / "out", **options)
     assert [run.verdict.failure for run in done.runs] == ["unavailable"]
     assert "pip install 'dnnsuite[rl]'" in done.runs[0].verdict.message

@@ -129,6 +129,6 @@ def test_reasons() -> None:
 
 
 def test_a_tool_that_hangs_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "_TOOL_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(devices, "TOOL_TIMEOUT_S", 0.1)
     assert devices._run(["sleep", "5"]).returncode == 124
     assert devices._run(["cat"], "quit\n").stdout == "quit\n"

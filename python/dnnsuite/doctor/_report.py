@@ -46,7 +46,7 @@ class Check:
 
 
 _ESSENTIAL = ("torch", "instruments", "operators")
-_CHECKS: tuple[tuple[str, str, Callable[[], Finding]], ...] = (
+CHECKS: tuple[tuple[str, str, Callable[[], Finding]], ...] = (
     ("software", "python", _software.python),
     ("software", "torch", _software.torch),
     ("software", "torch names", _software.torch_names),
@@ -79,7 +79,7 @@ _CHECKS: tuple[tuple[str, str, Callable[[], Finding]], ...] = (
 
 def report() -> list[Check]:
     """Looks at everything; takes a second or two, most of it the import of torch. Raises nothing."""
-    return [_look(group, name, look) for group, name, look in _CHECKS]
+    return [_look(group, name, look) for group, name, look in CHECKS]
 
 
 def _look(group: str, name: str, look: Callable[[], Finding]) -> Check:

@@ -36,7 +36,7 @@ MIG_PROFILES = (
 )
 
 _NO_INSTANCES = 6  # nvidia-smi's exit status when there is nothing to destroy
-_TOOL_TIMEOUT_S = 60.0
+TOOL_TIMEOUT_S = 60.0
 
 
 class Run(Protocol):
@@ -54,11 +54,11 @@ def _run(
 
     try:
         return subprocess.run(
-            list(argv), input=stdin, capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False,
+            list(argv), input=stdin, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False,
             env={**os.environ, **(environment or {})},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(list(argv), 124, "", f"no answer within {_TOOL_TIMEOUT_S:.0f} s")
+        return subprocess.CompletedProcess(list(argv), 124, "", f"no answer within {TOOL_TIMEOUT_S:.0f} s")
 
 
 class Tools:

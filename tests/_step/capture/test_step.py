@@ -474,7 +474,7 @@ def test_a_step_runs_as_written_whatever_torchs_interpreter_fails_with(monkeypat
         "a schema": lambda *_: next(Graph(error).nodes()),
     }[name]
     if name == "a schema":
-        monkeypatch.setattr(record, "_all_arguments", replacement)
+        monkeypatch.setattr(record, "all_arguments", replacement)
     else:
         monkeypatch.setattr(script, "create_function" if name == "a replay" else name, replacement)
     eager, _ = train(mlp, adam, False)

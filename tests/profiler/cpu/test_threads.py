@@ -7,6 +7,7 @@ import pytest
 
 from dnnsuite import _C
 from dnnsuite.errors import Unavailable
+from dnnsuite.profiler.cpu import _threads
 from dnnsuite.profiler.cpu._threads import HARDWARE, SOFTWARE, UNITS, ThreadCounters
 
 
@@ -87,7 +88,7 @@ def test_events_that_a_pmu_has_not_are_left_out_and_the_others_counted(monkeypat
                     raise Unavailable(f"no hardware counter for {name}", "perf_event_open", "leave it out")
             opened.append(names)
 
-    monkeypatch.setattr("dnnsuite.profiler.cpu._threads.PerfGroup", Group)
+    monkeypatch.setattr(_threads, "PerfGroup", Group)
     found = ThreadCounters()
     found.open()
     assert found.has_pmu
@@ -101,7 +102,7 @@ def test_a_kernel_that_refuses_all_is_unavailable(monkeypatch):
     def refuse(tid, names):
         raise Unavailable("the kernel does not let this user count", "perf_event_open", "sysctl")
 
-    monkeypatch.setattr("dnnsuite.profiler.cpu._threads.PerfGroup", refuse)
+    monkeypatch.setattr(_threads, "PerfGroup", refuse)
     with pytest.raises(Unavailable, match="does not let"):
         ThreadCounters().open()
 

@@ -144,7 +144,7 @@ class StepRecorder(TorchDispatchMode):
         given: list[Any] = []
         arguments: tuple[Any, ...] = ()
         with self._refusing(func):
-            given = _all_arguments(schema, args, kwargs)
+            given = all_arguments(schema, args, kwargs)
             arguments = tuple(
                 tree_map(lambda x: self.slot(x) if isinstance(x, torch.Tensor) else x, value)
                 for value in given
@@ -263,7 +263,7 @@ def _key(tensor: torch.Tensor) -> Key:
     return storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
 
 
-def _all_arguments(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+def all_arguments(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """List every argument in the schema's order, defaults filled in."""
     given = list(args)
     for argument in schema.arguments[len(args) :]:
