@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from .._runs import rates
+from .._runs.modes import MODES
 from ..errors import Error
 from .table import Row
 
-__all__ = ["MODES", "rows_of_hfta"]
+__all__ = ["rows_of_hfta"]
 
-MODES = ("serial", "concurrent", "mps", "mig", "hfta")
 _FILE = re.compile(
     r"^(?:(?P<outdir>.*)/)?(?P<device>cpu|cuda|xla)/(?P<model>[^/]+)/(?P<precision>fp32|amp|bf16)"
     rf"/(?P<mode>{'|'.join(MODES)})(?:/B(?P<B>\d+))?(?:/idx(?P<replica>\d+))?/timing\.csv$"

@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._runs.modes import MODES
 from . import pool
-from .hfta import MODES
 from .intervals import Interval, half_width, mean, of_rates
 from .table import complete
 
