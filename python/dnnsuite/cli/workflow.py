@@ -70,6 +70,7 @@ def workflow(
 
 
 def _run_workflow(name: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool) -> int:
+    from .._runs.folder import WORKFLOW_FILE
     from .._runs.interrupts import Interrupted
     from ..workflow.sweep import sweep
 
@@ -77,7 +78,7 @@ def _run_workflow(name: str, asked: dict[str, Any], out: Path, resume: bool, as_
         report = sweep(name, asked, out, resume)
     except (Interrupted, Error, OSError) as error:
         kept = len(list((out / "runs").glob("[!.]*/run.json")))
-        if not isinstance(error, InvalidArgument) and (out / "workflow.json").is_file():
+        if not isinstance(error, InvalidArgument) and (out / WORKFLOW_FILE).is_file():
             again = f"dnnsuite workflow {name} --resume --out {out}"
             say(f"{kept} finished runs are kept in {out}; continue: {again}")
         raise
