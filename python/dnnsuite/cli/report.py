@@ -48,7 +48,7 @@ def report(
         File, typer.Option(help="CSV with bench, weight, base, instead of the published ones.")
     ] = None,
     price: Annotated[
-        float | None, typer.Option(help="Price of the machine, for the price of a point.")
+        float | None, typer.Option(help="Machine's price, for the price of a point.")
     ] = None,
     jobs: Annotated[int, typer.Option(help="Number of jobs that must have been measured.")] = 19,
     title: Annotated[str, typer.Option(help="Title of the report.")] = "",
