@@ -110,6 +110,8 @@ def unplaced(graph: Graph, rank: dict[str, int], sides: dict[str, set[str]]) -> 
             yield f"{room} has no rank"
         if (number := sum(room in side for side in sides.values())) != 1:
             yield f"{room} is on {number} sides"
+    for room in sorted({*rank, *set[str]().union(*sides.values())} - rooms):
+        yield f"{room} is no room any more"
 
 
 def upward(graph: Graph, rank: dict[str, int], sides: dict[str, set[str]]) -> Iterator[str]:
@@ -221,6 +223,9 @@ def test_a_room_without_a_rank_or_a_side_is_told(tmp_path):
         "new has no rank", "new is on 2 sides",
     ]  # fmt: skip
     assert list(unplaced(graph, {"old": 0, "new": 1}, {"left": {"old"}})) == ["new is on 0 sides"]
+    assert list(unplaced(graph, {"old": 0, "new": 1, "gone": 0}, {"left": {"old", "new", "lost"}})) == [
+        "gone is no room any more", "lost is no room any more",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

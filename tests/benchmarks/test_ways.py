@@ -25,9 +25,11 @@ def test_replicas_train_until_closed():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("1 / 0", "a replica failed with ZeroDivisionError"),
         ("__import__('os')._exit(3)", "killed, for want of memory as a rule"),
-        ("int(__import__('os').environ['TOLD_TO_REPLICAS'])", "invalid literal .* 'something'"),
+        (
+            "int(__import__('os').environ['TOLD_TO_REPLICAS'])",
+            "failed with ValueError: invalid literal .* 'something'",
+        ),
     ],
 )
 def test_a_replica_that_cannot_be_made_says_why(source, message):
