@@ -47,9 +47,7 @@ def report(
     weights: Annotated[
         File, typer.Option(help="CSV with bench, weight, base, instead of the published ones.")
     ] = None,
-    price: Annotated[
-        float | None, typer.Option(help="Machine's price, for the price of a point.")
-    ] = None,
+    price: Annotated[Optional[float], typer.Option(help="Machine's price, for the price of a point.")] = None,  # noqa: UP045
     jobs: Annotated[int, typer.Option(help="Number of jobs that must have been measured.")] = 19,
     title: Annotated[str, typer.Option(help="Title of the report.")] = "",
     allow_unlike: Annotated[
