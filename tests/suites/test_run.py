@@ -235,6 +235,28 @@ def test_a_damaged_record_is_made_again(run_toy, tmp_path: Path) -> None:
     assert not ids  # the copies of a job belong together
 
 
+def test_a_suite_of_an_earlier_version_is_continued(run_toy, tmp_path: Path) -> None:
+    path = jobs_file(tmp_path, "toy-nap")
+    out = run_toy(path, tmp_path / "out", copies="1", repeat=2).root
+    state = json.loads((out / SUITE_FILE).read_text())
+    for name in ("id", "format"):
+        del state[name]
+    (out / SUITE_FILE).write_text(json.dumps({**state, "schema": 1}))
+    kept = out / "runs" / "toy-nap-r0-d0" / "run.json"
+    run = read_run(kept)
+    old = {
+        "schema": 1, "suite": "toys", "job": "toy-nap", "repeat_index": 0, "slot": 0, "copies": 1, "scope": "student",
+        "status": "ok", "failure": None, "message": "", "unit": "naps", "rate_per_s": run.metrics[0].value,
+        "config": run.details["config"], "key": "toy-nap",
+    }  # fmt: skip
+    kept.write_text(json.dumps(old))
+    (out / "runs" / "toy-nap-r1-d0" / "run.json").unlink()
+    again = run_toy(path, out, resume=True)
+    assert again.ok
+    assert json.loads(kept.read_text()) == old  # not made again
+    assert [run.repeat for run in again.runs] == [0, 1]
+
+
 def alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -4,6 +4,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from dnnsuite import results
 from dnnsuite._runs import facts
 from dnnsuite.errors import InvalidArgument, Unavailable
 from dnnsuite.workflow import WorkflowReport
+from dnnsuite.workflow.outputs import remarks
 
 RunToy = Callable[..., WorkflowReport]
 SLOW = ["toy-slow", "--plugin", "toy_jobs", "--modes", "serial", "--repeats", "2", "--epochs", "2",
@@ -116,6 +118,37 @@ def test_resuming_a_finished_workflow_runs_nothing(finished: WorkflowReport, toy
     again = toy_run("toy", finished.root, resume=True, repeats=2)
     assert again.ok
     assert sorted((finished.root / "runs").iterdir()) == before
+
+
+def as_an_earlier_version_left_it(root: Path) -> None:
+    """Rewrite the files of a workflow in their first form."""
+    state = json.loads((root / "workflow.json").read_text())
+    state = {key: value for key, value in state.items() if key not in ("id", "asked")}
+    (root / "workflow.json").write_text(json.dumps({**state, "format": 1}))
+    for path in root.glob("runs/*/run.json"):
+        run = json.loads(path.read_text())
+        kept = {
+            name: run[name]
+            for name in ("job", "mode", "precision", "B", "repeat", "unit", "metrics", "seconds")
+        }
+        verdict = {name: run["verdict"][name] for name in ("status", "failure", "message")}
+        path.write_text(json.dumps({"format": 1, **kept, **verdict, "device": "cpu", "device_model": ""}))
+
+
+def test_a_workflow_of_an_earlier_version_is_continued(toy_run: RunToy, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    toy_run("toy", out, modes=["serial"], repeats=2)
+    as_an_earlier_version_left_it(out)
+    before = sorted(path.name for path in (out / "runs").iterdir())
+    shutil.rmtree(out / "runs" / before[-1])
+    again = toy_run("toy", out, resume=True)
+    assert again.ok
+    assert len(list((out / "runs").iterdir())) == 2
+    assert before[0] in {path.name for path in (out / "runs").iterdir()}  # not made again
+    assert again.summary is not None
+    assert again.table is not None
+    assert "pooled although they differ" in remarks(again.table, again.summary)[0]
+    assert len(again.table[again.table["replica"].isna() & (again.table["metric"] == "throughput")]) == 2
 
 
 def test_other_machine_is_refused(

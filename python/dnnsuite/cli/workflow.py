@@ -97,7 +97,7 @@ def _print_report(report: WorkflowReport) -> None:
     from ..workflow.outputs import print_table, remarks, rows
 
     print_table(Console(), rows(report.summary, report.state))
-    for remark in remarks(report.table):
+    for remark in remarks(report.table, report.summary):
         print(f"note: {remark}")
     for path in report.files:
         print(path)
@@ -109,7 +109,7 @@ def _as_dict(report: WorkflowReport) -> dict[str, Any]:
     state = report.state
     return {
         "job": report.settings.job, "out": str(report.root), "ok": report.ok, "problems": report.problems,
-        "rows": rows(report.summary, state), "remarks": remarks(report.table),
+        "rows": rows(report.summary, state), "remarks": remarks(report.table, report.summary),
         "files": [str(path) for path in report.files],
         "settings": state["settings"], "environment": state["environment"],
         **{key: state[key] for key in ("unavailable", "search", "Bs", "equality")},

@@ -42,10 +42,11 @@ def write_outputs(
         if any((root / "runs").glob("[!.]*")):
             raise
         return None, None, []
-    summary = results.summarize(table)
+    # They are of one plan, which --resume lets nobody continue elsewhere; what differs all the same is a remark.
+    summary = results.summarize(table, allow_unlike=True)
     stem = file_stem(settings)
     files = [root / f"{stem}.csv", root / "results.csv"]
-    results.save_csv(results.wide(table), files[0], index=True)
+    results.save_csv(results.wide(table, allow_unlike=True), files[0], index=True)
     results.save_csv(table, files[1])
     if summary["normalized"].notna().any():
         files.insert(1, root / f"{stem}.png")
@@ -87,10 +88,16 @@ def rows(summary: pd.DataFrame | None, state: dict[str, Any]) -> list[dict[str, 
     return found
 
 
-def remarks(table: pd.DataFrame | None) -> list[str]:
-    """Remarks for a reader of the table."""
+def remarks(table: pd.DataFrame | None, summary: pd.DataFrame | None = None) -> list[str]:
+    """Remarks for a reader of the table: on runs that differ, and on the machine."""
     if table is None:
         return []
+    notes = [] if summary is None else summary.attrs.get("notes", [])
+    more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
+    return [f"{note}{more}" for note in notes[:1]] + _about_machine(table)
+
+
+def _about_machine(table: pd.DataFrame) -> list[str]:
     whole = table[(table["metric"] == "throughput") & table["replica"].isna()].dropna(subset=["value"])
     rates = whole.groupby(["mode", "precision", "B"])["value"].apply(list).to_dict().get(results.BASELINE, [])
     if not rates:
