@@ -197,7 +197,7 @@ NAMES: dict[str, Name] = {
     "function": Name(
         ("torch.autograd.Function.apply.__func__.__code__",),
         "recognizes the forward of a user's autograd.Function, whose backward knows nothing of B",
-        "a module that switches gradients off in its forward runs model by model, for it may be such a Function",
+        "a module whose forward enters inference mode runs model by model, for it may be such a Function",
     ),
     "wrapper": Name(
         ("torch.Tensor._make_wrapper_subclass",),

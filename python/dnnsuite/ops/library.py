@@ -82,7 +82,7 @@ def instruction_set() -> str:
 
 
 tracing = torch.compiler.is_compiling
-"""Whether torch.compile is looking: then the registered operator is called itself."""
+"""True while torch.compile is tracing: then the registered operator is called itself."""
 
 
 def differentiable(
