@@ -197,8 +197,8 @@ NAMES: dict[str, Name] = {
     "function": Name(
         ("torch.autograd.Function.apply.__func__.__code__",),
         "recognizes the forward of a user's autograd.Function, whose backward knows nothing of B",
-        "a module that switches gradients off in its forward runs model by model, for it may be such a Function "
-        "(so in torch 2.15, which calls a Function from C++)",
+        "forward-mode gradients alone tell it, which are off in such a forward (so in torch 2.15, which calls a Function "
+        "from C++); where they do not, a module that switches gradients off runs model by model",
     ),
     "wrapper": Name(
         ("torch.Tensor._make_wrapper_subclass",),
