@@ -16,12 +16,12 @@ from ._classes import CLASSES, classify, classify_names
 from ._gaps import host_bound, idle_gaps
 from ._gpu_work import ActivityInstrument, nvtx_environment, variables_for_markers
 from ._kernels import by_class, by_kernel, by_span
-from ._recording import ActivityRecording, load_records
+from ._recording import ActivityRecording, Recording, load_records
 from ._utilization import corrected_utilization_pct, exposed_communication, utilization
 from .tables import TABLES
 
 __all__ = [
-    "CLASSES", "TABLES", "ActivityInstrument", "ActivityRecording", "analyse", "attribute", "by_class", "by_kernel",
+    "CLASSES", "TABLES", "ActivityInstrument", "ActivityRecording", "Recording", "analyse", "attribute", "by_class", "by_kernel",
     "by_span",
     "classify", "classify_names", "corrected_utilization_pct", "exposed_communication", "host_bound", "idle_gaps",
     "innermost", "load_records", "nvtx_environment", "utilization",

@@ -18,7 +18,7 @@ from .tables import TABLES, join_columns, tables_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ActivityRecording", "load_records", "save_records"]
+__all__ = ["ActivityRecording", "Recording", "load_records", "save_records"]
 
 _FORMAT = 1
 
@@ -28,6 +28,9 @@ class ActivityRecording(NamedTuple):
 
     tables: dict[str, pd.DataFrame]
     windows: list[tuple[int, int]]
+
+
+Recording = ActivityRecording  # its earlier name, which stays
 
 
 def save_records(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ._support import Feature, support
     from .catalogue import Metric, chips, metrics
     from .gpu_counters import CountersInstrument
-    from .planner import CounterPlan, Group, plan
+    from .planner import CounterPlan, Group, Plan, plan
     from .presets import PRESETS, Selection, select
     from .roles import CORES, ROLES, Role, overlaps, resolve
     from .sampling import PmSamplingInstrument
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _HOME_OF = {
     "Metric": ".catalogue", "chips": ".catalogue", "metrics": ".catalogue",
     "CountersInstrument": ".gpu_counters",
-    "CounterPlan": ".planner", "Group": ".planner", "plan": ".planner",
+    "CounterPlan": ".planner", "Group": ".planner", "Plan": ".planner", "plan": ".planner",
     "PRESETS": ".presets", "Selection": ".presets", "select": ".presets",
     "CORES": ".roles", "ROLES": ".roles", "Role": ".roles", "overlaps": ".roles", "resolve": ".roles",
     "PmSamplingInstrument": ".sampling",
@@ -41,6 +41,7 @@ __all__ = [
     "Feature",
     "Group",
     "Metric",
+    "Plan",
     "PmSamplingInstrument",
     "Role",
     "Selection",

@@ -11,7 +11,7 @@ from ...errors import InvalidArgument
 from .catalogue import passes
 from .validation import validate
 
-__all__ = ["CounterPlan", "Group", "plan", "plan_kernels"]
+__all__ = ["CounterPlan", "Group", "Plan", "plan", "plan_kernels"]
 
 _CONTEXT, _DEVICE = "context", "device"
 _OF_THE_CONTEXT = "sm__cycles_active.avg"
@@ -59,6 +59,9 @@ class CounterPlan:
             "steps": self.steps,
             "groups": groups,
         }
+
+
+Plan = CounterPlan  # its earlier name, which stays
 
 
 def plan(
