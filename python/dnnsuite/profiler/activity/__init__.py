@@ -21,8 +21,8 @@ from ._utilization import corrected_utilization_pct, exposed_communication, util
 from .tables import TABLES
 
 __all__ = [
-    "CLASSES", "TABLES", "ActivityInstrument", "ActivityRecording", "Recording", "analyse", "attribute", "by_class", "by_kernel",
-    "by_span",
+    "CLASSES", "TABLES", "ActivityInstrument", "ActivityRecording", "Recording", "analyse", "attribute", "by_class",
+    "by_kernel", "by_span",
     "classify", "classify_names", "corrected_utilization_pct", "exposed_communication", "host_bound", "idle_gaps",
     "innermost", "load_records", "nvtx_environment", "utilization",
     "variables_for_markers", "with_launches",
