@@ -46,6 +46,8 @@ def test_a_new_row_leaves_the_others_and_takes_the_place_of_its_own(matrix):
 
 def test_the_table_of_the_project_can_be_read(matrix, monkeypatch):
     monkeypatch.setattr(matrix, "TABLE", SCRIPT.with_name("matrix.md"))
+    if not matrix.TABLE.exists():
+        pytest.skip("no pair was run yet")
     rows = matrix.read_table()
     assert rows
     for (python, torch), line in rows.items():

@@ -35,6 +35,11 @@ KNOWN |= {"parse_ir", "torch._C.parse_ir", "torch.multiprocessing.reductions.Sto
 NAMES = [(key, name) for key, one in _torch.NAMES.items() for name in one.names]
 
 
+# In torch 2.15 an autograd.Function is called from C++, with no frame of torch's own on the stack.
+GONE = {"torch.autograd.Function.apply.__func__.__code__"}
+LOST_HERE = {name for name, _ in _torch.lost()}
+
+
 def found_in(code):
     tree = ast.parse(code)
     return list(private_names(tree, OWN, ATTRIBUTES, KNOWN))
@@ -103,8 +108,8 @@ def f(self, module):
 # -- lost names --------------------------------------------------------------------------------------------------------
 
 
-def test_this_torch_has_all_names():
-    assert _torch.lost() == []
+def test_this_torch_has_all_names_but_those_that_are_known_to_be_gone():
+    assert {name for name, _ in _torch.lost()} <= GONE
     assert (_torch.no_fuse, _torch.no_capture, _torch.no_script) == (None, None, None)
 
 
@@ -114,6 +119,9 @@ def test_a_lost_name_fails_no_import_and_is_told(use, name):
     assert one.use
     assert one.without
     hidden = one.names if one.any_of else (name,)
+    if name in LOST_HERE:
+        assert (name, one.without) in _torch.lost()
+        return
     copy = load_without(hidden)
     assert (name, one.without) in copy.lost()
     assert ("names" if copy.no_capture else None) == ("names" if one.needed_by == "capture" else None)
@@ -128,7 +136,7 @@ def test_any_one_of_several_names_serves(use):
     for name in _torch.NAMES[use].names:
         others = set(_torch.NAMES[use].names) - {name}
         copy = load_without(others)
-        assert copy.lost() == []
+        assert {lost for lost, _ in copy.lost()} == LOST_HERE
         assert not copy.transforming()
         assert not copy.profiler_recording()
         assert torch.vmap(lambda x, copy=copy: x + bool(copy.transforming()))(torch.zeros(2)).tolist() == [
@@ -140,7 +148,7 @@ def test_any_one_of_several_names_serves(use):
 @pytest.mark.parametrize("one", _torch.ATTRIBUTES, ids=lambda one: f"{one.owner}.{one.names[0]}")
 def test_a_lost_attribute_is_told(one):
     copy = load_without([f"{one.owner}.{one.names[0]}"])
-    assert [name for name, _ in copy.lost()] == [f"{one.owner}.{one.names[0]}"]
+    assert {name for name, _ in copy.lost()} == {f"{one.owner}.{one.names[0]}", *LOST_HERE}
     assert (copy.no_fuse is not None) == (one.needed_by == "fuse")
     assert (copy.no_capture is not None) == (one.needed_by in ("fuse", "capture"))
 
@@ -191,7 +199,7 @@ def test_importing_leaves_torch_as_it_is():
 
 
 def test_doctor_lists_what_is_lost(monkeypatch):
-    assert _software.torch_names().status == "ok"
+    assert _software.torch_names().status == ("warning" if LOST_HERE else "ok")
     copy = load_without(["torch._C.parse_ir"])
     monkeypatch.setattr(_torch, "lost", copy.lost)
     finding = _software.torch_names()
@@ -270,7 +278,7 @@ def test_an_array_trains_alike_without_the_names_of_a_use(trained, use):
     found, whole = trained[use], trained[""]
     assert "error" not in found
     lost = _torch.NAMES[use] if use else None
-    assert set(found["lost"]) == set(lost.names if lost else ())
+    assert set(found["lost"]) == set(lost.names if lost else ()) | LOST_HERE
     assert torch.allclose(torch.tensor(found["losses"]), torch.tensor(whole["losses"]), rtol=1e-4, atol=1e-6)
     assert torch.allclose(torch.tensor(found["state"]), torch.tensor(whole["state"]), rtol=1e-3, atol=1e-5)
     if lost and lost.needed_by:
@@ -279,5 +287,5 @@ def test_an_array_trains_alike_without_the_names_of_a_use(trained, use):
     else:
         assert found["mode"] == "captured"
     assert found["hooked"] == torch_names.STEPS, "a stranger's hook of every module sees every step"
-    assert not found["per model"]
+    assert bool(found["per model"]) == (found["lost"].keys() >= GONE | FORWARD)
     assert "dnnsuite.nn.checkpoint" in found["backward"]
