@@ -66,7 +66,7 @@ def test_an_interpreter_is_found_by_its_version_or_not_at_all(matrix, tmp_path, 
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
     assert matrix.interpreter(own) == str(tmp_path / f"python{own}")
     assert matrix.interpreter("99.9") is None
-    assert matrix.try_pair("99.9", "2.13", [], tmp_path) is None
+    assert matrix.try_pair("99.9", "2.13", matrix.Place(tmp_path, [], None)) is None
 
 
 @pytest.mark.skipif(

@@ -37,6 +37,7 @@ NAMES = [(key, name) for key, one in _torch.NAMES.items() for name in one.names]
 
 # In torch 2.15 an autograd.Function is called from C++, with no frame of torch's own on the stack.
 GONE = {"torch.autograd.Function.apply.__func__.__code__"}
+FORWARD = set(_torch.NAMES["forward gradients"].names)
 LOST_HERE = {name for name, _ in _torch.lost()}
 
 
