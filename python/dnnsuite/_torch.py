@@ -197,8 +197,8 @@ NAMES: dict[str, Name] = {
     "function": Name(
         ("torch.autograd.Function.apply.__func__.__code__",),
         "recognizes the forward of a user's autograd.Function, whose backward knows nothing of B",
-        "forward-mode gradients, off in such a forward, tell it alone (as in torch 2.15, which calls a Function from "
-        "C++); without them too, a module that switches gradients off runs model by model",
+        "a module whose forward enters inference mode runs model by model, for it may be such a Function (so in torch "
+        "2.15, which calls a Function from C++)",
     ),
     "wrapper": Name(
         ("torch.Tensor._make_wrapper_subclass",),
