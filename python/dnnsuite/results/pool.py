@@ -139,7 +139,10 @@ def refuse(found: Sequence[Reason]) -> None:
     """
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise UnlikeRuns(f"these runs are not of the same thing: {found[0]}{more}; report on them apart")
+        raise UnlikeRuns(
+            f"these runs are not of the same thing: {found[0]}{more}; report on them apart, "
+            "or on all with --allow-unlike (allow_unlike=True)"
+        )
 
 
 def refuse_unlike(table: pd.DataFrame, by: Sequence[str] = CELL, ignoring: Sequence[str] = ()) -> None:
