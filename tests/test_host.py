@@ -41,8 +41,11 @@ def test_v2_limit_of_the_group_or_above(where: str, tmp_path: Path) -> None:
 
 def test_v1_limit_in_a_container(tmp_path: Path) -> None:
     group = "sys/fs/cgroup/memory"  # the path in /proc is the host's and does not exist here
-    files = {f"{group}/memory.limit_in_bytes": str(2 * GB), f"{group}/memory.usage_in_bytes": str(GB),
-             f"{group}/memory.stat": "cache 7\n"}  # fmt: skip
+    files = {
+        f"{group}/memory.limit_in_bytes": str(2 * GB),
+        f"{group}/memory.usage_in_bytes": str(GB),
+        f"{group}/memory.stat": "cache 7\n",
+    }
     assert host.available_memory_bytes(machine(tmp_path, "4:memory:/docker/123\n0::/\n", files)) == GB
 
 
@@ -87,8 +90,11 @@ def test_folders_of_wheels_come_before_the_toolkit(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
     found = [folder for folder in host.vendor_folders() if folder.is_relative_to(tmp_path)]
     assert [str(folder.relative_to(tmp_path)) for folder in found] == [
-        "wheels/nvidia/cu13/lib", "wheels/nvidia/cublas/lib", "toolkit/lib64", "toolkit/extras/CUPTI/lib64",
-    ]  # fmt: skip
+        "wheels/nvidia/cu13/lib",
+        "wheels/nvidia/cublas/lib",
+        "toolkit/lib64",
+        "toolkit/extras/CUPTI/lib64",
+    ]
 
 
 def test_a_missing_library_says_where_and_what_helps(tmp_path: Path) -> None:

@@ -220,12 +220,14 @@ def test_a_name_of_the_root_hides_where_it_is_from(tmp_path):
 def test_a_room_without_a_rank_or_a_side_is_told(tmp_path):
     graph = tree(tmp_path, old="", new="# package", new__part="")
     assert list(unplaced(graph, {"old": 0}, {"left": {"old", "new"}, "right": {"new"}})) == [
-        "new has no rank", "new is on 2 sides",
-    ]  # fmt: skip
+        "new has no rank",
+        "new is on 2 sides",
+    ]
     assert list(unplaced(graph, {"old": 0, "new": 1}, {"left": {"old"}})) == ["new is on 0 sides"]
     assert list(unplaced(graph, {"old": 0, "new": 1, "gone": 0}, {"left": {"old", "new", "lost"}})) == [
-        "gone is no room any more", "lost is no room any more",
-    ]  # fmt: skip
+        "gone is no room any more",
+        "lost is no room any more",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -260,12 +262,15 @@ def test_a_private_import_is_found(tmp_path, statement, target, name):
 def test_what_is_private_in_a_package_is_for_all_inside_of_it(tmp_path):
     graph = tree(
         tmp_path,
-        _files="", _fuse="# package", _fuse__code="# package",
+        _files="",
+        _fuse="# package",
+        _fuse__code="# package",
         _fuse__build="from .code import walk\nfrom .._files import write\nfrom . import _state",
-        _fuse__code__walk="from .._state import held, _held\nfrom ..build import __doc__", _fuse___state="",
+        _fuse__code__walk="from .._state import held, _held\nfrom ..build import __doc__",
+        _fuse___state="",
         step="from ._fuse.build import fuse\nfrom . import _files",
         outer="from ._fuse.code import walk",
-    )  # fmt: skip
+    )
     assert not private_imports(graph)
     graph = tree(
         tmp_path, _fuse__build="from .code.walk import _x"
@@ -287,15 +292,21 @@ def test_a_circle_is_found_and_its_way_told(tmp_path):
         {"nn": "# package\nfrom .layer import Layer", "nn__layer": "def f():\n    from . import Layer"},
         {"nn": "# package\nfrom .layer import Layer", "nn__layer": "def f():\n    from .. import nn"},
         {"a": "import importlib\nimportlib.import_module('.b', __package__)", "b": "from .a import x"},
-        {"a": "from .b import x\nfrom .c import x", "b": "", "c": "from .d import x", "d": "from .c import x"},
+        {
+            "a": "from .b import x\nfrom .c import x",
+            "b": "",
+            "c": "from .d import x",
+            "d": "from .c import x",
+        },
         {  # by way of a lazy package
             "lazy": "# package\nimport importlib\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
             "    from .part import Part\nHOMES = {'Part': '.part'}\n"
             "def __getattr__(name): return importlib.import_module(HOMES[name], __name__)",
-            "lazy__part": "from .other import x", "lazy__other": "def f():\n    from . import Part",
+            "lazy__part": "from .other import x",
+            "lazy__other": "def f():\n    from . import Part",
         },
     ],
-)  # fmt: skip
+)
 def test_circles_of_every_kind(tmp_path, sources):
     assert len(tree(tmp_path, **sources).circles()) == 1
 
@@ -304,10 +315,15 @@ def test_no_circle(tmp_path):
     registry = "import importlib\nJOBS = {'x': '.x'}\ndef get(name): importlib.import_module(JOBS[name], __package__)"
     graph = tree(
         tmp_path,
-        a="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .b import B", b="from .a import x",
-        jobs="# package\nfrom .registry import get", jobs__registry=registry, jobs__x="from .registry import get",
-        nn="# package\nfrom .layer import Layer", nn__layer="from . import base", nn__base="",
-    )  # fmt: skip
+        a="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .b import B",
+        b="from .a import x",
+        jobs="# package\nfrom .registry import get",
+        jobs__registry=registry,
+        jobs__x="from .registry import get",
+        nn="# package\nfrom .layer import Layer",
+        nn__layer="from . import base",
+        nn__base="",
+    )
     assert graph.circles() == []
 
 
@@ -315,16 +331,23 @@ def test_no_circle(tmp_path):
     ("middle", "way"),
     [
         ("import torch.nn", "house.top:1 imports house.middle → house.middle:1 imports torch.nn"),
-        ("if True:\n    from torchvision import ops",
-         "house.top:1 imports house.middle → house.middle:2 imports torchvision.ops"),
+        (
+            "if True:\n    from torchvision import ops",
+            "house.top:1 imports house.middle → house.middle:2 imports torchvision.ops",
+        ),
         ("def f():\n    import torch", ""),
         ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch", ""),
-        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import torch",
-         "house.top:1 imports house.middle → house.middle:5 imports torch"),
-        ("from .heavy.light import x", "house.top:1 imports house.middle → house.middle:1 imports house.heavy → "
-         "house.heavy:2 imports torch"),
+        (
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import torch",
+            "house.top:1 imports house.middle → house.middle:5 imports torch",
+        ),
+        (
+            "from .heavy.light import x",
+            "house.top:1 imports house.middle → house.middle:1 imports house.heavy → "
+            "house.heavy:2 imports torch",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_way_to_torch_is_found(tmp_path, middle, way):
     rooms = {"heavy": "# package\nimport torch", "heavy__light": ""}
     graph = tree(tmp_path, top="from . import middle", middle=middle, **rooms)
@@ -413,9 +436,13 @@ def test_every_python_source_has_its_test(source):
 def test_a_test_that_does_not_use_its_source_is_told(tmp_path, test, found):
     graph = tree(
         tmp_path,
-        nn="# package\nfrom ._net import Net\nfrom ._linear import Linear", nn___net="from ._conv import Conv1d",
-        nn___conv="class Conv1d: ...", nn___linear="class Linear: ...", nn____main__="from ._net import Net", optim="",
-    )  # fmt: skip
+        nn="# package\nfrom ._net import Net\nfrom ._linear import Linear",
+        nn___net="from ._conv import Conv1d",
+        nn___conv="class Conv1d: ...",
+        nn___linear="class Linear: ...",
+        nn____main__="from ._net import Net",
+        optim="",
+    )
     assert uses(Vocabulary.of(ast.parse(test)), graph, "house.nn._conv", "nn") is found
 
 

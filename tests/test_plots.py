@@ -24,9 +24,13 @@ def axes() -> Axes:
 
 
 def test_curves_markers_and_bands(axes: Axes) -> None:
-    rows = [("serial", "fp32", 1, 1.0, 0.9, 1.1), ("hfta", "fp32", 4, 3.0, 2.9, 3.1),
-            ("hfta", "fp32", 1, 1.2, NAN, NAN),
-            ("hfta", "fp32", 8, NAN, NAN, NAN), ("concurrent", "fp32", 2, 1.3, 1.2, 1.4)]  # fmt: skip
+    rows = [
+        ("serial", "fp32", 1, 1.0, 0.9, 1.1),
+        ("hfta", "fp32", 4, 3.0, 2.9, 3.1),
+        ("hfta", "fp32", 1, 1.2, NAN, NAN),
+        ("hfta", "fp32", 8, NAN, NAN, NAN),
+        ("concurrent", "fp32", 2, 1.3, 1.2, 1.4),
+    ]
     plots.throughput(summary(*rows), axes)
     lines = {
         str(line.get_label()): line for line in axes.get_lines() if not str(line.get_label()).startswith("_")
@@ -57,8 +61,11 @@ def test_several_jobs_have_curves_of_their_own(axes: Axes) -> None:
     legend = plots.throughput(both, axes).get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == [
-        "bert serial fp32", "bert hfta fp32", "vae serial fp32", "vae hfta fp32",
-    ]  # fmt: skip
+        "bert serial fp32",
+        "bert hfta fp32",
+        "vae serial fp32",
+        "vae hfta fp32",
+    ]
 
 
 def suite_rates(*rows: tuple[str, float, float, float]) -> pd.DataFrame:

@@ -267,8 +267,11 @@ def trained():
     """What an array trains to with the names of each use hidden; "" is with all of them."""
     result = subprocess.run(
         [sys.executable, "-W", "error", torch_names.__file__],
-        capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     assert result.returncode == 0, result.stderr
     records = [json.loads(line) for line in result.stdout.splitlines()]
     return {record["use"]: record for record in records}

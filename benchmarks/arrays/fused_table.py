@@ -113,10 +113,17 @@ def read_csv(path: Path) -> list[Row]:
 def _row(values: dict[str, str]) -> Row:
     number, seconds = values["round"], values["seconds_per_model_step"]
     return Row(
-        values["workload"], int(values["B"]), int(values["threads"]), values.get("device", "cpu"),
-        values.get("precision", "fp32"), values["variant"],
-        int(number) if number else None, float(seconds) if seconds else None, values["note"], values["machine"],
-    )  # fmt: skip
+        values["workload"],
+        int(values["B"]),
+        int(values["threads"]),
+        values.get("device", "cpu"),
+        values.get("precision", "fp32"),
+        values["variant"],
+        int(number) if number else None,
+        float(seconds) if seconds else None,
+        values["note"],
+        values["machine"],
+    )
 
 
 def speeds(rows: Iterable[Row]) -> dict[Group, dict[str, Speed]]:

@@ -208,8 +208,15 @@ def _language_model(self: Any, tokens: torch.Tensor) -> torch.Tensor:
 
 FORWARDS: dict[str, Forward] = {
     "MLP": _mlp,
-    "TransformNet": _transform, "PointFeatures": _features, "PointNetClassifier": _pointnet,
-    "GAN": _gan, "Discriminator": _discriminator,
-    "ResNet": _resnet, "MobileNetV2": _mobilenet, "MobileNetV3": _mobilenet,
-    "PositionalEncoding": _position, "TransformerEncoder": _encoder, "TransformerLanguageModel": _language_model,
-}  # fmt: skip
+    "TransformNet": _transform,
+    "PointFeatures": _features,
+    "PointNetClassifier": _pointnet,
+    "GAN": _gan,
+    "Discriminator": _discriminator,
+    "ResNet": _resnet,
+    "MobileNetV2": _mobilenet,
+    "MobileNetV3": _mobilenet,
+    "PositionalEncoding": _position,
+    "TransformerEncoder": _encoder,
+    "TransformerLanguageModel": _language_model,
+}

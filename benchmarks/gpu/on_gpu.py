@@ -58,8 +58,13 @@ def run(arguments: list[str], log: Path, limit_s: float) -> str:
     environment = {**os.environ, "DNNSUITE_REQUIRE_CUDA": "1", "PYTHONUNBUFFERED": "1"}
     with log.open("wb") as file:
         process = subprocess.Popen(
-            argv, cwd=BENCHMARKS.parent, env=environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
-        )  # fmt: skip
+            argv,
+            cwd=BENCHMARKS.parent,
+            env=environment,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         try:
             status = process.wait(limit_s)
         except subprocess.TimeoutExpired:

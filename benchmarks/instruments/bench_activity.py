@@ -94,15 +94,21 @@ def trace_text(tables: dict[str, pd.DataFrame]) -> str:
     """The same kernels and calls as torch.profiler writes them."""
     events = [
         {
-            "ph": "X", "cat": category, "name": str(row.name_), "pid": 0, "tid": row.track, "ts": row.t0_ns / 1000,
-            "dur": (row.t1_ns - row.t0_ns) / 1000, "args": {"correlation": row.correlation, "device": 0},
+            "ph": "X",
+            "cat": category,
+            "name": str(row.name_),
+            "pid": 0,
+            "tid": row.track,
+            "ts": row.t0_ns / 1000,
+            "dur": (row.t1_ns - row.t0_ns) / 1000,
+            "args": {"correlation": row.correlation, "device": 0},
         }
         for category, table in (
             ("kernel", tables["kernels"].rename(columns={"name": "name_", "stream": "track"})),
             ("cuda_runtime", tables["api"].rename(columns={"function": "name_", "thread": "track"})),
         )
         for row in table[["name_", "track", "t0_ns", "t1_ns", "correlation"]].itertuples()
-    ]  # fmt: skip
+    ]
     return json.dumps({"traceEvents": events})
 
 

@@ -84,9 +84,16 @@ def linear(B: int, rows: int, inputs: int, outputs: int, activation: str = "none
 
 
 def convolution(
-    B: int, samples: int, inputs: int, outputs: int, side: int, out_side: int, kernel: int,
-    groups: int = 1, bias: bool = False,
-) -> Work:  # fmt: skip
+    B: int,
+    samples: int,
+    inputs: int,
+    outputs: int,
+    side: int,
+    out_side: int,
+    kernel: int,
+    groups: int = 1,
+    bias: bool = False,
+) -> Work:
     """Square maps and filters; filters over the border count in full."""
     x, y = B * samples * inputs * side**2, B * samples * outputs * out_side**2
     taps = inputs // groups * kernel**2

@@ -14,8 +14,15 @@ from typing import Any
 from .errors import Error
 
 __all__ = [
-    "TEMPORARY", "OutputError", "cache_folder", "read_json", "read_tail", "replacing", "write_json", "write_text",
-]  # fmt: skip
+    "TEMPORARY",
+    "OutputError",
+    "cache_folder",
+    "read_json",
+    "read_tail",
+    "replacing",
+    "write_json",
+    "write_text",
+]
 
 TEMPORARY = ".tmp-"  # how the names of unfinished files and directories begin
 

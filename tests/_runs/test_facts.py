@@ -6,10 +6,14 @@ from pathlib import Path
 from dnnsuite._runs import facts
 
 DESCRIBED = {
-    "cpu_model": "Abacus", "cpus": 2, "memory_bytes": 5, "gpus": [
-        {"name": "H200", "driver": "550", "uuid": "GPU-a"}, {"name": "A100", "driver": "550", "uuid": "GPU-b"},
+    "cpu_model": "Abacus",
+    "cpus": 2,
+    "memory_bytes": 5,
+    "gpus": [
+        {"name": "H200", "driver": "550", "uuid": "GPU-a"},
+        {"name": "A100", "driver": "550", "uuid": "GPU-b"},
     ],
-}  # fmt: skip
+}
 
 
 def test_a_machine_is_what_the_host_describes() -> None:

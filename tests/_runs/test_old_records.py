@@ -116,11 +116,17 @@ def test_an_id_does_not_depend_on_how_the_path_is_spelled(
 @pytest.mark.parametrize(
     "change",
     [
-        {"copies": "two"}, {"repeat_index": -1}, {"status": "perhaps"}, {"rate_per_s": -5.0}, {"rate_per_s": "fast"},
-        {"rate_interval_per_s": 3}, {"config": "none"}, {"unit": None},
+        {"copies": "two"},
+        {"repeat_index": -1},
+        {"status": "perhaps"},
+        {"rate_per_s": -5.0},
+        {"rate_per_s": "fast"},
+        {"rate_interval_per_s": 3},
+        {"config": "none"},
+        {"unit": None},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_value_that_no_run_has_is_refused(change: dict[str, Any]) -> None:
     path = FIXTURES / "suite" / "runs" / "toy-nap-r0-d0" / "run.json"
     values: dict[str, Any] = {**json.loads(path.read_text()), **change}

@@ -96,9 +96,11 @@ def test_an_interval_wants_two_blocks_at_least() -> None:
     one = Steps(*(np.array([value], np.int64) for value in (0, 10, 1, 0)))
     assert interval([one], 1) == (None, None, None)
     many = Steps(
-        np.arange(0, 100, 10, dtype=np.int64), np.arange(10, 110, 10, dtype=np.int64), np.full(10, 1, np.int64),
+        np.arange(0, 100, 10, dtype=np.int64),
+        np.arange(10, 110, 10, dtype=np.int64),
+        np.full(10, 1, np.int64),
         np.zeros(10, np.int64),
-    )  # fmt: skip
+    )
     low, high, _ = interval([many], BLOCKS)
     assert low == pytest.approx(1e8)
     assert high == pytest.approx(1e8)

@@ -10,8 +10,10 @@ from dnnsuite.errors import Error
 def test_one_header_for_every_kind_of_run(tmp_path: Path) -> None:
     write_samples(tmp_path, [Sample(0, 5, 9, 16.0, "warmup"), Sample(1, 9, 20, 37.5, "train", "contended")])
     assert (tmp_path / "samples.csv").read_text().splitlines() == [
-        "i,epoch,t_start_ns,t_stop_ns,items,phase,flag", "0,0,5,9,16,warmup,", "1,1,9,20,37.5,train,contended",
-    ]  # fmt: skip
+        "i,epoch,t_start_ns,t_stop_ns,items,phase,flag",
+        "0,0,5,9,16,warmup,",
+        "1,1,9,20,37.5,train,contended",
+    ]
     steps = read_steps(tmp_path / "samples.csv")
     assert steps.starts_ns.tolist() == [5, 9]
     assert steps.stops_ns.tolist() == [9, 20]

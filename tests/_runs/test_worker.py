@@ -24,9 +24,13 @@ def work(
     """(exit status, result.json, standard error)."""
     path = spec.write()
     done = subprocess.run(
-        [sys.executable, "-m", "dnnsuite._runs.worker", str(path)], capture_output=True, text=True, check=False,
-        stdin=stdin, env={**os.environ, **variables},
-    )  # fmt: skip
+        [sys.executable, "-m", "dnnsuite._runs.worker", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=stdin,
+        env={**os.environ, **variables},
+    )
     result = path.parent / "result.json"
     return done.returncode, json.loads(result.read_text()) if result.exists() else {}, done.stderr
 

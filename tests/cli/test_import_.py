@@ -47,8 +47,10 @@ def test_tables_are_written_with_their_definitions(tmp_path, capsys):
     status, _, err = run(capsys, FIXTURES / "ncu_details_old.csv", "--out", tmp_path / "made/here")
     assert status == 0
     assert sorted(path.name for path in (tmp_path / "made/here").iterdir()) == [
-        "cores.csv", "definitions.json", "metrics.csv",
-    ]  # fmt: skip
+        "cores.csv",
+        "definitions.json",
+        "metrics.csv",
+    ]
     assert "wrote" in err
     assert "value" in json.loads((tmp_path / "made/here/definitions.json").read_text())["metrics"]
 

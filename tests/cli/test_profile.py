@@ -36,8 +36,15 @@ def test_a_job_over_batch_sizes(folder):
     assert "batch size 4 (2 of 2): starts" in result.stderr
     assert "because" in result.stdout
     assert {path.name for path in (folder / "out").iterdir()} == {
-        ".lock", "profiles.json", "batches.csv", "batches.png", "batch_2", "batch_4", "batch_2.csv", "batch_4.csv",
-    }  # fmt: skip
+        ".lock",
+        "profiles.json",
+        "batches.csv",
+        "batches.png",
+        "batch_2",
+        "batch_4",
+        "batch_2.csv",
+        "batch_4.csv",
+    }
 
 
 @pytest.mark.parametrize(

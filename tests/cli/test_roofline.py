@@ -53,8 +53,10 @@ def test_a_job_as_json_and_as_files(capsys, tmp_path):
     assert set(record["operators"][0]) == set(record["definitions"])
     assert record["says"]
     assert [path.name for path in sorted((tmp_path / "new").iterdir())] == [
-        "roofline.csv", "roofline.json", "roofline.png",
-    ]  # fmt: skip
+        "roofline.csv",
+        "roofline.json",
+        "roofline.png",
+    ]
     with open(tmp_path / "new/roofline.csv", newline="") as file:
         assert [row["name"] for row in csv.DictReader(file)] == names
     assert (tmp_path / "new/roofline.png").read_bytes().startswith(b"\x89PNG")

@@ -175,9 +175,17 @@ def test_affinity_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "look",
-    [_machine.cpus, _machine.cpu_quota, _machine.clocks, _machine.load, _machine.memory, _machine.huge_pages,
-     _machine.hardware_counters, _machine.control_groups],
-)  # fmt: skip
+    [
+        _machine.cpus,
+        _machine.cpu_quota,
+        _machine.clocks,
+        _machine.load,
+        _machine.memory,
+        _machine.huge_pages,
+        _machine.hardware_counters,
+        _machine.control_groups,
+    ],
+)
 def test_a_machine_without_anything(tmp_path: Path, look: Callable[[Path], Finding]) -> None:
     finding = look(tmp_path)
     assert finding.status in ("ok", "warning", "missing")

@@ -35,10 +35,17 @@ def test_loss_by_hand():
     # Two actions with probabilities 0.8 and 0.2; the old policy gave the chosen ones 0.5 and 0.4.
     logits = torch.tensor([[math.log(0.8), math.log(0.2)]] * 2)
     loss = _ppo.clipped_loss(
-        logits, torch.tensor([1.0, 2.0]), torch.tensor([0, 1]), torch.tensor([0.5, 0.4]).log(),
-        torch.tensor([0.7, 2.05]), torch.tensor([1.5, 3.0]), torch.tensor([2.0, -1.0]),
-        clip=0.1, value_coefficient=0.5, entropy_coefficient=0.01,
-    )  # fmt: skip
+        logits,
+        torch.tensor([1.0, 2.0]),
+        torch.tensor([0, 1]),
+        torch.tensor([0.5, 0.4]).log(),
+        torch.tensor([0.7, 2.05]),
+        torch.tensor([1.5, 3.0]),
+        torch.tensor([2.0, -1.0]),
+        clip=0.1,
+        value_coefficient=0.5,
+        entropy_coefficient=0.01,
+    )
     # Ratios are 1.6 and 0.5. The first gains 2 · 1.1, clipped; the second -1 · 0.9, clipped: the worse of both.
     action = -(2 * 1.1 - 0.9) / 2
     # The first value moved by 0.3, clipped to 0.8: (0.8 - 1.5)² is more than (1 - 1.5)²; the second by -0.05.

@@ -43,9 +43,17 @@ def test_the_model_is_the_originals():
     body = sum(p.numel() for p in backbone.parameters())
     without = sum(p.numel() for layer in (backbone.layer4, backbone.fc) for p in layer.parameters())
     extras = convolutions(
-        (256, 256, 1), (256, 512, 3), (512, 256, 1), (256, 512, 3), (512, 128, 1), (128, 256, 3),
-        (256, 128, 1), (128, 256, 3), (256, 128, 1), (128, 256, 3),
-    )  # fmt: skip
+        (256, 256, 1),
+        (256, 512, 3),
+        (512, 256, 1),
+        (256, 512, 3),
+        (512, 128, 1),
+        (128, 256, 3),
+        (256, 128, 1),
+        (128, 256, 3),
+        (256, 128, 1),
+        (128, 256, 3),
+    )
     heads = convolutions(
         *(
             (channels, shapes * rows, 3)

@@ -41,8 +41,10 @@ def test_no_python_inside():
     """The library needs LibTorch and no Python, so that one build serves every Python."""
     tool = subprocess.run(
         ["nm", "-D", "--undefined-only", str(library_folder() / "libdnnsuite_ops.so")],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert not [line for line in tool.stdout.splitlines() if " Py" in line or " _Py" in line]
 
 

@@ -164,9 +164,13 @@ def test_nothing_to_do():
 def step(**change):
     t, one = torch.zeros(2, 3), torch.ones(2, dtype=torch.float64)
     arguments = {
-        "rule": "sgd_momentum", "params": [t], "grads": [t], "states": [torch.zeros(2, 3)],
-        "scalars": [torch.zeros(2, dtype=torch.float64)], "hyper": [one] * 4,
-    }  # fmt: skip
+        "rule": "sgd_momentum",
+        "params": [t],
+        "grads": [t],
+        "states": [torch.zeros(2, 3)],
+        "scalars": [torch.zeros(2, dtype=torch.float64)],
+        "hyper": [one] * 4,
+    }
     ops.optimizer_(**(arguments | change))
 
 

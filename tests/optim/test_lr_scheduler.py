@@ -127,15 +127,20 @@ def test_chained_is_torchs():
 
 
 @given(
-    st.sampled_from(["min", "max"]), st.sampled_from(["rel", "abs"]),
+    st.sampled_from(["min", "max"]),
+    st.sampled_from(["rel", "abs"]),
     st.lists(st.tuples(*[st.floats(-3, 3)] * 3), min_size=1, max_size=12),
-)  # fmt: skip
+)
 @settings(max_examples=40)
 def test_plateau_is_torchs_with_a_metric_per_model(mode, threshold_mode, history):
     arguments = {
-        "factor": [0.5, 0.1, 0.9], "patience": [0, 1, 2], "threshold": [1e-4, 0.1, 0.5],
-        "cooldown": [0, 2, 1], "min_lr": [0.0, 0.2, 0.0], "eps": [1e-8, 1e-8, 1e-3],
-    }  # fmt: skip
+        "factor": [0.5, 0.1, 0.9],
+        "patience": [0, 1, 2],
+        "threshold": [1e-4, 0.1, 0.5],
+        "cooldown": [0, 2, 1],
+        "min_lr": [0.0, 0.2, 0.0],
+        "eps": [1e-8, 1e-8, 1e-3],
+    }
     array, others = fused(), [alone("Adam", index) for index in range(B)]
     schedule = ours.ReduceLROnPlateau(array, mode, threshold_mode=threshold_mode, **arguments)
     schedules = [

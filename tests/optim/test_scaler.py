@@ -51,9 +51,12 @@ def test_scales_are_those_of_torchs_scaler(index):
     alone = torch.nn.Parameter(torch.ones(4))
     sgd = torch.optim.SGD([alone], lr=0.0)
     own = torch.amp.GradScaler(
-        "cpu", init_scale=8.0, growth_interval=2,
-        growth_factor=[2.0, 4.0, 3.0][index], backoff_factor=[0.5, 0.25, 0.1][index],
-    )  # fmt: skip
+        "cpu",
+        init_scale=8.0,
+        growth_interval=2,
+        growth_factor=[2.0, 4.0, 3.0][index],
+        backoff_factor=[0.5, 0.25, 0.1][index],
+    )
     for bad in history:
         train(parameter, optimizer, scaler, bad)
         alone.grad = None

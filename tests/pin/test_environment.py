@@ -11,10 +11,18 @@ PLAN = make_plan(machine(cores=8, smt=2, gpu_nodes=(0, 0)))
 def test_threads_slot_and_gpu() -> None:
     found, kept = environment(PLAN, PLAN.slots[1], {"PATH": "/bin"}, "run")
     assert found == {
-        "PATH": "/bin", "OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "4", "OPENBLAS_NUM_THREADS": "4",
-        "NUMEXPR_NUM_THREADS": "4", "DNNSUITE_SLOT": "student1", "JOB_ID": "1", "CPU_COUNT": "8",
-        "CUDA_VISIBLE_DEVICES": "GPU-1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "DNNSUITE_PIN_RUN": "run/student1",
-    }  # fmt: skip
+        "PATH": "/bin",
+        "OMP_NUM_THREADS": "4",
+        "MKL_NUM_THREADS": "4",
+        "OPENBLAS_NUM_THREADS": "4",
+        "NUMEXPR_NUM_THREADS": "4",
+        "DNNSUITE_SLOT": "student1",
+        "JOB_ID": "1",
+        "CPU_COUNT": "8",
+        "CUDA_VISIBLE_DEVICES": "GPU-1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "DNNSUITE_PIN_RUN": "run/student1",
+    }
     assert kept == {}
 
 

@@ -31,8 +31,13 @@ def test_a_name_tells_whose_it_is() -> None:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """Plain folders in the place of version 1's pids."""
-    write_tree(tmp_path, {"proc/self/mountinfo": "39 31 0:36 / /cg rw - cgroup cgroup rw,pids\n",
-                          "proc/self/cgroup": "8:pids:/\n"})  # fmt: skip
+    write_tree(
+        tmp_path,
+        {
+            "proc/self/mountinfo": "39 31 0:36 / /cg rw - cgroup cgroup rw,pids\n",
+            "proc/self/cgroup": "8:pids:/\n",
+        },
+    )
     for name in names().values():
         (tmp_path / "cg/a" / name / "student0.1").mkdir(parents=True)
     return tmp_path

@@ -40,9 +40,14 @@ def partition(request):
 def test_a_command_runs_in_its_share(partition: Partition, tmp_path: Path) -> None:
     with open(tmp_path / "out", "w") as out:
         outcome = partition.run(
-            0, ["sh", "-c", "grep Cpus_allowed_list /proc/self/status; echo $DNNSUITE_SLOT $OMP_NUM_THREADS; exit 3"],
+            0,
+            [
+                "sh",
+                "-c",
+                "grep Cpus_allowed_list /proc/self/status; echo $DNNSUITE_SLOT $OMP_NUM_THREADS; exit 3",
+            ],
             files=(-1, out.fileno(), -1),
-        )  # fmt: skip
+        )
     cpus, variables = (tmp_path / "out").read_text().splitlines()
     slot = partition.plan.slots[0]
     assert variables == f"student0 {os.environ.get('OMP_NUM_THREADS', slot.cores)}"

@@ -93,9 +93,17 @@ def test_memory_of_a_node_too_small_is_not_insisted_on() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("auto", 64 * GB // 20), ("5%", 64 * GB // 20), ("4G", 4 * GB), ("512MiB", 512 << 20), (1000, 1000), ("0", 0),
-     ("1.5g", 3 * GB // 2), ("2TB", 2048 * GB)],
-)  # fmt: skip
+    [
+        ("auto", 64 * GB // 20),
+        ("5%", 64 * GB // 20),
+        ("4G", 4 * GB),
+        ("512MiB", 512 << 20),
+        (1000, 1000),
+        ("0", 0),
+        ("1.5g", 3 * GB // 2),
+        ("2TB", 2048 * GB),
+    ],
+)
 def test_reserves(text: str | int, expected: int) -> None:
     assert reserve_bytes(text, 64 * GB) == expected
     assert reserve_bytes("auto", GB) == 512 << 20

@@ -43,8 +43,14 @@ def test_a_recording_is_the_machine(name: str, tmp_path: Path) -> None:
 
 def test_a_limit_above_this_process_is_all_the_memory(tmp_path: Path) -> None:
     write_machine(tmp_path, MACHINES["laptop"])
-    write_tree(tmp_path, {"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": f"{8 * GB}\n",
-                          "sys/fs/cgroup/a/b/memory.max": "max\n"})  # fmt: skip
+    write_tree(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/a/b\n",
+            "sys/fs/cgroup/a/memory.max": f"{8 * GB}\n",
+            "sys/fs/cgroup/a/b/memory.max": "max\n",
+        },
+    )
     assert Topology.read(tmp_path).memory_bytes == 8 * GB
 
 
@@ -116,9 +122,17 @@ ONE = '"cpus": [{"cpu": 0, "core": 0}], "nodes": [], "memory_bytes": 1'
 
 @pytest.mark.parametrize(
     "text",
-    ["[]", "{}", "{", '{"topology": 1}', '{"cpus": 3, "nodes": [], "memory_bytes": 1}',
-     '{"cpus": [], "nodes": [], "memory_bytes": 1}', f'{{{ONE}, "allowed": "9"}}', f'{{{ONE}, "allowed": "x"}}'],
-)  # fmt: skip
+    [
+        "[]",
+        "{}",
+        "{",
+        '{"topology": 1}',
+        '{"cpus": 3, "nodes": [], "memory_bytes": 1}',
+        '{"cpus": [], "nodes": [], "memory_bytes": 1}',
+        f'{{{ONE}, "allowed": "9"}}',
+        f'{{{ONE}, "allowed": "x"}}',
+    ],
+)
 def test_files_that_are_no_topology(text: str, tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text(text)
     with pytest.raises(Error, match=r"t\.json"):

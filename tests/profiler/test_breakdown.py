@@ -68,14 +68,25 @@ def test_time_between_steps_counts_nowhere():
 
 def test_the_innermost_class_counts_and_wrappers_are_transparent():
     nested = ops(
-        ("gemm", 0, 100), ("gemm", 10, 90), ("copy", 20, 30), ("view", 40, 50),
-        ("view", 110, 120), ("other", 130, 170), ("reduction", 140, 150),
-    )  # fmt: skip
+        ("gemm", 0, 100),
+        ("gemm", 10, 90),
+        ("copy", 20, 30),
+        ("view", 40, 50),
+        ("view", 110, 120),
+        ("other", 130, 170),
+        ("reduction", 140, 150),
+    )
     assert op_segments(nested) == [
-        Segment(0, 10, "gemm"), Segment(10, 20, "gemm"), Segment(20, 30, "copy"), Segment(30, 40, "gemm"),
-        Segment(40, 50, "gemm"), Segment(50, 90, "gemm"), Segment(90, 100, "gemm"), Segment(110, 120, "other"),
+        Segment(0, 10, "gemm"),
+        Segment(10, 20, "gemm"),
+        Segment(20, 30, "copy"),
+        Segment(30, 40, "gemm"),
+        Segment(40, 50, "gemm"),
+        Segment(50, 90, "gemm"),
+        Segment(90, 100, "gemm"),
+        Segment(110, 120, "other"),
         Segment(140, 150, "reduction"),
-    ]  # fmt: skip
+    ]
 
 
 def test_what_the_optimizer_runs_is_the_optimizers():

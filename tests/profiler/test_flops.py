@@ -64,9 +64,15 @@ sizes = st.integers(1, 4)
 
 @settings(max_examples=40)
 @given(
-    st.sampled_from([1, 2, 3]), sizes, st.integers(1, 3), st.integers(1, 2), st.integers(0, 2), st.integers(1, 2),
-    st.sampled_from([1, 2]), st.booleans(),
-)  # fmt: skip
+    st.sampled_from([1, 2, 3]),
+    sizes,
+    st.integers(1, 3),
+    st.integers(1, 2),
+    st.integers(0, 2),
+    st.integers(1, 2),
+    st.sampled_from([1, 2]),
+    st.booleans(),
+)
 def test_convolutions_are_those_of_torch(
     dims, channels, kernel, stride, padding, dilation, groups, transposed
 ):

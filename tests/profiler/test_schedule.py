@@ -49,8 +49,15 @@ def test_lengths_are_those_of_the_phases(**arguments):
 def test_the_words_of_tbd():
     made = profiler.schedule(start_iteration=1000, profile_iterations=200, warmup=10)
     assert [made(step) for step in (0, 989, 990, 999, 1000, 1198, 1199, 1200)] == [
-        Phase.OFF, Phase.OFF, Phase.WARMUP, Phase.WARMUP, Phase.ACTIVE, Phase.ACTIVE, Phase.LAST, Phase.OFF,
-    ]  # fmt: skip
+        Phase.OFF,
+        Phase.OFF,
+        Phase.WARMUP,
+        Phase.WARMUP,
+        Phase.ACTIVE,
+        Phase.ACTIVE,
+        Phase.LAST,
+        Phase.OFF,
+    ]
     assert profiler.schedule(start_iteration=0, profile_iterations=1, warmup=3)(0) is Phase.LAST
     assert profiler.schedule(profile_iterations=7).steps == 17
 

@@ -59,8 +59,13 @@ def test_tracks_have_names_and_slices_of_one_nest(tmp_path):
     events = read(export_trace(gpu_tables(), tmp_path / "t.json"))["traceEvents"]
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert {*names.values()} == {
-        "stream 7", "stream 9", "idle_gaps", "api of thread 71", "api of thread 72", "spans of thread 71",
-    }  # fmt: skip
+        "stream 7",
+        "stream 9",
+        "idle_gaps",
+        "api of thread 71",
+        "api of thread 72",
+        "spans of thread 71",
+    }
     idle = next(e for e in events if e.get("cat") == "idle_gaps")
     assert names[idle["pid"], idle["tid"]] == "idle_gaps"
     processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
@@ -115,9 +120,14 @@ def test_a_cpu_alone_has_a_trace(tmp_path):
 
 def test_missing_values_are_left_out_of_arguments():
     table = intervals(
-        (0, 1), (1, 2), name=["a", "b"], share=[math.nan, math.inf], ok=[True, False],
-        step=pd.array([3, None], dtype="Int64"), note=[None, "x"],
-    )  # fmt: skip
+        (0, 1),
+        (1, 2),
+        name=["a", "b"],
+        share=[math.nan, math.inf],
+        ok=[True, False],
+        step=pd.array([3, None], dtype="Int64"),
+        note=[None, "x"],
+    )
     first, second = (json.loads(event)["args"] for event in list(trace_events({"spans": table}))[:2])
     assert first == {"ok": True, "step": 3}
     assert second == {"ok": False, "note": "x"}

@@ -48,11 +48,16 @@ def test_runs_are_counted_in_the_order_of_their_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "{", "[3]", '{"name": "vae"}', "[" * 100_000, json.dumps(mila_result("vae", "fast")),
-        json.dumps(mila_result("vae", -5.0)), json.dumps(mila_result("vae", 1e308)),
+        "{",
+        "[3]",
+        '{"name": "vae"}',
+        "[" * 100_000,
+        json.dumps(mila_result("vae", "fast")),
+        json.dumps(mila_result("vae", -5.0)),
+        json.dumps(mila_result("vae", 1e308)),
     ],
     ids=lambda text: text[:12],
-)  # fmt: skip
+)
 def test_a_damaged_result_is_named_and_left_out(text: str, tmp_path: Path) -> None:
     write(tmp_path / "output0", "fast_0.json", json.dumps(mila_result("vae", 1.0)))
     path = write(tmp_path / "output1", "fast_0.json", text)

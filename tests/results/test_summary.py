@@ -38,10 +38,12 @@ def test_interval_is_students() -> None:
 
 
 def test_one_run_has_the_interval_from_within() -> None:
-    one = pd.concat([
-        table(("serial", "fp32", 1, 0, 100.0), low=97.0, high=103.0),
-        table(("hfta", "fp32", 2, 0, 200.0), low=192.0, high=208.0),
-    ])  # fmt: skip
+    one = pd.concat(
+        [
+            table(("serial", "fp32", 1, 0, 100.0), low=97.0, high=103.0),
+            table(("hfta", "fp32", 2, 0, 200.0), low=192.0, high=208.0),
+        ]
+    )
     fused = row(results.summarize(one), "hfta", 2)
     assert fused["normalized"] == pytest.approx(2)
     assert fused["low"] == pytest.approx(2 * math.exp(-0.05))  # √(3 %² + 4 %²)
@@ -57,8 +59,12 @@ def test_without_a_baseline_nothing_is_normalised() -> None:
 
 
 def test_failed_runs_are_counted_and_left_out() -> None:
-    rows = [("serial", "fp32", 1, 0, 10.0), ("hfta", "fp32", 8, 0, math.nan), ("hfta", "fp32", 2, 0, math.nan),
-            ("hfta", "fp32", 2, 1, 20.0)]  # fmt: skip
+    rows = [
+        ("serial", "fp32", 1, 0, 10.0),
+        ("hfta", "fp32", 8, 0, math.nan),
+        ("hfta", "fp32", 2, 0, math.nan),
+        ("hfta", "fp32", 2, 1, 20.0),
+    ]
     summary = results.summarize(table(*rows))
     assert summary["mode"].tolist() == ["serial", "hfta", "hfta"]
     nothing, half = row(summary, "hfta", 8), row(summary, "hfta", 2)
@@ -94,22 +100,32 @@ def test_wide_has_hftas_columns_and_only_measured_values(tmp_path: Path) -> None
 
 
 def test_an_unknown_mode_is_last() -> None:
-    rows = [("hfta", "fp32", 1, 0, 1.0), ("zigzag", "fp32", 1, 0, 1.0), ("serial", "amp", 1, 0, 1.0),
-            ("ddp", "fp32", 1, 0, 1.0), ("serial", "fp32", 1, 0, 1.0)]  # fmt: skip
+    rows = [
+        ("hfta", "fp32", 1, 0, 1.0),
+        ("zigzag", "fp32", 1, 0, 1.0),
+        ("serial", "amp", 1, 0, 1.0),
+        ("ddp", "fp32", 1, 0, 1.0),
+        ("serial", "fp32", 1, 0, 1.0),
+    ]
     summary = results.summarize(table(*rows))
     assert summary["mode"].tolist() == ["serial", "serial", "hfta", "ddp", "zigzag"]
     assert list(results.wide(table(*rows)).columns)[-1] == "zigzag:fp32:max"
 
 
 def test_jobs_are_told_apart() -> None:
-    both = pd.concat([
-        table(("serial", "fp32", 1, 0, 10.0), ("hfta", "fp32", 2, 0, 20.0)),
-        table(("serial", "fp32", 1, 0, 1.0), ("hfta", "fp32", 2, 0, 3.0), job="other"),
-    ])  # fmt: skip
+    both = pd.concat(
+        [
+            table(("serial", "fp32", 1, 0, 10.0), ("hfta", "fp32", 2, 0, 20.0)),
+            table(("serial", "fp32", 1, 0, 1.0), ("hfta", "fp32", 2, 0, 3.0), job="other"),
+        ]
+    )
     summary = results.summarize(both)
     assert summary[["job", "mode", "normalized"]].values.tolist() == [
-        ["other", "serial", 1.0], ["other", "hfta", 3.0], ["toy", "serial", 1.0], ["toy", "hfta", 2.0],
-    ]  # fmt: skip
+        ["other", "serial", 1.0],
+        ["other", "hfta", 3.0],
+        ["toy", "serial", 1.0],
+        ["toy", "hfta", 2.0],
+    ]
     assert "toy:hfta:fp32:0" in results.wide(both)
 
 
@@ -152,18 +168,21 @@ def test_a_mode_is_not_normalised_by_another_machines_baseline() -> None:
 
 def test_repeats_of_two_plans_are_paired_within_each() -> None:
     rates = {"a": (10.0, 20.0), "b": (40.0, 120.0)}
-    both = pd.concat([
-        table(("serial", "fp32", 1, 0, serial), ("hfta", "fp32", 2, 0, fused), plan_id=plan)
-        for plan, (serial, fused) in rates.items()
-    ])  # fmt: skip
+    both = pd.concat(
+        [
+            table(("serial", "fp32", 1, 0, serial), ("hfta", "fp32", 2, 0, fused), plan_id=plan)
+            for plan, (serial, fused) in rates.items()
+        ]
+    )
     assert row(results.summarize(both), "hfta", 2)["normalized"] == pytest.approx(math.sqrt(2 * 3))
 
 
 def test_copies_that_share_the_machine_are_one_run() -> None:
     copies = [
         table(("shares", "fp32", 1, repeat, 10.0 * (repeat + 1) + share), share=str(share), kind="suite")
-        for repeat in range(2) for share in range(2)
-    ]  # fmt: skip
+        for repeat in range(2)
+        for share in range(2)
+    ]
     found = row(results.summarize(pd.concat(copies)), "shares", 1)
     assert (found["runs"], found["rate"]) == (2, pytest.approx(15.5))
 

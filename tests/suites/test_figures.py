@@ -58,9 +58,13 @@ def test_disturbances_are_said_where_they_are_no_accident(monkeypatch):
     seen = observations([1.0] * 10)
     busy = np.array([True] * 2 + [False] * 8)
     columns = {
-        "clock_ghz": np.full(10, 2.0), "involuntary_switches": np.ones(10, np.int64), "steal_s": np.full(10, 0.1),
-        "pressure_s": np.full(10, np.nan), "throttled": ~busy & False, "contended": busy,
-    }  # fmt: skip
+        "clock_ghz": np.full(10, 2.0),
+        "involuntary_switches": np.ones(10, np.int64),
+        "steal_s": np.full(10, 0.1),
+        "pressure_s": np.full(10, np.nan),
+        "throttled": ~busy & False,
+        "contended": busy,
+    }
     monkeypatch.setattr(seen.watch, "columns", lambda: columns)
     monkeypatch.setattr(type(seen.watch), "__len__", lambda self: 10)
     found = figures(seen, 8)  # in the two that are dropped

@@ -34,8 +34,11 @@ def jobs_file(toys, tmp_path):
 def test_whole_runs_come_first(jobs_file):
     parts = SuiteOnCluster(str(jobs_file), {**ASKED, "repeat": 2, "seed": 5}).parts
     assert [part.name for part in parts] == [
-        "toy-nap-run000", "toy-suite-nan-run000", "toy-nap-run001", "toy-suite-nan-run001",
-    ]  # fmt: skip
+        "toy-nap-run000",
+        "toy-suite-nan-run000",
+        "toy-nap-run001",
+        "toy-suite-nan-run001",
+    ]
     assert [part.order["asked"]["seed"] for part in parts] == [5, 5, 6, 6]
 
 

@@ -41,10 +41,18 @@ def finished(toys: None, tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
     folder = tmp_path_factory.mktemp("finished")
     path = folder / "toys.json"
-    path.write_text(json.dumps([
-        {"name": "toy_reg", "cmd": "./regression/polynome/pytorch/run.sh", "args": {"--repeat": 24, "--number": 3}},
-        {"name": "toy-all"},
-    ]))  # fmt: skip
+    path.write_text(
+        json.dumps(
+            [
+                {
+                    "name": "toy_reg",
+                    "cmd": "./regression/polynome/pytorch/run.sh",
+                    "args": {"--repeat": 24, "--number": 3},
+                },
+                {"name": "toy-all"},
+            ]
+        )
+    )
     asked = {"plugins": ["suite_toys"], "device": "cpu", "repeat": 2, "copies": "2", "order": "shuffled"}
     return run_suite(str(path), asked, folder / "out", quiet=True)
 
@@ -318,8 +326,9 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "dnnsuite", "run", str(folder / "toys.json"), "--plugin", "suite_toys",
                "--device", "cpu", "--copies", "1", "--out", str(folder / "out"), *options]  # fmt: skip
     environment = {**os.environ, "TOY_MARKER": str(folder / "marker")}
-    return subprocess.Popen(command, env=environment, cwd=folder, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    return subprocess.Popen(
+        command, env=environment, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
 
 
 def wait_for(path: Path) -> None:

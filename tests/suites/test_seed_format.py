@@ -71,15 +71,24 @@ def test_items_per_second_of_the_readme() -> None:
     kept = [9.798663139343262, 10.155806064605713]
     rest = (10.032922506332397 * 5 - sum(kept)) / 3
     report = seed.seed_report(
-        "convnet", {"batch_size": 32}, "18ac3cd560", observations([20.0] * 10 + kept + [rest] * 3, number=5), 32,
-        {"top1": 3.5}, {"hostname": "Midgard", "run_id": 0},
-    )  # fmt: skip
+        "convnet",
+        {"batch_size": 32},
+        "18ac3cd560",
+        observations([20.0] * 10 + kept + [rest] * 3, number=5),
+        32,
+        {"top1": 3.5},
+        {"hostname": "Midgard", "run_id": 0},
+    )
     assert report["train"]["count"] == 5
     assert report["train"]["avg"] == pytest.approx(10.032922506332397, abs=1e-9)
     assert report["train"]["min"] == pytest.approx(9.798663139343262, abs=1e-9)
     assert report["train"]["max"] == pytest.approx(10.155806064605713, abs=1e-9)
-    wanted = {"avg": 15.947496843418666, "max": 16.328758089210496, "min": 15.754534793414432,
-              "range": 0.5742232957960631}  # fmt: skip
+    wanted = {
+        "avg": 15.947496843418666,
+        "max": 16.328758089210496,
+        "min": 15.754534793414432,
+        "range": 0.5742232957960631,
+    }
     for name, value in wanted.items():
         assert report["train_item"][name] == pytest.approx(value, rel=1e-8)
     assert report["train_item"]["unit"] == "items/sec"

@@ -17,9 +17,14 @@ from dnnsuite.jobs import JobConfig
 def work(folder: Path, job: str) -> tuple[int, dict, str]:
     """(exit status, result.json, standard error)."""
     details = {
-        "name": job, "repeat": 4, "number": 2, "arguments": {"batch_size": 4, "number": 2}, "device_uuids": [],
-        "about": {"hostname": "h"}, "launched_ns": timing.now_ns(),
-    }  # fmt: skip
+        "name": job,
+        "repeat": 4,
+        "number": 2,
+        "arguments": {"batch_size": 4, "number": 2},
+        "device_uuids": [],
+        "about": {"hostname": "h"},
+        "launched_ns": timing.now_ns(),
+    }
     config = JobConfig(batch_size=4, threads=1).to_dict()
     spec = WorkerSpec("dnnsuite.suites.tasks:measure", str(folder), job, config, details, ("suite_toys",))
     argv = [sys.executable, "-m", "dnnsuite._runs.worker", str(spec.write())]

@@ -10,21 +10,39 @@ from dnnsuite import _C
 class _Prefix(
     ctypes.Structure
 ):  # NVPW_CUDA_CounterDataBuilder_Create_Params and ..._GetCounterDataPrefix_Params
-    _fields_ = (("size", ctypes.c_size_t), ("private", ctypes.c_void_p), ("a", ctypes.c_void_p),
-                ("b", ctypes.c_void_p), ("c", ctypes.c_void_p), ("d", ctypes.c_size_t))  # fmt: skip
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("private", ctypes.c_void_p),
+        ("a", ctypes.c_void_p),
+        ("b", ctypes.c_void_p),
+        ("c", ctypes.c_void_p),
+        ("d", ctypes.c_size_t),
+    )
 
 
 class _Options(ctypes.Structure):  # CUpti_Profiler_CounterDataImageOptions
-    _fields_ = (("size", ctypes.c_size_t), ("private", ctypes.c_void_p), ("prefix", ctypes.c_void_p),
-                ("prefix_size", ctypes.c_size_t), ("ranges", ctypes.c_uint32), ("nodes", ctypes.c_uint32),
-                ("name_length", ctypes.c_uint32))  # fmt: skip
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("private", ctypes.c_void_p),
+        ("prefix", ctypes.c_void_p),
+        ("prefix_size", ctypes.c_size_t),
+        ("ranges", ctypes.c_uint32),
+        ("nodes", ctypes.c_uint32),
+        ("name_length", ctypes.c_uint32),
+    )
 
 
 class _Image(
     ctypes.Structure
 ):  # CUpti_Profiler_CounterDataImage_CalculateSize_Params and ..._Initialize_Params
-    _fields_ = (("size", ctypes.c_size_t), ("private", ctypes.c_void_p), ("options_size", ctypes.c_size_t),
-                ("options", ctypes.c_void_p), ("image_size", ctypes.c_size_t), ("image", ctypes.c_void_p))  # fmt: skip
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("private", ctypes.c_void_p),
+        ("options_size", ctypes.c_size_t),
+        ("options", ctypes.c_void_p),
+        ("image_size", ctypes.c_size_t),
+        ("image", ctypes.c_void_p),
+    )
 
 
 def _call(function, params, size: int = 0) -> None:
@@ -49,8 +67,14 @@ def empty_image(chip: str, ranges: int) -> bytes:
     _C.CounterHost(chip)  # before it, the functions below answer that nothing is initialised
     path = Path(_C.library_path("libcupti.so.13"))
     cupti, prefix = ctypes.CDLL(str(path)), _prefix(chip, path.parent)
-    options = _Options(size=44, prefix=ctypes.addressof(prefix), prefix_size=ctypes.sizeof(prefix), ranges=ranges,
-                       nodes=ranges, name_length=64)  # fmt: skip
+    options = _Options(
+        size=44,
+        prefix=ctypes.addressof(prefix),
+        prefix_size=ctypes.sizeof(prefix),
+        ranges=ranges,
+        nodes=ranges,
+        name_length=64,
+    )
     about = _Image(options_size=44, options=ctypes.addressof(options))
     _call(cupti.cuptiProfilerCounterDataImageCalculateSize, about, 40)
     image = (ctypes.c_uint64 * ((about.image_size + 7) // 8))()

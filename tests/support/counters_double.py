@@ -56,8 +56,15 @@ class RangesDouble:
         if self.kernels:
             names = [str(number) for number in range(self.kernels_per_step)]
         self.images.append({"names": names, "step": self._step})
-        self._done.append({"group": self._group, "first_step": self._step, "steps": 1, "dropped": self.dropped,
-                           "image": str(len(self.images) - 1).encode()})  # fmt: skip
+        self._done.append(
+            {
+                "group": self._group,
+                "first_step": self._step,
+                "steps": 1,
+                "dropped": self.dropped,
+                "image": str(len(self.images) - 1).encode(),
+            }
+        )
         self._step += 1
         self._group = (self._group + 1) % len(self.groups)
 

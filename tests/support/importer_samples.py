@@ -34,10 +34,17 @@ def new_schema():
     """What nsys of these years exports: NULLs, several processes, registered strings, driver calls, graphs."""
     one, two = identity(PID), identity(OTHER_PID)
     return {
-        "StringIds": ("id value", [
-            (1, "sm90_xmma_gemm_f32_f32"), (2, "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
-            (3, "cudaLaunchKernel_v7000"), (4, "cuLaunchKernel"), (5, "step"), (6, "CUDA profiling overhead"),
-        ]),
+        "StringIds": (
+            "id value",
+            [
+                (1, "sm90_xmma_gemm_f32_f32"),
+                (2, "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
+                (3, "cudaLaunchKernel_v7000"),
+                (4, "cuLaunchKernel"),
+                (5, "step"),
+                (6, "CUDA profiling overhead"),
+            ],
+        ),
         "CUPTI_ACTIVITY_KIND_KERNEL": (
             "start end deviceId contextId streamId correlationId globalPid demangledName shortName registersPerThread "
             "gridX gridY gridZ blockX blockY blockZ staticSharedMemory dynamicSharedMemory "
@@ -79,13 +86,14 @@ def new_schema():
             ],
         ),
         "PROFILER_OVERHEAD": (
-            "start end globalTid correlationId nameId returnValue", [(100, 200, identity(PID, TID), 0, 6, 0)],
+            "start end globalTid correlationId nameId returnValue",
+            [(100, 200, identity(PID, TID), 0, 6, 0)],
         ),
         "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": (
             "start end deviceId graphId graphExecId contextId streamId correlationId globalPid",
             [(4000, 5000, 0, 6, 7, 1, 7, 20, one)],
         ),
-    }  # fmt: skip
+    }
 
 
 def old_schema():
@@ -102,10 +110,11 @@ def old_schema():
             [(31, 32, 0, 1, 7, 2, one, 0, 64)],
         ),
         "CUPTI_ACTIVITY_KIND_RUNTIME": (
-            "start end globalTid correlationId nameId returnValue", [(10, 15, identity(PID, TID), 1, 3, 0)],
+            "start end globalTid correlationId nameId returnValue",
+            [(10, 15, identity(PID, TID), 1, 3, 0)],
         ),
         "NVTX_EVENTS": ("start end eventType text globalTid", [(5, 40, 59, "train", identity(PID, TID))]),
-    }  # fmt: skip
+    }
 
 
 def kineto(path):

@@ -94,9 +94,11 @@ def compiled(files: dict[str, Path], folder: Path) -> dict[str, Path]:
     for number, (name, path) in enumerate(files.items()):
         if path.suffix == ".py":
             made = py_compile.compile(
-                str(path), str(folder / f"{number}.pyc"), doraise=True,
+                str(path),
+                str(folder / f"{number}.pyc"),
+                doraise=True,
                 invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
-            )  # fmt: skip
+            )
             found[importlib.util.cache_from_source(name)] = Path(made)
     return found
 

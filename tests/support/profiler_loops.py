@@ -8,9 +8,13 @@ from dnnsuite.profiler import define
 from dnnsuite.timing import now_ns
 
 OPS = {
-    "name": "its name", "class": "its class", "thread": "its thread", "t0_ns": "begin", "t1_ns": "end",
+    "name": "its name",
+    "class": "its class",
+    "thread": "its thread",
+    "t0_ns": "begin",
+    "t1_ns": "end",
     "self_ns": "its own time",
-}  # fmt: skip
+}
 
 
 class Operators:
@@ -30,9 +34,11 @@ class Operators:
     def step(self, index):
         # Far from both ends of a step of 60 ms: this is called late when others have the CPU.
         at = now_ns() - 50_000_000
-        self.rows += [("aten::addmm", "gemm", 1, at, at + 1_000_000, 750_000),
-                      ("aten::copy_", "copy", 1, at, at + 250_000, 250_000),
-                      ("aten::layer_norm", "norm", 1, at + 1_000_000, at + 1_500_000, 500_000)]  # fmt: skip
+        self.rows += [
+            ("aten::addmm", "gemm", 1, at, at + 1_000_000, 750_000),
+            ("aten::copy_", "copy", 1, at, at + 250_000, 250_000),
+            ("aten::layer_norm", "norm", 1, at + 1_000_000, at + 1_500_000, 500_000),
+        ]
 
     def stop(self):
         self.calls.append("stop")

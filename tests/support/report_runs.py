@@ -26,9 +26,15 @@ def four_runs(result, sd):
 
 def mila_result(job, rate, device="0", **more):
     return {
-        "name": job, "batch_loss": [2.5, 1.5], "train_item": {"avg": rate}, "vcd": device,
-        "unique_id": job * 8, "version": "18ac3cd560", "gpu": "RTX", **more,
-    }  # fmt: skip
+        "name": job,
+        "batch_loss": [2.5, 1.5],
+        "train_item": {"avg": rate},
+        "vcd": device,
+        "unique_id": job * 8,
+        "version": "18ac3cd560",
+        "gpu": "RTX",
+        **more,
+    }
 
 
 @pytest.fixture

@@ -50,9 +50,17 @@ def write_run(
         {"name": "time/step", "value": 0.1, "unit": "s", "low": None, "high": None, "replica": 0},
     ]  # fmt: skip
     run = {
-        "job": "toy", "device": "cpu", "mode": mode, "precision": "fp32", "B": B, "repeat": repeat, "unit": "naps",
-        "status": "ok" if metrics else "failed", "failure": None if metrics else "oom", "metrics": metrics,
-    }  # fmt: skip
+        "job": "toy",
+        "device": "cpu",
+        "mode": mode,
+        "precision": "fp32",
+        "B": B,
+        "repeat": repeat,
+        "unit": "naps",
+        "status": "ok" if metrics else "failed",
+        "failure": None if metrics else "oom",
+        "metrics": metrics,
+    }
     (path / "run.json").write_text(json.dumps(run))
     return path
 

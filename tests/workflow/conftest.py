@@ -40,6 +40,13 @@ def finished(toys: None, tmp_path_factory: pytest.TempPathFactory) -> WorkflowRe
     """A workflow of the harmless toy: serial, concurrent and fused, two repeats."""
     out = tmp_path_factory.mktemp("finished") / "toy"
     return run(
-        "toy", out, quiet=True, plugins=["toy_jobs"], modes=["serial,concurrent,mps", "hfta"], plan=["2"], repeats=2,
-        seed=7, threads=2,
-    )  # fmt: skip
+        "toy",
+        out,
+        quiet=True,
+        plugins=["toy_jobs"],
+        modes=["serial,concurrent,mps", "hfta"],
+        plan=["2"],
+        repeats=2,
+        seed=7,
+        threads=2,
+    )

@@ -27,8 +27,11 @@ def test_files_read_back(finished: WorkflowReport) -> None:
 def test_rows_say_what_was_not_measured(finished: WorkflowReport) -> None:
     rows = outputs.rows(finished.summary, finished.state)
     assert [(row["mode"], row.get("B")) for row in rows] == [
-        ("serial", 1), ("concurrent", 2), ("hfta", 2), ("mps", None),
-    ]  # fmt: skip
+        ("serial", 1),
+        ("concurrent", 2),
+        ("hfta", 2),
+        ("mps", None),
+    ]
     assert [row["status"].split(":")[0] for row in rows] == ["ok", "ok", "ok", "unavailable"]
     assert rows[0]["normalized"] == 1.0
     json.dumps(rows, allow_nan=False)
@@ -40,8 +43,9 @@ def test_rows_of_what_failed() -> None:
         "equality": {"amp": {"passed": False}},
     }
     assert [row["status"] for row in outputs.rows(None, state)] == [
-        "failed: cannot fit a single model", "withheld: equality check failed",
-    ]  # fmt: skip
+        "failed: cannot fit a single model",
+        "withheld: equality check failed",
+    ]
 
 
 @pytest.mark.parametrize("terminal", [False, True])

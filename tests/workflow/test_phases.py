@@ -99,8 +99,9 @@ def test_resume_repeats_accidents_but_not_findings(begin: Begin) -> None:
     report = second.execute()
     assert sorted(point.B for kind, _, point in asked_for if kind == "rate") == [2, 4]
     assert [problem.split(" (")[0] for problem in sorted(report.problems)] == [
-        "hfta fp32 B=3 repeat 1: nan", "hfta fp32 B=5 repeat 1: oom",
-    ]  # fmt: skip
+        "hfta fp32 B=3 repeat 1: nan",
+        "hfta fp32 B=5 repeat 1: oom",
+    ]
 
 
 def test_a_device_that_cannot_be_prepared_is_a_failed_run(begin: Begin) -> None:

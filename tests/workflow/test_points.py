@@ -31,8 +31,9 @@ def test_modes_with_one_maximum_share_their_Bs() -> None:
 def test_the_plan_that_a_dry_run_shows() -> None:
     order, remarks = points.planned_points(settings(repeats=2))
     assert {point for _, point in order} == {
-        Point("serial", "fp32", 1), *(Point(mode, "fp32", B) for mode in ("concurrent", "hfta") for B in (1, 2))
-    }  # fmt: skip
+        Point("serial", "fp32", 1),
+        *(Point(mode, "fp32", B) for mode in ("concurrent", "hfta") for B in (1, 2)),
+    }
     assert len(order) == 10
     assert any("mps: unavailable" in remark for remark in remarks)
     assert any(

@@ -89,8 +89,10 @@ def test_differences_compare_what_was_given(tmp_path: Path) -> None:
     }
     assert differences(recorded, same) == []
     assert differences(recorded, {"plan": ["1"], "epochs": 3, "modes": ["serial,hfta"]}) == [
-        "--plan is 1, was 1,2", "--epochs is 3, was 2", "--modes is serial,hfta, was serial",
-    ]  # fmt: skip
+        "--plan is 1, was 1,2",
+        "--epochs is 3, was 2",
+        "--modes is serial,hfta, was serial",
+    ]
 
 
 def test_a_record_of_another_version() -> None:

@@ -15,10 +15,14 @@ from dnnsuite.jobs import JobConfig
 def work(folder: Path, job: str, task: str = "rate", **changes: Any) -> tuple[int, dict[str, Any], str]:
     """(exit status, result.json, standard error) of one worker started by hand."""
     spec = WorkerSpec(
-        f"dnnsuite.workflow.tasks:{task}", str(folder), job,
+        f"dnnsuite.workflow.tasks:{task}",
+        str(folder),
+        job,
         changes.pop("config", JobConfig(B=2, batch_size=4)).to_dict(),
-        {"epochs": 2, "iters_per_epoch": 3, "steps": 2}, ("toy_jobs",), memory_limit_bytes=1 << 30,
-    )  # fmt: skip
+        {"epochs": 2, "iters_per_epoch": 3, "steps": 2},
+        ("toy_jobs",),
+        memory_limit_bytes=1 << 30,
+    )
     argv = [sys.executable, "-m", "dnnsuite._runs.worker", str(spec.write())]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     result = folder / "result.json"

@@ -20,8 +20,12 @@ __all__ = ["changes", "commit", "device", "environment", "machine", "source_hash
 
 # What must be as it was for runs of two processes to be compared.
 _SAME = (
-    ("versions", "dnnsuite"), ("versions", "torch"), ("machine", "cpu_model"), ("machine", "cpus"), ("machine", "gpus"),
-)  # fmt: skip
+    ("versions", "dnnsuite"),
+    ("versions", "torch"),
+    ("machine", "cpu_model"),
+    ("machine", "cpus"),
+    ("machine", "gpus"),
+)
 
 
 def environment() -> dict[str, Any]:
@@ -43,10 +47,13 @@ def machine(described: Mapping[str, Any]) -> Machine:
     """The typed form of what :func:`dnnsuite.host.describe` says."""
     gpus = described.get("gpus") or []
     return Machine(
-        hostname=socket.gethostname(), cpu_model=described.get("cpu_model") or "", cpus=described.get("cpus") or 0,
-        memory_bytes=described.get("memory_bytes") or 0, gpus=tuple(gpu["name"] for gpu in gpus),
+        hostname=socket.gethostname(),
+        cpu_model=described.get("cpu_model") or "",
+        cpus=described.get("cpus") or 0,
+        memory_bytes=described.get("memory_bytes") or 0,
+        gpus=tuple(gpu["name"] for gpu in gpus),
         driver=gpus[0]["driver"] if gpus else "",
-    )  # fmt: skip
+    )
 
 
 def device(kind: str, described: Mapping[str, Any], uuids: tuple[str, ...] | None = None) -> Device:

@@ -11,8 +11,16 @@ from dataclasses import dataclass
 from ..errors import Error, Unavailable
 
 __all__ = [
-    "CLASSES", "DISK_EXIT", "FINAL", "RESULT_EXIT", "KernelKill", "NotFinite", "classify", "classify_exit", "disk_full",
-]  # fmt: skip
+    "CLASSES",
+    "DISK_EXIT",
+    "FINAL",
+    "RESULT_EXIT",
+    "KernelKill",
+    "NotFinite",
+    "classify",
+    "classify_exit",
+    "disk_full",
+]
 
 RESULT_EXIT = 1  # a worker that failed and wrote why
 DISK_EXIT = 74  # a worker that could not write its results (EX_IOERR of <sysexits.h>)

@@ -16,9 +16,16 @@ from .reading import RUN_FILE, ReadRun, read_runs
 from .record import RunRecord, new_id
 
 __all__ = [
-    "CLUSTER_FILE", "OUT", "PROFILES_FILE", "SUITE_FILE", "WORKFLOW_FILE", "PlanFolder", "default_out", "opened",
+    "CLUSTER_FILE",
+    "OUT",
+    "PROFILES_FILE",
+    "SUITE_FILE",
+    "WORKFLOW_FILE",
+    "PlanFolder",
+    "default_out",
+    "opened",
     "stamp",
-]  # fmt: skip
+]
 
 WORKFLOW_FILE, SUITE_FILE, CLUSTER_FILE = "workflow.json", "suite.json", "cluster.json"
 PROFILES_FILE = "profiles.json"

@@ -103,9 +103,13 @@ class Starter(Protocol):
 
 
 def run_group(
-    specs: Sequence[WorkerSpec], variables: Sequence[Mapping[str, str]], timeout_s: float, starter: Starter,
-    on_failure: OnFailure = "end", tick: Callable[[], None] = lambda: None,
-) -> GroupOutcome:  # fmt: skip
+    specs: Sequence[WorkerSpec],
+    variables: Sequence[Mapping[str, str]],
+    timeout_s: float,
+    starter: Starter,
+    on_failure: OnFailure = "end",
+    tick: Callable[[], None] = lambda: None,
+) -> GroupOutcome:
     """Run one worker per spec, all together.
 
     Args:
@@ -162,8 +166,10 @@ class _Group:
                 files.enter_context(its)
                 unused = files.enter_context(ExitStack())
                 unused.callback(mine.close)
-                out, err = (files.enter_context(open(spec.folder / f"{name}.txt", "wb"))
-                            for name in ("stdout", "stderr"))  # fmt: skip
+                out, err = (
+                    files.enter_context(open(spec.folder / f"{name}.txt", "wb"))
+                    for name in ("stdout", "stderr")
+                )
                 process = self._starter.start(
                     index, command, {**environment, **variables}, (its.fileno(), out.fileno(), err.fileno())
                 )

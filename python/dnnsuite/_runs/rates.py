@@ -105,6 +105,9 @@ def warmup(seconds: npt.NDArray[np.float64]) -> dict[str, Any]:
     """The steady state of a series by MSER-5: `truncated` values before it; `steady` False where there is none."""
     found = timing.mser5(seconds)
     return {
-        "method": "MSER-5", "truncated": found.truncated, "steady": found.steady, "reason": found.reason,
+        "method": "MSER-5",
+        "truncated": found.truncated,
+        "steady": found.steady,
+        "reason": found.reason,
         "drift_per_100": found.drift_per_100,
-    }  # fmt: skip
+    }

@@ -14,10 +14,14 @@ from ._status import reporting
 __all__ = ["main"]
 
 app = typer.Typer(
-    name="dnnsuite", help="Measure, see and multiply the training of deep neural networks.",
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    name="dnnsuite",
+    help="Measure, see and multiply the training of deep neural networks.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-)  # fmt: skip
+)
 
 app.add_typer(metrics.commands(reporting), name="metrics")
 app.add_typer(pin.commands(reporting), name="pin")

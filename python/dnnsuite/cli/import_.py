@@ -55,12 +55,17 @@ def import_file(
     written = _save(found.tables | results, out) if out is not None else []
     notes = found.notes + notes
     if as_json:
-        _print_json({
-            "kind": found.kind, "file": str(file), "rows": {name: len(table) for name, table in found.tables.items()},
-            "results": {name: _records(table) for name, table in results.items()},
-            "definitions": {name: definitions(table) for name, table in results.items()},
-            "notes": notes, "written": [str(path) for path in written],
-        })  # fmt: skip
+        _print_json(
+            {
+                "kind": found.kind,
+                "file": str(file),
+                "rows": {name: len(table) for name, table in found.tables.items()},
+                "results": {name: _records(table) for name, table in results.items()},
+                "definitions": {name: definitions(table) for name, table in results.items()},
+                "notes": notes,
+                "written": [str(path) for path in written],
+            }
+        )
         return 0
     rows = ", ".join(f"{len(table)} {name}" for name, table in found.tables.items() if len(table))
     print(f"{file}: {found.kind}; {rows or 'no rows'}")
@@ -119,10 +124,18 @@ def _by_device(samples: pd.DataFrame) -> pd.DataFrame:
 
     grouped = samples.groupby(["device", "name", "unit"], observed=True, sort=False)["value"]
     table = grouped.agg(["count", "mean", "min", "max"]).reset_index()
-    return define(table, {
-        "device": "the GPU, or a part of it", "name": "the quantity", "unit": "of what follows",
-        "count": "samples that have a value", "mean": "of these", "min": "least", "max": "most",
-    })  # fmt: skip
+    return define(
+        table,
+        {
+            "device": "the GPU, or a part of it",
+            "name": "the quantity",
+            "unit": "of what follows",
+            "count": "samples that have a value",
+            "mean": "of these",
+            "min": "least",
+            "max": "most",
+        },
+    )
 
 
 def _save(tables: Results, folder: Path) -> list[Path]:

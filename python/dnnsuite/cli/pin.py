@@ -82,9 +82,15 @@ def probe(parent: Parent = None, as_json: Json = False) -> int:
 
 
 def plan(
-    slots: Slots = "gpus", locality: Locality = "auto", smt: Smt = "on", reserve_memory: Reserve = "auto",
-    allow_smt_split: Split = False, cpus: Cpus = None, topology: Recording = None, as_json: Json = False,
-) -> int:  # fmt: skip
+    slots: Slots = "gpus",
+    locality: Locality = "auto",
+    smt: Smt = "on",
+    reserve_memory: Reserve = "auto",
+    allow_smt_split: Split = False,
+    cpus: Cpus = None,
+    topology: Recording = None,
+    as_json: Json = False,
+) -> int:
     """Print equal shares of this machine, or of a recorded one."""
     from ..pin.report import render_plan
 
@@ -94,12 +100,19 @@ def plan(
 
 
 def exec(
-    command: Words, slot: Annotated[str, typer.Option(help="Number of the share, or all.")] = "0",
-    slots: Slots = "gpus", locality: Locality = "auto", smt: Smt = "on", reserve_memory: Reserve = "auto",
-    allow_smt_split: Split = False, cpus: Cpus = None,
+    command: Words,
+    slot: Annotated[str, typer.Option(help="Number of the share, or all.")] = "0",
+    slots: Slots = "gpus",
+    locality: Locality = "auto",
+    smt: Smt = "on",
+    reserve_memory: Reserve = "auto",
+    allow_smt_split: Split = False,
+    cpus: Cpus = None,
     memory: Annotated[Text, typer.Option(help="Memory instead of the share's: 8G or bytes.")] = None,
-    backend: Backend = "auto", require: Require = None, parent: Parent = None,
-) -> int:  # fmt: skip
+    backend: Backend = "auto",
+    require: Require = None,
+    parent: Parent = None,
+) -> int:
     """Run a command in one share, with its own exit status (128 + signal; 125: it was not started).
 
     Works as a prefix, under torchrun or mpirun too. A process killed for memory is reported on standard error.
@@ -125,11 +138,19 @@ def _with_memory(made: Plan, which: int | str, memory: str | None) -> Plan:
 
 
 def run(
-    command: Words, slots: Slots = "gpus", locality: Locality = "auto", smt: Smt = "on",
-    reserve_memory: Reserve = "auto", allow_smt_split: Split = False, cpus: Cpus = None,
+    command: Words,
+    slots: Slots = "gpus",
+    locality: Locality = "auto",
+    smt: Smt = "on",
+    reserve_memory: Reserve = "auto",
+    allow_smt_split: Split = False,
+    cpus: Cpus = None,
     timeout: Timeout = None,
-    backend: Backend = "auto", require: Require = None, parent: Parent = None, as_json: Json = False,
-) -> int:  # fmt: skip
+    backend: Backend = "auto",
+    require: Require = None,
+    parent: Parent = None,
+    as_json: Json = False,
+) -> int:
     """Run the command in every share at once; {slot} in it becomes the share's number."""
     from ..pin.report import render_outcomes
 
@@ -143,9 +164,14 @@ def run(
 
 
 def _run(
-    made: Plan, which: list[int | str] | list[int], command: list[str], backend: str, require: str | None,
-    parent: str | None, timeout_s: float | None,
-) -> list[Outcome]:  # fmt: skip
+    made: Plan,
+    which: list[int | str] | list[int],
+    command: list[str],
+    backend: str,
+    require: str | None,
+    parent: str | None,
+    timeout_s: float | None,
+) -> list[Outcome]:
     from ..errors import Error
     from ..pin import Partition
 

@@ -151,13 +151,17 @@ def _record(
     job: str | None, peaks: Peaks, now: Contention, found: Roofline | None, notes: list[str], files: list[str]
 ) -> dict[str, Any]:
     return {
-        "job": job, "peaks": peaks.to_dict(), "contention_now": now.to_dict(),
+        "job": job,
+        "peaks": peaks.to_dict(),
+        "contention_now": now.to_dict(),
         "summary": asdict(found.summary) if found is not None else None,
         "lanes": found.lanes if found is not None else None,
         "operators": _rows(found.table) if found is not None else [],
         "definitions": found.table.attrs["definitions"] if found is not None else {},
-        "says": says(found, now) if found is not None else "", "notes": notes, "files": files,
-    }  # fmt: skip
+        "says": says(found, now) if found is not None else "",
+        "notes": notes,
+        "files": files,
+    }
 
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -119,8 +119,11 @@ def _describe(suite: Suite, settings: SuiteSettings, plan: Plan, as_json: bool) 
     students = sum(entry.scope != "all" for entry in suite.entries)
     again = f", {settings.repeat} times" if settings.repeat > 1 else ""
     counted = f"{len(suite.entries)} job{'s' * (len(suite.entries) > 1)}"
-    print(f"{counted} on {suite.device}{again}: {students} in {len(plan.slots)} copies at once, "
-          f"{len(suite.entries) - students} alone with the machine", file=sys.stderr)  # fmt: skip
+    print(
+        f"{counted} on {suite.device}{again}: {students} in {len(plan.slots)} copies at once, "
+        f"{len(suite.entries) - students} alone with the machine",
+        file=sys.stderr,
+    )
     print(render_plan(plan), file=sys.stderr)
     return 0
 
@@ -149,8 +152,14 @@ def _run(suite: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bo
 
 
 def _run_on_cluster(
-    suite: str, asked: dict[str, Any], out: Path, cluster: str, options: list[str], resume: bool, as_json: bool
-) -> int:  # fmt: skip
+    suite: str,
+    asked: dict[str, Any],
+    out: Path,
+    cluster: str,
+    options: list[str],
+    resume: bool,
+    as_json: bool,
+) -> int:
     from ..suites import run_on_cluster
 
     say = (lambda line: print(line, file=sys.stderr)) if as_json else print
@@ -175,9 +184,12 @@ def _parameters(options: list[str]) -> dict[str, Any]:
 def _as_dict(finished: Finished) -> dict[str, Any]:
     state = finished.state
     return {
-        "suite": state["name"], "out": str(finished.root), "ok": finished.ok, "isolation": state["isolation"],
+        "suite": state["name"],
+        "out": str(finished.root),
+        "ok": finished.ok,
+        "isolation": state["isolation"],
         "runs": [_run_as_dict(run) for run in finished.runs],
-    }  # fmt: skip
+    }
 
 
 def _run_as_dict(run: RunRecord) -> dict[str, Any]:

@@ -108,12 +108,17 @@ def _as_dict(report: WorkflowReport) -> dict[str, Any]:
 
     state = report.state
     return {
-        "job": report.settings.job, "out": str(report.root), "ok": report.ok, "problems": report.problems,
-        "rows": rows(report.summary, state), "remarks": remarks(report.table, report.summary),
+        "job": report.settings.job,
+        "out": str(report.root),
+        "ok": report.ok,
+        "problems": report.problems,
+        "rows": rows(report.summary, state),
+        "remarks": remarks(report.table, report.summary),
         "files": [str(path) for path in report.files],
-        "settings": state["settings"], "environment": state["environment"],
+        "settings": state["settings"],
+        "environment": state["environment"],
         **{key: state[key] for key in ("unavailable", "search", "Bs", "equality")},
-    }  # fmt: skip
+    }
 
 
 def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:

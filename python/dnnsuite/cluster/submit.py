@@ -72,9 +72,13 @@ class ClusterPlan(Protocol):
 
 
 def run_parts(
-    plan: ClusterPlan, out: Path, cluster: str, parameters: Mapping[str, Any], resume: bool = False,
+    plan: ClusterPlan,
+    out: Path,
+    cluster: str,
+    parameters: Mapping[str, Any],
+    resume: bool = False,
     tell: Callable[[str], None] = print,
-) -> bool:  # fmt: skip
+) -> bool:
     """Run the parts of a plan as tasks of a cluster, wait for them; True if every one ended well.
 
     Args:
@@ -139,9 +143,13 @@ def _executor(cluster: str, out: Path, parameters: Mapping[str, Any]) -> Any:
 def _order(plan: ClusterPlan, part: Part, out: Path) -> dict[str, Any]:
     """The order of a task: plain values, since they cross to another machine."""
     return {
-        "task": plan.task, "order": dict(part.order), "file": plan.file, "directory": str((out / part.name).resolve()),
-        "folder": os.getcwd(), "sys_path": [path for path in sys.path if path],
-    }  # fmt: skip
+        "task": plan.task,
+        "order": dict(part.order),
+        "file": plan.file,
+        "directory": str((out / part.name).resolve()),
+        "folder": os.getcwd(),
+        "sys_path": [path for path in sys.path if path],
+    }
 
 
 def run_part(order: Mapping[str, Any]) -> None:

@@ -23,9 +23,16 @@ class EndlessLoader:
     """
 
     def __init__(
-        self, dataset: Any, batch_size: int, workers: int = 0, seed: int = 0, *,
-        pin_memory: bool = False, rank: int = 0, world_size: int = 1,
-    ) -> None:  # fmt: skip
+        self,
+        dataset: Any,
+        batch_size: int,
+        workers: int = 0,
+        seed: int = 0,
+        *,
+        pin_memory: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
         import torch
 
         order = Order(len(dataset), seed, rank, world_size)

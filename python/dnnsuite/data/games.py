@@ -47,9 +47,17 @@ def atari(name: str, copies: int, threads: int = 0) -> tuple[Any, str]:
     if game not in ale_py.roms.get_all_rom_ids():
         raise InvalidArgument(f"ale-py has no game {name!r} (looked for {game!r})")
     environment = vector_env.AtariVectorEnv(
-        game, copies, num_threads=threads, autoreset_mode=vector_env.AutoresetMode.SAME_STEP,
-        frameskip=4, stack_num=4, noop_max=30, episodic_life=True, reward_clipping=True, use_fire_reset=True,
-    )  # fmt: skip
+        game,
+        copies,
+        num_threads=threads,
+        autoreset_mode=vector_env.AutoresetMode.SAME_STEP,
+        frameskip=4,
+        stack_num=4,
+        noop_max=30,
+        episodic_life=True,
+        reward_clipping=True,
+        use_fire_reset=True,
+    )
     return environment, f"{game} of ale-py {importlib.metadata.version('ale-py')}, one action for 4 frames"
 
 

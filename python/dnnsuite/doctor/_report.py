@@ -74,7 +74,7 @@ CHECKS: tuple[tuple[str, str, Callable[[], Finding]], ...] = (
     ("machine", "control groups", _machine.control_groups),
     ("settings", "cache folder", _settings.cache_folder),
     ("settings", "environment", _settings.environment),
-)  # fmt: skip
+)
 
 
 def report() -> list[Check]:
@@ -127,7 +127,11 @@ def _entry(check: Check, width: int) -> list[str]:
     )
     if check.remedy:
         lines += textwrap.wrap(
-            check.remedy, width, initial_indent=f"{indent}-> ", subsequent_indent=f"{indent}   ",
-            break_long_words=False, break_on_hyphens=False,
-        )  # fmt: skip
+            check.remedy,
+            width,
+            initial_indent=f"{indent}-> ",
+            subsequent_indent=f"{indent}   ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
     return lines

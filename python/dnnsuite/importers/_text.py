@@ -102,9 +102,16 @@ def read_rows(
     for number in _not_plain(lines, text, len(columns)):
         _check_row(path, lines[number], at[number], len(columns))
     table = pd.read_csv(
-        io.BytesIO(text.encode()), header=None, names=list(columns), usecols=wanted, dtype="category", na_filter=False,
-        skip_blank_lines=False, index_col=False, low_memory=False,
-    )  # fmt: skip
+        io.BytesIO(text.encode()),
+        header=None,
+        names=list(columns),
+        usecols=wanted,
+        dtype="category",
+        na_filter=False,
+        skip_blank_lines=False,
+        index_col=False,
+        low_memory=False,
+    )
     for column in table:  # pandas makes categories that look like numbers numbers
         table[column] = table[column].cat.rename_categories(str)
     return table

@@ -12,14 +12,29 @@ import functools
 __all__ = ["to_base"]
 
 _SECONDS = {
-    "second": 1e9, "msecond": 1e6, "usecond": 1e3, "nsecond": 1.0,
-    "s": 1e9, "ms": 1e6, "us": 1e3, "µs": 1e3, "ns": 1.0,
-}  # fmt: skip
+    "second": 1e9,
+    "msecond": 1e6,
+    "usecond": 1e3,
+    "nsecond": 1.0,
+    "s": 1e9,
+    "ms": 1e6,
+    "us": 1e3,
+    "µs": 1e3,
+    "ns": 1.0,
+}
 _HERTZ = {"hz": 1.0, "khz": 1e3, "mhz": 1e6, "ghz": 1e9}
 _PREFIXES = {
-    "K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
-    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40,
-}  # fmt: skip
+    "K": 1e3,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "Ki": 2.0**10,
+    "Mi": 2.0**20,
+    "Gi": 2.0**30,
+    "Ti": 2.0**40,
+}
 _WORDS = {
     "byte": "byte", "bytes": "byte", "b": "byte", "bit": "bit", "cycle": "cycle", "inst": "inst", "sector": "sector",
     "request": "request", "warp": "warp", "thread": "thread", "block": "block", "op": "op", "flop": "flop",

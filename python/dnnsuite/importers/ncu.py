@@ -30,8 +30,15 @@ _LAUNCH = {
     "stream": "Stream",
 }
 _IDENTITY = {
-    "ID", "Process Name", "Host Name", "Kernel Time", "Block Size", "Grid Size", "CC", *_LAUNCH.values(),
-}  # fmt: skip
+    "ID",
+    "Process Name",
+    "Host Name",
+    "Kernel Time",
+    "Block Size",
+    "Grid Size",
+    "CC",
+    *_LAUNCH.values(),
+}
 _DETAILS = {"ID", "Section Name", "Metric Name", "Metric Unit", "Metric Value", *_LAUNCH.values()}
 _MEANINGS = {
     "kernel_id": "number of the launch in the file, from 0; its order is the file's",
@@ -192,12 +199,17 @@ def _details(path: Path, rows: pd.DataFrame, at: Sequence[int]) -> pd.DataFrame:
     bases = list(dict.fromkeys(unit for _, unit in units))
     unit_codes = np.array([bases.index(unit) for _, unit in units] or [0])[codes]
     section = rows["Section Name"] if "Section Name" in rows else _constant("", len(rows))
-    return pd.DataFrame({
-        "kernel_id": ids, **_identity(rows), "section": section, "metric": rows["Metric Name"],
-        "unit": pd.Categorical.from_codes(unit_codes, pd.Index(bases)),
-        "value": values * np.array([factor for factor, _ in units] or [1.0])[codes],
-        "text": rows["Metric Value"].astype(object).where(words, None),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "kernel_id": ids,
+            **_identity(rows),
+            "section": section,
+            "metric": rows["Metric Name"],
+            "unit": pd.Categorical.from_codes(unit_codes, pd.Index(bases)),
+            "value": values * np.array([factor for factor, _ in units] or [1.0])[codes],
+            "text": rows["Metric Value"].astype(object).where(words, None),
+        }
+    )
 
 
 def _raw(path: Path, rows: pd.DataFrame, units: dict[str, str], at: Sequence[int]) -> pd.DataFrame:

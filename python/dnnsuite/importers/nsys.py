@@ -199,10 +199,17 @@ class _Export:
         return {"t0_ns": found.pop("t0_ns"), "t1_ns": found.pop("t1_ns"), "name": found.pop("name")} | found
 
     def memops(self) -> Columns:
-        copies = self._columns(_MEMCPY, _MEMOP | {
-            "operation": "copyKind", "source_memory": "srcKind", "target_memory": "dstKind",
-            "source_device": "srcDeviceId", "target_device": "dstDeviceId",
-        })  # fmt: skip
+        copies = self._columns(
+            _MEMCPY,
+            _MEMOP
+            | {
+                "operation": "copyKind",
+                "source_memory": "srcKind",
+                "target_memory": "dstKind",
+                "source_device": "srcDeviceId",
+                "target_device": "dstDeviceId",
+            },
+        )
         for side in ("source_memory", "target_memory"):
             copies[side] = _memory(copies[side])
         sets = self._columns(_MEMSET, _MEMOP | {"target_memory": "memKind", "target_device": "deviceId"})
@@ -225,9 +232,15 @@ class _Export:
 
     def api(self) -> Columns:
         wanted = {
-            "t0_ns": "start", "t1_ns": "end", "domain": "eventClass", "callback": "nameId", "thread": "globalTid",
-            "correlation": "correlationId", "return_value": "returnValue", "globalTid": "globalTid",
-        }  # fmt: skip
+            "t0_ns": "start",
+            "t1_ns": "end",
+            "domain": "eventClass",
+            "callback": "nameId",
+            "thread": "globalTid",
+            "correlation": "correlationId",
+            "return_value": "returnValue",
+            "globalTid": "globalTid",
+        }
         runtime, driver = self._columns(_RUNTIME, wanted), self._columns(_DRIVER, wanted)
         # CUPTI's numbers: 1 the runtime, 0 the driver.
         runtime["domain"] = (runtime["domain"] == _RUNTIME_CLASS).astype(np.int64)
@@ -237,9 +250,16 @@ class _Export:
         return found | {"callback": self._codes(found["callback"]), "thread": found["thread"] & _TID_MASK}
 
     def overhead(self) -> Columns:
-        found = self._columns(_OVERHEAD, {
-            "t0_ns": "start", "t1_ns": "end", "kind": "nameId", "thread": "globalTid", "correlation": "correlationId",
-        })  # fmt: skip
+        found = self._columns(
+            _OVERHEAD,
+            {
+                "t0_ns": "start",
+                "t1_ns": "end",
+                "kind": "nameId",
+                "thread": "globalTid",
+                "correlation": "correlationId",
+            },
+        )
         order = np.argsort(found["t0_ns"], kind="stable")
         found = {name: values[order] for name, values in found.items()}
         return found | {"kind": self._codes(found["kind"]), "thread": found["thread"] & _TID_MASK}

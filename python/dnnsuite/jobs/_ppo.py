@@ -39,10 +39,18 @@ def returns(
 
 
 def clipped_loss(
-    logits: torch.Tensor, values: torch.Tensor, actions: torch.Tensor, old_log_probabilities: torch.Tensor,
-    old_values: torch.Tensor, returns: torch.Tensor, advantages: torch.Tensor, *,
-    clip: float, value_coefficient: float, entropy_coefficient: float,
-) -> Loss:  # fmt: skip
+    logits: torch.Tensor,
+    values: torch.Tensor,
+    actions: torch.Tensor,
+    old_log_probabilities: torch.Tensor,
+    old_values: torch.Tensor,
+    returns: torch.Tensor,
+    advantages: torch.Tensor,
+    *,
+    clip: float,
+    value_coefficient: float,
+    entropy_coefficient: float,
+) -> Loss:
     """The loss of a mini-batch (Schulman et al., 2017), the value's clipped as the policy's is.
 
     `logits` `[N, A]`; all others `[N]`. `old_...` is what the policy that played thought.

@@ -44,10 +44,17 @@ class Atari(PlainJob):
     seed_unit = SeedUnit("updates x games", 128)
     seed_script = "./reinforcement/atari/pytorch/run.sh"
     defaults: ClassVar = {
-        "batch_size": 8, "repeat": 30, "number": 10,
-        "env_name": "PongNoFrameskip-v4", "num_steps": 128, "num_processes": 8, "num_mini_batch": 4,
-        "clip_param": 0.1, "value_loss_coef": 0.5, "entropy_coef": 0.01,
-    }  # fmt: skip
+        "batch_size": 8,
+        "repeat": 30,
+        "number": 10,
+        "env_name": "PongNoFrameskip-v4",
+        "num_steps": 128,
+        "num_processes": 8,
+        "num_mini_batch": 4,
+        "clip_param": 0.1,
+        "value_loss_coef": 0.5,
+        "entropy_coef": 0.01,
+    }
     smoke: ClassVar = {"repeat": 4, "number": 1, "num_processes": 2}
 
     def __init__(self, config: JobConfig) -> None:
@@ -136,10 +143,17 @@ class Atari(PlainJob):
         with self.autocast():
             logits, values = self.model(part.images)
         loss = _ppo.clipped_loss(
-            logits.float(), values.float(), part.actions, part.log_probabilities, part.values, part.returns, advantages,
-            clip=self.options["clip_param"], value_coefficient=self.options["value_loss_coef"],
+            logits.float(),
+            values.float(),
+            part.actions,
+            part.log_probabilities,
+            part.values,
+            part.returns,
+            advantages,
+            clip=self.options["clip_param"],
+            value_coefficient=self.options["value_loss_coef"],
             entropy_coefficient=self.options["entropy_coef"],
-        )  # fmt: skip
+        )
         self.update(loss.total, self.optimizer, _GRADIENT_NORM, self.model.parameters())
         return loss.action.detach()
 

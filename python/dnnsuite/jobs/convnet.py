@@ -19,8 +19,13 @@ _BATCHES = 4  # in the pool
 _OPTIONS = {"arch": "resnet101", "lr": 0.1, "workers": 8, "image_size": 224}
 # Most CPUs have no fp16 arithmetic: two images of 64 x 64 take ResNet-101 16 s there, 0.5 s in fp32 or bf16.
 _HALF_SMOKE = {
-    "batch_size": 2, "repeat": 5, "number": 1, "workers": 1, "image_size": 32, "arch": "resnet18",
-}  # fmt: skip
+    "batch_size": 2,
+    "repeat": 5,
+    "number": 1,
+    "workers": 1,
+    "image_size": 32,
+    "arch": "resnet18",
+}
 
 
 @register("convnet")
@@ -46,10 +51,17 @@ class ConvNet(SpreadJob):
         config, options = self.config, self.options
         _distributed.join(self.place, self.device)
         pool = imagenet.pool(
-            config.data, config.dataroot, config.batch_size, _BATCHES, options["image_size"], augment=True,
-            seed=config.data_seed, workers=options["workers"], rank=self.place.rank,
+            config.data,
+            config.dataroot,
+            config.batch_size,
+            _BATCHES,
+            options["image_size"],
+            augment=True,
+            seed=config.data_seed,
+            workers=options["workers"],
+            rank=self.place.rank,
             world_size=self.place.world_size,
-        )  # fmt: skip
+        )
         self._origin = pool.origin
         mean, deviation = (torch.tensor(value).view(3, 1, 1) for value in (imagenet.MEAN, imagenet.DEVIATION))
         self._pool = itertools.cycle(

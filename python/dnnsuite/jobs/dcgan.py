@@ -19,9 +19,17 @@ from ._workload import JobConfig, register
 _BATCHES = 8  # in the pool
 _REAL, _FAKE = 1.0, 0.0
 _DEFAULTS = {
-    "batch_size": 128, "repeat": 50, "number": 10, "imageSize": 64, "nz": 100, "ngf": 64, "ndf": 64, "lr": 2e-4,
-    "beta1": 0.5, "workers": 8,
-}  # fmt: skip
+    "batch_size": 128,
+    "repeat": 50,
+    "number": 10,
+    "imageSize": 64,
+    "nz": 100,
+    "ngf": 64,
+    "ndf": 64,
+    "lr": 2e-4,
+    "beta1": 0.5,
+    "workers": 8,
+}
 
 
 @register("dcgan")
@@ -50,9 +58,16 @@ class DCGAN(SpreadJob):
         config, options = self.config, self.options
         _distributed.join(self.place, self.device)
         pool = imagenet.pool(
-            config.data, config.dataroot, config.batch_size, _BATCHES, options["imageSize"], seed=config.data_seed,
-            workers=options["workers"], rank=self.place.rank, world_size=self.place.world_size,
-        )  # fmt: skip
+            config.data,
+            config.dataroot,
+            config.batch_size,
+            _BATCHES,
+            options["imageSize"],
+            seed=config.data_seed,
+            workers=options["workers"],
+            rank=self.place.rank,
+            world_size=self.place.world_size,
+        )
         self._origin = pool.origin
         self._pool = itertools.cycle([images.to(self.device) * 2 - 1 for images, _ in pool.batches])
         torch.manual_seed(config.seed)

@@ -50,9 +50,14 @@ class FastStyle(PlainJob):
     def setup(self) -> None:
         config, options = self.config, self.options
         pool = imagenet.pool(
-            config.data, config.dataroot, config.batch_size, _BATCHES, options["image_size"],
-            seed=config.data_seed, workers=options["workers"],
-        )  # fmt: skip
+            config.data,
+            config.dataroot,
+            config.batch_size,
+            _BATCHES,
+            options["image_size"],
+            seed=config.data_seed,
+            workers=options["workers"],
+        )
         self._origin = pool.origin
         self._pool = itertools.cycle([images.to(self.device) * 255 for images, _ in pool.batches])
         torch.manual_seed(config.seed)

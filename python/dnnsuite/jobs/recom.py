@@ -27,10 +27,15 @@ class Recommendation(PlainJob):
     seed_unit = SeedUnit("interactions", 1)
     seed_script = "./recommendation/neural_collaborative_filtering/pytorch/run.sh"
     defaults: ClassVar = {
-        "batch_size": 2048, "repeat": 25, "number": 100,
-        "learning_rate": 0.0005, "layers": "256 256 128 64", "factors": 64, "negative_samples": 4,
+        "batch_size": 2048,
+        "repeat": 25,
+        "number": 100,
+        "learning_rate": 0.0005,
+        "layers": "256 256 128 64",
+        "factors": 64,
+        "negative_samples": 4,
         "interactions": ratings.ML_20M_INTERACTIONS,  # how many to draw where there is no MovieLens
-    }  # fmt: skip
+    }
     smoke: ClassVar = {"repeat": 5, "number": 2, "interactions": 1_000_000}
 
     def setup(self) -> None:

@@ -32,9 +32,15 @@ class SuperResolution(PlainJob):
     seed_unit = SeedUnit("images", 1)
     seed_script = "./super_resolution/subpixel_convolution/pytorch/run.sh"
     defaults: ClassVar = {
-        "batch_size": 64, "repeat": 50, "number": 20, "upscale_factor": 2, "testBatchSize": 8, "workers": 8,
-        "lr": 0.1, "no_checks": True,
-    }  # fmt: skip
+        "batch_size": 64,
+        "repeat": 50,
+        "number": 20,
+        "upscale_factor": 2,
+        "testBatchSize": 8,
+        "workers": 8,
+        "lr": 0.1,
+        "no_checks": True,
+    }
     smoke: ClassVar = {"batch_size": 1, "repeat": 12, "number": 1, "workers": 1}
 
     def __init__(self, config: JobConfig) -> None:

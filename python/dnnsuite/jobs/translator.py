@@ -26,10 +26,18 @@ class Translator(PlainJob):
     seed_unit = SeedUnit("sentences", 1)
     seed_script = "./natural_language_processing/rnn_translator/pytorch/run.sh"
     defaults: ClassVar = {
-        "batch_size": 64, "repeat": 20, "number": 10,
-        "hidden_size": 1024, "num_layers": 4, "dropout": 0.2, "smoothing": 0.1, "lr": 5e-4, "grad_clip": 5.0,
-        "max_length_train": 50, "vocab_size": translation.WMT16_VOCABULARY,  # of pairs that are not WMT16's
-    }  # fmt: skip
+        "batch_size": 64,
+        "repeat": 20,
+        "number": 10,
+        "hidden_size": 1024,
+        "num_layers": 4,
+        "dropout": 0.2,
+        "smoothing": 0.1,
+        "lr": 5e-4,
+        "grad_clip": 5.0,
+        "max_length_train": 50,
+        "vocab_size": translation.WMT16_VOCABULARY,  # of pairs that are not WMT16's
+    }
     # A step of the whole model takes a core some seconds, however few sentences there are.
     smoke: ClassVar = {"batch_size": 4, "repeat": 6, "number": 1, "hidden_size": 256}
 

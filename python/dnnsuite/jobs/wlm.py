@@ -15,10 +15,18 @@ from ._workload import register
 
 _EVALUATION_BATCH, _EVALUATION_SEGMENTS = 10, 5
 _DEFAULTS = {
-    "repeat": 30, "number": 5,
-    "emsize": 656, "nhid": 656, "nlayers": 2, "dropout": 0.5, "bptt": 35, "clip": 0.25, "lr": 20.0,
-    "model": "GRU", "vocab_size": words.WIKITEXT_2_WORDS,  # of a text that is not WikiText
-}  # fmt: skip
+    "repeat": 30,
+    "number": 5,
+    "emsize": 656,
+    "nhid": 656,
+    "nlayers": 2,
+    "dropout": 0.5,
+    "bptt": 35,
+    "clip": 0.25,
+    "lr": 20.0,
+    "model": "GRU",
+    "vocab_size": words.WIKITEXT_2_WORDS,  # of a text that is not WikiText
+}
 
 
 class Segment(NamedTuple):

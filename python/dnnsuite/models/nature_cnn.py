@@ -20,11 +20,16 @@ class NatureCNN(nn.Module):
         super().__init__()
         relu = math.sqrt(2)
         self.body = nn.Sequential(
-            _orthogonal(nn.Conv2d(images, 32, 8, stride=4), relu), nn.ReLU(),
-            _orthogonal(nn.Conv2d(32, 64, 4, stride=2), relu), nn.ReLU(),
-            _orthogonal(nn.Conv2d(64, 32, 3, stride=1), relu), nn.ReLU(), nn.Flatten(),
-            _orthogonal(nn.Linear(32 * 7 * 7, 512), relu), nn.ReLU(),
-        )  # fmt: skip
+            _orthogonal(nn.Conv2d(images, 32, 8, stride=4), relu),
+            nn.ReLU(),
+            _orthogonal(nn.Conv2d(32, 64, 4, stride=2), relu),
+            nn.ReLU(),
+            _orthogonal(nn.Conv2d(64, 32, 3, stride=1), relu),
+            nn.ReLU(),
+            nn.Flatten(),
+            _orthogonal(nn.Linear(32 * 7 * 7, 512), relu),
+            nn.ReLU(),
+        )
         self.value = _orthogonal(nn.Linear(512, 1), 1.0)
         self.policy = _orthogonal(nn.Linear(512, actions), 0.01)
 

@@ -36,8 +36,13 @@ class Leftover:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""
-        return {"name": self.name, "owner": self.owner, "state": self.state, "processes": list(self.processes),
-                "folders": [folder for _, folder in self.folders]}  # fmt: skip
+        return {
+            "name": self.name,
+            "owner": self.owner,
+            "state": self.state,
+            "processes": list(self.processes),
+            "folders": [folder for _, folder in self.folders],
+        }
 
 
 def run_name(process: int | None = None) -> str:

@@ -24,9 +24,14 @@ class Guard:
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(read), name],
-                pass_fds=(read,), start_new_session=True, close_fds=True, cwd="/",
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+                pass_fds=(read,),
+                start_new_session=True,
+                close_fds=True,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         except BaseException:
             os.close(self._write)
             raise

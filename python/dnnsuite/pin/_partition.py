@@ -126,10 +126,15 @@ class Partition:
         )
 
     def start(
-        self, which: int | str, arguments: Sequence[str], env: Mapping[str, str] | None = None,
-        cwd: Path | str | None = None, files: tuple[int, int, int] = (-1, -1, -1), new_session: bool = True,
+        self,
+        which: int | str,
+        arguments: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        cwd: Path | str | None = None,
+        files: tuple[int, int, int] = (-1, -1, -1),
+        new_session: bool = True,
         close_files: bool = True,
-    ) -> Running:  # fmt: skip
+    ) -> Running:
         """Start a command in a share: its number, its name, or `all`.
 
         Args:
@@ -149,14 +154,26 @@ class Partition:
         group = self._group(slot, self._controllers) if self._controllers else None
         mems = parse_cpu_list(slot.mems) if by_affinity and len(parse_cpu_list(slot.mems)) == 1 else []
         process = launch(
-            list(arguments), [f"{name}={value}" for name, value in variables.items()], group,
-            folder=str(cwd or ""), files=files, cpus=cpus, mems=mems, new_session=new_session,
-            data_limit_bytes=slot.memory_bytes if limited else None, close_files=close_files,
-        )  # fmt: skip
+            list(arguments),
+            [f"{name}={value}" for name, value in variables.items()],
+            group,
+            folder=str(cwd or ""),
+            files=files,
+            cpus=cpus,
+            mems=mems,
+            new_session=new_session,
+            data_limit_bytes=slot.memory_bytes if limited else None,
+            close_files=close_files,
+        )
         running = Running(
-            process, group, f"{self.name}/{slot.name}", slot, self.level,
-            watched_bytes=slot.memory_bytes if limited else None, kept=kept,
-        )  # fmt: skip
+            process,
+            group,
+            f"{self.name}/{slot.name}",
+            slot,
+            self.level,
+            watched_bytes=slot.memory_bytes if limited else None,
+            kept=kept,
+        )
         self._running.append(running)
         return running
 

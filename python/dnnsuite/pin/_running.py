@@ -56,9 +56,15 @@ class Running:
     """Made by :meth:`Partition.start`."""
 
     def __init__(
-        self, process: Process, group: Cgroup | None, name: str, slot: Slot, level: str, watched_bytes: int | None,
+        self,
+        process: Process,
+        group: Cgroup | None,
+        name: str,
+        slot: Slot,
+        level: str,
+        watched_bytes: int | None,
         kept: Mapping[str, str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.slot, self.pid = slot, process.id
         self._process, self._group, self._name, self._level = process, group, name, level
         self._started_s = time.monotonic()
@@ -148,13 +154,19 @@ class Running:
         scope = "" if not kills else "unknown" if here is None else "group" if here else "outside"
         peak = counters.get("memory_peak_bytes")
         self._outcome = Outcome(
-            returncode=code, timed_out=self._timed_out,
+            returncode=code,
+            timed_out=self._timed_out,
             oom_killed=True if self._over_limit else None if kills is None else kills > 0,
-            oom_scope="group" if self._over_limit else scope, survivors=survivors, elapsed_s=elapsed,
+            oom_scope="group" if self._over_limit else scope,
+            survivors=survivors,
+            elapsed_s=elapsed,
             cpu_seconds=counters.get("cpu_seconds") or self._ended["cpu_seconds"],
-            memory_peak_bytes=peak if peak is not None else max(self._peak_bytes, self._ended["peak_resident_bytes"]),
-            level=self._level, verified={**self.verified, "forks_refused": counters.get("forks_refused")},
-        )  # fmt: skip
+            memory_peak_bytes=peak
+            if peak is not None
+            else max(self._peak_bytes, self._ended["peak_resident_bytes"]),
+            level=self._level,
+            verified={**self.verified, "forks_refused": counters.get("forks_refused")},
+        )
         if self._group is not None:
             self._group.remove()
         return self._outcome

@@ -86,11 +86,16 @@ class Plan:
         """
         try:
             fields = {key: value[key] for key in cls.__dataclass_fields__}
-            plan = cls(**{
-                **fields, "slots": tuple(map(_slot, value["slots"])), "all": _slot(value["all"]),
-                "gpus": tuple(Gpu(**gpu) for gpu in value["gpus"]),
-                "reasons": tuple(value["reasons"]), "notes": tuple(value["notes"]),
-            })  # fmt: skip
+            plan = cls(
+                **{
+                    **fields,
+                    "slots": tuple(map(_slot, value["slots"])),
+                    "all": _slot(value["all"]),
+                    "gpus": tuple(Gpu(**gpu) for gpu in value["gpus"]),
+                    "reasons": tuple(value["reasons"]),
+                    "notes": tuple(value["notes"]),
+                }
+            )
         except (KeyError, TypeError, AttributeError) as error:
             raise InvalidArgument(f"no plan: {type(error).__name__}: {error}") from error
         if value.get("hash") != plan.hash:
@@ -138,11 +143,17 @@ def make_plan(
     made = _slots(topology, deal.shares, gpus, memory)
     reasons = _unequal(made, topology, split)
     return Plan(
-        slots=made, all=_everything(topology, found.cores, memory * count),
-        gpus=topology.gpus, locality=locality, smt=smt, reserve_bytes=reserve,
-        comparable=not reasons, reasons=tuple(reasons),
-        unused_cpus=format_cpu_list([t for core in deal.unused for t in core.threads]), notes=found.left_out,
-    )  # fmt: skip
+        slots=made,
+        all=_everything(topology, found.cores, memory * count),
+        gpus=topology.gpus,
+        locality=locality,
+        smt=smt,
+        reserve_bytes=reserve,
+        comparable=not reasons,
+        reasons=tuple(reasons),
+        unused_cpus=format_cpu_list([t for core in deal.unused for t in core.threads]),
+        notes=found.left_out,
+    )
 
 
 def _whole_or_none(topology: Topology, smt: str) -> Any:
@@ -228,21 +239,34 @@ def _slots(
         # Memory of one node alone ends in an OOM kill below the limit when the limits do not fit into the node.
         fits = len(nodes) == 1 and in_one[nodes[0]] * memory <= room.get(nodes[0], 0)
         threads = [t for core in share for t in core.threads]
-        made.append(Slot(
-            name=f"student{i}", cpus=format_cpu_list(threads), mems=str(nodes[0]) if fits else everywhere,
-            memory_bytes=memory, cores=len(share), threads=len(threads), gpus=gpus[i],
-            crosses_numa=len(nodes) > 1, l3_count=len({core.l3 for core in share}),
-        ))  # fmt: skip
+        made.append(
+            Slot(
+                name=f"student{i}",
+                cpus=format_cpu_list(threads),
+                mems=str(nodes[0]) if fits else everywhere,
+                memory_bytes=memory,
+                cores=len(share),
+                threads=len(threads),
+                gpus=gpus[i],
+                crosses_numa=len(nodes) > 1,
+                l3_count=len({core.l3 for core in share}),
+            )
+        )
     return tuple(made)
 
 
 def _everything(topology: Topology, cores: tuple[Core, ...], memory: int) -> Slot:
     return Slot(
-        name=ALL, cpus=format_cpu_list(sorted(topology.allowed & {c.cpu for c in topology.cpus})),
-        mems=format_cpu_list([node.node for node in topology.nodes]), memory_bytes=memory,
-        cores=len(cores), threads=len(topology.allowed), gpus=tuple(range(len(topology.gpus))),
-        crosses_numa=len({core.node for core in cores}) > 1, l3_count=len({core.l3 for core in cores}),
-    )  # fmt: skip
+        name=ALL,
+        cpus=format_cpu_list(sorted(topology.allowed & {c.cpu for c in topology.cpus})),
+        mems=format_cpu_list([node.node for node in topology.nodes]),
+        memory_bytes=memory,
+        cores=len(cores),
+        threads=len(topology.allowed),
+        gpus=tuple(range(len(topology.gpus))),
+        crosses_numa=len({core.node for core in cores}) > 1,
+        l3_count=len({core.l3 for core in cores}),
+    )
 
 
 def _unequal(slots: tuple[Slot, ...], topology: Topology, split: bool) -> list[str]:

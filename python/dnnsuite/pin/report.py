@@ -35,10 +35,17 @@ def render_plan(plan: Plan) -> str:
             if slot is not plan.all
             else str(len(slot.gpus))
         )
-        rows.append((
-            slot.name, str(slot.cores), str(slot.threads), slot.cpus, slot.mems + (" *" if slot.crosses_numa else ""),
-            f"{slot.memory_bytes / (1 << 30):.2f}", gpus or "-",
-        ))  # fmt: skip
+        rows.append(
+            (
+                slot.name,
+                str(slot.cores),
+                str(slot.threads),
+                slot.cpus,
+                slot.mems + (" *" if slot.crosses_numa else ""),
+                f"{slot.memory_bytes / (1 << 30):.2f}",
+                gpus or "-",
+            )
+        )
     said = [_table(rows)]
     if any(slot.crosses_numa for slot in plan.slots):
         said.append("* its CPUs are of several NUMA nodes")
@@ -53,10 +60,15 @@ def render_probe(found: Mapping[str, Any]) -> str:
     """Render the mounted control groups, and the means that hold a share."""
     rows = [("version", "controllers", "mounted at", "own group", "")]
     rows += [
-        (str(h["version"]), " ".join(h["controllers"]) or "-", h["mount_point"], h["own"] or "outside",
-         "read-only" if h["read_only"] else "")
+        (
+            str(h["version"]),
+            " ".join(h["controllers"]) or "-",
+            h["mount_point"],
+            h["own"] or "outside",
+            "read-only" if h["read_only"] else "",
+        )
         for h in found["hierarchies"]
-    ]  # fmt: skip
+    ]
     said = [_table(rows)] if found["hierarchies"] else ["no control groups are mounted"]
     pinning = found["pinning"]
     said.append(f"pinning: {pinning['level']} (CPUs: {pinning['cpus']}, memory: {pinning['memory']})")
@@ -71,8 +83,15 @@ def render_outcomes(pairs: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
     for name, outcome in pairs:
         peak = outcome["memory_peak_bytes"]
         remark = "oom_killed" if outcome["oom_killed"] else "timed out" if outcome["timed_out"] else ""
-        rows.append((
-            name, str(outcome["returncode"]), f"{outcome['elapsed_s']:.2f}", f"{outcome['cpu_seconds']:.2f}",
-            "-" if peak is None else f"{peak / (1 << 20):.1f}", outcome["level"], remark,
-        ))  # fmt: skip
+        rows.append(
+            (
+                name,
+                str(outcome["returncode"]),
+                f"{outcome['elapsed_s']:.2f}",
+                f"{outcome['cpu_seconds']:.2f}",
+                "-" if peak is None else f"{peak / (1 << 20):.1f}",
+                outcome["level"],
+                remark,
+            )
+        )
     return _table(rows)

@@ -35,10 +35,15 @@ def _always(step: int) -> Phase:
 
 
 def profile(
-    metrics: str | Sequence[str] = "timeline", *, schedule: Schedule | None = None,
-    instruments: Iterable[str | Instrument] = (), on_ready: Callable[[Profile], object] | None = None,
-    synchronize: Callable[[], object] | None = None, device: str | None = None, about: dict[str, Any] | None = None,
-) -> Profile:  # fmt: skip
+    metrics: str | Sequence[str] = "timeline",
+    *,
+    schedule: Schedule | None = None,
+    instruments: Iterable[str | Instrument] = (),
+    on_ready: Callable[[Profile], object] | None = None,
+    synchronize: Callable[[], object] | None = None,
+    device: str | None = None,
+    about: dict[str, Any] | None = None,
+) -> Profile:
     """Observe a training loop: `with profile(...) as p:` around it, `p.step()` after each of its steps.
 
     Args:
@@ -69,10 +74,15 @@ class Profile:
     """
 
     def __init__(
-        self, metrics: str | Sequence[str], schedule: Schedule | None, instruments: Iterable[str | Instrument],
-        on_ready: Callable[[Profile], object] | None, synchronize: Callable[[], object] | None, device: str,
+        self,
+        metrics: str | Sequence[str],
+        schedule: Schedule | None,
+        instruments: Iterable[str | Instrument],
+        on_ready: Callable[[Profile], object] | None,
+        synchronize: Callable[[], object] | None,
+        device: str,
         about: dict[str, Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.schedule, self.about = schedule, about
         self.metrics = metrics
         self.tables: dict[str, pd.DataFrame] = {}

@@ -66,9 +66,15 @@ class Schedule:
 
 
 def schedule(
-    skip_first: int = 0, wait: int = 0, warmup: int = 0, active: int | None = None, repeat: int = 0, *,
-    start_iteration: int | None = None, profile_iterations: int | None = None,
-) -> Schedule:  # fmt: skip
+    skip_first: int = 0,
+    wait: int = 0,
+    warmup: int = 0,
+    active: int | None = None,
+    repeat: int = 0,
+    *,
+    start_iteration: int | None = None,
+    profile_iterations: int | None = None,
+) -> Schedule:
     """Choose the steps to observe, in the words of `torch.profiler.schedule` or in those of TBD's scripts.
 
     Args:

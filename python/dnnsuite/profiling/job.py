@@ -61,9 +61,14 @@ def observe(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
     config, directory = job.config, spec.folder
     made, steps = windows_of(order["start_iteration"], order["profile_iterations"])
     about = {
-        "job": spec.job, "batch_size": config.batch_size, "B": config.B, "device": config.device,
-        "precision": config.precision, "items_per_step": job.items_per_step, "unit": job.unit,
-    }  # fmt: skip
+        "job": spec.job,
+        "batch_size": config.batch_size,
+        "B": config.B,
+        "device": config.device,
+        "precision": config.precision,
+        "items_per_step": job.items_per_step,
+        "unit": job.unit,
+    }
     # A hook in modules would keep the runner of an array from replaying its steps.
     phases = PhasesInstrument(modules=config.B == 0)
     instruments: list[Any] = [phases]
@@ -74,9 +79,13 @@ def observe(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
         siblings.wait()
         _watch_data(job, phases)
         with profiler.profile(
-            order["metrics"], schedule=made, instruments=instruments, synchronize=job.synchronize, device=config.device,
+            order["metrics"],
+            schedule=made,
+            instruments=instruments,
+            synchronize=job.synchronize,
+            device=config.device,
             about=about,
-        ) as p:  # fmt: skip
+        ) as p:
             for index in range(steps):
                 job.step()
                 p.step()

@@ -27,9 +27,14 @@ _GRACE_S = 10.0
 
 
 def run_script(
-    command: Sequence[str], out: Path, start_iteration: int, profile_iterations: int, metrics: str, stop: bool,
+    command: Sequence[str],
+    out: Path,
+    start_iteration: int,
+    profile_iterations: int,
+    metrics: str,
+    stop: bool,
     as_json: bool,
-) -> int:  # fmt: skip
+) -> int:
     """Run `command` with the profiler in every Python that it starts; print what was seen.
 
     Returns:
@@ -43,8 +48,13 @@ def run_script(
     windows_of(start_iteration, profile_iterations)  # refuses what means nothing
     # The profile begins when the first step has ended: until then nobody knows that there are steps.
     schedule, steps = windows_of(max(0, start_iteration - 1), profile_iterations)
-    settings = {"out": str(out.absolute()), "schedule": asdict(schedule), "steps": steps + 1, "metrics": metrics,
-                "stop": stop}  # fmt: skip
+    settings = {
+        "out": str(out.absolute()),
+        "schedule": asdict(schedule),
+        "steps": steps + 1,
+        "metrics": metrics,
+        "stop": stop,
+    }
     status = _run(command, _environment(settings), sys.stderr if as_json else None)
     found = [path.parent for path in sorted(out.rglob("status.json"))]
     profiles = [_read(directory) for directory in found]
@@ -65,10 +75,12 @@ def _environment(settings: dict[str, Any]) -> dict[str, str]:
     site = Path(script.__file__).parent / "_site"
     paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
-        **os.environ, **variables_for_markers(),
-        script.VARIABLE: json.dumps(settings), "PYTHONPATH": os.pathsep.join(paths),
+        **os.environ,
+        **variables_for_markers(),
+        script.VARIABLE: json.dumps(settings),
+        "PYTHONPATH": os.pathsep.join(paths),
         "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "99"),  # it reports each window on stderr
-    }  # fmt: skip
+    }
 
 
 def _run(command: Sequence[str], environment: dict[str, str], stdout: Any) -> int:

@@ -158,15 +158,27 @@ def _one(request: Request, size: int, folder: PlanFolder, say: Callable[[str], N
     directory = folder.begin_run(_name(size))
     started = Moment.now()
     config = jobs.JobConfig(
-        B=request.B, device=request.device, precision=request.precision, batch_size=size, seed=request.seed,
-        data=request.data, dataroot=request.dataroot, threads=request.threads,
-    )  # fmt: skip
+        B=request.B,
+        device=request.device,
+        precision=request.precision,
+        batch_size=size,
+        seed=request.seed,
+        data=request.data,
+        dataroot=request.dataroot,
+        threads=request.threads,
+    )
     details = {name: getattr(request, name) for name in ("metrics", "start_iteration", "profile_iterations")}
     memory = memory_share_bytes(1)
     spec = WorkerSpec(
-        "dnnsuite.profiling.job:observe", str(directory), request.job, config.to_dict(), details, request.plugins,
-        (os.getcwd(),), memory if request.device == "cpu" else None,
-    )  # fmt: skip
+        "dnnsuite.profiling.job:observe",
+        str(directory),
+        request.job,
+        config.to_dict(),
+        details,
+        request.plugins,
+        (os.getcwd(),),
+        memory if request.device == "cpu" else None,
+    )
     try:
         tick = _Ticker(directory, say).tick
         outcome = run_group([spec], [_environment(request)], request.timeout_s, Direct(memory), "end", tick)
@@ -248,8 +260,12 @@ def _row(result: dict[str, Any]) -> dict[str, Any]:
     about, cost = profile["about"], profile["overhead"]
     rate = _rate(result)
     row |= {"rate": rate and rate.value, "rate_low": rate and rate.low, "rate_high": rate and rate.high}
-    row |= {"unit": f"{about['unit']}/s", "cpu_busy_pct": profile["cpu_busy_pct"],
-            "displaced_pct": profile["displaced_pct"], "overhead_pct": cost["pct"] if cost else None}  # fmt: skip
+    row |= {
+        "unit": f"{about['unit']}/s",
+        "cpu_busy_pct": profile["cpu_busy_pct"],
+        "displaced_pct": profile["displaced_pct"],
+        "overhead_pct": cost["pct"] if cost else None,
+    }
     row |= {f"{each['class']} (%)": each["share_pct"] for each in profile["breakdown"]}
     for each in profile.get("utilization", []):
         row[f"{each['core']}_pct_of_step"] = each["pct_of_step"]
@@ -294,8 +310,10 @@ def metrics(result: dict[str, Any]) -> pd.DataFrame:
         meanings[f"{core}_pct_of_step"] = f"use of the GPU's {core} in the whole step, of its peak"
         meanings[f"{core}_pct_of_busy"] = f"use of the GPU's {core} while kernels ran, of its peak"
     cost = result["profile"]["overhead"] or {}
-    bounds = {"rate": (row["rate_low"], row["rate_high"]),
-              "overhead_pct": (cost.get("low_pct"), cost.get("high_pct"))}  # fmt: skip
+    bounds = {
+        "rate": (row["rate_low"], row["rate_high"]),
+        "overhead_pct": (cost.get("low_pct"), cost.get("high_pct")),
+    }
     lines = [
         (
             name.removesuffix(" (%)"),

@@ -39,17 +39,23 @@ def environment(job: Training, uuids: list[str]) -> dict[str, Any]:
     import torch
 
     return {
-        "machine": host.describe(), "versions": {**host.versions(), "torch": str(torch.__version__)},
-        "threads": torch.get_num_threads(), "device": str(job.device), "device_uuids": uuids,
-        "precision": job.config.precision, "clocks": _clocks(uuids),
-    }  # fmt: skip
+        "machine": host.describe(),
+        "versions": {**host.versions(), "torch": str(torch.__version__)},
+        "threads": torch.get_num_threads(),
+        "device": str(job.device),
+        "device_uuids": uuids,
+        "precision": job.config.precision,
+        "clocks": _clocks(uuids),
+    }
 
 
 def _clocks(uuids: list[str]) -> dict[str, Any]:
     """Clocks of the GPUs and of the fastest CPU right now, in hertz; what cannot be read is absent."""
     found: dict[str, Any] = {}
-    cpus = [_number(Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"))
-            for cpu in os.sched_getaffinity(0)]  # fmt: skip
+    cpus = [
+        _number(Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"))
+        for cpu in os.sched_getaffinity(0)
+    ]
     if known := [1000.0 * kilohertz for kilohertz in cpus if kilohertz is not None]:
         found["cpu_max_hz"] = max(known)
     if uuids:

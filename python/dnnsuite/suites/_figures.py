@@ -92,10 +92,12 @@ def _contention(seen: Observations) -> dict[str, Any] | None:
     columns = {name: values[seen.skip :] for name, values in seen.watch.columns().items()}
     return {
         "clock_ghz": [float(columns["clock_ghz"].min()), float(columns["clock_ghz"].max())],
-        "steal_s": float(columns["steal_s"].sum()), "pressure_s": float(columns["pressure_s"].sum()),
+        "steal_s": float(columns["steal_s"].sum()),
+        "pressure_s": float(columns["pressure_s"].sum()),
         "involuntary_switches": int(columns["involuntary_switches"].sum()),
-        "throttled": int(columns["throttled"].sum()), "contended": int(columns["contended"].sum()),
-    }  # fmt: skip
+        "throttled": int(columns["throttled"].sum()),
+        "contended": int(columns["contended"].sum()),
+    }
 
 
 def samples(seen: Observations, items_per_batch: float) -> list[Sample]:

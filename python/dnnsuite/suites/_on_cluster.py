@@ -38,10 +38,13 @@ class SuiteOnCluster:
         names = list(dict.fromkeys(entry.name for entry in self._suite.entries))
         own = {**asked, "exclude": None, "repeat": 1}
         self.parts = [
-            Part(f"{job}-run{run:03d}", {"suite": where, "run": run,
-                 "asked": {**own, "names": [job], "seed": settings.seed + run}})
-            for run in range(settings.repeat) for job in names
-        ]  # fmt: skip
+            Part(
+                f"{job}-run{run:03d}",
+                {"suite": where, "run": run, "asked": {**own, "names": [job], "seed": settings.seed + run}},
+            )
+            for run in range(settings.repeat)
+            for job in names
+        ]
 
     def ended(self, root: Path, part: Part, state: Mapping[str, Any] | None) -> str:
         """Add a line to the summary of the whole."""
@@ -65,9 +68,14 @@ def run_part(order: Mapping[str, Any], directory: Path, resume: bool) -> None:
 
 
 def run_on_cluster(
-    suite: str, asked: Mapping[str, Any], out: Path, cluster: str, parameters: Mapping[str, Any],
-    resume: bool = False, tell: Callable[[str], None] = print,
-) -> bool:  # fmt: skip
+    suite: str,
+    asked: Mapping[str, Any],
+    out: Path,
+    cluster: str,
+    parameters: Mapping[str, Any],
+    resume: bool = False,
+    tell: Callable[[str], None] = print,
+) -> bool:
     """Run a suite as tasks of a cluster, wait for them, and say whether every copy of every job ended well.
 
     See :func:`dnnsuite.cluster.run_parts` for `out`, `cluster`, `parameters`, `tell` and what is raised, and

@@ -46,10 +46,13 @@ def ended_run(
     if outcome.held.get("survivors"):
         flags = (*flags, "left processes behind")
     run = replace(
-        asked, verdict=verdict, seconds=outcome.seconds, disturbances=flags,
+        asked,
+        verdict=verdict,
+        seconds=outcome.seconds,
+        disturbances=flags,
         isolation=replace(asked.isolation, level=pinning["level"], details={**pinning, **outcome.held}),
         details={**asked.details, **_details(result)},
-    )  # fmt: skip
+    )
     return _with_figures(run, result) if verdict.ok else run
 
 
@@ -57,18 +60,22 @@ def missing_run(asked: RunRecord, reason: str) -> RunRecord:
     """The record of a copy that cannot run here at all."""
     isolation = replace(asked.isolation, level="none")
     return replace(
-        asked, verdict=Verdict.failed("unavailable", reason), isolation=isolation,
+        asked,
+        verdict=Verdict.failed("unavailable", reason),
+        isolation=isolation,
         details={**asked.details, **_details({})},
-    )  # fmt: skip
+    )
 
 
 def _details(result: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: result.get(name) for name in _DETAILS}
     environment = {**result.get("environment", {}), **result.get("process", {})}
     return {
-        **found, "hashes": result.get("hashes", {}), "job_metrics": result.get("metrics", {}),
+        **found,
+        "hashes": result.get("hashes", {}),
+        "job_metrics": result.get("metrics", {}),
         "environment": environment,
-    }  # fmt: skip
+    }
 
 
 def _with_figures(run: RunRecord, result: Mapping[str, Any]) -> RunRecord:
@@ -77,8 +84,13 @@ def _with_figures(run: RunRecord, result: Mapping[str, Any]) -> RunRecord:
     rate = Metric("throughput", result["rate_per_s"], f"{result['unit']}/s", low, high, definition=definition)
     environment = result["environment"]
     return replace(
-        run, metrics=(rate,), samples=Samples(), unit=result["unit"], items_per_step=float(result["items_per_batch"]),
-        job_version=result["hashes"]["job"][:12], data=data_source(result["provenance"]) or "unknown",
+        run,
+        metrics=(rate,),
+        samples=Samples(),
+        unit=result["unit"],
+        items_per_step=float(result["items_per_batch"]),
+        job_version=result["hashes"]["job"][:12],
+        data=data_source(result["provenance"]) or "unknown",
         versions={**run.versions, **environment["versions"]},
         window={**{name: result[name] for name in _WINDOW}, "seconds": result["window_s"]},
-    )  # fmt: skip
+    )

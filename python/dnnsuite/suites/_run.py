@@ -70,9 +70,13 @@ def prepare(
 
 
 def run_suite(
-    suite: str, asked: Mapping[str, Any], out: Path, resume: bool = False, console: Console | None = None,
+    suite: str,
+    asked: Mapping[str, Any],
+    out: Path,
+    resume: bool = False,
+    console: Console | None = None,
     quiet: bool = False,
-) -> Finished:  # fmt: skip
+) -> Finished:
     """Run a suite into a directory.
 
     Args:
@@ -121,10 +125,13 @@ def _variables(suite: str, dataroot: str | None) -> dict[str, str]:
     """Values of `$NAME` in a jobs file: the environment, and the variables of the original's config.env."""
     base = os.environ.get("BASE", os.getcwd())
     return {
-        "DATA_DIRECTORY": dataroot or os.path.join(base, "data"), "OUTPUT_DIRECTORY": os.path.join(base, "output"),
-        "TEMP_DIRECTORY": os.path.join(base, "tmp"), "DEVICE_TOTAL": str(max(1, len(host.gpus()))),
-        **os.environ, "JOB_FILE": Path(suite).stem,
-    }  # fmt: skip
+        "DATA_DIRECTORY": dataroot or os.path.join(base, "data"),
+        "OUTPUT_DIRECTORY": os.path.join(base, "output"),
+        "TEMP_DIRECTORY": os.path.join(base, "tmp"),
+        "DEVICE_TOTAL": str(max(1, len(host.gpus()))),
+        **os.environ,
+        "JOB_FILE": Path(suite).stem,
+    }
 
 
 def _begin(
@@ -167,10 +174,18 @@ def _continued(record: PlanFolder, suite: str, asked: Mapping[str, Any]) -> tupl
     if any(entry.missing for entry in entries):  # what was missing may be here now
         entries = tuple(_again(entry, state) for entry in entries)
     return (
-        Suite(state["name"], state["size"], entries, state["device"], state["preset"], tuple(state["plugins"]),
-              state["source"]),
-        settings, plan,
-    )  # fmt: skip
+        Suite(
+            state["name"],
+            state["size"],
+            entries,
+            state["device"],
+            state["preset"],
+            tuple(state["plugins"]),
+            state["source"],
+        ),
+        settings,
+        plan,
+    )
 
 
 def _again(entry: Entry, state: Mapping[str, Any]) -> Entry:

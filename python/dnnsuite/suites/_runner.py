@@ -124,9 +124,13 @@ class Runner:
         asked = [self._asked(group, i) for i in range(len(directories))]
         self.screen.watch(directories)
         outcome = run_group(
-            specs, [self._variables(group.entry, group.repeat)] * len(specs), self.settings.timeout_s,
-            InShares(self.partition, group.shares), "continue", self.screen.tick,
-        )  # fmt: skip
+            specs,
+            [self._variables(group.entry, group.repeat)] * len(specs),
+            self.settings.timeout_s,
+            InShares(self.partition, group.shares),
+            "continue",
+            self.screen.tick,
+        )
         pinning = self.partition.record()
         runs = [
             ended_run(directory, about, worker, pinning)
@@ -176,18 +180,27 @@ class Runner:
         limited = self.partition.level == "none" and entry.device == "cpu"
         processes = processes_of(entry, self.plan, slot)
         details = {
-            "name": entry.name, "repeat": entry.repeat, "number": entry.number,
+            "name": entry.name,
+            "repeat": entry.repeat,
+            "number": entry.number,
             "arguments": self._arguments(group, copy),
             "device_uuids": uuids_of(self.plan, slot) if entry.device != "cpu" else [],
-            "about": {"hostname": socket.gethostname(), "run_id": group.repeat} | ({"gpu": gpu} if gpu else {}),
+            "about": {"hostname": socket.gethostname(), "run_id": group.repeat}
+            | ({"gpu": gpu} if gpu else {}),
             "launched_ns": timing.now_ns(),
-        }  # fmt: skip
+        }
         return WorkerSpec(
-            "dnnsuite.suites.tasks:measure", str(directory), entry.job, self._config(group, copy).to_dict(), details,
-            self.suite.plugins, (os.getcwd(),),
+            "dnnsuite.suites.tasks:measure",
+            str(directory),
+            entry.job,
+            self._config(group, copy).to_dict(),
+            details,
+            self.suite.plugins,
+            (os.getcwd(),),
             # A share limits memory by itself.
-            memory_share_bytes(len(group.shares) * processes) if limited else None, processes,
-        )  # fmt: skip
+            memory_share_bytes(len(group.shares) * processes) if limited else None,
+            processes,
+        )
 
     def _arguments(self, group: _Group, copy: int) -> dict[str, Any]:
         """As the original's scripts print and report them."""
@@ -205,9 +218,13 @@ class Runner:
     def _variables(self, entry: Entry, repeat: int) -> dict[str, str]:
         """Variables that the original exported to its scripts, and one without which fp32 would be TF32."""
         found = {
-            "JOB_RUNNER": "1", "JOB_FILE": self.suite.name, "BENCH_NAME": entry.name, "RUN_ID": str(repeat),
-            "OUTPUT_DIRECTORY": str(self.record.root.resolve()), "DEVICE_TOTAL": str(len(self.plan.gpus)),
-        }  # fmt: skip
+            "JOB_RUNNER": "1",
+            "JOB_FILE": self.suite.name,
+            "BENCH_NAME": entry.name,
+            "RUN_ID": str(repeat),
+            "OUTPUT_DIRECTORY": str(self.record.root.resolve()),
+            "DEVICE_TOTAL": str(len(self.plan.gpus)),
+        }
         if entry.device == "cpu":
             found["CUDA_VISIBLE_DEVICES"] = ""
         elif entry.precision == "fp32":

@@ -54,9 +54,14 @@ def unique_id(arguments: Mapping[str, Any]) -> str:
 
 
 def seed_report(
-    name: str, arguments: Mapping[str, Any], version: str, seen: Observations, seed_items: float,
-    metrics: Mapping[str, float], about: Mapping[str, Any],
-) -> dict[str, Any]:  # fmt: skip
+    name: str,
+    arguments: Mapping[str, Any],
+    version: str,
+    seen: Observations,
+    seed_items: float,
+    metrics: Mapping[str, float],
+    about: Mapping[str, Any],
+) -> dict[str, Any]:
     """The report of one device.
 
     Args:

@@ -59,16 +59,27 @@ class Entry:
         from ..jobs import JobConfig
 
         return JobConfig(
-            device=self.device, precision=self.precision, batch_size=self.batch_size, seed=seed, data_seed=seed,
-            data=self.data, dataroot=self.dataroot, threads=threads, options=dict(self.options),
-        )  # fmt: skip
+            device=self.device,
+            precision=self.precision,
+            batch_size=self.batch_size,
+            seed=seed,
+            data_seed=seed,
+            data=self.data,
+            dataroot=self.dataroot,
+            threads=threads,
+            options=dict(self.options),
+        )
 
     def flags(self) -> dict[str, Any]:
         """As the original's scripts take it."""
         data = {} if self.dataroot is None else {"--dataroot": self.dataroot}
         main = {"repeat": self.repeat, "number": self.number, "batch_size": self.batch_size}
-        return {**flags_of({**main, **self.options}), **data, **self.ignored,
-                ("--cuda" if self.device.startswith("cuda") else "--no-cuda"): ""}  # fmt: skip
+        return {
+            **flags_of({**main, **self.options}),
+            **data,
+            **self.ignored,
+            ("--cuda" if self.device.startswith("cuda") else "--no-cuda"): "",
+        }
 
     def command_line(self) -> str:
         """The command that the original suite would have run."""

@@ -57,10 +57,17 @@ def measure(spec: WorkerSpec, siblings: Siblings) -> Result:
         found = figures(seen, job.items_per_step)
         _write(spec, job, seen, metrics, digests["source"])
         return {
-            **found, "unit": job.unit, "metrics": metrics, "items_per_batch": job.items_per_step,
-            "seed_unit": job.seed_unit._asdict(), "setup_s": setup_s, "provenance": job.provenance(),
-            "environment": about, "hashes": digests, "window_s": sum(seen.seconds),
-        }  # fmt: skip
+            **found,
+            "unit": job.unit,
+            "metrics": metrics,
+            "items_per_batch": job.items_per_step,
+            "seed_unit": job.seed_unit._asdict(),
+            "setup_s": setup_s,
+            "provenance": job.provenance(),
+            "environment": about,
+            "hashes": digests,
+            "window_s": sum(seen.seconds),
+        }
 
 
 def _tell(repeat: int) -> Any:

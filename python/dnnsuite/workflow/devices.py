@@ -54,9 +54,14 @@ def _run(
 
     try:
         return subprocess.run(
-            list(argv), input=stdin, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False,
+            list(argv),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=TOOL_TIMEOUT_S,
+            check=False,
             env={**os.environ, **(environment or {})},
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(list(argv), 124, "", f"no answer within {TOOL_TIMEOUT_S:.0f} s")
 
@@ -137,8 +142,11 @@ def _check_mig(tools: Tools) -> None:
     if enabled is None:
         raise Unavailable("this GPU cannot be split (MIG: A100, H100 and later)", "nvidia-smi")
     if enabled and tools.mig_uuids():
-        raise Unavailable("the GPU has MIG instances already, which are not ours to destroy", "nvidia-smi -L",
-                          "`nvidia-smi mig -dci && nvidia-smi mig -dgi` removes them")  # fmt: skip
+        raise Unavailable(
+            "the GPU has MIG instances already, which are not ours to destroy",
+            "nvidia-smi -L",
+            "`nvidia-smi mig -dci && nvidia-smi mig -dgi` removes them",
+        )
 
 
 @contextmanager
@@ -155,8 +163,10 @@ def mps_daemon(n: int, tools: Tools | None = None, exclusive: bool = True) -> It
     _check_mps(tools)
     with ExitStack() as undo:
         folder = undo.enter_context(tempfile.TemporaryDirectory(prefix="dnnsuite-mps-"))
-        environment = {"CUDA_MPS_PIPE_DIRECTORY": str(Path(folder) / "pipe"),
-                       "CUDA_MPS_LOG_DIRECTORY": str(Path(folder) / "log")}  # fmt: skip
+        environment = {
+            "CUDA_MPS_PIPE_DIRECTORY": str(Path(folder) / "pipe"),
+            "CUDA_MPS_LOG_DIRECTORY": str(Path(folder) / "log"),
+        }
         for path in environment.values():
             Path(path).mkdir()
         before = tools.query("compute_mode")  # "Default", "Exclusive_Process", "Prohibited"
@@ -168,8 +178,11 @@ def mps_daemon(n: int, tools: Tools | None = None, exclusive: bool = True) -> It
             visible = {"CUDA_VISIBLE_DEVICES": str(tools.gpu)}
             started = tools.run(["nvidia-cuda-mps-control", "-d"], "", {**environment, **visible})
             if started.returncode:
-                raise Unavailable(f"the MPS daemon did not start: {started.stderr.strip()}", "",
-                                  "end the one running: `echo quit | nvidia-cuda-mps-control`")  # fmt: skip
+                raise Unavailable(
+                    f"the MPS daemon did not start: {started.stderr.strip()}",
+                    "",
+                    "end the one running: `echo quit | nvidia-cuda-mps-control`",
+                )
         yield [dict(environment) for _ in range(n)]
 
 
@@ -202,8 +215,9 @@ def mig_instances(n: int, tools: Tools | None = None) -> Iterator[list[Environme
                 undo.callback(tools.run, ["nvidia-smi", "-i", str(tools.gpu), "-mig", "0"])
                 tools.smi("-mig", "1")
                 if not tools.mig_enabled():
-                    raise Unavailable("MIG mode is pending, not on", "nvidia-smi",
-                                      "it waits until no process uses the GPU")  # fmt: skip
+                    raise Unavailable(
+                        "MIG mode is pending, not on", "nvidia-smi", "it waits until no process uses the GPU"
+                    )
             undo.callback(_destroy_instances, tools)
             tools.smi("mig", "-cgi", MIG_PROFILES[n - 1], "-C")
             uuids = tools.mig_uuids()

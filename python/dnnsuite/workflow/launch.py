@@ -85,10 +85,17 @@ class Launcher:
         settings, mode = self.settings, modes.get(point.mode)
         hyper = hyperparameters(settings.job, settings.seed, point.B)
         common = JobConfig(
-            B=mode.width(point.B), device=settings.device, precision=point.precision, batch_size=settings.batch_size,
-            seed=settings.seed + _REPEAT_STRIDE * repeat, data_seed=settings.seed, hyper=hyper, data=settings.data,
-            dataroot=settings.dataroot, threads=self.threads(point.mode, point.B),
-        )  # fmt: skip
+            B=mode.width(point.B),
+            device=settings.device,
+            precision=point.precision,
+            batch_size=settings.batch_size,
+            seed=settings.seed + _REPEAT_STRIDE * repeat,
+            data_seed=settings.seed,
+            hyper=hyper,
+            data=settings.data,
+            dataroot=settings.dataroot,
+            threads=self.threads(point.mode, point.B),
+        )
         if common.B:
             return [common]  # its model i starts from seed + i
         return [
@@ -105,9 +112,14 @@ class Launcher:
         return chosen
 
     def run(
-        self, task: str, point: Point, directory: Path, repeat: int = 0, details: Mapping[str, Any] | None = None,
+        self,
+        task: str,
+        point: Point,
+        directory: Path,
+        repeat: int = 0,
+        details: Mapping[str, Any] | None = None,
         tick: Callable[[], None] = lambda: None,
-    ) -> GroupOutcome:  # fmt: skip
+    ) -> GroupOutcome:
         """Run one point in `directory`; the device is prepared before and put back after.
 
         Args:
@@ -125,15 +137,20 @@ class Launcher:
             return GroupOutcome.not_started("oom", too_many)
         specs = [
             WorkerSpec(
-                f"dnnsuite.workflow.tasks:{task}", str(where), settings.job, config.to_dict(), details or {},
-                tuple(settings.plugins), (os.getcwd(),),
+                f"dnnsuite.workflow.tasks:{task}",
+                str(where),
+                settings.job,
+                config.to_dict(),
+                details or {},
+                tuple(settings.plugins),
+                (os.getcwd(),),
                 # CUDA maps more than it uses; there only the kernel's out-of-memory killer is steered.
                 memory_limit_bytes=share if on_cpu else None,
             )
             for config, where in zip(
                 self.configs(point, repeat), _made(replica_directories(directory, processes)), strict=True
             )
-        ]  # fmt: skip
+        ]
         common = self.environment(point)
         with mode.place[settings.device](processes) as environments:
             variables = [{**common, **own} for own in environments]

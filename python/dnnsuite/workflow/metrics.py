@@ -60,8 +60,13 @@ def measured(
         ]
     start, stop = window or (None, None)
     return tuple(metrics), {
-        "dropped_epochs": dropped, "warmup": found, "start_ns": start, "stop_ns": stop,
+        "dropped_epochs": dropped,
+        "warmup": found,
+        "start_ns": start,
+        "stop_ns": stop,
         "seconds": (stop - start) * 1e-9 if start is not None and stop is not None else 0.0,
-        "steps": num_steps, "dated_by": "epoch" if asynchronous else "step", "blocks_lag1": lag1,
+        "steps": num_steps,
+        "dated_by": "epoch" if asynchronous else "step",
+        "blocks_lag1": lag1,
         "rate": _DEFINITION,
-    }  # fmt: skip
+    }

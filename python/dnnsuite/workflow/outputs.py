@@ -137,8 +137,11 @@ def _texts(row: dict[str, Any]) -> tuple[str, ...]:
     ratio, low, high = row.get("normalized"), row.get("low"), row.get("high")
     interval = f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else ""
     return (
-        row["mode"], row.get("precision", ""), str(row.get("B", "")),
+        row["mode"],
+        row.get("precision", ""),
+        str(row.get("B", "")),
         "" if rate is None else f"{rate:.4g} {unit}",
         "" if ratio is None else f"{ratio:.2f}{interval}",
-        str(row.get("runs", "")), row["status"],
-    )  # fmt: skip
+        str(row.get("runs", "")),
+        row["status"],
+    )

@@ -116,8 +116,15 @@ class Workflow:
             for attempt in range(_TRIES):
                 outcome = self._try(point)
                 failure, message = outcome.verdict.failure, outcome.verdict.message
-                tried.append({"B": B, "ok": outcome.ok, "failure": failure, "message": message,
-                              "seconds": outcome.seconds})  # fmt: skip
+                tried.append(
+                    {
+                        "B": B,
+                        "ok": outcome.ok,
+                        "failure": failure,
+                        "message": message,
+                        "seconds": outcome.seconds,
+                    }
+                )
                 self.progress.done(f"  B={B}: {'fits' if outcome.ok else f'{failure}: {message}'}")
                 if failure not in ("contaminated", "killed"):
                     break
@@ -227,15 +234,22 @@ class Workflow:
         metrics, window = self._measured(point, directory, outcome) if outcome.ok else ((), {})
         asked = self._asked(point, repeat, started)
         run = replace(
-            asked, verdict=outcome.verdict, metrics=metrics, window=window, seconds=outcome.seconds,
-            samples=self._samples(point) if outcome.ok else None, data=_data(outcome),
+            asked,
+            verdict=outcome.verdict,
+            metrics=metrics,
+            window=window,
+            seconds=outcome.seconds,
+            samples=self._samples(point) if outcome.ok else None,
+            data=_data(outcome),
             items_per_step=float(outcome.results[0].get("items_per_step", 0.0)) if outcome.results else 0.0,
             disturbances=_disturbances(window),
             details={
-                **asked.details, "load_before": load_before, "load_after": host.load_average(),
+                **asked.details,
+                "load_before": load_before,
+                "load_after": host.load_average(),
                 "replicas": outcome.results,
             },
-        )  # fmt: skip
+        )
         with deferred():
             self.record.finish_run(directory, run)
         return run
@@ -305,8 +319,12 @@ class Workflow:
         return [run for run in last.values() if not run.ok]
 
     def _combinations(self) -> list[tuple[str, str]]:
-        return [(name, precision) for name in self.settings.modes if name not in self.state["unavailable"]
-                for precision in self.settings.precisions]  # fmt: skip
+        return [
+            (name, precision)
+            for name in self.settings.modes
+            if name not in self.state["unavailable"]
+            for precision in self.settings.precisions
+        ]
 
 
 def _point(run: RunRecord) -> Point:
@@ -320,9 +338,11 @@ def _settled(runs: Sequence[RunRecord]) -> set[tuple[int, Point]]:
         if run.ok:
             most[run.mode, run.precision] = max(run.B, most.get((run.mode, run.precision), 0))
     return {
-        (run.repeat, _point(run)) for run in runs
-        if final(run) and not (run.verdict.failure == "oom" and most.get((run.mode, run.precision), 0) > run.B)
-    }  # fmt: skip
+        (run.repeat, _point(run))
+        for run in runs
+        if final(run)
+        and not (run.verdict.failure == "oom" and most.get((run.mode, run.precision), 0) > run.B)
+    }
 
 
 def _data(outcome: GroupOutcome) -> str:

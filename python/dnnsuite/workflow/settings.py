@@ -21,10 +21,17 @@ PRESETS = ("quick", "paper")
 
 # For what a job's preset leaves open.
 _DEFAULTS: dict[str, Any] = {
-    "epochs": 2, "iters_per_epoch": 10, "repeats": 3, "batch_size": 32,
-    "max_B": None, "max_num_Bs": 5, "lambd": 4.0, "dry_run_iters": 2,
-    "equality_steps": 3, "timeout_s": 3600.0,
-}  # fmt: skip
+    "epochs": 2,
+    "iters_per_epoch": 10,
+    "repeats": 3,
+    "batch_size": 32,
+    "max_B": None,
+    "max_num_Bs": 5,
+    "lambd": 4.0,
+    "dry_run_iters": 2,
+    "equality_steps": 3,
+    "timeout_s": 3600.0,
+}
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,13 @@ __all__ = ["begin", "run", "sweep"]
 
 
 def sweep(
-    job: str, asked: Mapping[str, Any], out: Path, resume: bool = False, console: Console | None = None,
+    job: str,
+    asked: Mapping[str, Any],
+    out: Path,
+    resume: bool = False,
+    console: Console | None = None,
     quiet: bool = False,
-) -> WorkflowReport:  # fmt: skip
+) -> WorkflowReport:
     """Run the workflow of a job into a directory.
 
     Args:

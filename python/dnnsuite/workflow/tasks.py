@@ -50,8 +50,13 @@ def rate(spec: WorkerSpec, siblings: Siblings) -> Result:
             losses = _finite_losses(job, epoch)
         write_samples(spec.folder, _samples(clock.steps(), epochs))
         _write_timing(spec.folder / "timing.csv", edges_ns, iters * job.items_per_step, timing.now_ns())
-        return {"losses": losses, "items_per_step": job.items_per_step, "setup_s": setup_s,
-                "asynchronous": clock.asynchronous, "provenance": job.provenance()}  # fmt: skip
+        return {
+            "losses": losses,
+            "items_per_step": job.items_per_step,
+            "setup_s": setup_s,
+            "asynchronous": clock.asynchronous,
+            "provenance": job.provenance(),
+        }
 
 
 def dry_run(spec: WorkerSpec, siblings: Siblings) -> Result:

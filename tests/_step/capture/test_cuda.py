@@ -8,13 +8,16 @@ from dnnsuite._step.capture.cuda import CudaGraphs, copy_over, static_copy
 from helpers import make_models
 
 
-@pytest.mark.parametrize("make", [
-    lambda: torch.randn(3, 4, 5),
-    lambda: torch.randn(4, 5).expand(3, 4, 5),
-    lambda: torch.randn(3, 5, 4).transpose(1, 2),
-    lambda: torch.randint(9, (1, 4)).expand(3, 4),
-    lambda: torch.zeros(3, 0, 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.randn(3, 4, 5),
+        lambda: torch.randn(4, 5).expand(3, 4, 5),
+        lambda: torch.randn(3, 5, 4).transpose(1, 2),
+        lambda: torch.randint(9, (1, 4)).expand(3, 4),
+        lambda: torch.zeros(3, 0, 2),
+    ],
+)
 def test_a_static_copy_has_the_layout_and_takes_new_values(make, device):
     first, second = make().to(device), make().to(device)
     own = static_copy(first)

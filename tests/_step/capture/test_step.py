@@ -144,8 +144,13 @@ def test_same_bits(make, make_optimizer):
 
 
 def test_same_bits_for_attention():
-    check(encoder, adam, data=batches(2, 6, (3, 4, 6)), B=2,
-          loss=lambda array, x, y: nn.functional.cross_entropy(array(x).transpose(2, 3), y))  # fmt: skip
+    check(
+        encoder,
+        adam,
+        data=batches(2, 6, (3, 4, 6)),
+        B=2,
+        loss=lambda array, x, y: nn.functional.cross_entropy(array(x).transpose(2, 3), y),
+    )
 
 
 @pytest.mark.parametrize(("width", "threads"), [(1, 1), (1, 2), (2, 2)])

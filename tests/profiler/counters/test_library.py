@@ -29,8 +29,10 @@ def libraries(tmp_path: Path) -> dict[str, Path]:
 @needs_compiler
 def test_one_that_ends_the_process_is_not_asked_in_this_one(libraries: dict[str, Path]) -> None:
     assert {name: library.version_of(path) for name, path in libraries.items()} == {
-        "good": 1, "mute": None, "deadly": None,
-    }  # fmt: skip
+        "good": 1,
+        "mute": None,
+        "deadly": None,
+    }
     assert library.version_of("/no/such/library") is None
 
 

@@ -17,8 +17,13 @@ START = {"realtime_ns": 1_700_000_000_000_000_000, "monotonic_ns": 5_000_000_000
 def window(first_ns, samples, overflows=0, metrics=None):
     width = metrics or len(select("timeline", "GH100").metrics)
     t0 = [first_ns + 1000 * i for i in range(samples)]
-    return {**START, "overflows": overflows, "t0_ns": t0, "t1_ns": [t + 1000 for t in t0],
-            "values": [[float(i)] * width for i in range(samples)]}  # fmt: skip
+    return {
+        **START,
+        "overflows": overflows,
+        "t0_ns": t0,
+        "t1_ns": [t + 1000 for t in t0],
+        "values": [[float(i)] * width for i in range(samples)],
+    }
 
 
 def run(windows, **arguments):

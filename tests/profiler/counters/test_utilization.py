@@ -23,8 +23,15 @@ def of_busy(table, core):
 
 
 def test_worked_example():
-    kernels = pd.DataFrame({"cycles": [1000, 3000, 4000], "fma": [10.0, 20.0, 0.0], "fp16": [0.0, 0.0, 0.0],
-                            "tensor": [50.0, 0.0, 80.0], "sfu": [1.0, 2.0, 3.0]})  # fmt: skip
+    kernels = pd.DataFrame(
+        {
+            "cycles": [1000, 3000, 4000],
+            "fma": [10.0, 20.0, 0.0],
+            "fp16": [0.0, 0.0, 0.0],
+            "tensor": [50.0, 0.0, 80.0],
+            "sfu": [1.0, 2.0, 3.0],
+        }
+    )
     found = core_utilization(kernels, step_cycles=16000)
     assert list(found["core"]) == list(CORES)
     assert of_busy(found, "fma") == pytest.approx((1000 * 10 + 3000 * 20) / 8000)
@@ -110,11 +117,18 @@ def counters(rows):
 
 
 def test_over_steps_busy_is_the_share_in_which_the_gpu_worked():
-    table = counters([
-        (0, "", "gpu_active", 50.0, "%"), (0, "", "fma", 20.0, "%"), (0, "backward", "fma", 99.0, "%"),
-        (1, "", "gpu_active", 25.0, "%"), (1, "", "fma", 10.0, "%"), (1, "", "time", 1e6, "ns"),
-        (2, "", "tensor", 30.0, "%"), (3, "", "tensor", math.nan, "%"),
-    ])  # fmt: skip
+    table = counters(
+        [
+            (0, "", "gpu_active", 50.0, "%"),
+            (0, "", "fma", 20.0, "%"),
+            (0, "backward", "fma", 99.0, "%"),
+            (1, "", "gpu_active", 25.0, "%"),
+            (1, "", "fma", 10.0, "%"),
+            (1, "", "time", 1e6, "ns"),
+            (2, "", "tensor", 30.0, "%"),
+            (3, "", "tensor", math.nan, "%"),
+        ]
+    )
     found = step_utilization(table).set_index("core")
     assert found.loc["fma", ["pct_of_step", "pct_of_busy", "counted"]].tolist() == [15, 40, 2]
     assert found.loc["fma", "sd"] == pytest.approx(50**0.5)

@@ -9,9 +9,14 @@ from dnnsuite.profiler.roofline import Contention, Peaks
 def peaks():
     """A machine of round numbers: 100 GFLOP/s, 10 GB/s from memory, 100 GB/s from a cache of 1 MB."""
     return Peaks(
-        {"cpu_model": "round", "torch": "2.13.0"}, 2, {"fp32": 100e9, "bf16": 200e9},
-        {"L2": 100e9, "memory": 10e9}, {"L2": 10**6, "memory": (1 << 63) - 1}, Contention(1.0, 0.0, 2), "now",
-    )  # fmt: skip
+        {"cpu_model": "round", "torch": "2.13.0"},
+        2,
+        {"fp32": 100e9, "bf16": 200e9},
+        {"L2": 100e9, "memory": 10e9},
+        {"L2": 10**6, "memory": (1 << 63) - 1},
+        Contention(1.0, 0.0, 2),
+        "now",
+    )
 
 
 @pytest.fixture

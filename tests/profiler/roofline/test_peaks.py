@@ -95,12 +95,16 @@ def test_what_was_measured_beside_neighbours_is_measured_again_when_they_are_gon
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda text: "", lambda text: text[: len(text) // 2], lambda text: "[]", lambda text: "{}",
-        lambda text: text.replace("100.0", "-1.0"), lambda text: text.replace("100.0", '"fast"'),
+        lambda text: "",
+        lambda text: text[: len(text) // 2],
+        lambda text: "[]",
+        lambda text: "{}",
+        lambda text: text.replace("100.0", "-1.0"),
+        lambda text: text.replace("100.0", '"fast"'),
         lambda text: json.dumps({**json.loads(text), "machine": {}}),
         lambda text: json.dumps({**json.loads(text), "contention": None}),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_file_is_measured_again(machine, damage):
     measure_peaks()
     (path,) = machine.folder.iterdir()

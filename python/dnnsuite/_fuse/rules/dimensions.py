@@ -107,13 +107,17 @@ def _renorm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 _OVER_ALL = {  # the function that reduces one dimension as `name()` reduces all
-    "max": lambda x: x.amax(1), "min": lambda x: x.amin(1),
-    "median": lambda x: x.median(1).values, "nanmedian": lambda x: x.nanmedian(1).values,
-}  # fmt: skip
+    "max": lambda x: x.amax(1),
+    "min": lambda x: x.amin(1),
+    "median": lambda x: x.median(1).values,
+    "nanmedian": lambda x: x.nanmedian(1).values,
+}
 
 
-@rule("sum nansum mean nanmean prod amax amin all any std var logsumexp count_nonzero argmax argmin max min median "
-      "nanmedian std_mean var_mean aminmax")  # fmt: skip
+@rule(
+    "sum nansum mean nanmean prod amax amin all any std var logsumexp count_nonzero argmax argmin max min median "
+    "nanmedian std_mean var_mean aminmax"
+)
 def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if type(args[0]) is not ModelTensor or any(type(a) is ModelTensor for a in (*args[1:], *kwargs.values())):
         return elementwise(func, args, kwargs)  # max(a, b)
@@ -209,8 +213,10 @@ def cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return wrap_all((torch.stack if stacking else torch.cat)(values, moved(dim, rank + stacking)))
 
 
-@rule("gather scatter scatter_add scatter_reduce index_select index_add index_copy index_fill take_along_dim",
-      writes=True)  # fmt: skip
+@rule(
+    "gather scatter scatter_add scatter_reduce index_select index_add index_copy index_fill take_along_dim",
+    writes=True,
+)
 def indexed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     name = func.__name__.rstrip("_")
     if name in ("index_select", "take_along_dim", "index_add", "index_copy", "index_fill") and (

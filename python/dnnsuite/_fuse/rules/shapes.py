@@ -130,8 +130,10 @@ def _len(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return len(args[0])
 
 
-@rule("is_contiguous is_floating_point is_complex element_size nelement numel dim size stride get_device is_signed "
-      "is_inference ndimension storage_offset is_shared is_pinned is_tensor is_same_size has_names")  # fmt: skip
+@rule(
+    "is_contiguous is_floating_point is_complex element_size nelement numel dim size stride get_device is_signed "
+    "is_inference ndimension storage_offset is_shared is_pinned is_tensor is_same_size has_names"
+)
 def question(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer a question on a tensor as one model's tensor would."""
     name, x = func.__name__, args[0]

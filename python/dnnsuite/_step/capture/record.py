@@ -14,8 +14,14 @@ from ..._torch import StorageWeakRef, TorchDispatchMode, tree_flatten, tree_map
 
 # Results that depend on the shape of the arguments alone, or on no tensor.
 _FILLED = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"} | {
-    "ones", "zeros", "full", "arange", "scalar_tensor", "eye", "linspace",
-}  # fmt: skip
+    "ones",
+    "zeros",
+    "full",
+    "arange",
+    "scalar_tensor",
+    "eye",
+    "linspace",
+}
 _KEPT_BYTES = 2**18  # a constant larger than this is computed anew in each step
 _RATE_ARGUMENTS = ("dropout_p", "p", "train", "dropout")
 

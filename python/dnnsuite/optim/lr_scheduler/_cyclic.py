@@ -37,8 +37,14 @@ class CyclicLR(_Cycling):
     """`torch.optim.lr_scheduler.CyclicLR` for B models (Smith, 2017): numbers are one per model, for all groups."""
 
     per_model = (
-        "base_lr", "max_lr", "step_size_up", "step_size_down", "gamma", "base_momentum", "max_momentum",
-    )  # fmt: skip
+        "base_lr",
+        "max_lr",
+        "step_size_up",
+        "step_size_down",
+        "gamma",
+        "base_momentum",
+        "max_momentum",
+    )
 
     def __init__(
         self,
@@ -104,8 +110,14 @@ class OneCycleLR(_Cycling):
     """`torch.optim.lr_scheduler.OneCycleLR` for B models (Smith and Topin, 2018), each with its own length."""
 
     per_model = (
-        "max_lr", "total_steps", "pct_start", "div_factor", "final_div_factor", "base_momentum", "max_momentum",
-    )  # fmt: skip
+        "max_lr",
+        "total_steps",
+        "pct_start",
+        "div_factor",
+        "final_div_factor",
+        "base_momentum",
+        "max_momentum",
+    )
 
     def __init__(
         self,

@@ -16,8 +16,16 @@ from numpy.typing import ArrayLike, NDArray
 from ...errors import InvalidArgument
 
 __all__ = [
-    "TimeSet", "Times", "intersect", "length_ns", "of_windows", "overlap_ns", "overlapping", "subtract", "union",
-]  # fmt: skip
+    "TimeSet",
+    "Times",
+    "intersect",
+    "length_ns",
+    "of_windows",
+    "overlap_ns",
+    "overlapping",
+    "subtract",
+    "union",
+]
 
 Times = NDArray[np.int64]
 

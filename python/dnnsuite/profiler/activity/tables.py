@@ -24,9 +24,15 @@ _OPERATIONS = {
     10: "PtoP", 255: "memset",
 }  # fmt: skip
 _MEMORIES = {
-    0: "unknown", 1: "pageable", 2: "pinned", 3: "device", 4: "array", 5: "managed", 6: "device static",
+    0: "unknown",
+    1: "pageable",
+    2: "pinned",
+    3: "device",
+    4: "array",
+    5: "managed",
+    6: "device static",
     7: "managed static",
-}  # fmt: skip
+}
 _SYNCS = {
     0: "unknown",
     1: "event synchronize",
@@ -35,10 +41,17 @@ _SYNCS = {
     4: "context synchronize",
 }
 _OVERHEADS = {
-    0: "unknown", 1: "driver compiler", 1 << 16: "CUPTI buffer flush", 2 << 16: "CUPTI instrumentation",
-    3 << 16: "CUPTI resource", 4 << 16: "module loading", 5 << 16: "lazy function loading",
-    6 << 16: "command buffer full", 7 << 16: "activity buffer request", 8 << 16: "UVM activity init",
-}  # fmt: skip
+    0: "unknown",
+    1: "driver compiler",
+    1 << 16: "CUPTI buffer flush",
+    2 << 16: "CUPTI instrumentation",
+    3 << 16: "CUPTI resource",
+    4 << 16: "module loading",
+    5 << 16: "lazy function loading",
+    6 << 16: "command buffer full",
+    7 << 16: "activity buffer request",
+    8 << 16: "UVM activity init",
+}
 _DOMAINS = {0: "driver", 1: "runtime"}
 
 _MEANINGS = {
@@ -50,9 +63,15 @@ _MEANINGS = {
     "context": "CUPTI's number of the context",
     "stream": "CUPTI's number of the stream",
     "correlation": "number that it shares with the host call that launched it",
-    "grid_x": "blocks", "grid_y": "blocks", "grid_z": "blocks",
-    "block_x": "threads", "block_y": "threads", "block_z": "threads",
-    "cluster_x": "blocks of a cluster", "cluster_y": "blocks of a cluster", "cluster_z": "blocks of a cluster",
+    "grid_x": "blocks",
+    "grid_y": "blocks",
+    "grid_z": "blocks",
+    "block_x": "threads",
+    "block_y": "threads",
+    "block_z": "threads",
+    "cluster_x": "blocks of a cluster",
+    "cluster_y": "blocks of a cluster",
+    "cluster_z": "blocks of a cluster",
     "registers_per_thread": "registers that a thread was given",
     "static_shared_bytes": "shared memory of a block that the kernel declares",
     "dynamic_shared_bytes": "shared memory of a block asked for at the launch",
@@ -73,7 +92,7 @@ _MEANINGS = {
     "event": "CUPTI's number of the CUDA event",
     "category": "the marker's NVTX category",
     "payload": "number attached to the marker; NaN without one",
-}  # fmt: skip
+}
 
 Columns = Mapping[str, Mapping[str, NDArray[Any]]]
 

@@ -136,9 +136,16 @@ class PmSamplingInstrument:
 
         assert self.selection is not None
         named = self.selection.roles.get(metric, metric)
-        columns = {"t_ns": times[0] + (times[1] - times[0]) // 2, "t0_ns": times[0], "t1_ns": times[1],
-                   "source": "pm", "device": self._device, "name": named, "value": values,
-                   "unit": unit_of(metric, self.selection.chip, "sampling")}  # fmt: skip
+        columns = {
+            "t_ns": times[0] + (times[1] - times[0]) // 2,
+            "t0_ns": times[0],
+            "t1_ns": times[1],
+            "source": "pm",
+            "device": self._device,
+            "name": named,
+            "value": values,
+            "unit": unit_of(metric, self.selection.chip, "sampling"),
+        }
         return pd.DataFrame(columns)
 
     def notes(self) -> list[str]:

@@ -106,9 +106,10 @@ class OpsInstrument:
             self._note("ops: this torch records the operators of the calling thread only")
         os.environ.setdefault("KINETO_LOG_LEVEL", _QUIET)
         self._profiler = torch.profiler.profile(
-            activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True,
+            activities=[torch.profiler.ProfilerActivity.CPU],
+            record_shapes=True,
             experimental_config=config,
-        )  # fmt: skip
+        )
         self._ends = []
         self._owner = os.getpid()
         self._offset_ns = _wall_minus_monotonic_ns()

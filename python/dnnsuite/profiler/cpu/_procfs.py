@@ -8,8 +8,15 @@ import re
 from pathlib import Path
 
 __all__ = [
-    "cpu_times_s", "frequencies_hz", "key_values", "pressure", "rapl_j", "read_text", "resident_bytes", "sched_ns",
-]  # fmt: skip
+    "cpu_times_s",
+    "frequencies_hz",
+    "key_values",
+    "pressure",
+    "rapl_j",
+    "read_text",
+    "resident_bytes",
+    "sched_ns",
+]
 
 _TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -121,9 +121,17 @@ class MemoryInstrument:
         gradients = sum(self._gradients.values())
         known = weights + gradients + state + self._maps.peak_bytes
         self._rows.append(
-            _Row(index, weights, gradients, state, self._maps.peak_bytes, max(0, found.peak - known),
-                 found.peak, found.current)
-        )  # fmt: skip
+            _Row(
+                index,
+                weights,
+                gradients,
+                state,
+                self._maps.peak_bytes,
+                max(0, found.peak - known),
+                found.peak,
+                found.current,
+            )
+        )
         self._unseen += gradients > 0 and self._maps.seen == 0
         self._gradients.clear()
         self._maps.reset()

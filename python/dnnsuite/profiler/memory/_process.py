@@ -39,9 +39,11 @@ def level(device: str) -> MemoryLevel:
         import torch
 
         return MemoryLevel(
-            torch.cuda.max_memory_allocated(), torch.cuda.memory_allocated(), torch.cuda.max_memory_reserved(),
+            torch.cuda.max_memory_allocated(),
+            torch.cuda.memory_allocated(),
+            torch.cuda.max_memory_reserved(),
             torch.cuda.memory_reserved(),
-        )  # fmt: skip
+        )
     peak, current = _resident()
     return MemoryLevel(peak, current, peak, current)
 

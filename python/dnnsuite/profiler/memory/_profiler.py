@@ -45,9 +45,13 @@ class Profiler:
     """
 
     def __init__(
-        self, model: torch.nn.Module, optimizer: Any = None, print_period: int = 1, csv: bool | str | Path = False,
+        self,
+        model: torch.nn.Module,
+        optimizer: Any = None,
+        print_period: int = 1,
+        csv: bool | str | Path = False,
         models: int = 1,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if print_period < 0:
             raise InvalidArgument(f"print_period must be 0 or more, got {print_period}")
         self.epoch, self.iteration = 1, 0
@@ -108,14 +112,20 @@ class Profiler:
         buffers = stored_bytes(self._model.buffers(), seen)
         state = stored_bytes(state_tensors(self._optimizer), seen) if self._optimizer is not None else 0
         figures = {
-            "weights": sum(weights.values()) + buffers, "gradients": sum(self._gradients.values()),
-            "feature_maps": self._maps.peak_bytes, "optimizer_state": state,
-        }  # fmt: skip
+            "weights": sum(weights.values()) + buffers,
+            "gradients": sum(self._gradients.values()),
+            "feature_maps": self._maps.peak_bytes,
+            "optimizer_state": state,
+        }
         rest = max(0, found.peak - sum(figures.values()))
         self.last = {
-            **figures, "intermediate_gradients": self._intermediate, "other": rest, "peak": found.peak,
-            "current": found.current, "per_model": {name: value / self._models for name, value in figures.items()},
-        }  # fmt: skip
+            **figures,
+            "intermediate_gradients": self._intermediate,
+            "other": rest,
+            "peak": found.peak,
+            "current": found.current,
+            "per_model": {name: value / self._models for name, value in figures.items()},
+        }
         self._write([self.epoch, self.iteration, *(value / _MB for value in [
             found.peak_cached, found.current_cached, figures["feature_maps"], figures["weights"], *weights.values(),
             figures["gradients"], *(self._gradients[name] for name in self._names), self._intermediate, state, rest,

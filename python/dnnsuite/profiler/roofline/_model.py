@@ -20,16 +20,22 @@ _MINOR = 0.05  # a thread with less than this share of the busiest one's time is
 _PRECISION = {"c10::BFloat16": "bf16"}
 
 COLUMNS = {
-    "name": "operator", "class": "kind of work, by name", "phase": "where it was called from",
+    "name": "operator",
+    "class": "kind of work, by name",
+    "phase": "where it was called from",
     "dtype": "of its first tensor",
-    "calls": "how often in the window", "time_s": "time in it, summed over calls and threads",
-    "share_pct": "of the time in all operators that are counted", "flops": "analytic, all calls",
-    "bytes": "inputs and outputs, each once, all calls", "intensity": "flops / bytes",
-    "flops_per_s": "flops / time_s", "bytes_per_s": "bytes / time_s",
+    "calls": "how often in the window",
+    "time_s": "time in it, summed over calls and threads",
+    "share_pct": "of the time in all operators that are counted",
+    "flops": "analytic, all calls",
+    "bytes": "inputs and outputs, each once, all calls",
+    "intensity": "flops / bytes",
+    "flops_per_s": "flops / time_s",
+    "bytes_per_s": "bytes / time_s",
     "level": "the smallest level of memory that holds the bytes of one call: where its operands are at best",
     "attainable_pct": "time that the roofs allow / time it took; more than 100: its operands were in a nearer cache",
     "bound": "what holds it down",
-}  # fmt: skip
+}
 
 
 def attainable_flops_per_s(intensity: float, peak_flops_per_s: float, peak_bytes_per_s: float) -> float:
@@ -129,9 +135,15 @@ class Roofline:
         outermost = ops[ops["depth"] == 0]
         inside_s = (outermost["t1_ns"] - outermost["t0_ns"]).sum() / 1e9
         return RooflineSummary(
-            number, wall_s / number, cpu_s / number, flops / number, flops / wall_s, 100 * flops / wall_s / peak,
-            100 * flops / max(cpu_s, 1e-9) / (peak / self.peaks.threads), 100 * least_s / max(inside_s, 1e-9),
-        )  # fmt: skip
+            number,
+            wall_s / number,
+            cpu_s / number,
+            flops / number,
+            flops / wall_s,
+            100 * flops / wall_s / peak,
+            100 * flops / max(cpu_s, 1e-9) / (peak / self.peaks.threads),
+            100 * least_s / max(inside_s, 1e-9),
+        )
 
 
 def _lanes(counted: pd.DataFrame) -> int:

@@ -66,18 +66,27 @@ class Peaks:
             raise ValueError("a roof is not positive")
         capacities = {key: int(value) for key, value in values["capacity_bytes"].items()}
         return cls(
-            dict(values["machine"]), int(values["threads"]), roofs["flops_per_s"], roofs["bytes_per_s"], capacities,
-            contention, str(values["measured_at"]), True,
-        )  # fmt: skip
+            dict(values["machine"]),
+            int(values["threads"]),
+            roofs["flops_per_s"],
+            roofs["bytes_per_s"],
+            capacities,
+            contention,
+            str(values["measured_at"]),
+            True,
+        )
 
 
 def machine_key(threads: int) -> dict[str, Any]:
     """Return the properties that peaks depend on: they are measured again when any of them changes."""
     described = host.describe()
     return {
-        "cpu_model": described["cpu_model"], "cpus_allowed": described["cpus_allowed"], "threads": threads,
-        "torch": host.versions().get("torch", ""), "version": _VERSION,
-    }  # fmt: skip
+        "cpu_model": described["cpu_model"],
+        "cpus_allowed": described["cpus_allowed"],
+        "threads": threads,
+        "torch": host.versions().get("torch", ""),
+        "version": _VERSION,
+    }
 
 
 def measure_peaks(
@@ -150,10 +159,11 @@ def _better(one: Peaks, other: Peaks) -> Peaks:
         return {key: max(value, b.get(key, 0.0)) for key, value in a.items()}
 
     return replace(
-        one, flops_per_s=most(one.flops_per_s, other.flops_per_s),
+        one,
+        flops_per_s=most(one.flops_per_s, other.flops_per_s),
         bytes_per_s=most(one.bytes_per_s, other.bytes_per_s),
         contention=min(one.contention, other.contention, key=lambda seen: seen.slowdown),
-    )  # fmt: skip
+    )
 
 
 def measure_machine(machine: dict[str, Any], cpus: list[int], report: Callable[[str], None]) -> Peaks:
