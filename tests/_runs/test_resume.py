@@ -6,7 +6,7 @@ import pytest
 
 from dnnsuite._runs.failures import CLASSES
 from dnnsuite._runs.record import Device, Machine, Moment, RunRecord, Verdict
-from dnnsuite._runs.resume import final, refuse_unlike
+from dnnsuite._runs.resume import final, refuse_other_settings
 from dnnsuite.errors import InvalidArgument
 
 RUN = RunRecord(
@@ -22,8 +22,8 @@ def test_findings_are_final_and_accidents_are_not() -> None:
 
 
 def test_only_what_differs_is_refused() -> None:
-    refuse_unlike(Path("out"), [])
+    refuse_other_settings(Path("out"), [])
     with pytest.raises(
         InvalidArgument, match=r"--resume: out was made with other settings: a is 1, was 2; b.*--out"
     ):
-        refuse_unlike(Path("out"), ["a is 1, was 2", "b is 3, was 4"])
+        refuse_other_settings(Path("out"), ["a is 1, was 2", "b is 3, was 4"])

@@ -3,14 +3,14 @@ import math
 
 import pytest
 
-from dnnsuite.report._entries import Entry
+from dnnsuite.report._entries import ReportEntry
 from dnnsuite.report._score import score, score_table, weighted_score
 from dnnsuite.report._seed import seed_table
 from dnnsuite.report.targets import WEIGHTS, Target
 
 
 def entry(job, rate, run=0, failure=None):
-    return Entry(job=job, run=str(run), device="0", rate=rate, seed_rate=rate, failure=failure)
+    return ReportEntry(job=job, run=str(run), device="0", rate=rate, seed_rate=rate, failure=failure)
 
 
 TARGETS = {"vae": Target(100, 0.5, 0.05), "reso": Target(10, 0.5, 0.05), "scaling": Target(1, 0.85, 0.02)}

@@ -11,7 +11,7 @@ from scipy import stats
 
 from dnnsuite import report
 from dnnsuite.report import _seed
-from dnnsuite.report._entries import Entry
+from dnnsuite.report._entries import ReportEntry
 
 README = """\
                              target         result           sd       sd%      diff
@@ -60,7 +60,7 @@ def test_the_readme_to_the_digit(mila_tree):
 
 def entries(rates_of_runs, job="vae"):
     return [
-        Entry(job=job, run=str(run), device=str(device), rate=rate, seed_rate=rate)
+        ReportEntry(job=job, run=str(run), device=str(device), rate=rate, seed_rate=rate)
         for run, rates in enumerate(rates_of_runs)
         for device, rate in enumerate(rates)
     ]
@@ -82,7 +82,7 @@ def test_fewer_than_four_runs_have_no_statistics():
 
 def test_failed_entries_do_not_count():
     four = entries([[1.0], [2.0], [3.0], [4.0]])
-    bad = Entry(job="vae", run="0", device="1", rate=math.nan, seed_rate=math.nan, failure="oom")
+    bad = ReportEntry(job="vae", run="0", device="1", rate=math.nan, seed_rate=math.nan, failure="oom")
     assert _seed.seed_table([*four, bad], None).equals(_seed.seed_table(four, None))
 
 

@@ -5,13 +5,13 @@ import statistics
 import pytest
 from scipy import stats
 
-from dnnsuite.report._entries import FAILURES, Entry
+from dnnsuite.report._entries import FAILURES, ReportEntry
 from dnnsuite.report._summary import DEFINITIONS, device_table, failures, isolation, summary_table
 
 
 def entry(rate, run=0, device=0, failure=None, **more):
     rate = math.nan if failure else rate
-    return Entry("vae", str(run), str(device), rate, rate, failure=failure, isolation="cgroup", **more)
+    return ReportEntry("vae", str(run), str(device), rate, rate, failure=failure, isolation="cgroup", **more)
 
 
 def test_the_interval_is_students_on_logarithms_over_runs():

@@ -3,7 +3,7 @@ import pytest
 
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.report import targets
-from dnnsuite.report._entries import Entry
+from dnnsuite.report._entries import ReportEntry
 
 
 def test_published_ones_cover_the_suite():
@@ -17,7 +17,7 @@ def test_published_ones_cover_the_suite():
 
 def test_a_machine_becomes_the_target(tmp_path):
     entries = [
-        Entry(job="atari", run=str(i), device="0", rate=128 * rate, seed_rate=rate)
+        ReportEntry(job="atari", run=str(i), device="0", rate=128 * rate, seed_rate=rate)
         for i, rate in enumerate((4.0, 6.0))
     ]
     path = tmp_path / "mine.csv"

@@ -4,9 +4,9 @@ import json
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.suites.entry import Entry
+from dnnsuite.suites.entry import SuiteEntry
 
-ENTRY = Entry(
+ENTRY = SuiteEntry(
     3, "vae.2", "vae", "vae", "./x/run.sh", "student", 50, 30, 128, "fp16", "cuda", "real", "/d",
     {"lr": 0.1, "gae": True}, {"--report": "r"},
 )  # fmt: skip
@@ -14,9 +14,9 @@ ENTRY = Entry(
 
 def test_it_survives_the_record() -> None:
     kept = json.loads(json.dumps(ENTRY.to_dict()))
-    assert Entry.from_dict(kept) == ENTRY
+    assert SuiteEntry.from_dict(kept) == ENTRY
     with pytest.raises(InvalidArgument, match=r"another version \(its jobs differ in: colour\)"):
-        Entry.from_dict({**kept, "colour": "red"})
+        SuiteEntry.from_dict({**kept, "colour": "red"})
 
 
 def test_as_a_job_and_as_the_original_take_it() -> None:

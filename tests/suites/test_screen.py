@@ -10,10 +10,13 @@ from dnnsuite._runs.progress import Progress
 from dnnsuite._runs.record import Device, Machine, Metric, Moment, RunRecord, Verdict
 from dnnsuite.suites._screen import Screen, rate_text
 from dnnsuite.suites._suite import Suite
-from dnnsuite.suites.entry import Entry
+from dnnsuite.suites.entry import SuiteEntry
 
 SUITE = Suite(
-    "baselines", 19, tuple(Entry(i, key, key, key, "x", "student") for i, key in enumerate("ab", 1)), "cpu"
+    "baselines",
+    19,
+    tuple(SuiteEntry(i, key, key, key, "x", "student") for i, key in enumerate("ab", 1)),
+    "cpu",
 )
 LEFT = [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
 OK = RunRecord(
@@ -73,3 +76,14 @@ def test_quiet_is_quiet(tmp_path: Path) -> None:
 def test_the_rate_is_that_of_the_copies_that_ended_well() -> None:
     assert rate_text([BAD]) == ""
     assert rate_text([OK, BAD]) == "100 images/s"
+
+
+def test_weaker_isolation_is_told_with_its_reason() -> None:
+    out = io.StringIO()
+    with Progress(Console(file=out, width=200)) as progress:
+        screen = Screen(progress)
+        screen.isolation("cgroup", [])
+        screen.isolation("affinity", ["cpuset: not delegated", "memory: not delegated"])
+    assert out.getvalue().splitlines() == [
+        "copies are kept apart by: affinity (cpuset: not delegated; memory: not delegated)"
+    ]

@@ -10,7 +10,7 @@ from ..errors import InvalidArgument
 from .failures import FINAL
 from .record import RunRecord
 
-__all__ = ["final", "refuse_unlike"]
+__all__ = ["final", "refuse_other_settings"]
 
 
 def final(record: RunRecord) -> bool:
@@ -18,7 +18,7 @@ def final(record: RunRecord) -> bool:
     return record.ok or record.verdict.failure in FINAL
 
 
-def refuse_unlike(root: Path, odd: Sequence[str]) -> None:
+def refuse_other_settings(root: Path, odd: Sequence[str]) -> None:
     """Refuse to continue what was begun with other settings or in another environment.
 
     Args:

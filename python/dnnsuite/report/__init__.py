@@ -3,7 +3,7 @@
 
 from ..results.pool import UnlikeRuns as UnlikeRuns
 from ._entries import FAILURES as FAILURES
-from ._entries import Entry as Entry
+from ._entries import ReportEntry as ReportEntry
 from ._html import html as html
 from ._report import Report as Report
 from ._report import SuiteReport as SuiteReport
@@ -16,8 +16,8 @@ from ._text import text as text
 
 __all__ = [
     "FAILURES",
-    "Entry",
     "Report",
+    "ReportEntry",
     "SuiteReport",
     "UnlikeRuns",
     "html",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAILURES",
-    "Entry",
+    "ReportEntry",
     "by_job",
     "by_run",
     "entries_of",
@@ -44,7 +44,7 @@ _OF_SUITES = ("suite", "mila")  # kinds of runs that the original suite's target
 
 
 @dataclass(frozen=True)
-class Entry:
+class ReportEntry:
     """One execution: a job, in one run of the suite, on one device.
 
     Rates are items per second of wall time, NaN where it failed: `rate` in the job's own `unit`, `seed_rate` in what
@@ -96,17 +96,17 @@ def rows_of_report(table: pd.DataFrame) -> pd.DataFrame:
     return whole.assign(job=names)
 
 
-def entries_of(rows: pd.DataFrame) -> list[Entry]:
+def entries_of(rows: pd.DataFrame) -> list[ReportEntry]:
     """The entries of :func:`rows_of_report`."""
     values = [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
     labels = _run_labels(values)
     return [_entry(row, labels[row["plan_id"], row["repeat"]]) for row in values]
 
 
-def _entry(row: Mapping[str, Any], run: str) -> Entry:
+def _entry(row: Mapping[str, Any], run: str) -> ReportEntry:
     failure = row["failure"] or (None if row["status"] == "ok" and math.isfinite(row["value"]) else "crash")
     known = math.isfinite(row["low"]) and math.isfinite(row["high"])
-    return Entry(
+    return ReportEntry(
         job=row["job"],
         run=run,
         device=row["share"],
@@ -153,27 +153,27 @@ def _shortest(folders: Mapping[str, Path]) -> dict[str, str]:
     return {plan: f"{folder.name}#{index}" for index, (plan, folder) in enumerate(folders.items())}
 
 
-def of_suites(entries: Iterable[Entry]) -> list[Entry]:
+def of_suites(entries: Iterable[ReportEntry]) -> list[ReportEntry]:
     """Those that the original suite's targets, table and score are for."""
     return [entry for entry in entries if entry.kind in _OF_SUITES]
 
 
-def finished(entries: Iterable[Entry]) -> list[Entry]:
+def finished(entries: Iterable[ReportEntry]) -> list[ReportEntry]:
     """Those that were measured."""
     return [entry for entry in entries if entry.ok]
 
 
-def by_job(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+def by_job(entries: Iterable[ReportEntry]) -> dict[str, list[ReportEntry]]:
     """The entries of each job, jobs by name."""
-    found: dict[str, list[Entry]] = {}
+    found: dict[str, list[ReportEntry]] = {}
     for entry in entries:
         found.setdefault(entry.job, []).append(entry)
     return dict(sorted(found.items()))
 
 
-def by_run(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
+def by_run(entries: Sequence[ReportEntry]) -> dict[str, list[ReportEntry]]:
     """The entries of each run of the suite."""
-    found: dict[str, list[Entry]] = {}
+    found: dict[str, list[ReportEntry]] = {}
     for entry in entries:
         found.setdefault(entry.run, []).append(entry)
     return dict(sorted(found.items()))

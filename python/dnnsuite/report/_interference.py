@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..errors import InvalidArgument
 from ..results.intervals import half_width, mean
 from ..results.pool import refuse_unlike
-from ._entries import Entry, by_job, by_run, entries_of, finished, rows_of_report
+from ._entries import ReportEntry, by_job, by_run, entries_of, finished, rows_of_report
 
 if TYPE_CHECKING:
     import pandas
@@ -60,7 +60,7 @@ def interference_table(alone: pandas.DataFrame, shared: pandas.DataFrame) -> pan
     return table
 
 
-def _row(alone: Sequence[Entry], shared: Sequence[Entry]) -> dict[str, object]:
+def _row(alone: Sequence[ReportEntry], shared: Sequence[ReportEntry]) -> dict[str, object]:
     one, many = _runs(alone), _runs(shared)
     copies = max(entry.copies for entry in shared)
     slowdown = mean(one) / mean(many)
@@ -80,7 +80,7 @@ def _row(alone: Sequence[Entry], shared: Sequence[Entry]) -> dict[str, object]:
     }
 
 
-def _runs(entries: Sequence[Entry]) -> list[float]:
+def _runs(entries: Sequence[ReportEntry]) -> list[float]:
     return [mean(entry.rate for entry in of_run) for of_run in by_run(entries).values()]
 
 

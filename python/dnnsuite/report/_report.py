@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import results
 from ..results.pool import UNKNOWN, reasons, refuse_unlike
-from ._entries import Entry, entries_of, of_suites, rows_of_report
+from ._entries import ReportEntry, entries_of, of_suites, rows_of_report
 from ._interference import interference_table
 from ._score import Score, score, score_table, weighted_score
 from ._seed import JOBS, LEAST_RUNS, Statistic, seed_table, statistics
@@ -35,11 +35,11 @@ class SuiteReport:
     """
 
     title: str
-    entries: Sequence[Entry]
+    entries: Sequence[ReportEntry]
     machine: dict[str, str]
     summary: pandas.DataFrame
     devices: pandas.DataFrame
-    failures: dict[str, list[Entry]]
+    failures: dict[str, list[ReportEntry]]
     isolation: dict[str, int]
     seed: pandas.DataFrame
     statistics: list[Statistic]
@@ -90,7 +90,7 @@ class SuiteReport:
 Report = SuiteReport  # its name in earlier versions
 
 
-def read(directories: Sequence[Path], name: str | None = None) -> list[Entry]:
+def read(directories: Sequence[Path], name: str | None = None) -> list[ReportEntry]:
     """All entries below `directories`, of the suite called `name` if that is given.
 
     Raises:
@@ -157,12 +157,12 @@ def make(
     )
 
 
-def _title(entries: Sequence[Entry]) -> str:
+def _title(entries: Sequence[ReportEntry]) -> str:
     kinds = sorted({"suite" if entry.kind == "mila" else entry.kind for entry in entries})
     return " and ".join(kinds) or "suite"
 
 
-def _notes(entries: Sequence[Entry], seed: pandas.DataFrame, target: str | None) -> list[str]:
+def _notes(entries: Sequence[ReportEntry], seed: pandas.DataFrame, target: str | None) -> list[str]:
     """Sentences that a reader of the figures needs."""
     notes = []
     others = sorted({entry.kind for entry in entries} - {entry.kind for entry in of_suites(entries)})
@@ -186,15 +186,15 @@ def _notes(entries: Sequence[Entry], seed: pandas.DataFrame, target: str | None)
     ]
 
 
-def _flags(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
-    found: dict[str, list[Entry]] = {}
+def _flags(entries: Sequence[ReportEntry]) -> dict[str, list[ReportEntry]]:
+    found: dict[str, list[ReportEntry]] = {}
     for entry in entries:
         for flag in entry.flags:
             found.setdefault(flag, []).append(entry)
     return found
 
 
-def _machine(entries: Sequence[Entry]) -> dict[str, str]:
+def _machine(entries: Sequence[ReportEntry]) -> dict[str, str]:
     """The conditions that all entries share, where they are known; then the machine's name, its driver, the dates."""
     shared: dict[str, str] = {}
     for name in dict.fromkeys(key for entry in entries for key in entry.conditions):
@@ -212,7 +212,7 @@ def _machine(entries: Sequence[Entry]) -> dict[str, str]:
     return shared
 
 
-def _failed(entry: Entry) -> dict[str, str]:
+def _failed(entry: ReportEntry) -> dict[str, str]:
     return {
         "job": entry.job,
         "run": entry.run,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ._entries import Entry, by_job, finished
+from ._entries import ReportEntry, by_job, finished
 from .targets import Target
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Score:
         return self.price / self.value if self.price and self.value > 0 else None
 
 
-def score_table(entries: Sequence[Entry], targets: Mapping[str, Target]) -> pandas.DataFrame:
+def score_table(entries: Sequence[ReportEntry], targets: Mapping[str, Target]) -> pandas.DataFrame:
     """One row per job: n, target, perf_tgt, sd%_tgt, mean, sd, perf, perf_pass, sd%, sd%_pass.
 
     Mean and sample standard deviation are over all results, runs x devices, in the seed's units.
@@ -83,7 +83,7 @@ def score_table(entries: Sequence[Entry], targets: Mapping[str, Target]) -> pand
 
 
 def score(
-    entries: Sequence[Entry],
+    entries: Sequence[ReportEntry],
     targets: Mapping[str, Target],
     price: float | None = None,
 ) -> Score:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..results.intervals import mean
-from ._entries import Entry, by_job, by_run, finished
+from ._entries import ReportEntry, by_job, by_run, finished
 from .targets import Target
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def trimmed_mean(values: Sequence[float]) -> float:
     return (math.fsum(values) - max(values) - min(values)) / (len(values) - 2)
 
 
-def seed_table(entries: Sequence[Entry], targets: Mapping[str, Target] | None) -> pandas.DataFrame:
+def seed_table(entries: Sequence[ReportEntry], targets: Mapping[str, Target] | None) -> pandas.DataFrame:
     """One row per job: target, result, sd, sd%, diff, in the seed's units and with its definitions.
 
     A run's value is the mean over its devices; `result` is the trimmed mean over runs; `sd` their sample standard

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..results.intervals import mean, of_rates
-from ._entries import FAILURES, Entry, by_job, by_run, finished
+from ._entries import FAILURES, ReportEntry, by_job, by_run, finished
 
 if TYPE_CHECKING:
     import pandas
@@ -29,7 +29,7 @@ DEFINITIONS = {
 }
 
 
-def summary_table(entries: Sequence[Entry]) -> pandas.DataFrame:
+def summary_table(entries: Sequence[ReportEntry]) -> pandas.DataFrame:
     """One row per job, with the columns of `DEFINITIONS` and unit, isolation; rates in the job's own unit."""
     import pandas
 
@@ -40,7 +40,7 @@ def summary_table(entries: Sequence[Entry]) -> pandas.DataFrame:
     return table
 
 
-def _row(of_job: Sequence[Entry]) -> dict[str, object]:
+def _row(of_job: Sequence[ReportEntry]) -> dict[str, object]:
     measured = finished(of_job)
     values = [mean(entry.rate for entry in of_run) for of_run in by_run(measured).values()]
     (average, low, high), sd = of_rates(values), _sd(values)
@@ -68,7 +68,7 @@ def _sd(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((value - average) ** 2 for value in values) / (len(values) - 1))
 
 
-def _devices(measured: Sequence[Entry]) -> dict[str, float]:
+def _devices(measured: Sequence[ReportEntry]) -> dict[str, float]:
     """Each device's mean over runs."""
     found: dict[str, list[float]] = {}
     for entry in measured:
@@ -76,7 +76,7 @@ def _devices(measured: Sequence[Entry]) -> dict[str, float]:
     return {device: mean(rates) for device, rates in sorted(found.items())}
 
 
-def device_table(entries: Sequence[Entry]) -> pandas.DataFrame:
+def device_table(entries: Sequence[ReportEntry]) -> pandas.DataFrame:
     """Jobs x devices: each device's mean rate over that of the job's fastest device; jobs with one device left out."""
     import pandas
 
@@ -90,12 +90,12 @@ def device_table(entries: Sequence[Entry]) -> pandas.DataFrame:
     return table.reindex(sorted(table.columns, key=lambda device: (len(device), device)), axis=1)
 
 
-def _class_of(entry: Entry) -> str:
+def _class_of(entry: ReportEntry) -> str:
     """The class of a failure, `crash` when it is not one that is known here."""
     return entry.failure if entry.failure in FAILURES else "crash"
 
 
-def failures(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
+def failures(entries: Sequence[ReportEntry]) -> dict[str, list[ReportEntry]]:
     """Entries that failed, by class, in the order of `FAILURES`."""
     failed = [entry for entry in entries if not entry.ok]
     return {
@@ -105,6 +105,6 @@ def failures(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     }
 
 
-def isolation(entries: Sequence[Entry]) -> dict[str, int]:
+def isolation(entries: Sequence[ReportEntry]) -> dict[str, int]:
     """Counts of executions by isolation level: `cgroup`, `affinity`, `none` or `unknown`."""
     return dict(sorted(Counter(entry.isolation for entry in entries).items()))

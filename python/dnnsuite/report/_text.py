@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._entries import Entry
+from ._entries import ReportEntry
 from ._report import SuiteReport
 from ._score import Score
 from ._seed import Statistic
@@ -100,7 +100,7 @@ def render_statistics(lines: Sequence[Statistic]) -> str:
     return "\n".join(out)
 
 
-def where(entry: Entry) -> str:
+def where(entry: ReportEntry) -> str:
     """An execution in words."""
     device = f", device {entry.device}" if entry.device else ""
     return f"{entry.job}, run {entry.run}{device}"

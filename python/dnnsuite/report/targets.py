@@ -13,7 +13,7 @@ from pathlib import Path
 from .._files import write_text
 from ..errors import InvalidArgument
 from ..results.intervals import mean
-from ._entries import Entry, by_job, finished
+from ._entries import ReportEntry, by_job, finished
 
 __all__ = ["MODELS", "WEIGHTS", "Target", "load", "save", "weights"]
 
@@ -112,7 +112,7 @@ def load(model: str) -> dict[str, Target]:
     return found
 
 
-def save(path: Path, entries: Iterable[Entry]) -> dict[str, Target]:
+def save(path: Path, entries: Iterable[ReportEntry]) -> dict[str, Target]:
     """Make the machine that gave `entries` the target: each job's mean rate, in the seed's unit. Returns the targets.
 
     Raises:

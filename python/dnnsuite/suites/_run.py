@@ -19,7 +19,7 @@ from .._runs.interrupts import Interrupted, interruptible
 from .._runs.plugins import import_plugins
 from .._runs.progress import Progress
 from .._runs.record import VERSION, RunRecord
-from .._runs.resume import refuse_unlike
+from .._runs.resume import refuse_other_settings
 from ..errors import InvalidArgument
 from ..pin import Partition, Plan, Topology
 from ._runner import Runner, orders
@@ -27,7 +27,7 @@ from ._screen import Screen
 from ._settings import SuiteSettings
 from ._shares import plan_of
 from ._suite import Suite, resolve
-from .entry import Entry
+from .entry import SuiteEntry
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,7 +97,9 @@ def run_suite(
             _begin(record, resolved, settings, partition, asked)
             try:
                 with Progress(console, quiet) as progress:
-                    Runner(record, resolved, settings, partition, Screen(progress)).execute()
+                    screen = Screen(progress)
+                    screen.isolation(partition.level, partition.reasons)
+                    Runner(record, resolved, settings, partition, screen).execute()
             except BaseException as error:
                 record.drop_unfinished()
                 how = "interrupted by" if isinstance(error, Interrupted) else "ended by"
@@ -164,13 +166,13 @@ def _continued(record: PlanFolder, suite: str, asked: Mapping[str, Any]) -> tupl
     plan = Plan.from_dict(state["plan"])
     if not odd and plan_of(recorded.copies, state["device"], Topology.read()).hash != plan.hash:
         odd.append("the shares of the machine are others")
-    refuse_unlike(record.root, odd)
+    refuse_other_settings(record.root, odd)
     import_plugins(state["plugins"], [os.getcwd()])
     changed = {name: asked[name] for name in _MAY_CHANGE if asked.get(name) is not None}
     settings = SuiteSettings.of({**state["settings"], **changed})
     if settings.repeat < recorded.repeat:
         raise InvalidArgument(f"--repeat {settings.repeat}: {record.root} has {recorded.repeat} already")
-    entries = tuple(Entry.from_dict(job) for job in state["jobs"])
+    entries = tuple(SuiteEntry.from_dict(job) for job in state["jobs"])
     if any(entry.missing for entry in entries):  # what was missing may be here now
         entries = tuple(_again(entry, state) for entry in entries)
     return (
@@ -188,7 +190,7 @@ def _continued(record: PlanFolder, suite: str, asked: Mapping[str, Any]) -> tupl
     )
 
 
-def _again(entry: Entry, state: Mapping[str, Any]) -> Entry:
+def _again(entry: SuiteEntry, state: Mapping[str, Any]) -> SuiteEntry:
     """An entry that could not run, resolved anew."""
     if not entry.missing:
         return entry

@@ -30,7 +30,7 @@ from ._settings import SuiteSettings
 from ._shares import processes_of, seed_of, threads_of, uuids_of
 from ._suite import Suite
 from ._summary import SuiteSummary, write_reports
-from .entry import Entry
+from .entry import SuiteEntry
 
 if TYPE_CHECKING:
     from ..jobs import JobConfig
@@ -42,7 +42,7 @@ __all__ = ["Runner"]
 class _Group:
     """The copies of one job in one run of the suite."""
 
-    entry: Entry
+    entry: SuiteEntry
     repeat: int
     shares: tuple[int | str, ...]  # numbers of shares, or `all`
 
@@ -215,7 +215,7 @@ class Runner:
             "precision": entry.precision, "repeat": entry.repeat, "number": entry.number, "report": "report.json",
         }  # fmt: skip
 
-    def _variables(self, entry: Entry, repeat: int) -> dict[str, str]:
+    def _variables(self, entry: SuiteEntry, repeat: int) -> dict[str, str]:
         """Variables that the original exported to its scripts, and one without which fp32 would be TF32."""
         found = {
             "JOB_RUNNER": "1",
@@ -247,7 +247,7 @@ class Runner:
                 self.record.save()
 
 
-def orders(settings: SuiteSettings, entries: Sequence[Entry]) -> dict[str, Any]:
+def orders(settings: SuiteSettings, entries: Sequence[SuiteEntry]) -> dict[str, Any]:
     """The order of every run of the suite, for the record."""
     keys = [entry.key for entry in entries]
     lists = [ordered(settings.order, keys, repeat, settings.seed) for repeat in range(settings.repeat)]

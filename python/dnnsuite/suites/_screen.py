@@ -39,6 +39,12 @@ class Screen:
         again = f" {repeats} times" if repeats > 1 else ""
         self._progress.stage(f"{suite.name}: {jobs}{again}, {len(left)} of {total} to run", len(left))
 
+    def isolation(self, level: str, reasons: Sequence[str]) -> None:
+        """Say that the copies are kept apart less well than by control groups, and why."""
+        if level != "cgroup":
+            why = f" ({'; '.join(reasons)})" if reasons else ""
+            self._progress.line(f"copies are kept apart by: {level}{why}")
+
     def start(self, key: str, repeat: int) -> None:
         """A job begins."""
         self._now, self._directories = (key, repeat), ()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..errors import InvalidArgument
 from ..pin import Plan, Slot, Topology, make_plan
-from .entry import Entry
+from .entry import SuiteEntry
 
 __all__ = ["plan_of", "processes_of", "seed_of", "threads_of", "uuids_of"]
 
@@ -47,7 +47,7 @@ def threads_of(slot: Slot) -> int:
     return max(1, slot.cores)
 
 
-def processes_of(entry: Entry, plan: Plan, slot: Slot) -> int:
+def processes_of(entry: SuiteEntry, plan: Plan, slot: Slot) -> int:
     """Processes of one copy: of a distributed job one per GPU, without GPUs as many as a student job has copies."""
     if not entry.distributed:
         return 1

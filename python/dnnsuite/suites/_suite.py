@@ -16,7 +16,7 @@ from .._runs.plugins import import_plugins
 from ..errors import Error, InvalidArgument
 from ._flags import settings_of
 from .definitions import FAST, SUITES, job_of_command
-from .entry import Entry
+from .entry import SuiteEntry
 from .jobs_file import Definition, expand, read_jobs_file
 
 __all__ = ["PRESETS", "Suite", "resolve"]
@@ -31,7 +31,7 @@ class Suite:
 
     name: str
     size: int
-    entries: tuple[Entry, ...]
+    entries: tuple[SuiteEntry, ...]
     device: str
     preset: str | None = None
     plugins: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ def _chosen(
 
 def _settled(
     definition: Definition, device: str, preset: str | None, given: Mapping[str, Any], strict: bool
-) -> Entry:
+) -> SuiteEntry:
     """One entry; the preset's and the user's wishes are stronger than the file's."""
     job = _job_of(definition)
     try:
@@ -114,7 +114,7 @@ def _settled(
     except (Error, ImportError) as error:
         if strict:
             raise InvalidArgument(f"{definition.where}: {error}") from error
-        return Entry(
+        return SuiteEntry(
             definition.index, definition.name, job, definition.name, job, "student", missing=str(error)
         )
     asked = settings_of(_expanded(definition, given), Job.defaults, partial(_fail, definition))
@@ -133,7 +133,7 @@ def _settled(
         # Not every job has every precision; those that do not keep their own.
         precision = Job.default_precision
     dataroot = asked.dataroot if asked.dataroot and os.path.isdir(asked.dataroot) else given.get("dataroot")
-    return Entry(
+    return SuiteEntry(
         definition.index, definition.name, job, definition.name, definition.command or Job.seed_script,
         definition.scope or Job.scope, values["repeat"], values["number"], values["batch_size"], precision,
         "cpu" if asked.no_cuda else device, given.get("data", "auto"), dataroot,
@@ -180,7 +180,7 @@ def _fail(definition: Definition, flag: str, problem: str) -> NoReturn:
     raise InvalidArgument(f'{definition.at(flag)}: job "{definition.name}", key "{flag}" {problem}')
 
 
-def _with_keys(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def _with_keys(entries: Iterable[SuiteEntry]) -> tuple[SuiteEntry, ...]:
     """A key of its own for each entry: the second of a name is name.2."""
     seen: Counter[str] = Counter()
     numbered = []

@@ -13,11 +13,11 @@ from ._flags import flags_of
 if TYPE_CHECKING:
     from ..jobs import JobConfig
 
-__all__ = ["Entry"]
+__all__ = ["SuiteEntry"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class SuiteEntry:
     """One job of a suite with its settings.
 
     Attributes:
@@ -91,7 +91,7 @@ class Entry:
         return {**asdict(self), "arguments": self.flags()}
 
     @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Entry:
+    def from_dict(cls, value: Mapping[str, Any]) -> SuiteEntry:
         """The inverse of :meth:`to_dict`.
 
         Raises:

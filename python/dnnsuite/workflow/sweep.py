@@ -16,7 +16,7 @@ from .._runs.interrupts import Interrupted, interruptible
 from .._runs.plugins import import_plugins
 from .._runs.progress import Progress
 from .._runs.record import VERSION
-from .._runs.resume import refuse_unlike
+from .._runs.resume import refuse_other_settings
 from .phases import Workflow, WorkflowReport
 from .settings import WorkflowSettings, differences, resolve
 
@@ -90,6 +90,6 @@ def _continued(record: PlanFolder, job: str, asked: Mapping[str, Any]) -> Workfl
         if job != settings.job
         else differences(settings, asked)
     )
-    refuse_unlike(record.root, odd + facts.changes(record.state["environment"], facts.environment()))
+    refuse_other_settings(record.root, odd + facts.changes(record.state["environment"], facts.environment()))
     record.state["status"] = "running"
     return settings
