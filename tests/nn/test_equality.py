@@ -107,14 +107,19 @@ def state_buffers(module):
     return {name: value for name, value in module.named_buffers() if name in persistent}
 
 
-def assert_norm_near(actual, truth, tolerance, what):
-    """Small error as a whole: one activation that rounds to the other side of a kink is not an error."""
+def assert_norm_near(actual, truth, tolerance, what, rounded):
+    """Small error as a whole: one activation that rounds to the other side of a kink is not an error.
+
+    Nor is one that torch's own model makes in the same precision, where terms cancel: `rounded` gives its value.
+    """
     error = (actual.double() - truth).norm()
     allowed = tolerance * (truth.norm() + 0.6 * truth.numel() ** 0.5)
+    if error > allowed:
+        allowed = 1.5 * (rounded().double() - truth).norm()
     assert error <= allowed, f"{what}: error {error:.3g}, allowed {allowed:.3g}"
 
 
-def compare(found, expected, case, dtype, index):
+def compare(found, expected, case, dtype, index, rounded=None):
     for name in expected.keys() - found.keys():
         assert not expected[name].any(), f"{name} is missing"
     for name, value in found.items():
@@ -122,7 +127,8 @@ def compare(found, expected, case, dtype, index):
         if truth is None:
             assert not actual.any(), f"{name}, model {index}: torch has none"
         elif dtype == torch.bfloat16 and truth.is_floating_point():
-            assert_norm_near(actual, truth, case.bf16_tolerance, f"{name}, model {index}")
+            what = f"{name}, model {index}"
+            assert_norm_near(actual, truth, case.bf16_tolerance, what, lambda name=name: rounded()[name])
         else:
             torch.testing.assert_close(
                 actual,
@@ -147,11 +153,17 @@ def test_values(case, dtype, data):
         for index, model in enumerate(models):
             own = [w[index] for w in weights]
             alone, inputs = copy.deepcopy(model), each[index]
+            rounded = functools.partial(in_torch, model, inputs, example.keywords, own)
             if dtype == torch.bfloat16:
                 assert found["output 0"].dtype == tensors(alone(*inputs, **example.keywords))[0].dtype
                 alone, own = copy.deepcopy(model).double(), [w.double() for w in own]
                 inputs = tree_map(lambda x: x.double() if x.is_floating_point() else x, inputs)
-            compare(found, run(alone, inputs, example.keywords, own)[0], case, dtype, index)
+            compare(found, run(alone, inputs, example.keywords, own)[0], case, dtype, index, rounded)
+
+
+def in_torch(model, inputs, keywords, weights):
+    """What a copy of torch's model gives, in the model's own precision."""
+    return run(copy.deepcopy(model), inputs, keywords, weights)[0]
 
 
 def second_order(module, inputs, keywords, weights, mixers):

@@ -8,6 +8,7 @@ what came out of it as one line of JSON for each.
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import importlib.util
 import json
@@ -42,7 +43,12 @@ def load_without(hidden: Iterable[str], name: str = "a_copy_of_dnnsuite_torch") 
     assert renamed.loader is not None
     module = importlib.util.module_from_spec(renamed)
     hidden = set(hidden)
-    places = [_owner(one) for one in hidden if one != "torch._dynamo"]
+    places = []
+    for one in hidden - {"torch._dynamo"}:
+        with contextlib.suppress(
+            AttributeError
+        ):  # a torch that has lost more of it than the name hides it already
+            places.append(_owner(one))
 
     def own_getattr(value: Any, attribute: str, *default: Any) -> Any:
         for owner, last in places:
