@@ -149,10 +149,11 @@ def test_where_there_is_no_torch_the_tested_one_is_asked_for(backend):
     assert required(backend, EDITABLE) == [plain, jobs]
 
 
-def test_the_doctor_knows_the_tested_range(monkeypatch):
+def test_the_torch_of_a_fresh_machine_is_within_the_tested_range(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "_backend"))
-    asked = Requirement(importlib.import_module("torch_requirements").TESTED["torch"])
-    assert asked.specifier == SpecifierSet(TESTED_TORCH)
+    asked = Requirement(importlib.import_module("torch_requirements").TESTED["torch"]).specifier
+    versions = [f"2.{minor}.0" for minor in range(9, 30)]
+    assert set(asked.filter(versions)) < set(SpecifierSet(TESTED_TORCH).filter(versions))
 
 
 def test_the_torch_that_is_there_stays(backend):

@@ -10,6 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
+
+from dnnsuite.doctor._software import TESTED_TORCH
 
 SCRIPT = Path(__file__).parent.parent / ".ci/matrix"
 pytestmark = pytest.mark.skipif(not SCRIPT.exists(), reason="no part of a source distribution")
@@ -53,6 +56,8 @@ def test_the_table_of_the_project_can_be_read(matrix, monkeypatch):
     for (python, torch), line in rows.items():
         assert f"{python}:{torch}" in matrix.PAIRS
         assert line.split("|")[4].strip() == "0", "a failed test is mended before the table is committed"
+    ran = {f"{torch}.0" for _, torch in rows}
+    assert ran == set(SpecifierSet(TESTED_TORCH).filter(f"2.{minor}.0" for minor in range(30)))
 
 
 def test_the_tests_of_the_subset_exist(matrix):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dnnsuite.cli.app import main
+from command_line import status
 
 TOYS = str(Path(__file__).parent.parent / "workflow")
 
@@ -14,14 +14,6 @@ def toys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(TOYS)
     monkeypatch.setenv("PYTHONPATH", TOYS)
     monkeypatch.chdir(tmp_path)
-
-
-def status(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    code = ended.value.code
-    assert isinstance(code, int)
-    return code
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:

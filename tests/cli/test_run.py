@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dnnsuite.cli.app import main
+from command_line import status
 
 TOYS = str(Path(__file__).parent.parent / "suites")
 
@@ -16,14 +16,6 @@ def toys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYTHONPATH", TOYS)
     monkeypatch.setenv("DNNSUITE_CGROUP_PARENT", f"/dnnsuite-ci-{os.getpid()}")
     monkeypatch.chdir(tmp_path)
-
-
-def status(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    code = ended.value.code
-    assert isinstance(code, int)
-    return code
 
 
 TOY = ("toy-nap", "--plugin", "suite_toys", "--device", "cpu")

@@ -16,11 +16,11 @@ def test_torch_in_and_out_of_the_tested_range(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(torch, "__version__", "2.12.1+cpu")
     assert _software.torch().status == "ok"
-    monkeypatch.setattr(torch, "__version__", "2.14.0+cu130")
+    monkeypatch.setattr(torch, "__version__", "2.16.0+cu130")
     finding = _software.torch()
     assert finding.status == "warning"
-    assert "outside the tested range >=2.10,<2.14" in finding.detail
-    assert finding.remedy == "pip install 'torch>=2.10,<2.14'"
+    assert "outside the tested range >=2.10,<2.16" in finding.detail
+    assert finding.remedy == "pip install 'torch>=2.10,<2.16'"
 
 
 def test_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:

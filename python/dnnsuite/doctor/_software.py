@@ -13,8 +13,8 @@ from pathlib import Path
 from ..errors import Error
 from ._finding import Finding, missing, ok, warning
 
-TESTED_TORCH = ">=2.10,<2.14"
-"""The range the package is tested with. It runs with later ones, too: an installation keeps any from 2.10 on."""
+TESTED_TORCH = ">=2.10,<2.16"
+"""Range of `.ci/matrix.md`: torches that the fast tests have passed with. An installation keeps any from 2.10 on."""
 _REBUILD = "reinstall with `pip install .` in the project's folder, and read its messages"
 
 
