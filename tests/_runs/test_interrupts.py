@@ -86,7 +86,10 @@ def test_a_second_signal_ends_a_clean_up_that_hangs_and_the_workers(how: str) ->
         time.sleep(0.3)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=20)
+        try:
+            _, said = process.communicate(timeout=20)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert "SIGINT: cleaning up; once more to end at once" in said
     assert "ended at once by SIGINT" in said

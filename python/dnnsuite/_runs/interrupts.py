@@ -45,6 +45,7 @@ class _Signals:
         self.blocks = 0  # nested interruptible()
         self.held = 0  # nested deferred()
         self.first: int | None = None
+        self.handled_s = 0.0  # when the main thread handled it
         self.raised = False
         self.workers: set[int] = set()  # leaders of sessions, to be killed with all that is in them
         self._handlers: dict[signal.Signals, object] = {}
@@ -71,10 +72,12 @@ class _Signals:
             self._woken = None
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Main thread: raise the first signal, now or at the end of what must not be cut in two."""
+        """Main thread: raise the first signal, now or at the end of what must not be cut in two; end at a second."""
         if self.first is None:
-            self.first = number
+            self.first, self.handled_s = number, time.monotonic()
             _say(f"{signal.Signals(number).name}: cleaning up; once more to end at once")
+        elif time.monotonic() - self.handled_s > _SAME_PRESS_S:
+            self.end_at_once(number)
         self.raise_if_due()
 
     def raise_if_due(self) -> None:
@@ -84,14 +87,16 @@ class _Signals:
             raise Interrupted(self.first)
 
     def _watch(self, reader: socket.socket) -> None:
-        """Second thread: a second signal ends the process, wherever the main thread is."""
+        """Second thread: a second signal ends the process, wherever the main thread is.
+
+        Signals that are read together may be far apart, where the process had no CPU for a while. Then the main
+        thread, which handles each when it runs again, ends the process, or the next press does.
+        """
         first_s: float | None = None
         with reader:
             while numbers := _received(reader):
-                for number in numbers:
-                    if number not in _SIGNALS:
-                        continue
-                    now_s = time.monotonic()
+                now_s = time.monotonic()
+                for number in (each for each in numbers if each in _SIGNALS):
                     if first_s is None:
                         first_s = now_s
                     elif now_s - first_s > _SAME_PRESS_S:
