@@ -37,8 +37,8 @@ Object* allocate(const pybind11::type& type, const pybind11::handle& base) {
     auto* const python_type = reinterpret_cast<PyTypeObject*>(type.ptr());
     auto* const python_base = reinterpret_cast<PyTypeObject*>(base.ptr());
     if (!PyType_IsSubtype(python_type, python_base))
-        throw InvalidArgument(std::string("type must be ") + python_base->tp_name + " or a class derived from it, not " +
-                              python_type->tp_name);
+        throw InvalidArgument(std::string("type must be ") + python_base->tp_name +
+                              " or a class derived from it, not " + python_type->tp_name);
     PyObject* const made = python_type->tp_alloc(python_type, 0);
     if (made == nullptr) throw pybind11::error_already_set();
     return reinterpret_cast<Object*>(made);
