@@ -10,12 +10,11 @@
 
 #include "base/error.hpp"
 #include "base/summary.hpp"
+#include "base/text.hpp"
 
 namespace dnnsuite::base {
 
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 using Runs = std::vector<std::vector<double>>;
 using Random = std::mt19937_64;  // the standard fixes its output, unlike that of the distributions

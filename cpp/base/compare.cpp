@@ -3,25 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/statistics.hpp"
+#include "base/text.hpp"
 
 namespace dnnsuite::base {
 
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-std::string percent(double ratio) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%+.3g %%", 100 * ratio);
-    return text;
-}
 
 void check(double threshold, double confidence) {
     if (!(threshold > 0)) throw InvalidArgument("threshold must be positive, not " + std::to_string(threshold));
@@ -49,13 +40,13 @@ Comparison judged(double effect, double half_width, std::size_t blocks, double t
                      0,
                      kNaN,
                      ""};
-    const std::string interval = percent(std::expm1(low)) + " to " + percent(std::expm1(high));
+    const std::string interval = percent_change(std::expm1(low)) + " to " + percent_change(std::expm1(high));
     if ((low > 0 || high < 0) && std::abs(effect) > delta) {
         found.verdict = effect > 0 ? Verdict::kFaster : Verdict::kSlower;
-        found.reason = interval + " excludes 0, and the effect is above " + percent(threshold);
+        found.reason = interval + " excludes 0, and the effect is above " + percent_change(threshold);
     } else if (low > -delta && high < delta) {
         found.verdict = Verdict::kSame;
-        found.reason = interval + " lies within " + percent(threshold) + " of 0";
+        found.reason = interval + " lies within " + percent_change(threshold) + " of 0";
     } else {
         const double wanted =
             half_width > delta ? delta : std::max(std::abs(std::abs(effect) - delta), 0.05 * delta);  // on the edge

@@ -8,12 +8,11 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 
 namespace dnnsuite::base {
 
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// Continued fraction of the incomplete beta function (DLMF 8.17.22), by the modified Lentz method.
 double beta_fraction(double a, double b, double x) {

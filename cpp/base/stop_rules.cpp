@@ -3,32 +3,24 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <span>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/statistics.hpp"
 #include "base/summary.hpp"
+#include "base/text.hpp"
 #include "base/warmup.hpp"
 
 namespace dnnsuite::base {
 
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
 // Means of this many pieces of a random walk have a correlation of neighbours of about 0.95, and less than 0.3 hardly
 // once in ten thousand (Dickey and Fuller's distribution of n (1 − ρ)); those of steps that forget within a piece, 0.
 constexpr int kPieces = 64;
 constexpr double kWalk = 0.3;
 constexpr std::size_t kFewest = 40;  // below, a walk and independent values cannot be told apart
-
-std::string percent(double ratio) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3g %%", 100 * ratio);
-    return text;
-}
 
 double positive(double value, const char* name) {
     if (!(value > 0)) throw InvalidArgument(std::string(name) + " must be positive, not " + std::to_string(value));

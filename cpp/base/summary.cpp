@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <string>
@@ -11,12 +10,11 @@
 
 #include "base/error.hpp"
 #include "base/statistics.hpp"
+#include "base/text.hpp"
 
 namespace dnnsuite::base {
 
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 double of_sorted(const std::vector<double>& sorted, double q) {
     if (sorted.empty()) return kNaN;

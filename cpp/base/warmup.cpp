@@ -3,21 +3,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <numeric>
 #include <vector>
 
 #include "base/statistics.hpp"
+#include "base/text.hpp"
 
 namespace dnnsuite::base {
 
 namespace {
 
 constexpr std::size_t kBatch = 5;
-constexpr std::size_t kFewest = 4 * kBatch;  // below, half of the batches is one: nothing could be truncated
-constexpr double kTolerance = 0.005;         // means closer than this are the same for our purposes
-constexpr double kRounding = 1e-12;          // relative spread of a series that differs by rounding only
+constexpr std::size_t kFewestSteps = 4 * kBatch;  // below, half of the batches is one: nothing could be truncated
+constexpr double kTolerance = 0.005;              // means closer than this are the same for our purposes
+constexpr double kRounding = 1e-12;               // relative spread of a series that differs by rounding only
 
 double mean_of(std::span<const double> values) {
     return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -77,12 +77,6 @@ double noise(std::span<const double> values) {
     return student_t(0.95, pieces - 1) * std::sqrt(squares / (2 * (pieces - 1)) / pieces);
 }
 
-std::string percent(double ratio) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3g %%", 100 * ratio);
-    return text;
-}
-
 }  // namespace
 
 Warmup mser5(std::span<const double> values) {
@@ -90,8 +84,8 @@ Warmup mser5(std::span<const double> values) {
     const std::string count = std::to_string(values.size());
     if (!std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); }))
         return {0, false, "a value is not finite", unknown};
-    if (values.size() < kFewest)
-        return {0, false, "too short: " + count + " values, " + std::to_string(kFewest) + " are needed",
+    if (values.size() < kFewestSteps)
+        return {0, false, "too short: " + count + " values, " + std::to_string(kFewestSteps) + " are needed",
                 values.size() > 1 ? drift(values) : unknown};
 
     const std::vector<double> batches = batched(values);

@@ -18,7 +18,10 @@ inline Tensor packed_models(const Tensor& t) {
     return t;
 }
 
-inline int64_t model_stride(const Tensor& t) { return t.size(0) > 1 && t.stride(0) == 0 ? 0 : elements_per_model(t); }
+/// The elements from one model of what packed_models gave to the next: 0 for one that all share.
+inline int64_t packed_model_stride(const Tensor& t) {
+    return t.size(0) > 1 && t.stride(0) == 0 ? 0 : elements_per_model(t);
+}
 
 struct Steps {
     int64_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w;
@@ -76,7 +79,7 @@ struct DepthwiseOperators {
         Tensor y = new_tensor(x, {x.size(0), x.size(1), args.height.output, args.width.output, x.size(4)});
         args.rows = lines(x, args.height.output, args.width.output);
         args.x = x.data_ptr();
-        args.x_stride = model_stride(x);
+        args.x_stride = packed_model_stride(x);
         args.weight = weight.data_ptr();
         args.bias = pointer(bias);
         args.y = y.data_ptr();
@@ -99,7 +102,7 @@ struct DepthwiseOperators {
         Tensor dx = new_tensor(grad, {grad.size(0), grad.size(1), height, width, grad.size(4)});
         args.rows = lines(grad, height, width);
         args.grad = grad.data_ptr();
-        args.grad_stride = model_stride(grad);
+        args.grad_stride = packed_model_stride(grad);
         args.weight = weight.data_ptr();
         args.y = dx.data_ptr();
         Backend::backward_input(args, grad);
@@ -120,9 +123,9 @@ struct DepthwiseOperators {
         const int64_t line = args.width.output * args.channels;
         args.rows = cut_rows(x.size(0), x.size(1) * args.height.output * line, line, 65536);
         args.x = x.data_ptr();
-        args.x_stride = model_stride(x);
+        args.x_stride = packed_model_stride(x);
         args.grad = grad.data_ptr();
-        args.grad_stride = model_stride(grad);
+        args.grad_stride = packed_model_stride(grad);
         Rows sums_of = args.rows;  // the same tasks, of sums as wide as all taps
         sums_of.columns = (args.taps() + 1) * args.channels;
         const TaskSums sums(x, sums_of);

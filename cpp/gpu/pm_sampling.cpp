@@ -18,12 +18,12 @@ namespace dnnsuite::gpu {
 namespace {
 
 template <class Params>
-Params of_object(std::size_t size, void* object) {
+Params of_sampler(std::size_t size, void* object) {
     Params params = sized<Params>(size);
     params.pPmSamplingObject = static_cast<CUpti_PmSampling_Object*>(object);
     return params;
 }
-#define OF_OBJECT(type) of_object<type>(type##_STRUCT_SIZE, object_)
+#define OF_SAMPLER(type) of_sampler<type>(type##_STRUCT_SIZE, object_)
 
 std::int64_t clock_ns(clockid_t clock) noexcept {
     timespec now{};
@@ -66,7 +66,7 @@ PmSampler::PmSampler(const PmSamplingApi& api, const CounterHost& host, std::vec
 PmSampler::~PmSampler() { close(); }
 
 void PmSampler::configure() {
-    auto config = OF_OBJECT(CUpti_PmSampling_SetConfig_Params);
+    auto config = OF_SAMPLER(CUpti_PmSampling_SetConfig_Params);
     config.configSize = config_.size();
     config.pConfig = config_.data();
     config.hardwareBufferSize = options_.hardware_buffer_bytes;
@@ -80,7 +80,7 @@ void PmSampler::configure() {
     for (const std::string& metric : metrics_) {
         names.push_back(metric.c_str());
     }
-    auto size = OF_OBJECT(CUpti_PmSampling_GetCounterDataSize_Params);
+    auto size = OF_SAMPLER(CUpti_PmSampling_GetCounterDataSize_Params);
     size.pMetricNames = names.data();
     size.numMetrics = names.size();
     size.maxSamples = options_.samples_per_image;
@@ -95,7 +95,7 @@ void PmSampler::start() {
     window_ = SampledWindow{};
     window_.realtime_ns = clock_ns(CLOCK_REALTIME);
     window_.monotonic_ns = clock_ns(CLOCK_MONOTONIC);
-    auto params = OF_OBJECT(CUpti_PmSampling_Start_Params);
+    auto params = OF_SAMPLER(CUpti_PmSampling_Start_Params);
     counter_check(api_.start(&params), "cuptiPmSamplingStart");
     discard_first_ = true;
     stopping_ = false;
@@ -122,11 +122,11 @@ void PmSampler::fetch() {
 }
 
 bool PmSampler::fetch_one_image() {
-    auto fresh = OF_OBJECT(CUpti_PmSampling_CounterDataImage_Initialize_Params);
+    auto fresh = OF_SAMPLER(CUpti_PmSampling_CounterDataImage_Initialize_Params);
     fresh.counterDataSize = image_.size();
     fresh.pCounterData = image_.data();
     counter_check(api_.initialize_image(&fresh), "cuptiPmSamplingCounterDataImageInitialize");
-    auto params = OF_OBJECT(CUpti_PmSampling_DecodeData_Params);
+    auto params = OF_SAMPLER(CUpti_PmSampling_DecodeData_Params);
     params.pCounterDataImage = image_.data();
     params.counterDataImageSize = image_.size();
     const CUptiResult result = api_.decode(&params);
@@ -163,7 +163,7 @@ void PmSampler::stop() {
     }
     running_ = false;
     join();
-    auto params = OF_OBJECT(CUpti_PmSampling_Stop_Params);
+    auto params = OF_SAMPLER(CUpti_PmSampling_Stop_Params);
     const CUptiResult stopped = api_.stop(&params);
     if (failure_ != nullptr) {
         std::rethrow_exception(std::exchange(failure_, nullptr));
@@ -184,10 +184,10 @@ void PmSampler::close() noexcept {
     join();
     if (object_ != nullptr) {
         if (std::exchange(running_, false)) {
-            auto stop = OF_OBJECT(CUpti_PmSampling_Stop_Params);
+            auto stop = OF_SAMPLER(CUpti_PmSampling_Stop_Params);
             api_.stop(&stop);
         }
-        auto params = OF_OBJECT(CUpti_PmSampling_Disable_Params);
+        auto params = OF_SAMPLER(CUpti_PmSampling_Disable_Params);
         api_.disable(&params);
         object_ = nullptr;
     }

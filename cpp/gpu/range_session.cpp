@@ -15,12 +15,12 @@ namespace dnnsuite::gpu {
 namespace {
 
 template <class Params>
-Params of_object(std::size_t size, void* object) {
+Params of_profiler(std::size_t size, void* object) {
     Params params = sized<Params>(size);
     params.pRangeProfilerObject = static_cast<CUpti_RangeProfiler_Object*>(object);
     return params;
 }
-#define OF_OBJECT(type) of_object<type>(type##_STRUCT_SIZE, object_)
+#define OF_PROFILER(type) of_profiler<type>(type##_STRUCT_SIZE, object_)
 
 }  // namespace
 
@@ -48,7 +48,7 @@ RangeSession::RangeSession(const RangeApi& api, const CounterHost& host, void* c
             for (const std::string& metric : group) {
                 names.push_back(metric.c_str());
             }
-            auto size = OF_OBJECT(CUpti_RangeProfiler_GetCounterDataSize_Params);
+            auto size = OF_PROFILER(CUpti_RangeProfiler_GetCounterDataSize_Params);
             size.pMetricNames = names.data();
             size.numMetrics = names.size();
             size.maxNumOfRanges = max_ranges_;
@@ -158,11 +158,11 @@ bool RangeSession::is_full() const noexcept {
 void RangeSession::begin_segment() {
     current_ = RangeSegment{group_, step_, 0, 0, std::vector<std::uint8_t>(image_sizes_[group_])};
     ranges_ = ranges_before_ = 0;
-    auto image = OF_OBJECT(CUpti_RangeProfiler_CounterDataImage_Initialize_Params);
+    auto image = OF_PROFILER(CUpti_RangeProfiler_CounterDataImage_Initialize_Params);
     image.counterDataSize = current_.image.size();
     image.pCounterData = current_.image.data();
     counter_check(api_.initialize_image(&image), "cuptiRangeProfilerCounterDataImageInitialize");
-    auto config = OF_OBJECT(CUpti_RangeProfiler_SetConfig_Params);
+    auto config = OF_PROFILER(CUpti_RangeProfiler_SetConfig_Params);
     config.configSize = configs_[group_].size();
     config.pConfig = configs_[group_].data();
     config.counterDataImageSize = current_.image.size();
@@ -179,21 +179,21 @@ void RangeSession::begin_segment() {
 }
 
 void RangeSession::begin_pass() {
-    auto params = OF_OBJECT(CUpti_RangeProfiler_Start_Params);
+    auto params = OF_PROFILER(CUpti_RangeProfiler_Start_Params);
     counter_check(api_.start(&params), "cuptiRangeProfilerStart");
     started_ = true;
     push();
 }
 
 bool RangeSession::end_pass() {
-    auto params = OF_OBJECT(CUpti_RangeProfiler_Stop_Params);
+    auto params = OF_PROFILER(CUpti_RangeProfiler_Stop_Params);
     started_ = false;
     counter_check(api_.stop(&params), "cuptiRangeProfilerStop");
     return params.isAllPassSubmitted != 0;
 }
 
 void RangeSession::end_segment() {
-    auto params = OF_OBJECT(CUpti_RangeProfiler_DecodeData_Params);
+    auto params = OF_PROFILER(CUpti_RangeProfiler_DecodeData_Params);
     counter_check(api_.decode(&params), "cuptiRangeProfilerDecodeData");
     current_.dropped = params.numOfRangeDropped;
     done_.push_back(std::move(current_));
@@ -205,7 +205,7 @@ void RangeSession::push() {
     }
     const std::size_t step = passes_[group_] > 1 ? current_.first_step : step_;  // passes of a range share its name
     const std::string name = std::to_string(step) + (mark_.empty() ? "" : "/" + mark_);
-    auto params = OF_OBJECT(CUpti_RangeProfiler_PushRange_Params);
+    auto params = OF_PROFILER(CUpti_RangeProfiler_PushRange_Params);
     params.pRangeName = name.c_str();
     counter_check(api_.push_range(&params), "cuptiRangeProfilerPushRange");
     pushed_ = true;
@@ -217,17 +217,17 @@ void RangeSession::pop() {
         return;
     }
     pushed_ = false;
-    auto params = OF_OBJECT(CUpti_RangeProfiler_PopRange_Params);
+    auto params = OF_PROFILER(CUpti_RangeProfiler_PopRange_Params);
     counter_check(api_.pop_range(&params), "cuptiRangeProfilerPopRange");
 }
 
 void RangeSession::abandon() noexcept {
     if (pushed_) {
-        auto params = OF_OBJECT(CUpti_RangeProfiler_PopRange_Params);
+        auto params = OF_PROFILER(CUpti_RangeProfiler_PopRange_Params);
         api_.pop_range(&params);
     }
     if (started_) {
-        auto params = OF_OBJECT(CUpti_RangeProfiler_Stop_Params);
+        auto params = OF_PROFILER(CUpti_RangeProfiler_Stop_Params);
         api_.stop(&params);
     }
     pushed_ = started_ = false;
@@ -240,7 +240,7 @@ void RangeSession::close() noexcept {
     }
     if (getpid() == owner_ && object_ != nullptr) {
         abandon();
-        auto params = OF_OBJECT(CUpti_RangeProfiler_Disable_Params);
+        auto params = OF_PROFILER(CUpti_RangeProfiler_Disable_Params);
         api_.disable(&params);
     }
     object_ = nullptr;

@@ -66,14 +66,14 @@ std::uint64_t next_id() noexcept {
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-std::size_t checked(std::int64_t capacity) {
+std::size_t span_capacity(std::int64_t capacity) {
     if (capacity < 0) throw InvalidArgument("capacity of Spans must not be negative, as " + std::to_string(capacity));
     return static_cast<std::size_t>(capacity);
 }
 
 }  // namespace
 
-Spans::Spans(std::int64_t capacity) : records_(checked(capacity)), id_(next_id()) {
+Spans::Spans(std::int64_t capacity) : records_(span_capacity(capacity)), id_(next_id()) {
     static const int handlers = pthread_atfork([] { registry_mutex.lock(); }, [] { registry_mutex.unlock(); },
                                                [] {
                                                    forget_all_after_fork();

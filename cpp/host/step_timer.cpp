@@ -10,7 +10,7 @@ namespace dnnsuite::host {
 
 namespace {
 
-std::size_t checked(std::int64_t capacity) {
+std::size_t step_capacity(std::int64_t capacity) {
     if (capacity < 0)
         throw InvalidArgument("capacity of a StepTimer must not be negative, as " + std::to_string(capacity));
     return static_cast<std::size_t>(capacity);
@@ -19,7 +19,7 @@ std::size_t checked(std::int64_t capacity) {
 }  // namespace
 
 StepTimer::StepTimer(std::int64_t capacity)
-    : starts_ns_(checked(capacity)), stops_ns_(starts_ns_.size()), items_(starts_ns_.size()) {}
+    : starts_ns_(step_capacity(capacity)), stops_ns_(starts_ns_.size()), items_(starts_ns_.size()) {}
 
 void StepTimer::start() noexcept { started_ns_ = now_ns(); }
 

@@ -7,7 +7,7 @@
 namespace dnnsuite::fused {
 namespace {
 
-struct Backend {
+struct AttentionBackend {
     template <class Kernel>
     static void run(const AttentionArguments& args, const Kernel& kernel) {
         const int64_t work = args.length * args.length * args.heads * (args.head_dim + 8) / 4;  // of one sequence
@@ -24,6 +24,6 @@ struct Backend {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { AttentionOperators<Backend>::implement(m); }
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { AttentionOperators<AttentionBackend>::implement(m); }
 
 }  // namespace dnnsuite::fused

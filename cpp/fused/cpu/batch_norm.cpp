@@ -7,7 +7,7 @@
 namespace dnnsuite::fused {
 namespace {
 
-struct Backend {
+struct BatchNormBackend {
     /// A thread takes whole models; where there are fewer models than threads the threads share each one's tasks.
     template <class Kernel>
     static void run(const BatchNormArguments& args, const Kernel& kernel) {
@@ -40,6 +40,6 @@ struct Backend {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { BatchNormOperators<Backend>::implement(m); }
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { BatchNormOperators<BatchNormBackend>::implement(m); }
 
 }  // namespace dnnsuite::fused

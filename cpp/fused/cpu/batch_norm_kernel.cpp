@@ -252,12 +252,11 @@ void sum_backward(const Model<T>& m, int64_t begin, int64_t end) {
     });
 }
 
-/// With a residual its gradient, written before, is what came through the activation.
-template <bool planes, NormActivation kind, bool add, class T>
+/// `left` is the activation that is still to be gone through: none where a residual's gradient was written before.
+template <bool planes, NormActivation left, class T>
 void apply_backward(const Model<T>& m, int64_t begin, int64_t end) {
-    constexpr NormActivation left = add ? NormActivation::kNone : kind;
-    const T* grad = add ? mutable_at<T>(m.args.dresidual, m.model * m.args.rows.elements)
-                        : at<T>(m.args.grad, m.model * m.args.grad_stride);
+    const T* grad = m.args.residual != nullptr ? mutable_at<T>(m.args.dresidual, m.model * m.args.rows.elements)
+                                               : at<T>(m.args.grad, m.model * m.args.grad_stride);
     T* dx = mutable_at<T>(m.args.dx, m.model * m.args.rows.elements);
     for_each_group<planes>(
         m, begin, end, [](int64_t) {},
@@ -317,8 +316,9 @@ void backward(const BatchNormArguments& args, int64_t model, BatchNormStep step,
                              [&](auto planes, auto kind, auto add) { sum_backward<planes, kind, add>(m, begin, end); });
         case BatchNormStep::kCombine: return combine_backward(m);
         case BatchNormStep::kApply:
-            by_layout(args,
-                      [&](auto planes, auto kind, auto add) { apply_backward<planes, kind, add>(m, begin, end); });
+            by_activation(args.residual != nullptr ? NormActivation::kNone : args.activation, [&](auto left) {
+                args.planes ? apply_backward<true, left>(m, begin, end) : apply_backward<false, left>(m, begin, end);
+            });
     }
 }
 

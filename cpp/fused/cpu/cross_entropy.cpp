@@ -55,7 +55,7 @@ void spread(const CrossEntropyArguments& args, bool mean, bool per_row, const T*
     }
 }
 
-struct Backend {
+struct CrossEntropyBackend {
     static void check_targets(const Checker& check, const CrossEntropyArguments& args) {
         fused::check_targets(check, args);
     }
@@ -82,6 +82,6 @@ struct Backend {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { CrossEntropyOperators<Backend>::implement(m); }
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { CrossEntropyOperators<CrossEntropyBackend>::implement(m); }
 
 }  // namespace dnnsuite::fused

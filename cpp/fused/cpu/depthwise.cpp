@@ -7,7 +7,7 @@
 namespace dnnsuite::fused {
 namespace {
 
-struct Backend : CpuBackend {
+struct DepthwiseBackend : CpuBackend {
     template <class Kernel>
     static void run(const DepthwiseArguments& args, const Kernel& kernel) {
         const Rows& rows = args.rows;
@@ -27,6 +27,6 @@ struct Backend : CpuBackend {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { DepthwiseOperators<Backend>::implement(m); }
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { DepthwiseOperators<DepthwiseBackend>::implement(m); }
 
 }  // namespace dnnsuite::fused

@@ -74,7 +74,7 @@ void add_all(const EmbeddingArguments& args) {
     });
 }
 
-struct Backend {
+struct EmbeddingBackend {
     static void check_indices(const Checker& check, const EmbeddingArguments& args) {
         fused::check_indices(check, args);
     }
@@ -84,6 +84,6 @@ struct Backend {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { EmbeddingOperators<Backend>::implement(m); }
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { EmbeddingOperators<EmbeddingBackend>::implement(m); }
 
 }  // namespace dnnsuite::fused

@@ -24,7 +24,7 @@ void add_samples(const GroupNormArguments& args, const T* sums) {
     }
 }
 
-struct Backend {
+struct GroupNormBackend {
     static void forward(const GroupNormArguments& args, const Tensor&) {
         const auto kernel = DNNSUITE_SELECT(group_norm_forward);
         run_tasks(args.models * args.batch, args.channels * args.inner, 0,
@@ -45,6 +45,6 @@ struct Backend {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { GroupNormOperators<Backend>::implement(m); }
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { GroupNormOperators<GroupNormBackend>::implement(m); }
 
 }  // namespace dnnsuite::fused

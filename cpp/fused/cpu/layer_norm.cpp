@@ -7,7 +7,7 @@
 namespace dnnsuite::fused {
 namespace {
 
-struct Backend : CpuBackend {
+struct LayerNormBackend : CpuBackend {
     template <class Kernel>
     static void run(const LayerNormArguments& args, const Kernel& kernel) {
         const Rows& rows = args.rows;
@@ -24,6 +24,6 @@ struct Backend : CpuBackend {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { LayerNormOperators<Backend>::implement(m); }
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { LayerNormOperators<LayerNormBackend>::implement(m); }
 
 }  // namespace dnnsuite::fused

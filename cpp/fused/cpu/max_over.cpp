@@ -7,7 +7,7 @@
 namespace dnnsuite::fused {
 namespace {
 
-struct Backend {
+struct MaxOverBackend {
     static void forward(const MaxArguments& args, const Tensor&) {
         const auto kernel = DNNSUITE_SELECT(max_over);
         run_tasks(args.models * args.outer, args.count * args.inner, args.inner / 2 + 1,
@@ -17,6 +17,6 @@ struct Backend {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { MaxOperators<Backend>::implement(m); }
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { MaxOperators<MaxOverBackend>::implement(m); }
 
 }  // namespace dnnsuite::fused

@@ -7,7 +7,7 @@
 namespace dnnsuite::fused {
 namespace {
 
-struct Backend : CpuBackend {
+struct RecurrenceBackend : CpuBackend {
     template <class Kernel>
     static void run(RecurrenceArguments args, const Tensor& like, bool backward, const Kernel& kernel) {
         const int64_t gates = gates_of(args.cell) * args.hidden;
@@ -33,6 +33,6 @@ struct Backend : CpuBackend {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { RecurrenceOperators<Backend>::implement(m); }
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { RecurrenceOperators<RecurrenceBackend>::implement(m); }
 
 }  // namespace dnnsuite::fused

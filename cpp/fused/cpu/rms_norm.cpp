@@ -7,7 +7,7 @@
 namespace dnnsuite::fused {
 namespace {
 
-struct Backend : CpuBackend {
+struct RmsNormBackend : CpuBackend {
     template <class Kernel>
     static void run(const RmsNormArguments& args, const Kernel& kernel) {
         run_tasks(args.rows.tasks(), args.rows.rows_per_task * args.rows.columns, 0,
@@ -19,6 +19,6 @@ struct Backend : CpuBackend {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { RmsNormOperators<Backend>::implement(m); }
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { RmsNormOperators<RmsNormBackend>::implement(m); }
 
 }  // namespace dnnsuite::fused
