@@ -111,6 +111,22 @@ struct DepthwiseArguments {
     DNNSUITE_HD int64_t taps() const { return height.kernel * width.kernel; }
 };
 
+/// Pooling, channels last: x [B, N, H, W, C] to y [B, N, OH, OW, C]. A row is a line of what is written. `taps`: the
+/// place in its window of the largest, row by row, or kNoTap.
+struct PoolArguments {
+    DType dtype;
+    Rows rows;
+    int64_t channels;
+    Window height, width;
+    bool relu;            // max forward: of the result
+    bool count_padding;   // mean
+    int64_t divisor;      // mean: 0 for the pixels of each window
+    const void* from;     // forward: x; backward: the gradient of y
+    const uint8_t* taps;  // max backward
+    void* to;             // forward: y; backward: dx
+    uint8_t* to_taps;     // max forward
+};
+
 /// c[b] = a[b] b[b] + bias[b], also its ReLU; element (i, k) of a at b * a_model + i * a_row + k * a_column; c is packed.
 struct GemmArguments {
     DType dtype;

@@ -73,6 +73,19 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         " int padding_h, int padding_w, int dilation_h, int dilation_w) -> Tensor");
 
     m.def(
+        "max_pool(Tensor x, int kernel_h, int kernel_w, int stride_h, int stride_w, int padding_h, int padding_w,"
+        " int dilation_h, int dilation_w, bool ceil_mode, bool relu) -> (Tensor, Tensor)");
+    m.def(
+        "max_pool_backward(Tensor grad, Tensor taps, int height, int width, int kernel_h, int kernel_w, int stride_h,"
+        " int stride_w, int padding_h, int padding_w, int dilation_h, int dilation_w) -> Tensor");
+    m.def(
+        "avg_pool(Tensor x, int kernel_h, int kernel_w, int stride_h, int stride_w, int padding_h, int padding_w,"
+        " bool ceil_mode, bool count_include_pad, int divisor) -> Tensor");
+    m.def(
+        "avg_pool_backward(Tensor grad, int height, int width, int kernel_h, int kernel_w, int stride_h, int stride_w,"
+        " int padding_h, int padding_w, bool count_include_pad, int divisor) -> Tensor");
+
+    m.def(
         "cross_entropy(Tensor logits, Tensor target, int ignore_index, float label_smoothing, str reduction)"
         " -> (Tensor loss, Tensor log_sum)");
     m.def(

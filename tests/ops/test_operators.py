@@ -203,6 +203,8 @@ def opcheck_samples(device):
         (library.bias_dropout_add_layer_norm, (x, bias, r(2, 3, 5), p, rng, bias, bias, 1e-5)),
         (library.attention, (r(2, 2, 4, 12), 2, p, rng, True, None)),
         (library.depthwise, (r(2, 2, 4, 4, 5), r(2, 3, 3, 5), bias, 1, 1, 1, 1, 1, 1)),
+        (library.max_pool, (r(2, 2, 4, 5, 3), 2, 3, 2, 1, 1, 1, 1, 1, True, True)),
+        (library.avg_pool, (r(2, 2, 4, 5, 3), 2, 3, 2, 1, 1, 1, True, False, 0)),
         (library.embedding, (r(2, 9, 5), target.clamp(min=0), -1)),
         (library.linear, (x, r(2, 4, 5), r(2, 4), True)),
         (library.matmul, (x, r(2, 5, 4))),

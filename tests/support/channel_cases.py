@@ -178,3 +178,39 @@ TAP_CASES = [
     tap_case((1, 1), (3, 2), 5, 1, 2),
     tap_case((3, 3), (40, 70), 3, 2, 1),
 ]
+
+
+def pool_case(
+    sides: tuple[int, int], channels: int, kernel: int, stride: int, padding: int, kind: str
+) -> Case:
+    """Pooling of 3 images; `kind`: mean, largest, or the largest above zero."""
+    steps = (kernel, kernel), (stride, stride), (padding, padding)
+
+    def call(t: Tensors) -> torch.Tensor:
+        if kind == "mean":
+            return ops.avg_pool(t["x"], *steps, count_include_pad=False)
+        return ops.max_pool(t["x"], *steps, ceil_mode=True, activation=kind)
+
+    def one(t: Tensors) -> torch.Tensor:
+        images = t["x"].movedim(-1, 1)
+        if kind == "mean":
+            return functional.avg_pool2d(images, *steps, count_include_pad=False).movedim(1, -1)
+        images = images.relu() if kind == "relu" else images
+        return functional.max_pool2d(images, *steps, ceil_mode=True).movedim(1, -1)
+
+    return Case(
+        f"pool-{kind}-{'x'.join(map(str, (*sides, channels)))}-k{kernel}s{stride}p{padding}",
+        "avg_pool" if kind == "mean" else "max_pool",
+        maker((3, *sides), channels, "x", False),
+        call,
+        one,
+    )
+
+
+POOL_CASES = [
+    pool_case((7, 6), 5, 2, 2, 0, "none"),
+    pool_case((5, 8), 18, 3, 2, 1, "relu"),
+    pool_case((5, 8), 18, 3, 2, 1, "mean"),
+    pool_case((3, 4), 1, 2, 1, 1, "mean"),
+    pool_case((40, 30), 40, 2, 2, 0, "relu"),
+]

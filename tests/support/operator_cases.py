@@ -17,6 +17,7 @@ from torch.nn import functional
 from channel_cases import (
     BATCH_NORM_CASES,
     BATCH_NORM_MAX_CASES,
+    POOL_CASES,
     TAP_CASES,
     batch_norm_case,
     depthwise_case,
@@ -245,6 +246,7 @@ CASES = [
     *BATCH_NORM_CASES,
     *BATCH_NORM_MAX_CASES,
     *TAP_CASES,
+    *POOL_CASES,
     batch_norm_case((700, 64), "relu", "x weight bias"),  # several tasks for each model
     batch_norm_case((30, 24, 9, 9), "hardswish", "x weight bias"),
     depthwise_case(5, 18, 3, 1, True),
@@ -276,7 +278,7 @@ CASES = [
     matmul_case((6,), (6, 5)),
     matmul_case((4, 6), (6,)),
 ]
-LARGE = ("3000", "500", "700", "30x24")
+LARGE = ("3000", "500", "700", "30x24", "40x30")
 SMALL = [
     case for case in CASES if not case.name.endswith("long") and not any(size in case.name for size in LARGE)
 ]

@@ -28,6 +28,9 @@ from ._max_over import max_over as max_over
 from ._pointwise import bias_act_dropout as bias_act_dropout
 from ._pointwise import bias_dropout_add as bias_dropout_add
 from ._pointwise import dropout as dropout
+from ._pool import MOST_TAPS as MOST_TAPS
+from ._pool import avg_pool as avg_pool
+from ._pool import max_pool as max_pool
 from ._recurrence import GATES as GATES
 from ._recurrence import recurrence as recurrence
 from ._rms_norm import rms_norm as rms_norm
@@ -42,9 +45,11 @@ __all__ = [
     "GATES",
     "LONGEST_ATTENTION",
     "MAX_ACTIVATIONS",
+    "MOST_TAPS",
     "NORM_ACTIVATIONS",
     "RULES",
     "attention",
+    "avg_pool",
     "batch_norm_act",
     "batch_norm_max",
     "bias_act_dropout",
@@ -63,6 +68,7 @@ __all__ = [
     "linear_cross_entropy",
     "matmul",
     "max_over",
+    "max_pool",
     "optimizer_",
     "optimizer_plan",
     "optimizer_step_",

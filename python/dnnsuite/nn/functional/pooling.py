@@ -3,22 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ... import ops
 from ._samples import each_sample, over_samples
 
-max_pool1d = over_samples(F.max_pool1d, "max_pool1d", 1)
-max_pool2d = over_samples(F.max_pool2d, "max_pool2d", 2)
+Size = int | Sequence[int]
+Pair = tuple[int, int]
+
+_max_pool1d = over_samples(F.max_pool1d, "max_pool1d", 1)
+_max_pool2d = over_samples(F.max_pool2d, "max_pool2d", 2)
 max_pool3d = over_samples(F.max_pool3d, "max_pool3d", 3)
 max_pool1d_with_indices = over_samples(F.max_pool1d_with_indices, "max_pool1d_with_indices", 1)
 max_pool2d_with_indices = over_samples(F.max_pool2d_with_indices, "max_pool2d_with_indices", 2)
 max_pool3d_with_indices = over_samples(F.max_pool3d_with_indices, "max_pool3d_with_indices", 3)
-avg_pool1d = over_samples(F.avg_pool1d, "avg_pool1d", 1)
-avg_pool2d = over_samples(F.avg_pool2d, "avg_pool2d", 2)
+_avg_pool1d = over_samples(F.avg_pool1d, "avg_pool1d", 1)
+_avg_pool2d = over_samples(F.avg_pool2d, "avg_pool2d", 2)
 avg_pool3d = over_samples(F.avg_pool3d, "avg_pool3d", 3)
 adaptive_avg_pool1d = over_samples(F.adaptive_avg_pool1d, "adaptive_avg_pool1d", 1)
 _adaptive_avg_pool2d = over_samples(F.adaptive_avg_pool2d, "adaptive_avg_pool2d", 2)
@@ -29,6 +34,133 @@ adaptive_max_pool3d = over_samples(F.adaptive_max_pool3d, "adaptive_max_pool3d",
 lp_pool1d = over_samples(F.lp_pool1d, "lp_pool1d", 1)
 lp_pool2d = over_samples(F.lp_pool2d, "lp_pool2d", 2)
 lp_pool3d = over_samples(F.lp_pool3d, "lp_pool3d", 3)
+
+
+def _pair(size: Size, dims: int, across: int) -> Pair:
+    """Height and width of a size; a line is an image of one row, which takes `across`. -1, -1: torch has a message."""
+    values = (size,) if isinstance(size, int) else tuple(size)
+    if len(values) not in (1, dims):
+        return -1, -1
+    return (across if dims == 1 else values[0]), values[-1]
+
+
+def _has_windows(sides: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> bool:
+    """Return True if windows fit and each has a pixel of the image; torch has a message where none fit."""
+    ends = zip(sides, kernel, stride, padding, dilation, strict=True)
+    return all(
+        k > 0 and s > 0 and d > 0 and 0 <= p <= k // 2 and d * (k - 1) < n + 2 * p and (d == 1 or p == 0)
+        for n, k, s, p, d in ends
+    )
+
+
+def _is_ours(input: Tensor, dims: int) -> bool:
+    known = input.dtype in (torch.float32, torch.float64) and input.device.type == "cpu"
+    return known and input.dim() == dims + 3 and input.numel() > 0
+
+
+def _pooled(operator: Callable[..., Tensor], dims: int, input: Tensor, *steps: Any) -> Tensor:
+    """`operator` of the images or lines, channels last; of a batch that all models share (stride 0) once."""
+    images = input if dims == 2 else input.unsqueeze(-2)
+    shared = images.size(0) > 1 and images.stride(0) == 0
+    y = operator((images[:1] if shared else images).movedim(2, -1), *steps).movedim(-1, 2)
+    y = y.expand(images.size(0), *y.shape[1:]) if shared else y
+    return y if dims == 2 else y.squeeze(-2)
+
+
+def _max_pool(
+    dims: int,
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None,
+    padding: Size,
+    dilation: Size,
+    ceil_mode: bool,
+    return_indices: bool,
+) -> Any:
+    if _is_ours(input, dims) and not return_indices:
+        kernel = _pair(kernel_size, dims, 1)
+        steps = (
+            _pair(stride, dims, 1) if stride else kernel,
+            _pair(padding, dims, 0),
+            _pair(dilation, dims, 1),
+        )
+        sides = input.size(-2) if dims == 2 else 1, input.size(-1)
+        if kernel[0] * kernel[1] <= ops.MOST_TAPS and _has_windows(sides, kernel, *steps):
+            return _pooled(ops.max_pool, dims, input, kernel, *steps, ceil_mode)
+    plain = _max_pool1d if dims == 1 else _max_pool2d
+    return plain(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def _avg_pool(
+    dims: int,
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None,
+    padding: Size,
+    *options: Any,
+) -> Tensor:
+    if _is_ours(input, dims):
+        kernel = _pair(kernel_size, dims, 1)
+        steps = _pair(stride, dims, 1) if stride else kernel, _pair(padding, dims, 0)
+        sides = input.size(-2) if dims == 2 else 1, input.size(-1)
+        divides = options[2:] in ((), (None,)) or options[2] != 0  # torch has a message for 0
+        if divides and _has_windows(sides, kernel, *steps, (1, 1)):
+            return _pooled(
+                ops.avg_pool, dims, input, kernel, *steps, *options[:2], *(o or 0 for o in options[2:])
+            )
+    y: Tensor = (_avg_pool1d if dims == 1 else _avg_pool2d)(input, kernel_size, stride, padding, *options)
+    return y
+
+
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """`torch.nn.functional.max_pool1d` of `[B, N, C, L]`, or without N."""
+    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """`torch.nn.functional.max_pool2d` of `[B, N, C, H, W]`, or without N."""
+    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """`torch.nn.functional.avg_pool1d` of `[B, N, C, L]`, or without N."""
+    return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
+
+
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """`torch.nn.functional.avg_pool2d` of `[B, N, C, H, W]`, or without N."""
+    return _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:

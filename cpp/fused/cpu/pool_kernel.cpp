@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+// Pooling, channels last, sixteen channels at a time. Every pixel of the result is gathered: also a gradient, from the
+// windows that its pixel is in, in the order of the windows, as torch adds them. Compiled once per instruction set.
+#include "fused/cpu/pool_kernel.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "fused/cpu/taps.hpp"
+#include "fused/cpu/tasks.hpp"
+#include "fused/math/pool.hpp"
+
+namespace dnnsuite::fused::DNNSUITE_ISA {
+namespace {
+
+/// One pixel of the result and the pixels that it comes from.
+template <class T>
+struct Pixel {
+    const T* from;                            // the image that is read
+    const uint8_t* from_taps;                 // backward: of each window the tap with the largest
+    T* to;                                    // the pixel
+    uint8_t* to_taps;                         // forward
+    const Tap *rows, *columns;                // what meets the image
+    const int64_t *row_sizes, *column_sizes;  // of each window; for means
+    int64_t row_count, column_count;
+    int64_t pitch, channels, kernel_w;
+    bool relu;   // max forward
+    bool sized;  // means forward: each window has its own divisor
+    T divisor;   // means: of this window or of all, or 0: backward, each window its own
+
+    int64_t offset(int64_t i, int64_t j) const { return rows[i].from * pitch + columns[j].from * channels; }
+    int64_t tap(int64_t i, int64_t j) const { return rows[i].tap * kernel_w + columns[j].tap; }
+};
+
+template <class T>
+using Places = Vec<typename SignedOf<sizeof(T)>::type>;
+
+/// As many bytes as a register has lanes.
+template <int Lanes>
+struct Bytes {
+    typedef uint8_t Part __attribute__((vector_size(Lanes)));
+};
+
+/// Widens bytes, as many as a register has lanes. GCC 12 would take them one by one.
+template <class Register>
+DNNSUITE_HD void widen(const uint8_t* from, Register& to) {
+    typename Bytes<sizeof(Register) / sizeof(Register{}[0])>::Part part;
+    __builtin_memcpy(&part, from, sizeof(part));
+    to = __builtin_convertvector(part, Register);
+}
+#if defined(__AVX512F__)
+DNNSUITE_HD void widen(const uint8_t* from, Vec<int32_t>::Register& to) {
+    to = (Vec<int32_t>::Register)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
+DNNSUITE_HD void widen(const uint8_t* from, Vec<int64_t>::Register& to) {
+    to = (Vec<int64_t>::Register)_mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+}
+#elif defined(__AVX2__)
+DNNSUITE_HD void widen(const uint8_t* from, Vec<int32_t>::Register& to) {
+    to = (Vec<int32_t>::Register)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+}
+#endif
+
+template <class T>
+DNNSUITE_HD Places<T> load_places(const uint8_t* from, int64_t count) {
+    constexpr int kParts = Vec<T>::kParts;
+    Places<T> v;
+    if (count < kLanes) {
+        uint8_t lanes[kLanes] = {};
+        for (int64_t i = 0; i < count; ++i) lanes[i] = from[i];
+        DNNSUITE_EACH widen(lanes + i * Vec<T>::kPerRegister, v.part[i]);
+        return v;
+    }
+    DNNSUITE_EACH widen(from + i * Vec<T>::kPerRegister, v.part[i]);
+    return v;
+}
+
+template <class T>
+DNNSUITE_HD void store_places(const Places<T>& v, uint8_t* to, int64_t count) {
+    constexpr int kParts = Vec<T>::kParts;
+    uint8_t lanes[kLanes];
+    uint8_t* const whole = count < kLanes ? lanes : to;
+    DNNSUITE_EACH {
+        const auto part = __builtin_convertvector(v.part[i], typename Bytes<Vec<T>::kPerRegister>::Part);
+        __builtin_memcpy(whole + i * Vec<T>::kPerRegister, &part, sizeof(part));
+    }
+    for (int64_t i = 0; i < count && whole != to; ++i) to[i] = lanes[i];
+}
+
+/// Where `value` is the larger or a NaN, as masks for numbers and for places.
+template <class T>
+struct Replaced {
+    typename Vec<T>::Mask numbers;
+    typename Places<T>::Mask places;
+};
+
+template <class T>
+DNNSUITE_HD Replaced<T> replaced(const Vec<T>& value, const Vec<T>& best) {
+    constexpr int kParts = Vec<T>::kParts;
+    Replaced<T> r;
+    DNNSUITE_EACH r.places.part[i] = r.numbers.part[i] =
+        (value.part[i] > best.part[i]) | (value.part[i] != value.part[i]);
+    return r;
+}
+
+template <class T>
+DNNSUITE_HD typename Vec<T>::Mask equal(const Places<T>& a, const Places<T>& b) {
+    constexpr int kParts = Vec<T>::kParts;
+    typename Vec<T>::Mask mask;
+    DNNSUITE_EACH mask.part[i] = a.part[i] == b.part[i];
+    return mask;
+}
+
+/// The largest of a window and its tap. K: rows and columns of taps if that is known to the compiler, else 0.
+template <class T>
+struct Largest {
+    template <int K>
+    static DNNSUITE_HD void take(const Pixel<T>& p, int64_t c, int64_t n) {
+        const int64_t rows = K > 0 ? K : p.row_count, columns = K > 0 ? K : p.column_count;
+        const auto place = [](int64_t tap) __attribute__((always_inline)) {
+            return Places<T>(static_cast<typename SignedOf<sizeof(T)>::type>(tap));
+        };
+        const bool any = K > 0 || rows * columns > 0;
+        Vec<T> best = any ? Vec<T>::load(p.from + p.offset(0, 0) + c, n) : Vec<T>(-static_cast<T>(INFINITY));
+        Places<T> where = place(any ? p.tap(0, 0) : kNoTap);
+        DNNSUITE_UNROLL for (int64_t i = 0; i < rows; ++i) {
+            DNNSUITE_UNROLL for (int64_t j = 0; j < columns; ++j) {
+                const Vec<T> value = Vec<T>::load(p.from + p.offset(i, j) + c, n);
+                const Replaced<T> mask = replaced(value, best);
+                best = select(mask.numbers, value, best);
+                where = select(mask.places, place(p.tap(i, j)), where);
+            }
+        }
+        if (p.relu) {  // what is not above zero is zero, and has no gradient; a NaN stays
+            const Vec<T> zero(T(0));
+            const Replaced<T> mask = replaced(best, zero);
+            best = select(mask.numbers, best, zero);
+            where = select(mask.places, where, place(kNoTap));
+        }
+        best.store(p.to + c, n);
+        store_places<T>(where, p.to_taps + c, n);
+    }
+};
+
+/// The gradients of the windows whose largest this pixel is.
+template <class T>
+struct LargestGradient {
+    template <int K>
+    static DNNSUITE_HD void take(const Pixel<T>& p, int64_t c, int64_t n) {
+        const int64_t rows = K > 0 ? K : p.row_count, columns = K > 0 ? K : p.column_count;
+        const Vec<T> zero(T(0));
+        Vec<T> sum = zero;
+        DNNSUITE_UNROLL for (int64_t i = rows - 1; i >= 0; --i) {
+            DNNSUITE_UNROLL for (int64_t j = columns - 1; j >= 0; --j) {
+                const int64_t at = p.offset(i, j) + c;
+                const Places<T> tap(static_cast<typename SignedOf<sizeof(T)>::type>(p.tap(i, j)));
+                const Vec<T> grad =
+                    select(equal<T>(load_places<T>(p.from_taps + at, n), tap), Vec<T>::load(p.from + at, n), zero);
+                sum = K == 1 ? grad : sum + grad;
+            }
+        }
+        sum.store(p.to + c, n);
+    }
+};
+
+template <class T>
+struct Mean {
+    template <int K>
+    static DNNSUITE_HD void take(const Pixel<T>& p, int64_t c, int64_t n) {
+        const int64_t rows = K > 0 ? K : p.row_count, columns = K > 0 ? K : p.column_count;
+        Vec<T> sum(T(0));
+        DNNSUITE_UNROLL for (int64_t i = 0; i < rows; ++i) DNNSUITE_UNROLL for (int64_t j = 0; j < columns; ++j) sum =
+            sum + Vec<T>::load(p.from + p.offset(i, j) + c, n);
+        (sum / Vec<T>(p.divisor)).store(p.to + c, n);
+    }
+};
+
+template <class T>
+struct MeanGradient {
+    template <int K>
+    static DNNSUITE_HD void take(const Pixel<T>& p, int64_t c, int64_t n) {
+        const int64_t rows = K > 0 ? K : p.row_count, columns = K > 0 ? K : p.column_count;
+        Vec<T> sum(T(0));
+        DNNSUITE_UNROLL for (int64_t i = rows - 1; i >= 0; --i) {
+            DNNSUITE_UNROLL for (int64_t j = columns - 1; j >= 0; --j) {
+                const auto pixels = p.row_sizes[p.rows[i].from] * p.column_sizes[p.columns[j].from];
+                const Vec<T> share(T(1) / (p.divisor != T(0) ? p.divisor : static_cast<T>(pixels)));
+                sum = sum + Vec<T>::load(p.from + p.offset(i, j) + c, n) * share;
+            }
+        }
+        sum.store(p.to + c, n);
+    }
+};
+
+/// All channels of a pixel. `wide`: sixteen may be read and written where there are fewer; the next pixels come later.
+template <class Work, int K, class T>
+DNNSUITE_HD void channels_of(const Pixel<T>& p, bool wide) {
+    if (p.channels < kLanes) return Work::template take<K>(p, 0, wide ? kLanes : p.channels);
+    for_each_block(p.channels,
+                   [&](int64_t c, int64_t n) __attribute__((always_inline)) { Work::template take<K>(p, c, n); });
+}
+
+/// A pixel whose windows are cut off by the border, or have a size of their own.
+template <class Work, class T>
+__attribute__((noinline)) void any_pixel(const Pixel<T>& p, bool wide) {
+    channels_of<Work, 0>(p, wide);
+}
+
+/// A line of the result. `p`: its first pixel, a copy of the line's own, which no store can change.
+template <class Work, int K, class T>
+__attribute__((noinline)) void line(Pixel<T> p, const Taps& columns, int64_t width, bool wide) {
+    const T row_size = p.divisor;  // forward without a divisor of all windows
+    const Taps taps = columns;
+    for (int64_t x = 0; x < width; ++x, p.to += p.channels) {
+        p.columns = taps.of(x), p.column_count = taps.count[x];
+        if (p.sized) p.divisor = row_size * static_cast<T>(p.column_sizes[x]);
+        if (K > 0 && p.column_count == K)
+            channels_of<Work, K>(p, wide);
+        else
+            any_pixel<Work>(p, wide);
+        if (p.to_taps != nullptr) p.to_taps += p.channels;
+    }
+}
+
+const int64_t* sizes_of(const Window& w, bool count_padding, int64_t*& room) {
+    int64_t* const sizes = room;
+    room += w.output;
+    for (int64_t o = 0; o < w.output; ++o)
+        sizes[o] = counted_pixels(o, w.input, w.kernel, w.stride, w.padding, count_padding);
+    return sizes;
+}
+
+/// The lines of some tasks. `backward`: of the image, from its windows.
+template <class Work, class T>
+void pool(const PoolArguments& args, bool backward, int64_t begin, int64_t end, void* scratch) {
+    auto* room = static_cast<int64_t*>(scratch);
+    const Window &h = args.height, &w = args.width;
+    const Taps lines = taps_of(h, backward, room), columns = taps_of(w, backward, room);
+    const int64_t height = backward ? h.input : h.output, width = backward ? w.input : w.output;
+    const int64_t from_height = backward ? h.output : h.input, from_width = backward ? w.output : w.input;
+    const int64_t C = args.channels, model = args.rows.rows * width * C;
+    Pixel<T> p{};
+    p.channels = C, p.pitch = from_width * C, p.kernel_w = w.kernel, p.relu = args.relu;
+    p.row_sizes = sizes_of(h, args.count_padding, room);
+    p.column_sizes = sizes_of(w, args.count_padding, room);
+    p.sized = !backward && args.divisor == 0;
+    const int64_t from_image = from_height * p.pitch, images = args.rows.rows / height;
+    for (int64_t t = begin; t < end; ++t) {
+        const Task task = task_at(args.rows, t);
+        for (int64_t r = task.first_row; r < task.last_row; ++r) {
+            const int64_t row = r % height, image = task.model * images + r / height;
+            p.from = at<T>(args.from, image * from_image);
+            p.from_taps = at<uint8_t>(args.taps, image * from_image);
+            p.to = mutable_at<T>(args.to, task.model * model + r * width * C);
+            p.to_taps = mutable_at<uint8_t>(args.to_taps, task.model * model + r * width * C);
+            p.rows = lines.of(row), p.row_count = lines.count[row];
+            p.divisor = static_cast<T>(p.sized ? p.row_sizes[row] : args.divisor);
+            // Behind the line there is more of the task to be written, behind the image another to be read.
+            const bool wide = (task.last_row - r - 1) * width * C >= kLanes &&
+                              (args.rows.models * images - image - 1) * from_image >= kLanes;
+            const int64_t usual = columns.count[width / 2];
+            if (p.row_count == 1 && usual == 1)
+                line<Work, 1>(p, columns, width, wide);
+            else if (p.row_count == 2 && usual == 2)
+                line<Work, 2>(p, columns, width, wide);
+            else if (sizeof(T) == 4 && p.row_count == 3 && usual == 3)
+                line<Work, sizeof(T) == 4 ? 3 : 0>(p, columns, width, wide);
+            else
+                line<Work, 0>(p, columns, width, wide);
+        }
+    }
+}
+
+}  // namespace
+
+#define DNNSUITE_POOL(name, Work, backward)                                           \
+    void name(const PoolArguments& args, int64_t begin, int64_t end, void* scratch) { \
+        if (args.dtype == DType::kFloat64)                                            \
+            pool<Work<double>, double>(args, backward, begin, end, scratch);          \
+        else                                                                          \
+            pool<Work<float>, float>(args, backward, begin, end, scratch);            \
+    }
+DNNSUITE_POOL(max_pool, Largest, false)
+DNNSUITE_POOL(max_pool_backward, LargestGradient, true)
+DNNSUITE_POOL(avg_pool, Mean, false)
+DNNSUITE_POOL(avg_pool_backward, MeanGradient, true)
+#undef DNNSUITE_POOL
+
+}  // namespace dnnsuite::fused::DNNSUITE_ISA

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""Pooling of images, channels last in memory: the largest of each window, or its mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .library import differentiable, library, tracing
+
+__all__ = ["MOST_TAPS", "avg_pool", "max_pool"]
+
+MOST_TAPS = 255
+"""Pixels of a window of `max_pool`, at most: a byte says which is the largest."""
+
+_largest = library.max_pool.default
+_largest_backward = library.max_pool_backward.default
+_mean = library.avg_pool.default
+_mean_backward = library.avg_pool_backward.default
+
+
+def _windows(n: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
+    """Count the windows along a dimension; with `ceil_mode` the last may reach past the end."""
+    found = (n + 2 * padding - dilation * (kernel - 1) - 1 + (stride - 1 if ceil_mode else 0)) // stride + 1
+    return found - 1 if ceil_mode and (found - 1) * stride >= n + padding else found
+
+
+@torch.library.register_fake("dnnsuite::max_pool")
+def _(x: Tensor, *steps: Any) -> tuple[Tensor, Tensor]:
+    sizes = [_windows(x.shape[2 + i], *steps[i:8:2], ceil_mode=steps[8]) for i in range(2)]
+    shape = (*x.shape[:2], *sizes, x.shape[4])
+    return x.new_empty(shape), x.new_empty(shape, dtype=torch.uint8)
+
+
+@torch.library.register_fake("dnnsuite::avg_pool")
+def _(x: Tensor, *steps: Any) -> Tensor:
+    sizes = [_windows(x.shape[2 + i], *steps[i:6:2], 1, ceil_mode=steps[6]) for i in range(2)]
+    return x.new_empty(*x.shape[:2], *sizes, x.shape[4])
+
+
+@torch.library.register_fake("dnnsuite::max_pool_backward")
+def _(grad: Tensor, taps: Tensor, height: int, width: int, *steps: Any) -> Tensor:
+    return grad.new_empty(*grad.shape[:2], height, width, grad.shape[4])
+
+
+@torch.library.register_fake("dnnsuite::avg_pool_backward")
+def _(grad: Tensor, height: int, width: int, *steps: Any) -> Tensor:
+    return grad.new_empty(*grad.shape[:2], height, width, grad.shape[4])
+
+
+def _setup_largest(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, *ctx.steps = inputs
+    ctx.sides = x.shape[2:4]
+    ctx.save_for_backward(output[1])
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _grad_largest(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    rest = (None for _ in ctx.steps)
+    if grad is None:
+        return None, *rest
+    (taps,) = ctx.saved_tensors
+    return _largest_backward(grad, taps, *ctx.sides, *ctx.steps[:8]), *rest
+
+
+def _setup_mean(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, *ctx.steps = inputs
+    ctx.sides = x.shape[2:4]
+
+
+def _grad_mean(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    steps = ctx.steps
+    return _mean_backward(grad, *ctx.sides, *steps[:6], *steps[7:]), *(None for _ in steps)
+
+
+def _over_images(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Apply torch's `function` of [N, C, H, W] to x [B, N, H, W, C]."""
+    images = x.reshape(-1, *x.shape[2:]).movedim(-1, 1)
+    y = function(images).movedim(1, -1)
+    return y.reshape(*x.shape[:2], *y.shape[1:])
+
+
+def _compose_largest(x: Tensor, *steps: Any) -> Tensor:
+    kernel, stride, padding, dilation, (ceil_mode, relu) = (steps[i : i + 2] for i in range(0, 10, 2))
+    return _over_images(
+        lambda t: F.max_pool2d(F.relu(t) if relu else t, kernel, stride, padding, dilation, ceil_mode), x
+    )
+
+
+def _compose_mean(x: Tensor, *steps: Any) -> Tensor:
+    kernel, stride, padding = (steps[i : i + 2] for i in range(0, 6, 2))
+    ceil_mode, count_include_pad, divisor = steps[6:]
+    return _over_images(
+        lambda t: F.avg_pool2d(t, kernel, stride, padding, ceil_mode, count_include_pad, divisor or None), x
+    )
+
+
+_eager_largest = differentiable(_largest, _setup_largest, _grad_largest, _compose_largest)
+_eager_mean = differentiable(_mean, _setup_mean, _grad_mean, _compose_mean)
+
+
+def max_pool(
+    x: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int] | None = None,
+    padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+    ceil_mode: bool = False,
+    activation: str = "none",
+) -> Tensor:
+    """The largest of each window of x [B, N, H, W, C]: [B, N, OH, OW, C].
+
+    As in torch padding never is the largest, the gradient goes to the first of equals, and a NaN is larger than all.
+
+    Args:
+        kernel: height and width of the window, at most `MOST_TAPS` pixels.
+        stride: from window to window; its own size if None.
+        activation: 'none', or 'relu' for the largest of relu(x), in one pass each way.
+    """
+    steps = (*kernel, *(stride or kernel), *padding, *dilation, ceil_mode, activation == "relu")
+    if x.numel() == 0 or x.device.type != "cpu":
+        return _compose_largest(x, *steps)
+    y: Tensor = (_largest if tracing() else _eager_largest)(x, *steps)[0]
+    return y
+
+
+def avg_pool(
+    x: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int] | None = None,
+    padding: Sequence[int] = (0, 0),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor: int = 0,
+) -> Tensor:
+    """The mean of each window of x [B, N, H, W, C]: [B, N, OH, OW, C].
+
+    Args:
+        kernel: height and width of the window.
+        stride: from window to window; its own size if None.
+        count_include_pad: whether the zeros of the padding count as pixels.
+        divisor: divides each sum if it is not 0, in place of the number of pixels.
+    """
+    steps = (*kernel, *(stride or kernel), *padding, ceil_mode, count_include_pad, divisor)
+    if x.numel() == 0 or x.device.type != "cpu":
+        return _compose_mean(x, *steps)
+    y: Tensor = (_mean if tracing() else _eager_mean)(x, *steps)
+    return y
