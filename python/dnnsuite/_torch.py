@@ -18,12 +18,16 @@ import contextlib
 import importlib.util
 import re
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 
 __all__ = [
     "ATTRIBUTES",
@@ -187,6 +191,15 @@ NAMES: dict[str, Name] = {
         ),
         "finds tensors in nested arguments and results, among them classes that other libraries have registered",
         "tuples, lists and dictionaries only",
+    ),
+    "checkpoint": Name(
+        (
+            "torch.utils.checkpoint._checkpoint_without_reentrant_generator",
+            "torch.utils.checkpoint.CheckpointFunction",
+        ),
+        "tells where a checkpoint in a model's forward begins and ends, and lets what it runs again find the state of "
+        "the first run",
+        "torch's checkpoint in a model's forward raises an error, or its models run one by one; so does nn.checkpoint",
     ),
     "forward gradients": Name(
         ("torch._C._is_fwd_grad_enabled",),
@@ -462,6 +475,42 @@ unsafe_view: Callable[..., Any] = _one("unsafe view", torch.reshape)
 def has_gradient_hook(tensor: Any) -> bool:
     """True if something waits for the tensor's gradient."""
     return bool(tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None))
+
+
+# -- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+class Checkpoints:
+    """Context manager: inside, torch's checkpoints (of all threads) are made by `without_reentrant` and `reentrant`.
+
+    Both take what torch's own take and get it as their first argument: the generator function
+    `(function, *options, *args)`, and `apply(function, preserve_rng_state, *args)` of the autograd.Function. torch's
+    own are back in place when the last such block has ended.
+    """
+
+    def __init__(self, without_reentrant: Callable[..., Any], reentrant: Callable[..., Any]) -> None:
+        self._lock, self._users = threading.Lock(), 0
+        found = _get("checkpoint")
+        self._own: dict[str, Any] = {}
+        if found:
+            generator, function = (name.rpartition(".")[2] for name in NAMES["checkpoint"].names)
+            self._own = {generator: found[0], function: found[1]}
+            self._ours = {
+                generator: partial(without_reentrant, found[0]),
+                function: SimpleNamespace(apply=partial(reentrant, found[1].apply)),
+            }
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users == 1 and self._own:
+                vars(torch.utils.checkpoint).update(self._ours)
+
+    def __exit__(self, *error: Any) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                vars(torch.utils.checkpoint).update(self._own)
 
 
 # -- hooks of every module -------------------------------------------------------------------------------------------

@@ -62,11 +62,21 @@ def test_on_layers_of_an_array():
     assert layers[1].rng[:, 1].tolist() == [1, 1, 1]
 
 
-def test_torchs_own_checkpoint_would_draw_anew_and_is_refused():
+def test_torchs_own_checkpoint_around_an_array_would_draw_anew_and_is_refused():
     array = dnnsuite.fuse(make_models(Stack, 3))
-    array.checkpoint = lambda block, x: torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)
+    output = torch.utils.checkpoint.checkpoint(array, torch.randn(3, 4, 8), use_reentrant=False)
     with pytest.raises(InvalidArgument, match=r"dnnsuite\.nn\.checkpoint"):
-        gradients(array, torch.randn(3, 4, 8))
+        output.sum().backward()
+
+
+def test_statistics_follow_a_batch_norm_that_is_the_last_layer():
+    """Both times, as in torch, though the second run ends with the last tensor that is kept."""
+    layers, torchs = nn.BatchNorm1d(4, B=2), torch.nn.BatchNorm1d(4)
+    x = torch.randn(2, 6, 4, requires_grad=True)
+    nn.checkpoint(layers, x).sum().backward()
+    torch.utils.checkpoint.checkpoint(torchs, x[1], use_reentrant=False).sum().backward()
+    assert_near(layers.running_var[1], torchs.running_var)
+    assert layers.num_batches_tracked.tolist() == [2, 2]
 
 
 def test_torchs_own_checkpoint_without_dropout():

@@ -129,7 +129,9 @@ class Fusion:
             extra = {name: vars(first)[name] for name in own}
             leaf.__dict__.update(extra, extra_attributes=extra)
         for name in FORWARD_HOOKS:
-            leaf.__dict__[name] = copy.copy(getattr(first, name))
+            hooks = getattr(first, name)
+            # In the memo for handles that the models hold: their copies are of the copied hooks.
+            self._memo[id(hooks)] = leaf.__dict__[name] = copy.copy(hooks)
         return leaf
 
     def _own_state(self, models: Sequence[torch.nn.Module], where: str) -> None:

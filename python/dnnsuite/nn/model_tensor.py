@@ -34,6 +34,13 @@ class WritesShared(NotFusable):
     """Each model writes its own values into a tensor that all models share."""
 
 
+class RunsAnew(NotFusable):
+    """A part inside a checkpoint has to run in another way: the forward around the checkpoint starts anew.
+
+    What the checkpoint has noted of the first attempt is not what it would run again.
+    """
+
+
 class Stray(InvalidArgument):
     """A parameter that belongs to no module of the array."""
 
@@ -48,6 +55,9 @@ class _State(threading.local):
         self.random: Any = None  # draws the random numbers of functions that belong to no layer
         self.making = 0  # 1: each model draws its own numbers, 2: and gets its own of tensors that are made
         self.drew = False  # whether code of the models drew numbers
+        self.lent: Any = ()  # what the modules of one of several models hold for this call
+        self.checkpoints = 0  # checkpointed parts whose first run is under way
+        self.may_stop = False  # a checkpoint runs again, and ends where autograd has all tensors it wants
         self.pending: list[ModelTensor] = []  # tensors not computed yet, see `Deferred`
 
 

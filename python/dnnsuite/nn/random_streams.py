@@ -55,7 +55,7 @@ def noted(tape: list[torch.Tensor]) -> Iterator[None]:
     try:
         yield
     finally:
-        _tapes.noting.remove(tape)
+        _tapes.noting = [other for other in _tapes.noting if other is not tape]
 
 
 @contextlib.contextmanager

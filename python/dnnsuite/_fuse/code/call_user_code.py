@@ -15,6 +15,7 @@ from ..._torch import DYNAMO, not_compiled, tree_map
 from ...errors import InvalidArgument
 from ...nn.model_tensor import ModelTensor, NotFusable, state
 from ..rules.table import settle_since
+from .checkpoints import torchs_checkpoints
 from .per_model_factories import watched
 
 
@@ -62,7 +63,8 @@ def _enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any)
     state.B, state.random = B, owner
     mark = len(state.pending)
     try:
-        output = watched(owner, lambda: _settled(call, mark, args, kwargs))
+        with torchs_checkpoints:
+            output = watched(owner, lambda: _settled(call, mark, args, kwargs))
     except NotFusable as error:
         raise InvalidArgument(f"{type(owner).__name__}: {error}") from error
     finally:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,6 +41,8 @@ def note_change() -> None:
     _changes += 1
 
 
+Held = list[tuple[torch.nn.Module, str, str, torch.Tensor]]
+Lent = Sequence[tuple[torch.nn.Module, str, str, Callable[[], torch.Tensor]]]
 Put = dict[tuple[torch.nn.Module, str, str], Sequence[torch.Tensor | None]]
 
 
@@ -86,12 +89,12 @@ class ModelParts:
         split = [torch.split(leaf.value, 1) if type(leaf) is ModelTensor else None for leaf in leaves]
         outputs = []
         owner = state.random
-        held, put = self._put_state()
+        held, put, lent = self._put_state()
         try:
             for index, tree in enumerate(self.trees):
                 state.random = _stream_of(owner, index)
                 inner_args, inner_kwargs = tree_unflatten(_of_model(leaves, split, index), spec)
-                outputs.append(_called(tree, inner_args, inner_kwargs))
+                outputs.append(_called(tree, inner_args, inner_kwargs, lent[index]))
             self._take_buffers(put)
         finally:
             state.random = owner
@@ -126,11 +129,13 @@ class ModelParts:
             )
         return output
 
-    def _put_state(self) -> tuple[list[tuple[torch.nn.Module, str, str, torch.Tensor]], Put]:
-        """Lend the array's parameters and buffers to the single models; return what they held before."""
+    def _put_state(self) -> tuple[Held, Put, Sequence[Lent]]:
+        """Lend the array's parameters and buffers to the single models; return what they held before, the buffers, and
+        what each model is lent."""
         cut: dict[int, Sequence[torch.Tensor]] = {}
-        held: list[tuple[torch.nn.Module, str, str, torch.Tensor]] = []
+        held: Held = []
         put: Put = {}
+        lent: list[list[Any]] = [[] for _ in self.trees]
         for path, module in self.module.named_modules():
             owners = [tree.get_submodule(path) for tree in self.trees]
             for owner in owners:
@@ -144,11 +149,13 @@ class ModelParts:
                     parts = [None] * len(owners) if value is None else cut[id(value)]
                     if not split:
                         put[module, path, name] = parts
-                    for owner, part in zip(owners, parts, strict=True):
+                    for index, (owner, part) in enumerate(zip(owners, parts, strict=True)):
                         if part is not None:
+                            now = (lambda part=part: part) if split else partial(_buffer, module, name, index)
+                            lent[index].append((owner, names, name, now))
                             held.append((owner, names, name, getattr(owner, names)[name]))
                             _put(owner, names, name, part)
-        return held, put
+        return held, put, lent
 
     def _as_torch(self, args: Any, kwargs: Any) -> Any:
         if self._plain is None:
@@ -195,6 +202,30 @@ class ModelParts:
 
 
 @contextmanager
+def lent_again(lent: Lent) -> Iterator[None]:
+    """Context manager: modules hold what they were `lent` for a call; buffers as they are now in the array."""
+    held = [(owner, names, name, getattr(owner, names)[name]) for owner, names, name, _ in lent]
+    parts = [part() for *_, part in lent]
+    try:
+        for (owner, names, name, _), part in zip(lent, parts, strict=True):
+            _put(owner, names, name, part)
+        yield
+    finally:
+        for (owner, names, name, value), part in zip(held, parts, strict=True):
+            now = getattr(owner, names)[name]
+            if now is not part and now is not None:
+                part.copy_(now.detach())
+            _put(owner, names, name, value)
+
+
+def _buffer(module: torch.nn.Module, name: str, index: int) -> torch.Tensor:
+    """View a buffer of model `index` in the array's `module`."""
+    held = module._buffers[name]
+    assert held is not None
+    return held.data.narrow(0, index, 1)
+
+
+@contextmanager
 def _own_numbers() -> Iterator[torch.Tensor]:
     """Context manager: seed torch's generator from the model's stream; restores the generator on exit."""
     with _lock:  # it belongs to all threads
@@ -223,15 +254,16 @@ def _of_model(leaves: Sequence[Any], split: Sequence[Any], index: int) -> list[A
     return [leaf if parts is None else ModelTensor(parts[index]) for leaf, parts in pairs]
 
 
-def _called(tree: Any, args: Any, kwargs: Any) -> Any:
-    before, state.B = state.B, 1
+def _called(tree: Any, args: Any, kwargs: Any, lent: Lent) -> Any:
+    before = state.B, state.lent
+    state.B, state.lent = 1, (*state.lent, *lent)
     mark = len(state.pending)
     try:
         output = tree(*args, **kwargs)
         settle_since(mark)  # all of it: soon the part does not hold its parameters any more
         return output
     finally:
-        state.B = before
+        state.B, state.lent = before
 
 
 def _views(value: torch.Tensor) -> list[torch.Tensor]:

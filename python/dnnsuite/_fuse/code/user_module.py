@@ -16,6 +16,7 @@ from ...nn.model_tensor import (
     ModelTensor,
     NotFusable,
     OwnTensors,
+    RunsAnew,
     Stray,
     WritesShared,
     expanded,
@@ -28,6 +29,7 @@ from ...nn.random_streams import FUNCTION_STREAM
 from ..rules.table import settle_since
 from . import one_by_one
 from .call_user_code import enter
+from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage
 from .one_by_one import ModelParts
 from .per_model_factories import making
@@ -99,19 +101,31 @@ class UserModule(OwnTensors):
             with making(memory=True) if self._fused_making else nullcontext():
                 output = super().__call__(*args, **kwargs)  # type: ignore[misc]
                 settle_since(mark, output)
+        except RunsAnew as error:
+            state.pending = state.pending[:mark]
+            if state.checkpoints:
+                raise
+            self._fused_turn_back(kept, "" if (again := kept is not None) else str(error))
         except NotFusable as error:
             state.pending = state.pending[:mark]
             again = isinstance(error, WritesShared) and state.making < 2 and not self._fused_making
             if isinstance(error, WritesShared) and not again and before:
                 raise  # what is written into was made by code further out
             self._fused_turn_back(kept, "" if again else str(error))
+            self._fused_making = self._fused_making or again
+            start_anew(str(error))
         except Exception as error:
             state.pending = state.pending[:mark]
             if kept is None or hasattr(error, "_of_a_model") or isinstance(error, Stray):
                 raise
+            if (
+                backward_pass() != -1
+            ):  # of what runs a second time, or torch's own to say that it has run enough
+                raise
             self._fused_turn_back(
                 kept, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             )
+            start_anew(str(error))
             return self._fused_second_try(args, kwargs, error)
         else:
             if not self._fused_report.asked:
@@ -121,7 +135,6 @@ class UserModule(OwnTensors):
         finally:
             state.B, state.report, state.wary = before, report, wary
         if again:
-            self._fused_making = True
             return self._fused_all_at_once(args, kwargs)
         return self._fused_one_by_one(args, kwargs)
 

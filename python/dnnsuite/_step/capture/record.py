@@ -23,6 +23,10 @@ _FILLED = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new
     "linspace",
 }
 _KEPT_BYTES = 2**18  # a constant larger than this is computed anew in each step
+#: Operators that write into arguments of which their schemas do not say so: the names of those.
+_WRITES_UNSAID = {
+    f"aten::{name}_batch_norm": ("running_mean", "running_var") for name in ("native", "cudnn", "miopen")
+}
 _RATE_ARGUMENTS = ("dropout_p", "p", "train", "dropout")
 
 Key = tuple[Any, ...]
@@ -199,8 +203,10 @@ class StepRecorder(TorchDispatchMode):
         recording = self.recording
         taken = {t.untyped_storage()._cdata for t in tree_flatten(given)[0] if isinstance(t, torch.Tensor)}
         writes = False
+        unsaid = _WRITES_UNSAID.get(schema.name, ())
         for argument, value in zip(schema.arguments, arguments, strict=True):
-            if argument.alias_info is not None and argument.alias_info.is_write:
+            said = argument.alias_info is not None and argument.alias_info.is_write
+            if said or argument.name in unsaid:
                 slots = slots_of([value]) - {-1}
                 recording.written |= {recording.storage[s] for s in slots}
                 writes = writes or bool(slots)

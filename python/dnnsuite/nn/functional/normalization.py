@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -12,6 +13,7 @@ from ... import ops
 from ...errors import InvalidArgument
 from .._models import each_model, shifted
 from .._precision import SIXTEEN_BIT, computable, match
+from ..model_tensor import state
 
 
 def check_channels(x: torch.Tensor, parameters: Sequence[torch.Tensor | None], name: str) -> None:
@@ -81,10 +83,9 @@ def batch_norm_act(
         input, running_mean, running_var, weight, bias, training, activation, ops.NORM_ACTIVATIONS
     )
     weight, bias, mean, var = known
-    y, statistics = ops.batch_norm_act(
-        x, weight, bias, match(residual, x), mean, var, eps, activation, negative_slope
-    )
-    _follow(running_mean, running_var, statistics, momentum, training and input.numel() > 0)
+    arguments = (x, weight, bias, match(residual, x), mean, var, eps, activation, negative_slope)
+    running = (running_mean, running_var) if training and input.numel() > 0 else (None, None)
+    y, _ = _with_statistics(ops.batch_norm_act, arguments, *running, momentum)
     return y if y.dtype == input.dtype else y.to(input.dtype)
 
 
@@ -120,10 +121,9 @@ def batch_norm_max(
         input, running_mean, running_var, weight, bias, training, activation, ops.MAX_ACTIVATIONS
     )
     weight, bias, mean, var = known
-    values, indices, statistics = ops.batch_norm_max(
-        x, weight, bias, mean, var, eps, activation, negative_slope
-    )
-    _follow(running_mean, running_var, statistics, momentum, training)
+    arguments = (x, weight, bias, mean, var, eps, activation, negative_slope)
+    running = (running_mean, running_var) if training else (None, None)
+    values, indices, _ = _with_statistics(ops.batch_norm_max, arguments, *running, momentum)
     return values.to(input.dtype), indices
 
 
@@ -151,15 +151,36 @@ def _prepared(
     return x, match(weight, x), match(bias, x), mean, var
 
 
+def _with_statistics(
+    operator: Callable[..., tuple[torch.Tensor, ...]],
+    arguments: tuple[Any, ...],
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    momentum: float | torch.Tensor,
+) -> tuple[torch.Tensor, ...]:
+    """`operator(*arguments)`, the last of whose results `[3, B, C]` the running statistics take in, if there are any.
+
+    Where the call may not return, for a checkpoint has all tensors it wants, they take it in before.
+    """
+    known = running_mean is None or running_var is None
+    if not known and state.may_stop:
+        with torch.no_grad():
+            _follow(running_mean, running_var, operator(*arguments)[-1], momentum)
+        known = True
+    results = operator(*arguments)
+    if not known:
+        _follow(running_mean, running_var, results[-1], momentum)
+    return results
+
+
 def _follow(
     running_mean: torch.Tensor | None,
     running_var: torch.Tensor | None,
     statistics: torch.Tensor,
     momentum: float | torch.Tensor,
-    training: bool,
 ) -> None:
     """The running statistics take the batch's in."""
-    if training and running_mean is not None and running_var is not None:
+    if running_mean is not None and running_var is not None:
         _take_in(running_mean, statistics[0], momentum)
         _take_in(running_var, statistics[2], momentum)
 
