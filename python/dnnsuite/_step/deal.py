@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .capture import CapturedStep, CudaGraphs, Scripts
+from .capture import CapturedStep, CudaGraphs, Recordings, Scripts
 from .shard import LossFunction, Shard, Vectors
 
 Autocast = tuple[bool, torch.dtype, bool]
@@ -43,6 +43,7 @@ class Deal:
         replays: what makes a replay of a recorded step; None to run every step as written.
         flush: a context for each step.
         autocast: the autocast of the thread that asks for steps.
+        known: recordings that shards may share; None if each records for itself.
     """
 
     def __init__(
@@ -52,11 +53,12 @@ class Deal:
         replays: Scripts | CudaGraphs | None,
         flush: Callable[[], AbstractContextManager[Any]],
         autocast: Autocast,
+        known: Recordings | None = None,
     ) -> None:
         self.shards = shards
         self._flush, self._autocast = flush, autocast
         self._captured = [
-            CapturedStep(shard.train, shard.array, loss_function, shard.state, replays)
+            CapturedStep(shard.train, shard.array, loss_function, shard.state, replays, shard, known)
             for shard in self.shards
             if replays is not None
         ]

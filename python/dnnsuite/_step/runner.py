@@ -14,7 +14,7 @@ from .._fuse import width as array_width
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler
 from . import memory, tune
-from .capture import CudaGraphs, Scripts, guards
+from .capture import CudaGraphs, Recordings, Scripts, guards
 from .deal import Deal, autocast_now, parts_of
 from .denormals import Flushed
 from .shard import LossFunction, Shard, StepOptions, Vectors
@@ -107,7 +107,12 @@ class StepRunner:
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
             self._let_memory_go = weakref.finalize(self, memory.hold())
             self._let_memory_go.atexit = False
+        self._forget()
         self._set_up(array, optimizer)
+
+    def _forget(self) -> None:
+        """Forget what was recorded."""
+        self._scripts, self._known = Scripts(), Recordings()
 
     def _set_up(self, array: torch.nn.Module, optimizer: ArrayOptimizer) -> None:
         """Choose a width for `array` as it is now, deal it out and start the threads; an error changes nothing."""
@@ -145,8 +150,9 @@ class StepRunner:
         ]
         replays: Scripts | CudaGraphs | None = None
         if self._can_capture:
-            replays = Scripts() if self._on_cpu else CudaGraphs()
-        return Deal(shards, self._loss_function, replays, self._flush, autocast_now())
+            replays = self._scripts if self._on_cpu else CudaGraphs()
+        known = self._known if self._on_cpu else None
+        return Deal(shards, self._loss_function, replays, self._flush, autocast_now(), known)
 
     def _take(self, deal: Deal, width: int) -> None:
         """Run steps of `deal` from now on. No step may be under way."""
@@ -215,7 +221,9 @@ class StepRunner:
         autocast has."""
         known = self._optimizer.state is self._state and autocast_now() == self._autocast
         if self._modes.changed() or not known:
-            self.refresh()
+            self.synchronize()
+            self._known.edited()
+            self._set_up(self._array, self._optimizer)
 
     def _try(self, step: SubmittedStep, trial: WidthTrial) -> None:
         """Time one step alone, for the search of a width."""
@@ -255,6 +263,7 @@ class StepRunner:
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
         self.synchronize()
+        self._forget()
         self._set_up(
             self._array if array is None else array, self._optimizer if optimizer is None else optimizer
         )

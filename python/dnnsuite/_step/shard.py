@@ -16,7 +16,9 @@ from .._fuse import views as views_of
 from .._fuse import width as array_width
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler
+from .capture.facts import module_facts
 
+_NOTHING = SimpleNamespace()
 LossFunction = Callable[..., torch.Tensor]
 Vectors = Sequence[Mapping[str, torch.Tensor]]
 
@@ -97,6 +99,43 @@ class Shard:
                 if isinstance(value, torch.Tensor) and name not in self._optimizer.per_model
             ]
         return tensors
+
+    def roles(self) -> dict[str, torch.Tensor]:
+        """Collect by role the tensors that stay from step to step: parameters, buffers, the optimizer's state."""
+        found: dict[str, Any] = {f"module {name}": t for name, t in self.array.named_parameters()}
+        found |= {f"module {name}": t for name, t in self.array.named_buffers()}
+        for number, group in enumerate(self._groups):
+            for place, parameter in enumerate(group["params"]):
+                found |= {f"state {number} {place} {n}": t for n, t in self._state[parameter].items()}
+            found |= {f"group {number} {name}": value for name, value in group.items()}
+            for place, tensor in enumerate(self._optimizer.plan_tensors(group)):
+                found[f"plan {number} {place}"] = tensor
+        found |= {f"scaler {name}": value for name, value in vars(self._scaler or _NOTHING).items()}
+        return {role: tensor for role, tensor in found.items() if isinstance(tensor, torch.Tensor)}
+
+    def facts(self, era: object) -> tuple[Any, ...]:
+        """List all that this shard's code can see beside the values of tensors: Python's values, and layouts."""
+        flags = tuple(
+            tuple((name, value) for name, value in group.items() if isinstance(value, (bool, int, float, str)))
+            for group in self._groups
+        )
+        code = module_facts(self.array, era), type(self._optimizer), self._optimizer.on_nan, flags
+        layouts = tuple(
+            (role, t.shape, t.stride(), t.dtype, t.requires_grad)
+            for role, t in self.roles().items()
+            if not role.startswith("plan")
+        )
+        return code, layouts
+
+    def plans(self) -> list[tuple[str, list[int]] | None]:
+        """Describe the optimizer's plan of each group: its rule, and the places of its parameters."""
+        return [self._optimizer.planned(group) for group in self._groups]
+
+    def prepare(self, plans: Sequence[tuple[str, list[int]] | None]) -> None:
+        """Make the optimizer's plans as another shard has them."""
+        for group, plan in zip(self._groups, plans, strict=True):
+            if plan is not None:
+                self._optimizer.prepare(group, self._state, *plan)
 
     def narrow(self, tensor: torch.Tensor) -> torch.Tensor:
         """Cut this shard's part `[length, ...]` out of a tensor `[B, ...]`."""

@@ -49,6 +49,9 @@ class Dropout(ArrayModule):
     def per_model_arguments(cls) -> tuple[str, ...]:
         return ("p",)
 
+    def recorded_values(self) -> tuple[Any, ...]:
+        return (any(self.rates),)  # the rates themselves are in `p`, which a step reads anew
+
     def draw(self) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """(p, rng) of this step for an operator that drops by itself; (None, None) if nothing drops."""
         if not self.training or not any(self.rates):

@@ -111,6 +111,13 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
             parameter.requires_grad_(mine[name].requires_grad)
         return model.train(self.training)
 
+    def recorded_values(self) -> tuple[Any, ...]:
+        """List what a recorded step of this layer depends on in its lists of one value per model."""
+        held = [getattr(self, name) for name in self.per_model_lists]
+        return tuple(
+            values[0] if values and all(v == values[0] for v in values) else tuple(values) for values in held
+        )
+
     def shape_of_result(self, x: torch.Tensor) -> torch.Size:
         """The shape of `forward(x)`, for a layer with `activations`."""
         return x.shape

@@ -206,6 +206,27 @@ class ArrayOptimizer(OptimizerState):
             plan = self._plans[id(group)] = StepPlan(rule, params, state)
         plan.run(grads, hyper, group, factor, group["active"] if active is None else active)
 
+    def planned(self, group: Group) -> tuple[str, list[int]] | None:
+        """Describe the plan of `group`'s last step: its rule, and the places of the parameters that it updates."""
+        plan = self._plans.get(id(group))
+        if plan is None:
+            return None
+        places = {id(p): place for place, p in enumerate(group["params"])}
+        return plan.rule, [places[id(p)] for p in plan.params if id(p) in places]
+
+    def prepare(self, group: Group, state: Any, rule: str, places: Sequence[int]) -> None:
+        """Make the plan of `group`'s next step, which is to update the parameters at `places` by `rule`."""
+        params = [group["params"][place] for place in places]
+        plan = self._plans.get(id(group))
+        if plan is None or not plan.fits(rule, params, state):
+            plan = self._plans[id(group)] = StepPlan(rule, params, state)
+        plan.prepare()
+
+    def plan_tensors(self, group: Group) -> list[torch.Tensor]:
+        """List the tensors that the plan of `group` consists of."""
+        plan = self._plans.get(id(group))
+        return [] if plan is None else plan.tensors()
+
     def to_model(self, index: int, params: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         """Model `index`'s optimizer over `params` (in this one's order), as torch's own, with a copy of its state."""
         return _convert.to_model(self, index, list(params))

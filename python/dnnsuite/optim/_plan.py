@@ -48,6 +48,15 @@ class StepPlan:
             and all(all(map(operator.is_, map(_GET, *where), tensors)) for *where, tensors in self.slots)
         )
 
+    def prepare(self) -> None:
+        """Make what the first step would make."""
+        for batch in self.batches:
+            batch.prepare(self.rule)
+
+    def tensors(self) -> list[torch.Tensor]:
+        """List the tensors that it has made."""
+        return [t for batch in self.batches for t in (batch.plan, batch.tickets) if t is not None]
+
     def run(
         self,
         grads: Sequence[torch.Tensor],
@@ -92,6 +101,10 @@ class _Batch:
             for t, order in zip(tensors, self.orders, strict=True)
         ]
 
+    def prepare(self, rule: str) -> None:
+        if self.plan is None and not self.halves:
+            self.plan = ops.optimizer_plan(rule, self.params, self.states, self.scalars)
+
     def run(
         self,
         rule: str,
@@ -108,8 +121,7 @@ class _Batch:
                 rule, self.params, grads, self.states, self.scalars, vectors, factor, active, *flags
             )
             return
-        if self.plan is None:
-            self.plan = ops.optimizer_plan(rule, self.params, self.states, self.scalars)
+        self.prepare(rule)
         try:
             written = self.written if dispatch_modes() else ()
             ops.optimizer_step_(self.plan, grads, vectors, factor, active, self.tickets, *flags, written)

@@ -2,7 +2,8 @@
 """Training steps without Python: recorded once, then run as a list of operators or as a CUDA graph."""
 
 from .cuda import CudaGraphs
+from .library import Recordings
 from .script import Scripts
 from .step import CapturedStep
 
-__all__ = ["CapturedStep", "CudaGraphs", "Scripts"]
+__all__ = ["CapturedStep", "CudaGraphs", "Recordings", "Scripts"]

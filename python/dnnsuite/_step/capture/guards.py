@@ -22,6 +22,7 @@ _HOOKS = (
     "_backward_hooks",
     "_backward_pre_hooks",
 )
+_NO_VALUES = frozenset(("_plain", *vars(torch.nn.Module())))  # beside those of the array and its modules
 
 
 def hook(array: torch.nn.Module) -> str | None:
@@ -99,8 +100,9 @@ def module_values(array: torch.nn.Module) -> dict[str, Any]:
     return {
         f"{name}.{attribute}".lstrip("."): value
         for name, module in modules_of(array)
-        for attribute, value in _plain(vars(module).items())
-        if attribute not in ("training", "_parameters", "_buffers", "_modules", *_HOOKS)
+        for attribute, value in _plain(
+            (attribute, value) for attribute, value in vars(module).items() if attribute not in _NO_VALUES
+        )
     }
 
 

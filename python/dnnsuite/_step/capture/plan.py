@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,6 +20,16 @@ class ReplayPlan:
     inputs: list[int]
     static: dict[int, torch.Tensor]  # by slot: parameters, buffers, states, views of them, constants
     losses: int
+    roots: dict[int, torch.Tensor] = field(default_factory=dict)  # by slot: all that `views` and `static` start from
+    views: list[OperatorCall] = field(default_factory=list)  # those that made the views in `static`
+    external: set[int] = field(default_factory=set)  # those of `roots` that are no constants
+
+    def on(self, found: dict[int, torch.Tensor]) -> list[torch.Tensor]:
+        """List what `static` would hold had the step found the tensors `found` in place of its own, by slot."""
+        values = self.roots | found
+        for call in self.views:
+            values.update(zip(call.outputs, _run(call, values), strict=True))
+        return [values[slot] for slot in self.static]
 
 
 def make_plan(recording: StepRecording) -> ReplayPlan:
@@ -27,7 +37,7 @@ def make_plan(recording: StepRecording) -> ReplayPlan:
     result nobody takes (below autograd many are left over)."""
     static = dict(recording.external)
     constant: set[int] = set()
-    left = []
+    left, views = [], []
     for call in recording.calls:
         taken = slots_of(call.arguments)
         if call.writes:
@@ -35,6 +45,7 @@ def make_plan(recording: StepRecording) -> ReplayPlan:
         elif call.views and taken <= static.keys() and not _has_lists(call):
             for slot, result in zip(call.outputs, _run(call, static), strict=True):
                 static[slot] = result
+            views.append(call)
             constant |= slots_in(call.outputs) if taken <= constant else set()
         elif call.results is not None and _stays(call, recording, constant):
             for slot, result in zip(call.outputs, call.results, strict=True):
@@ -44,8 +55,22 @@ def make_plan(recording: StepRecording) -> ReplayPlan:
             left.append(call)
     calls = _needed(left, recording.losses)
     used = {recording.losses}.union(*(slots_of(call.arguments) for call in calls))
+    views, roots = _leading_to(views, used)
+    made = slots_in([call.outputs for call in views])
+    begin = {slot: tensor for slot, tensor in static.items() if slot in roots - made}
     static = {slot: tensor for slot, tensor in static.items() if slot in used}
-    return ReplayPlan(calls, recording.inputs, static, recording.losses)
+    external = begin.keys() & recording.external.keys()
+    return ReplayPlan(calls, recording.inputs, static, recording.losses, begin, views, external)
+
+
+def _leading_to(views: list[OperatorCall], used: set[int]) -> tuple[list[OperatorCall], set[int]]:
+    """Choose the calls that lead to the slots `used`; return them and all slots that are needed for them."""
+    kept = []
+    for call in reversed(views):
+        if used & slots_in(call.outputs):
+            used = used | slots_of(call.arguments)
+            kept.append(call)
+    return kept[::-1], used
 
 
 def _has_lists(call: OperatorCall) -> bool:

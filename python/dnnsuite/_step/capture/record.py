@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..._torch import StorageWeakRef, TorchDispatchMode, tree_flatten, tree_map
+from ..._torch import StorageWeakRef, TorchDispatchMode
 
 # Results that depend on the shape of the arguments alone, or on no tensor.
 _FILLED = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"} | {
@@ -145,7 +145,15 @@ class StepRecorder(TorchDispatchMode):
             self._origins[found] = {found}
         return TensorSlot(found)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def _with_slots(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self.slot(value)
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(self._with_slots, value))
+        return value
+
+    def record(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator and write it down."""
         kwargs = kwargs or {}
         schema = getattr(func, "_schema", None)
         if schema is None:
@@ -155,10 +163,7 @@ class StepRecorder(TorchDispatchMode):
         arguments: tuple[Any, ...] = ()
         with self._refusing(func):
             given = all_arguments(schema, args, kwargs)
-            arguments = tuple(
-                tree_map(lambda x: self.slot(x) if isinstance(x, torch.Tensor) else x, value)
-                for value in given
-            )
+            arguments = tuple(map(self._with_slots, given))
             self._check(func, schema, arguments, _looks_for_true(given))
         output = func(*args, **kwargs)
         with self._refusing(func):
@@ -201,7 +206,7 @@ class StepRecorder(TorchDispatchMode):
         self, func: Any, schema: Any, given: Sequence[Any], arguments: tuple[Any, ...], output: Any
     ) -> None:
         recording = self.recording
-        taken = {t.untyped_storage()._cdata for t in tree_flatten(given)[0] if isinstance(t, torch.Tensor)}
+        taken = {recording.storage[slot] for slot in slots_of(arguments) if slot != -1}
         writes = False
         unsaid = _WRITES_UNSAID.get(schema.name, ())
         for argument, value in zip(schema.arguments, arguments, strict=True):
@@ -254,6 +259,9 @@ class StepRecorder(TorchDispatchMode):
             self._constant |= slots_in(call.outputs)
 
 
+StepRecorder.__torch_dispatch__ = StepRecorder.record  # so, torch does not wrap it to be left out by its compiler
+
+
 def _view_of(func: Any) -> Any:
     """The operator that returns as a view what `func`, `unsqueeze_` for one, makes of its argument; None if it is no
     such operator. From then on the step knows the tensor by its new shape: one is as good as the other."""
@@ -293,11 +301,23 @@ def _is_list(schema: Any) -> bool:
     return len(schema.returns) == 1 and isinstance(schema.returns[0].type, torch.ListType)
 
 
-def slots_in(outputs: Any) -> set[int]:
+def slots_in(outputs: Iterable[Any]) -> set[int]:
     """Collect the numbers of the slots among a call's outputs."""
-    return {leaf for leaf in tree_flatten(outputs)[0] if leaf is not None}
+    found: set[int] = set()
+    for output in outputs:
+        if isinstance(output, (list, tuple)):
+            found |= slots_in(output)
+        elif output is not None:
+            found.add(output)
+    return found
 
 
 def slots_of(arguments: Iterable[Any]) -> set[int]:
     """Collect the numbers of the slots that an operator takes."""
-    return {leaf.index for leaf in tree_flatten(list(arguments))[0] if isinstance(leaf, TensorSlot)}
+    found: set[int] = set()
+    for value in arguments:
+        if type(value) is TensorSlot:
+            found.add(value.index)
+        elif isinstance(value, (list, tuple)):
+            found |= slots_of(value)
+    return found

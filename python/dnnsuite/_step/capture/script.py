@@ -8,6 +8,7 @@ a call from Python. Its optimizer stays off: the operators run as they were reco
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -85,8 +86,15 @@ class Script:
         if key not in known:
             known[key] = _compile(text, writer.constants, plan.calls)
         self._run: Callable[..., Any] = known[key]
+        self.plan = plan
         self._order = [plan.inputs.index(slot) for slot in dict.fromkeys(plan.inputs)]
         self._static = list(plan.static.values())
+
+    def bound(self, static: list[torch.Tensor]) -> Script:
+        """The same script on other tensors in place of the plan's `static`."""
+        other = copy.copy(self)
+        other._static = static
+        return other
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         before = get_graph_optimize()  # of this thread

@@ -11,8 +11,9 @@ import torch
 from ..._torch import no_capture
 from . import guards
 from .cuda import CudaGraphs
+from .library import Facts, Proven, Read, Recordings, Subject, prove
 from .record import StepRecorder, StepRecording
-from .script import NotScriptable, Scripts, described, same_bits
+from .script import NotScriptable, Script, Scripts, described, same_bits
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
@@ -23,24 +24,13 @@ class _Attempt:
     """Progress of the capture of one layout of batch: `stage` is the use of its next step."""
 
     def __init__(self) -> None:
-        self.stage = "warm up"  # then "record", "compare", "replay"
+        self.stage = "begin"  # then "wait" for another shard, "warm up", "record", "compare", "replay"
+        self.facts: Facts = ()  # empty where no other shard has an interest
+        self.warm = False  # a step was made: state that is made late is there
         self.recording: StepRecording | None = None
         self.replay: Callable[[Sequence[torch.Tensor]], torch.Tensor] | None = None
         self.values: Any = None  # Python values of the modules before the recording
-        self.read: list[_Read] = []
-
-
-class _Read:
-    """Tensor whose value Python has read: at `place` among the step's inputs, or None. While it is held no other tensor
-    has its address."""
-
-    def __init__(self, tensor: torch.Tensor, place: int | None) -> None:
-        self.tensor, self.place = tensor, place
-        self.address, self.version = tensor.data_ptr(), tensor._version
-
-    def holds(self, inputs: Sequence[torch.Tensor]) -> bool:
-        tensor = self.tensor if self.place is None else inputs[self.place]
-        return tensor._version == self.version and tensor.data_ptr() == self.address
+        self.read: list[Read] = []
 
 
 class CapturedStep:
@@ -49,6 +39,10 @@ class CapturedStep:
     The first step of a layout of batch runs as written, the second is recorded, and the third is run twice from the
     same state: replayed, and as written. Only if both leave the same bits everywhere is it replayed from then on. All
     of them are training steps like any other.
+
+    Where the step of another shard, or of this one's models before an edit, is known to be the same list on other
+    tensors, that is replayed at once (`Recordings`). Another layout of batch is recorded in its first step, and replayed
+    from the second on if the list differs from a known one in nothing but numbers.
     """
 
     def __init__(
@@ -58,9 +52,13 @@ class CapturedStep:
         function: Callable[..., Any],
         state: Callable[[], Sequence[torch.Tensor]],
         replays: Scripts | CudaGraphs,
+        subject: Subject | None = None,
+        known: Recordings | None = None,
     ) -> None:
-        """`state` gives what a step may change without an operator that names it: parameters, optimizer state."""
+        """`state` gives what a step may change without an operator that names it: parameters, optimizer state.
+        `subject` and `known` are there where recordings are shared with other shards."""
         self._train, self._array, self._state, self._replays = train, array, state, replays
+        self._subject, self._known = subject, known
         self._function_values = guards.function_values(function)
         self._values: list[Any] | None = None
         self.reset()
@@ -71,6 +69,7 @@ class CapturedStep:
         self.refusal: str | None = no_capture
         self.replayed = False
         self._changes = 0
+        self._facts: Facts = ()
 
     @property
     def mode(self) -> str:
@@ -89,6 +88,8 @@ class CapturedStep:
         attempt = self._attempt(key)
         if attempt is None or self.refusal is not None:
             return self._train(batch, hyper)
+        if attempt.stage in ("begin", "wait"):
+            self._look_around(attempt, key)
         if attempt.stage == "replay" and attempt.replay is not None:
             if not attempt.read or all(read.holds(inputs) for read in attempt.read):
                 self.replayed = True
@@ -112,6 +113,29 @@ class CapturedStep:
             attempt = self._attempts[key] = _Attempt()
         return attempt
 
+    def _look_around(self, attempt: _Attempt, key: Any) -> None:
+        """Take over a recording of another shard if there is one, or wait for the shard that is at work on it."""
+        known, subject = self._known, self._subject
+        if known is None or subject is None or guards.hook(self._array) is not None:
+            attempt.stage = "warm up"
+            return
+        if not attempt.facts:
+            autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+            self._facts = self._facts or subject.facts(known.era)
+            attempt.facts = *self._facts, key, tuple(self._values or ()), autocast
+        found = known.find(attempt.facts)
+        served = found.serve(subject) if found is not None else None
+        if served is not None:
+            attempt.replay, attempt.read = served
+            attempt.stage = "replay"
+        elif found is None and not known.lead(attempt.facts, self):
+            attempt.stage = "wait"
+        else:
+            pattern = known.pattern(attempt.facts)
+            attempt.stage = "warm up" if pattern is None and not attempt.warm else "record"
+            if pattern is not None:
+                subject.prepare(pattern.plans)
+
     def _watched(
         self, attempt: _Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> torch.Tensor:
@@ -121,17 +145,24 @@ class CapturedStep:
                 return self._record(attempt, batch, hyper, inputs)
             if attempt.stage == "compare":
                 return self._compare(attempt, batch, hyper, inputs)
-            return self._warm_up(attempt, batch, hyper)
+            return self._as_written(attempt, batch, hyper)
         except BaseException:
+            self._give_up(attempt, alone=False)
             self._attempts = {key: other for key, other in self._attempts.items() if other is not attempt}
             raise
 
-    def _warm_up(self, attempt: _Attempt, batch: Any, hyper: Sequence[Any]) -> torch.Tensor:
-        attempt.stage = "record"  # state that is made late is there by then
+    def _as_written(self, attempt: _Attempt, batch: Any, hyper: Sequence[Any]) -> torch.Tensor:
         losses = self._train(batch, hyper)
+        attempt.warm = True
+        if attempt.stage == "warm up":
+            attempt.stage = "record"  # state that is made late is there by then
         if self._values != self._function_values():
             self._refuse("the loss function changes a value outside of it")
         return losses
+
+    def _give_up(self, attempt: _Attempt, alone: bool = True) -> None:
+        if self._known is not None and attempt.facts:
+            self._known.give_up(attempt.facts, self, alone)
 
     def _changed(self, why: str) -> None:
         """Count a new recording of the step; give capture up after too many."""
@@ -141,6 +172,8 @@ class CapturedStep:
 
     def _refuse(self, why: str) -> None:
         self.refusal = why
+        for attempt in self._attempts.values():
+            self._give_up(attempt)
         self._attempts.clear()
         self.replayed = False
 
@@ -166,13 +199,42 @@ class CapturedStep:
             try:
                 attempt.replay = self._replays.prepare(self._train, recording, batch, hyper, inputs)
                 attempt.recording = recording
-                attempt.read = self._reads(recording, inputs)
-                attempt.stage = "compare"
+                attempt.read = _reads(recording, inputs)
+                attempt.stage = "replay" if self._follows(attempt) else "compare"
             except NotScriptable as error:
                 recording.refuse(str(error))
+        if not attempt.warm and attempt.stage != "replay":
+            attempt.stage, recording.refusal = "record", None  # once more, when all is there
+        attempt.warm = True
         if recording.refusal is not None:
             self._refuse(recording.refusal)
         return losses
+
+    def _follows(self, attempt: _Attempt) -> bool:
+        """Return True if the recording is a known list of operators: then nothing is left to be compared."""
+        if self._known is None or self._subject is None or not attempt.facts:
+            return False
+        if self._values != self._function_values() or self._side_effect(attempt) is not None:
+            return False
+        made = self._proven(attempt)
+        if made is None or not self._known.follows(made):
+            return False
+        self._keep(attempt, made)
+        attempt.recording = None
+        return True
+
+    def _proven(self, attempt: _Attempt) -> Proven | None:
+        assert self._subject is not None
+        script = attempt.replay
+        return prove(attempt.facts, self._subject, script, attempt.read) if isinstance(script, Script) else None
+
+    def _keep(self, attempt: _Attempt, made: Proven | None) -> None:
+        """Offer a recording to other shards."""
+        if self._known is None or not attempt.facts:
+            return
+        if made is not None:
+            self._known.keep(made)
+        self._give_up(attempt, alone=made is None or not made.settled)
 
     def _watch(
         self, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
@@ -181,14 +243,6 @@ class CapturedStep:
             losses = self._train(batch, hyper)
         recorder.recording.losses = recorder.slot(losses).index
         return losses, recorder.recording
-
-    def _reads(self, recording: StepRecording, inputs: list[torch.Tensor]) -> list[_Read]:
-        places = {slot: place for place, slot in enumerate(recording.inputs)}
-        reads = []
-        for slot in sorted(recording.read):
-            place = places.get(slot)
-            reads.append(_Read(recording.external[slot] if place is None else inputs[place], place))
-        return reads
 
     def _compare(
         self, attempt: _Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
@@ -215,6 +269,8 @@ class CapturedStep:
             why = "a replay gives other bits than the step as written"
         if why is not None:
             self._refuse(why)
+        else:
+            self._keep(attempt, self._proven(attempt) if attempt.facts else None)
         attempt.stage, attempt.recording = "replay", None
         return losses
 
@@ -224,6 +280,16 @@ class CapturedStep:
             if attempt.values.get(name) != now.get(name):
                 return f"a step changes the Python value {name}"
         return None
+
+
+def _reads(recording: StepRecording, inputs: list[torch.Tensor]) -> list[Read]:
+    places = {slot: place for place, slot in enumerate(recording.inputs)}
+    reads = []
+    for slot in sorted(recording.read):
+        place = places.get(slot)
+        tensor = recording.external[slot] if place is None else inputs[place]
+        reads.append(Read(place, tensor, tensor.detach().clone(), version=tensor._version))
+    return reads
 
 
 def difference(first: StepRecording, second: StepRecording) -> str | None:

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""Facts that a step's operators depend on beside its tensors: the Python state of an array's modules."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+
+from . import guards
+
+_SELF_COPIES = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, torch.dtype, torch.device)
+_FUSED_STATE = frozenset(("_fused_B", "_fused_report", "_fused_parts", "_fused_known", "_root", "_plain", "B"))
+_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
+
+
+def module_facts(array: torch.nn.Module, era: object) -> tuple[Any, ...]:
+    """List the Python state of every module of `array`, whatever the number of models. `era` stands in it for values
+    that cannot be compared: they are alike in copies of one array, and may differ in another."""
+    return tuple((name, *_of(module, era)) for name, module in guards.modules_of(array))
+
+
+def _of(module: torch.nn.Module, era: object) -> tuple[Any, ...]:
+    lists = getattr(module, "per_model_lists", ())
+    values = [
+        (name, _value(value, era))
+        for name, value in vars(module).items()
+        if name not in _OF_EVERY_MODULE and name not in _FUSED_STATE and name not in lists
+    ]
+    recorded = module.recorded_values() if lists else ()  # type: ignore[operator]
+    return type(module), tuple(values), recorded, _one_by_one(module, era)
+
+
+def _one_by_one(module: torch.nn.Module, era: object) -> Any:
+    """Tell how a user's code is run: for all models at once or one by one, and with which attributes."""
+    parts, report = module.__dict__.get("_fused_parts"), module.__dict__.get("_fused_report")
+    return (era if parts is not None and parts.own else None), report is not None and report.reason
+
+
+def _value(value: Any, era: object) -> Any:
+    """Make a copy of `value` that compares equal to that of an equal value and to no other."""
+    if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
+        return type(value), value
+    if isinstance(value, _SELF_COPIES):
+        return value
+    if type(value) in (list, tuple, torch.Size):
+        return type(value), tuple(_value(one, era) for one in value)
+    if type(value) is dict:
+        return tuple((_value(name, era), _value(one, era)) for name, one in value.items())
+    if type(value) in (set, frozenset) and all(isinstance(one, (str, int)) for one in value):
+        return type(value), frozenset(value)
+    return era

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: MIT
+"""Recordings of an array's steps, kept for whatever they serve beside the shard that made them: other shards of the same
+width, the same models after an edit of the array, and, as a pattern, other layouts of batch."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import torch
+
+from .plan import ReplayPlan
+from .record import OperatorCall, TensorSlot
+from .script import Script, same_bits
+
+Facts = tuple[Any, ...]
+Plans = Sequence[tuple[str, list[int]] | None]
+_MOST = 64  # recordings that are kept
+
+
+class Subject(Protocol):
+    """Shard whose step is recorded, as far as recordings of other shards are concerned."""
+
+    def roles(self) -> dict[str, torch.Tensor]:
+        """Collect by role the tensors that stay from step to step: parameters, buffers, the optimizer's state."""
+
+    def facts(self, era: object) -> Facts:
+        """List all that its code can see beside the values of tensors. `era` stands for what cannot be compared."""
+
+    def plans(self) -> Plans:
+        """Describe the optimizer's plans, to be made for another shard by `prepare`."""
+
+    def prepare(self, plans: Plans) -> None:
+        """Make the optimizer's plans before the first step."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Place of a tensor in the one that has a `role`."""
+
+    role: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    dtype: torch.dtype
+
+    def of(self, roles: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Find the tensor at this place among those of another shard."""
+        held = roles[self.role]
+        if self.offset == 0 and held.shape == self.shape and held.stride() == self.stride:
+            return held
+        return held.detach().as_strided(self.shape, self.stride, held.storage_offset() + self.offset)
+
+
+class Places:
+    """Search for the role of a tensor: by where it lies in memory."""
+
+    def __init__(self, roles: Mapping[str, torch.Tensor]) -> None:
+        self._at: dict[int, list[tuple[str, torch.Tensor]]] = {}
+        for role, tensor in roles.items():
+            self._at.setdefault(tensor.untyped_storage()._cdata, []).append((role, tensor))
+
+    def find(self, tensor: torch.Tensor) -> Place | None:
+        """Find the place of a tensor; None if it lies in none that has a role, or not wholly."""
+        for role, held in self._at.get(tensor.untyped_storage()._cdata, ()):
+            offset = tensor.storage_offset() - held.storage_offset()
+            if tensor.dtype == held.dtype and offset >= 0 and offset + _reach(tensor) <= _reach(held):
+                return Place(role, tuple(tensor.shape), tensor.stride(), offset, tensor.dtype)
+        return None
+
+
+def _reach(tensor: torch.Tensor) -> int:
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+@dataclass
+class Read:
+    """Tensor whose value Python has read in a step: input `given` of it, or one that stays."""
+
+    given: int | None
+    tensor: torch.Tensor
+    value: torch.Tensor
+    place: Place | None = None
+    version: int = -1
+
+    @property
+    def known(self) -> bool:
+        """True if it can be found in another shard."""
+        return self.given is not None or self.place is not None
+
+    def placed(self, search: Places) -> Read:
+        """Describe it without the tensor of the shard."""
+        place = None if self.given is not None else search.find(self.tensor)
+        return replace(self, tensor=self.value, place=place, version=-1)
+
+    def among(self, roles: Mapping[str, torch.Tensor]) -> Read:
+        """Find it in another shard."""
+        return self if self.place is None else replace(self, tensor=self.place.of(roles), version=-1)
+
+    def holds(self, inputs: Sequence[torch.Tensor]) -> bool:
+        """Return True if Python would read the same value in a step with these inputs."""
+        tensor = self.tensor if self.given is None else inputs[self.given]
+        if tensor is self.tensor and tensor._version == self.version:
+            return True
+        if not same_bits(tensor.detach(), self.value):
+            return False
+        self.tensor, self.version = tensor, tensor._version  # held, so that no other tensor is taken for it
+        return True
+
+
+@dataclass
+class Proven:
+    """Recording that was compared with its step as written, without the tensors of the shard that made it."""
+
+    facts: Facts
+    plans: Plans
+    script: Script
+    plan: ReplayPlan
+    places: dict[int, Place]  # by slot
+    others: dict[int, torch.Tensor]  # by slot: tensors without a role, such as those that a loss function closes over
+    reads: list[Read]
+    owner: weakref.ref[Any]
+    outline: list[Any] = field(default_factory=list)
+    settled: bool = True  # `others` are known to be those of any shard
+
+    def serve(self, subject: Subject) -> tuple[Script, list[Read]] | None:
+        """Make the replay for another shard, with what it depends on; None if it serves none."""
+        if not self.settled or not all(read.known for read in self.reads):
+            return None
+        subject.prepare(self.plans)
+        roles = subject.roles()
+        found = {slot: place.of(roles) for slot, place in self.places.items()}
+        return self.script.bound(self.plan.on(self.others | found)), [read.among(roles) for read in self.reads]
+
+
+def prove(facts: Facts, subject: Subject, script: Script, reads: Sequence[Read]) -> Proven:
+    """Put a script down in terms of roles."""
+    plan = script.plan
+    search = Places(subject.roles())
+    found = {slot: search.find(tensor) for slot, tensor in plan.roots.items()}
+    places = {slot: place for slot, place in found.items() if place is not None}
+    others = {slot: plan.roots[slot] for slot in plan.external if found[slot] is None}
+    constants = {slot: tensor for slot, tensor in plan.roots.items() if slot not in plan.external}
+    light = replace(plan, static=dict.fromkeys(plan.static, _NOTHING), roots=constants)
+    looked = [read.placed(search) for read in reads]
+    owner = weakref.ref(subject)
+    made = Proven(
+        facts, subject.plans(), script.bound([]), light, places, others, looked, owner, settled=not others
+    )
+    made.outline = _outline(made, constants)
+    return made
+
+
+_NOTHING = torch.empty(0)
+
+
+def _outline(made: Proven, constants: Mapping[int, torch.Tensor]) -> list[Any]:
+    """List the operators of a step and how tensors run through them, without numbers: those differ from one layout of
+    batch to the next."""
+    names: dict[int, Any] = {slot: ("input", place) for place, slot in enumerate(made.plan.inputs)}
+    names |= {slot: ("role", place.role, len(place.shape)) for slot, place in made.places.items()}
+    names |= {slot: ("other", tensor.dtype, tensor.dim()) for slot, tensor in made.others.items()}
+    names |= {slot: ("constant", tensor.dtype, tensor.dim()) for slot, tensor in constants.items()}
+    count = iter(range(1 << 62))
+
+    def name(slot: int | None) -> Any:
+        if slot is None:
+            return None
+        if slot not in names:
+            names[slot] = next(count)
+        return names[slot]
+
+    def one(value: Any) -> Any:
+        if isinstance(value, TensorSlot):
+            return name(value.index)
+        if isinstance(value, (list, tuple)):
+            return tuple(map(one, value))
+        return type(value) if type(value) in (int, float) else value
+
+    def line(call: OperatorCall) -> Any:
+        taken = one(call.arguments)
+        outputs = [tuple(map(name, o)) if isinstance(o, list) else name(o) for o in call.outputs]
+        return call.op, taken, outputs
+
+    lines = [line(call) for call in (*made.plan.views, *made.plan.calls)]
+    return [*lines, name(made.plan.losses)]
+
+
+class Recordings:
+    """Recordings that were proven, and who is at work on which others: one shard records for all that are like it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.era = object()
+        self._proven: list[Proven] = []
+        self._leaders: list[tuple[Facts, weakref.ref[Any]]] = []
+        self._alone: list[Facts] = []  # of which the leader found no recording that serves others
+
+    def edited(self) -> None:
+        """Begin a new era: what cannot be compared may be something else from now on."""
+        with self._lock:
+            self.era = object()
+            self._leaders, self._alone = [], []
+
+    def find(self, facts: Facts) -> Proven | None:
+        """Find a recording of the same step."""
+        with self._lock:
+            return next((one for one in self._proven if one.facts == facts), None)
+
+    def pattern(self, facts: Facts) -> Proven | None:
+        """Find a recording of the same code on another layout of batch, or on more or fewer models."""
+        with self._lock:
+            return next((one for one in reversed(self._proven) if one.facts[0] == facts[0]), None)
+
+    def lead(self, facts: Facts, who: Any) -> bool:
+        """Return True if `who` shall record the step, False if another is at work on it."""
+        with self._lock:
+            if facts in self._alone:
+                return True
+            for known, leader in self._leaders:
+                if known == facts and leader() is not None:
+                    return leader() is who
+            self._leaders = [(f, r) for f, r in self._leaders if r() is not None]
+            self._leaders.append((facts, weakref.ref(who)))
+            return True
+
+    def give_up(self, facts: Facts, who: Any, alone: bool) -> None:
+        """Let others try. `alone`: each for itself, for the recording of `who` is of no use to them."""
+        with self._lock:
+            self._leaders = [(f, r) for f, r in self._leaders if r() not in (None, who) or f != facts]
+            if alone and facts not in self._alone:
+                self._alone.append(facts)
+
+    def keep(self, made: Proven) -> None:
+        """Keep a recording that was compared with its step as written."""
+        with self._lock:
+            self._proven = [one for one in self._proven if one.facts != made.facts or not one.settled]
+            self._proven = [*self._proven, made][-_MOST:]
+
+    def follows(self, made: Proven) -> bool:
+        """Return True if `made` is a proven step on another layout of batch, on other models, or by another shard."""
+        with self._lock:
+            for known in self._proven:
+                if known.outline == made.outline and _agree(known, made):
+                    made.settled = known.settled = known.settled or known.owner() is not made.owner()
+                    return True
+        return False
+
+
+def _agree(known: Proven, made: Proven) -> bool:
+    """Return True if the tensors without a role are those of any shard: the same ones, or constants of equal value."""
+    pairs = zip(known.others.values(), made.others.values(), strict=True)  # the outlines have as many
+    return all(a.data_ptr() == b.data_ptr() or same_bits(a, b) for a, b in pairs)
