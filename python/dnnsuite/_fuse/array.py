@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .. import _under_way as under_way
 from .. import nn
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
@@ -91,6 +92,7 @@ class Array(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute each model's outputs from its part of the inputs `[B, ...]`."""
+        under_way.finish(self)
         if self._runs_as_it_is:
             return self._root(*args, **kwargs)
         return enter(self, self._root, self.B, args, kwargs)
@@ -149,6 +151,7 @@ class Array(torch.nn.Module):
         """Wrap another method of the user's model, to be called as `forward` is."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            under_way.finish(self)
             return enter(self, method, self.B, args, kwargs)
 
         return call
@@ -165,9 +168,11 @@ class Array(torch.nn.Module):
         return self
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        under_way.finish(self)
         return self._root.state_dict(*args, **kwargs)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
+        under_way.finish(self)
         return self._root.load_state_dict(state_dict, strict, assign)
 
     def model_state_dict(self, index: int) -> dict[str, torch.Tensor]:
@@ -188,6 +193,7 @@ class Array(torch.nn.Module):
 
     def __getitem__(self, index: int) -> torch.nn.Module:
         """Copy model `index` into an ordinary torch module."""
+        under_way.finish(self)
         return model_of(self._root, self._index(index))
 
     def _index(self, index: int) -> int:
@@ -229,6 +235,7 @@ class Array(torch.nn.Module):
         companions: Sequence[Any],
         fresh: dict[str, Any] | None = None,
     ) -> None:
+        under_way.finish(self)
         ArrayEdit(self, slots, models, companions, fresh or {}).carry_out()
         self.__dict__.pop("_plain", None)
 
@@ -285,6 +292,7 @@ def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
     `unfuse(array)[i]` computes what the array computes for model i. The models' optimizers are
     `optimizer.to_model(i, model.parameters())`.
     """
+    under_way.finish(array)
     root = array._root if isinstance(array, Array) else array
     return [model_of(root, index) for index in range(width(array))]
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
+from .. import _under_way as under_way
 from .._fuse import width as array_width
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler
 from . import memory, tune
+from .batches import own_copy
 from .capture import CudaGraphs, Recordings, Scripts, guards
 from .deal import Deal, autocast_now, parts_of
 from .denormals import Flushed
@@ -22,6 +24,10 @@ from .shard_width_search import WidthTrial
 from .threads import ShardThreads, SubmittedStep
 
 __all__ = ["StepRunner"]
+
+def _wants_gradient(tensor: torch.Tensor) -> bool:
+    return tensor.requires_grad
+
 
 _CAPTURE_STEPS = 4  # of a new shard until it is replayed for the second time
 
@@ -62,7 +68,8 @@ class StepRunner:
     `torch.autocast` may be in the loss function or around `step`.
 
     Use it as a context manager, or call `close`, which finishes the steps asked for. The array may be edited between
-    two steps (models dropped, added, replaced), after `synchronize`.
+    two steps (models dropped, added, replaced). What was recorded serves on: the same number of models, or one that
+    there was before, records nothing; another number, and another layout of batch, one step.
 
     With several threads an error in a step is raised by its `losses`, or by the next call of the runner. The models of
     the shard that failed have not taken the step, the others have; the next step is done as any other. Steps that no
@@ -102,7 +109,9 @@ class StepRunner:
         self.threads = threads or torch.get_num_threads()
         self.queue_depth = queue_depth
         self._closed = False
+        self._later = self._on_cpu and self.threads > 1  # a step may begin when its caller has gone on
         self._last_vectors: Vectors = []
+        self._seen_vectors: list[tuple[torch.Tensor, int]] = []
         self._warm = False
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
             self._let_memory_go = weakref.finalize(self, memory.hold())
@@ -141,6 +150,8 @@ class StepRunner:
         self._take(deal, width)
         if self._on_cpu:
             self._threads.start(min(self.threads, B))
+        for owner in (array, optimizer):
+            under_way.announce(owner, self._threads.settle)
 
     def _dealt_out(self, array: torch.nn.Module, optimizer: ArrayOptimizer, width: int) -> Deal:
         """The models in shards of `width`."""
@@ -181,6 +192,8 @@ class StepRunner:
             self.synchronize()
             self._take(self._dealt_out(self._array, self._optimizer, wanted), wanted)
         threads = self._threads
+        if self._later:
+            batch = own_copy(batch, leave=_wants_gradient)
         step = SubmittedStep(threads.wait, batch, self._vectors(), len(self._deal.shards))
         if ragged or self._trial is None or self._trial.done:
             threads.submit(step)
@@ -235,14 +248,23 @@ class StepRunner:
 
     def _vectors(self) -> Vectors:
         """Return the hyper-parameters of now; the same list as before while every tensor in it is the same."""
-        groups = self._optimizer.param_groups
-        if len(groups) == len(self._last_vectors):
-            pairs = zip(groups, self._last_vectors, strict=True)
-            if not any(group[name] is not own[name] for group, own in pairs for name in own):
-                return self._last_vectors
         names = self._optimizer.per_model
-        self._last_vectors = [{name: group[name] for name in names} for group in groups]
+        given = [[group[name] for name in names] for group in self._optimizer.param_groups]
+        found = [(vector, vector._version) for own in given for vector in own]
+        if not self._same_vectors(found):
+            self._seen_vectors = found
+            if self._later:
+                given = own_copy(given)
+            self._last_vectors = [dict(zip(names, own, strict=True)) for own in given]
         return self._last_vectors
+
+    def _same_vectors(self, found: list[tuple[torch.Tensor, int]]) -> bool:
+        """Return True for the vectors of the last step; written in place they are others, if steps need copies."""
+        seen = self._seen_vectors
+        return len(found) == len(seen) and all(
+            new is old and (version == then or not self._later)
+            for (new, version), (old, then) in zip(found, seen, strict=True)
+        )
 
     @property
     def mode(self) -> str:

@@ -134,6 +134,13 @@ class ShardThreads:
             self._changed.wait_for(lambda: not self._pending or self._closed)
             self._raise_error()
 
+    def settle(self) -> None:
+        """Wait until every step asked for has ended; errors are left to `wait_for_all`. Threads of this one do not wait
+        for themselves."""
+        if self._pending and threading.current_thread() not in self._pool:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._pending or self._closed)
+
     def wait(self, step: SubmittedStep) -> None:
         """Wait until `step` has ended, or is known never to end."""
         if step.left == 0 and step.error is None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from .. import _under_way as under_way
 from .._torch import backward_pass
 from ..errors import InvalidArgument
 from .array_module import ArrayModule
@@ -134,6 +135,7 @@ def seed(array: torch.nn.Module, seeds: Sequence[int]) -> None:
 
     Two arrays of the same architecture give model s the same dropout masks, whatever slot s has in them.
     """
+    under_way.finish(array)
     held = list(_all_streams(array).values())
     for place, rng in enumerate(held):
         if len(seeds) != len(rng):
@@ -158,6 +160,7 @@ def get_rng_state(array: torch.nn.Module) -> dict[str, torch.Tensor]:
     A `state_dict` has torch's keys and not them. Saved beside it they let a later run draw the masks and numbers that
     this one would have drawn.
     """
+    under_way.finish(array)
     return {name: rng.clone() for name, rng in _all_streams(array).items()}
 
 
@@ -168,6 +171,7 @@ def set_rng_state(array: torch.nn.Module, state: dict[str, torch.Tensor]) -> Non
     Raises:
         InvalidArgument: for the state of another kind of array, or of more or fewer models.
     """
+    under_way.finish(array)
     held = _all_streams(array)
     if held.keys() != state.keys() or any(held[name].shape != rng.shape for name, rng in state.items()):
         raise InvalidArgument(

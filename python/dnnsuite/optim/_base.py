@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .. import _under_way as under_way
 from .. import ops
 from ..errors import InvalidArgument
 from . import _convert
@@ -124,6 +125,7 @@ class ArrayOptimizer(OptimizerState):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One update of every model. `closure`, if given, computes the losses `[B]` again and returns them."""
+        under_way.finish(self)
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -229,6 +231,7 @@ class ArrayOptimizer(OptimizerState):
 
     def to_model(self, index: int, params: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         """Model `index`'s optimizer over `params` (in this one's order), as torch's own, with a copy of its state."""
+        under_way.finish(self)
         return _convert.to_model(self, index, list(params))
 
     @classmethod
@@ -249,6 +252,7 @@ class ArrayOptimizer(OptimizerState):
         of the new B). Repeated indices are clones. `fresh` holds the hyper-parameters of fresh models, each one number
         or one per fresh model; their states are zero and their steps count from zero.
         """
+        under_way.finish(self)
         _convert.select(self, check_indices(indices, self.B), fresh)
 
     def freeze(self, indices: int | Iterable[int]) -> None:
@@ -260,6 +264,7 @@ class ArrayOptimizer(OptimizerState):
         self._set_active(indices, True)
 
     def _set_active(self, indices: int | Iterable[int], value: bool) -> None:
+        under_way.finish(self)
         chosen = check_indices([indices] if isinstance(indices, int) else list(indices), self.B)
         self.param_groups[0]["active"][chosen] = value
 
@@ -285,8 +290,14 @@ class ArrayOptimizer(OptimizerState):
 
     def load_state_dict(self, state_dict: Group) -> None:
         """As torch's; the state is copied."""
+        under_way.finish(self)
         super().load_state_dict(copy.deepcopy(state_dict))
         _convert.after_loading(self, state_dict)
+
+    def state_dict(self) -> Group:
+        """As torch's."""
+        under_way.finish(self)
+        return super().state_dict()
 
     def __getstate__(self) -> Group:
         return {**super().__getstate__(), "B": self.B, "on_nan": self.on_nan}

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..batches import copy_over, own_copy, static_copy
 from . import guards
 from .record import StepRecording
 from .script import NotScriptable
@@ -30,7 +31,7 @@ class CudaGraphs:
     def fixed(self, batch: Any, hyper: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
         """Copy the inputs to where the graph will read them. The step that is recorded runs on the copies too, so that
         whatever is worked out once for a tensor has been by then."""
-        return _own_copy(batch), [{name: static_copy(value) for name, value in own.items()} for own in hyper]
+        return own_copy(batch), [{name: static_copy(value) for name, value in own.items()} for own in hyper]
 
     def prepare(
         self,
@@ -83,41 +84,3 @@ class CudaGraph:
                         self._seen[place] = (new, new._version)
             self._graph.replay()
             return self._losses.clone()  # the next launch writes into the graph's own
-
-
-def _own_copy(batch: Any) -> Any:
-    """Copy a batch: same structure and values, tensors of its own."""
-    known: dict[int, torch.Tensor] = {}
-
-    def copied(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            if id(value) not in known:
-                known[id(value)] = static_copy(value)
-            return known[id(value)]
-        if isinstance(value, (tuple, list)):
-            return type(value)(copied(part) for part in value)
-        if isinstance(value, dict):
-            return {name: copied(part) for name, part in value.items()}
-        return value
-
-    return copied(batch)
-
-
-def static_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Copy a tensor with its layout; a dimension of stride 0 (a batch that all models share) stays one."""
-    compact = _without_repeats(tensor)
-    copy = torch.empty_strided(compact.shape, compact.stride(), dtype=tensor.dtype, device=tensor.device)
-    return copy.copy_(compact).expand(tensor.shape)
-
-
-def copy_over(own: torch.Tensor, new: torch.Tensor) -> None:
-    """Write the values of `new` into `own`, a `static_copy` of one like it."""
-    _without_repeats(own).copy_(_without_repeats(new), non_blocking=True)
-
-
-@torch.no_grad()
-def _without_repeats(tensor: torch.Tensor) -> torch.Tensor:
-    for dimension, stride in enumerate(tensor.stride()):
-        if stride == 0:
-            tensor = tensor.narrow(dimension, 0, min(1, tensor.size(dimension)))
-    return tensor.detach()

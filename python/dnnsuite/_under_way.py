@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: MIT
+"""Steps under way: threads may still train an array when its caller goes on. Whoever reads or changes its state waits for
+them first, as reading a tensor on a GPU waits for the kernels before."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+_waits: weakref.WeakKeyDictionary[Any, list[weakref.WeakMethod[Callable[[], None]]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def announce(owner: Any, wait: Callable[[], None]) -> None:
+    """Let `finish(owner)` call the method `wait` as long as its object lives; neither is kept alive."""
+    held = [known for known in _waits.get(owner, ()) if known() is not None]
+    _waits[owner] = [*held, weakref.WeakMethod(wait)]
+
+
+def finish(owner: Any) -> None:
+    """Wait until no step that trains `owner`, an array or an optimizer, is under way."""
+    for held in _waits.get(owner, ()):
+        wait = held()
+        if wait is not None:
+            wait()
