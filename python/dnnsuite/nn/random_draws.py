@@ -46,7 +46,7 @@ def fill(
     kwargs: dict[str, Any] | None = None,
     own: Sequence[torch.Tensor] = (),
 ) -> torch.Tensor:
-    """Make a contiguous tensor like `like` `[B, ...]`, and fill each model's part by `Tensor.method`, `normal_` for one.
+    """Make a contiguous tensor like `like` `[B, ...]`; fill each model's part by `Tensor.method`, as `normal_`.
 
     Args:
         stream: (key, step) of each model, int64 `[B, 2]`.
@@ -72,7 +72,7 @@ def draw(
         return result.requires_grad_()
     roots = [t for t in call.roots if t.requires_grad]
     if roots and torch.is_grad_enabled() and result.is_floating_point():
-        return _ZeroGradient.apply(result, *roots)  # type: ignore[no-untyped-call,no-any-return]
+        return _ZeroGradient.apply(result, *roots)
     return result
 
 
@@ -85,7 +85,7 @@ class _ZeroGradient(torch.autograd.Function):
         return result.view_as(result)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         return None, *(torch.zeros_like(root) for root in ctx.saved_tensors)
 
 

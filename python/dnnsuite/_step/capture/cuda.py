@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from . import guards
+from .looks import Replay
 from .record import StepRecording
 from .script import NotScriptable
 
@@ -54,6 +55,8 @@ class CudaGraph:
     `batch` and `hyper` are the graph's own; no one else may write into them.
     Making one runs nothing: kernels that are launched while a stream is captured are only written down.
     """
+
+    guard: Replay | None = None
 
     def __init__(self, train: Train, batch: Any, hyper: Sequence[Any], pool: Any) -> None:
         self._batch, self._hyper = batch, hyper
