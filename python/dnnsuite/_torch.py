@@ -39,6 +39,7 @@ __all__ = [
     "StorageWeakRef",
     "TorchDispatchMode",
     "all_threads_config",
+    "assert_true",
     "backward_pass",
     "below_autograd",
     "create_function",
@@ -244,6 +245,11 @@ NAMES: dict[str, Name] = {
         ("torch.ops.aten._unsafe_view.default",),
         "gives a fresh result another shape that autograd does not take for a view",
         "Tensor.reshape: the same numbers",
+    ),
+    "assertion": Name(
+        ("torch.ops.aten._assert_async.msg",),
+        "looks in a replay whether a value that Python has read while recording is still the same",
+        "steps whose code reads values of the batch run as written",
     ),
     "profiler": Name(
         ("torch._C._autograd._profiler_enabled", "torch.autograd._profiler_enabled"),
@@ -467,6 +473,9 @@ foreach_norm: Callable[..., Any] = _foreach[0] if _foreach else _norms
 """The 2-norm of each tensor in a list."""
 foreach_mul_: Callable[..., Any] = _foreach[1] if _foreach else _scale_
 """Multiplies each tensor in a list by one number, in place."""
+
+assert_true: Any = _one("assertion", None)
+"""The operator `assert_true(truth, message)`, which fails unless `truth` is true; None where there is none."""
 
 unsafe_view: Callable[..., Any] = _one("unsafe view", torch.reshape)
 """`unsafe_view(x, shape)` of a fresh result that nothing else looks at."""

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..._torch import hidden_from_modes, tree_leaves
 from ...nn.model_tensor import ModelTensor, WritesShared, state
-from ...nn.random_streams import generators_of
+from ...nn.random_draws import draw
 from ..rules.random import next_stream
 
 _MEMORY = frozenset(
@@ -82,11 +82,7 @@ def _made(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         kwargs = {"dtype": like.dtype, "device": like.device, **kwargs}
         kwargs.pop("memory_format", None)
         func, args = _LIKE[func], (like.shape,)
-    tensor = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)), None)
-    where = kwargs.get("device") if tensor is None else tensor.device
-    device = torch.get_default_device() if where is None else torch.device(where)
-    generators = generators_of(next_stream(state.B), device)
-    return ModelTensor(torch.stack([func(*args, **kwargs, generator=one) for one in generators]))
+    return ModelTensor(draw(func.__name__, args, kwargs, [], next_stream(state.B)))
 
 
 def watched(owner: Any, call: Callable[[], Any]) -> Any:

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
-from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state, wrap_all
-from ...nn.random_streams import FUNCTION_STREAM, advance, generators_of
-from .table import rule, settle
+from ..._torch import tree_leaves, tree_map
+from ...nn.model_tensor import ModelTensor, NotFusable, physical, state, wrap_all
+from ...nn.random_draws import draw, fill
+from ...nn.random_streams import FUNCTION_STREAM, advance
+from .table import before_writing, in_place, rule, settle, width_of
 
 
 def next_stream(B: int) -> torch.Tensor:
@@ -20,38 +22,76 @@ def next_stream(B: int) -> torch.Tensor:
     return advance(stream)
 
 
-def _generators(B: int, device: torch.device) -> list[torch.Generator]:
-    return generators_of(next_stream(B), device)
-
-
-_FILLS = {
-    "rand_like": torch.Tensor.uniform_,
-    "randn_like": torch.Tensor.normal_,
-}
+_FILLS = {"rand_like": "uniform_", "randn_like": "normal_"}
 
 
 @rule("rand_like randn_like")
 def like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    fill = _FILLS[func.__name__]
-    x = torch.empty_like(args[0].value, **kwargs).contiguous()
-    for part, generator in zip(x, _generators(x.size(0), x.device), strict=True):
-        fill(part, generator=generator)
-    return wrap_all(x)
+    x = torch.empty_like(args[0].value, **_without_generator(kwargs))
+    return wrap_all(fill(_FILLS[func.__name__], x, next_stream(x.size(0))))
+
+
+@rule("randint_like")
+def integers_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    kwargs = _without_generator(kwargs)
+    bounds = [*args[1:], *(kwargs.pop(name) for name in ("low", "high") if name in kwargs)]
+    x = torch.empty_like(args[0].value, **kwargs)
+    low, high = (0, *bounds)[-2:]
+    return wrap_all(fill("random_", x, next_stream(x.size(0)), (low, high)))
 
 
 @rule(
-    "normal uniform exponential bernoulli geometric log_normal cauchy random randint_like multinomial poisson",
+    "normal uniform exponential bernoulli geometric log_normal cauchy random multinomial poisson binomial",
     writes=True,
 )
 def drawn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Functions with a generator argument, once for each model."""
-    first = args[0]
-    if type(first) is not ModelTensor:
-        raise WritesShared(f"{func.__name__} draws for a tensor that all models share")
+    if kwargs.get("out") is not None:
+        raise NotFusable(f"{func.__name__}(out=...) has no meaning for several models")
+    kwargs = _without_generator(kwargs)
+    if in_place(func):
+        return _drawn_into(func, args, kwargs)
     settle()
-    B = first.value.size(0)
-    drawn = []
-    for index, generator in enumerate(_generators(B, first.value.device)):
-        own = [a.value[index] if type(a) is ModelTensor else a for a in args]
-        drawn.append(func(*own, **{**kwargs, "generator": generator}))
-    return first if func.__name__.endswith("_") else wrap_all(torch.stack(drawn))
+    B = width_of(args, kwargs)
+    own = _own(args, kwargs)
+    args, kwargs = tree_map(physical, (args, kwargs))
+    return wrap_all(draw(func.__name__, args, kwargs, own, next_stream(B)))
+
+
+def _drawn_into(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    target, *others = args
+    before_writing(func, target)
+    own = _own(others, kwargs)
+    others, kwargs = tree_map(physical, (others, kwargs))
+    value = target.value
+    value.copy_(fill(func.__name__, value, next_stream(value.size(0)), others, kwargs, own))
+    return target
+
+
+def _own(args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """List the tensors `[B, ...]` of each model among the arguments."""
+    return [leaf.value for leaf in tree_leaves((args, kwargs)) if type(leaf) is ModelTensor]
+
+
+def _without_generator(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in kwargs.items() if name != "generator"}
+
+
+@rule("rrelu")
+def leaky_by_chance(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`rrelu`, whose slopes are drawn for each model; its in-place twin is made of it."""
+    given = dict(zip(_RRELU, args, strict=False)) | kwargs
+    lower, upper = given.get("lower", 1.0 / 8), given.get("upper", 1.0 / 3)
+    x = given["input"].value
+    slope: Any = (lower + upper) / 2
+    if given.get("training"):
+        slope = fill("uniform_", x, next_stream(x.size(0)), (lower, upper))
+    result = torch.where(x <= 0, x * slope, x)
+    if not given.get("inplace"):
+        return wrap_all(result)
+    before_writing(func, given["input"])
+    x.copy_(result)
+    return given["input"]
+
+
+_RRELU = ("input", "lower", "upper", "training", "inplace")

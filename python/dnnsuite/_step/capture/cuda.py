@@ -10,6 +10,7 @@ import torch
 
 from ..batches import copy_over, own_copy, static_copy
 from . import guards
+from .looks import Replay
 from .record import StepRecording
 from .script import NotScriptable
 
@@ -55,6 +56,8 @@ class CudaGraph:
     `batch` and `hyper` are the graph's own; no one else may write into them.
     Making one runs nothing: kernels that are launched while a stream is captured are only written down.
     """
+
+    guard: Replay | None = None
 
     def __init__(self, train: Train, batch: Any, hyper: Sequence[Any], pool: Any) -> None:
         self._batch, self._hyper = batch, hyper

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +21,9 @@ class ReplayPlan:
     inputs: list[int]
     static: dict[int, torch.Tensor]  # by slot: parameters, buffers, states, views of them, constants
     losses: int
-    roots: dict[int, torch.Tensor] = field(default_factory=dict)  # by slot: all that `views` and `static` start from
+    roots: dict[int, torch.Tensor] = field(
+        default_factory=dict
+    )  # by slot: all that `views` and `static` start from
     views: list[OperatorCall] = field(default_factory=list)  # those that made the views in `static`
     external: set[int] = field(default_factory=set)  # those of `roots` that are no constants
 
@@ -32,13 +35,19 @@ class ReplayPlan:
         return [values[slot] for slot in self.static]
 
 
-def make_plan(recording: StepRecording) -> ReplayPlan:
+def make_plan(recording: StepRecording, asserted: Collection[int] = ()) -> ReplayPlan:
     """Plan a replay of `recording`: leave out views of tensors that stay where they are, constants, and operators whose
-    result nobody takes (below autograd many are left over)."""
+    result nobody takes (below autograd many are left over).
+
+    Args:
+        asserted: places of assertions that are made before the step.
+    """
     static = dict(recording.external)
     constant: set[int] = set()
     left, views = [], []
-    for call in recording.calls:
+    for place, call in enumerate(recording.calls):
+        if place in asserted:
+            continue
         taken = slots_of(call.arguments)
         if call.writes:
             left.append(call)

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from ..._torch import StorageWeakRef, TorchDispatchMode
+from ..._torch import StorageWeakRef, TorchDispatchMode, assert_true
+from .places import user_place
 
 # Results that depend on the shape of the arguments alone, or on no tensor.
 _FILLED = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"} | {
@@ -27,6 +28,7 @@ _KEPT_BYTES = 2**18  # a constant larger than this is computed anew in each step
 _WRITES_UNSAID = {
     f"aten::{name}_batch_norm": ("running_mean", "running_var") for name in ("native", "cudnn", "miopen")
 }
+MARK = "Python has read another value"  # in the message of an assertion that fails
 _RATE_ARGUMENTS = ("dropout_p", "p", "train", "dropout")
 
 Key = tuple[Any, ...]
@@ -52,6 +54,7 @@ class OperatorCall:
     writes: bool
     views: bool  # every result shares the storage of an argument
     results: list[torch.Tensor] | None = None  # kept where they may be constants
+    place: str = ""  # line of the user's code
 
     @property
     def by_shape(self) -> bool:
@@ -77,11 +80,25 @@ class StepRecording:
     storage: dict[int, int] = field(default_factory=dict)  # slot → the storage it lies in
     written: set[int] = field(default_factory=set)  # storages that an operator writes into
     read: set[int] = field(default_factory=set)  # slots whose values decided what Python did
+    looks: list[int] = field(default_factory=list)  # places of the assertions of what Python has read
     losses: int = -1
     refusal: str | None = None  # why this step cannot be replayed
 
     def refuse(self, why: str) -> None:
         self.refusal = self.refusal or why
+
+    def written_by(self, call: OperatorCall) -> set[int]:
+        """Collect the storages that an operator writes into."""
+        return (
+            {self.storage[slot] for slot in written_slots(call.op._schema, call.arguments)}
+            if call.writes
+            else set()
+        )
+
+    def writer_of(self, slots: Iterable[int]) -> str:
+        """Name the line of user's code that first writes into one of these tensors; empty if it is none."""
+        storages = {self.storage[slot] for slot in slots}
+        return next((call.place for call in self.calls if storages & self.written_by(call)), "")
 
     def writes_to(self, tensor: torch.Tensor) -> bool:
         return tensor.untyped_storage()._cdata in self.written
@@ -129,18 +146,22 @@ class StepRecorder(TorchDispatchMode):
         self.recording.storage[slot] = address
         return slot
 
+    def _refuse(self, why: str) -> None:
+        if self.recording.refusal is None:
+            self.recording.refuse(why + user_place())
+
     def slot(self, tensor: torch.Tensor) -> TensorSlot:
         """Find the slot of a tensor that an operator takes."""
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
-            self.recording.refuse(f"it uses a {type(tensor).__name__} of layout {tensor.layout}")
+            self._refuse(f"it uses a {type(tensor).__name__} of layout {tensor.layout}")
             return TensorSlot(-1)
         if tensor.is_conj() or tensor.is_neg():
-            self.recording.refuse("it uses a lazily conjugated tensor")
+            self._refuse("it uses a lazily conjugated tensor")
         found = self._slots.get(_key(tensor))
         if found is None:
             found = self._add(tensor)
             if self.recording.storage[found] in self._inner:
-                self.recording.refuse("a view of a result was made where torch's dispatcher does not see it")
+                self._refuse("a view of a result was made where torch's dispatcher does not see it")
             self.recording.external[found] = tensor  # itself: a copy here would not share the version
             self._origins[found] = {found}
         return TensorSlot(found)
@@ -157,7 +178,7 @@ class StepRecorder(TorchDispatchMode):
         kwargs = kwargs or {}
         schema = getattr(func, "_schema", None)
         if schema is None:
-            self.recording.refuse(f"{func} has no schema")
+            self._refuse(f"{func} has no schema")
             return func(*args, **kwargs)
         given: list[Any] = []
         arguments: tuple[Any, ...] = ()
@@ -169,6 +190,8 @@ class StepRecorder(TorchDispatchMode):
         with self._refusing(func):
             view = _view_of(func)
             self._note(view or func, view._schema if view else schema, given, arguments, output)
+            if schema.name == "aten::_local_scalar_dense":
+                self._look(given[0], arguments[0], output)
         return output
 
     @contextlib.contextmanager
@@ -178,7 +201,7 @@ class StepRecorder(TorchDispatchMode):
         try:
             yield
         except Exception as error:
-            self.recording.refuse(f"{func} is not understood: {type(error).__name__}: {error}")
+            self._refuse(f"{func} is not understood: {type(error).__name__}: {error}")
 
     def _check(self, func: Any, schema: Any, given: Sequence[Any], masked: bool) -> None:
         name = schema.name.replace("::", ".")
@@ -188,11 +211,15 @@ class StepRecorder(TorchDispatchMode):
             if origins is not None:  # a flag or a hyper-parameter: it holds until somebody changes it
                 self.recording.read |= origins
                 return
-            self.recording.refuse(f"{name} hands a tensor's value to Python (as .item() does)")
+            if name == "aten._local_scalar_dense" and not self._seeded and assert_true is not None:
+                return  # `_look` takes note of it
+            self._refuse(f"{name} hands a tensor's value to Python (as .item() does)")
         elif torch.Tag.dynamic_output_shape in tags and (masked or name != "aten.index"):
-            self.recording.refuse(f"the shape of what {name} returns depends on values")
+            self._refuse(f"the shape of what {name} returns depends on values")
         elif torch.Tag.inplace_view in tags and _view_of(func) is None:
-            self.recording.refuse(f"{name} changes a tensor's shape in place")
+            self._refuse(f"{name} changes a tensor's shape in place")
+        elif name == "dnnsuite.draw" and self._seeded:
+            self._refuse("random numbers of functions are drawn with generators on the host")
         elif torch.Tag.nondeterministic_seeded in tags and not self._seeded:
             rates = [
                 value
@@ -200,22 +227,33 @@ class StepRecorder(TorchDispatchMode):
                 if argument.name in _RATE_ARGUMENTS
             ]
             if not any(rate in (0, 0.0, False) for rate in rates):
-                self.recording.refuse(f"{name} draws from torch's generator")
+                self._refuse(f"{name} draws from torch's generator")
+
+    def _look(self, tensor: torch.Tensor, slot: TensorSlot, value: Any) -> None:
+        """Note what Python has read as an assertion. A number with a fraction would be another one in each step."""
+        if self._origin([slot]) is not None or self._seeded or assert_true is None:
+            return  # is among `read`, or refused
+        if not isinstance(value, (bool, int)):
+            self._refuse("aten._local_scalar_dense hands a tensor's value to Python (as .item() does)")
+            return
+        same = torch.ops.aten.eq.Scalar(tensor, int(value))
+        said = f"{MARK}{user_place()}"
+        self._add_call(torch.ops.aten.eq.Scalar, [tensor, int(value)], (slot, int(value)), same)
+        self._add_call(assert_true, [same, said], (self.slot(same), said), None)
+        self.recording.looks.append(len(self.recording.calls) - 1)
+
+    def _add_call(self, op: Any, given: list[Any], arguments: tuple[Any, ...], output: Any) -> None:
+        """Note an operator that the step as written does not call."""
+        self._note(op, op._schema, given, arguments, output)
 
     def _note(
         self, func: Any, schema: Any, given: Sequence[Any], arguments: tuple[Any, ...], output: Any
     ) -> None:
         recording = self.recording
         taken = {recording.storage[slot] for slot in slots_of(arguments) if slot != -1}
-        writes = False
-        unsaid = _WRITES_UNSAID.get(schema.name, ())
-        for argument, value in zip(schema.arguments, arguments, strict=True):
-            said = argument.alias_info is not None and argument.alias_info.is_write
-            if said or argument.name in unsaid:
-                slots = slots_of([value]) - {-1}
-                recording.written |= {recording.storage[s] for s in slots}
-                writes = writes or bool(slots)
-        writes = writes or not schema.returns  # what returns nothing is called for its effect
+        written = written_slots(schema, arguments)
+        recording.written |= {recording.storage[s] for s in written}
+        writes = bool(written) or not schema.returns  # what returns nothing is called for its effect
         known = len(recording.storage)
         results = [output] if not isinstance(output, (tuple, list)) or _is_list(schema) else list(output)
         outputs: list[Any] = []
@@ -231,7 +269,7 @@ class StepRecorder(TorchDispatchMode):
         if origins is not None:
             self._origins.update((slot, origins) for slot in slots_in(outputs) if slot >= known)
         self._inner |= fresh - {recording.storage[s] for s in recording.external}
-        call = OperatorCall(func, arguments, outputs, writes, views=fresh <= taken)
+        call = OperatorCall(func, arguments, outputs, writes, fresh <= taken, place=user_place())
         self._keep_constant(call, results)
         recording.calls.append(call)
 
@@ -244,7 +282,7 @@ class StepRecorder(TorchDispatchMode):
 
     def _output(self, tensor: torch.Tensor) -> int | None:
         if tensor.layout != torch.strided:
-            self.recording.refuse(f"it uses a tensor of layout {tensor.layout}")
+            self._refuse(f"it uses a tensor of layout {tensor.layout}")
             return None
         found = self._slots.get(_key(tensor))
         return self._add(tensor) if found is None else found
@@ -259,7 +297,9 @@ class StepRecorder(TorchDispatchMode):
             self._constant |= slots_in(call.outputs)
 
 
-StepRecorder.__torch_dispatch__ = StepRecorder.record  # so, torch does not wrap it to be left out by its compiler
+StepRecorder.__torch_dispatch__ = (
+    StepRecorder.record
+)  # so, torch does not wrap it to be left out by its compiler
 
 
 def _view_of(func: Any) -> Any:
@@ -299,6 +339,17 @@ def _looks_for_true(given: Sequence[Any]) -> bool:
 
 def _is_list(schema: Any) -> bool:
     return len(schema.returns) == 1 and isinstance(schema.returns[0].type, torch.ListType)
+
+
+def written_slots(schema: Any, arguments: Sequence[Any]) -> set[int]:
+    """Collect the numbers of the slots that an operator of this schema writes into."""
+    unsaid = _WRITES_UNSAID.get(schema.name, ())
+    written = [
+        value
+        for argument, value in zip(schema.arguments, arguments, strict=True)
+        if (argument.alias_info is not None and argument.alias_info.is_write) or argument.name in unsaid
+    ]
+    return slots_of(written) - {-1}
 
 
 def slots_in(outputs: Iterable[Any]) -> set[int]:

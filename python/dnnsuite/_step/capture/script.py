@@ -23,6 +23,7 @@ from ..._torch import (
     parse_ir,
     set_graph_optimize,
 )
+from .looks import CheckedReplay, Replay, changed_before_looks, guard_of
 from .plan import ReplayPlan, make_plan
 from .record import OperatorCall, StepRecording, TensorSlot
 
@@ -59,11 +60,11 @@ class Scripts:
         batch: Any,
         hyper: Sequence[Any],
         inputs: list[torch.Tensor],
-    ) -> Script:
+    ) -> Replay:
         if no_script is not None:
             raise NotScriptable(no_script)
         try:
-            return Script(make_plan(recording), self._known)
+            return self._replay(recording)
         except NotScriptable:
             raise
         except (
@@ -71,12 +72,24 @@ class Scripts:
         ) as error:  # its graphs are private to torch, and no two versions need to agree on them
             raise NotScriptable(f"torch's interpreter refuses the step: {described(error)}") from error
 
+    def _replay(self, recording: StepRecording) -> Replay:
+        guard, asserted = guard_of(recording)
+        replay: Replay = Script(make_plan(recording, asserted), self._known)
+        changed = changed_before_looks(recording, asserted)
+        if changed is not None:
+            replay = CheckedReplay(replay, changed)
+        if guard is not None:
+            replay.guard = Script(make_plan(guard), self._known)
+        return replay
+
     def same(self, a: torch.Tensor, b: torch.Tensor) -> bool:
         return same_bits(a, b)
 
 
 class Script:
     """A plan, ready to run: `script(inputs)` runs the step on the step's own tensors and returns the losses."""
+
+    guard: Replay | None = None
 
     def __init__(self, plan: ReplayPlan, known: dict[Any, Any]) -> None:
         """`known` keeps the functions of this array: shards of the same shape share one."""
@@ -156,7 +169,7 @@ class _Writer:
         if isinstance(value, (list, tuple)):
             return self._list(list(value), declared, call)
         if type(value) not in _KINDS:
-            raise NotScriptable(f"{call.name} takes a {type(value).__name__}")
+            raise NotScriptable(f"{call.name} takes a {type(value).__name__}{call.place}")
         if declared.endswith(("float", "float]")) and type(value) is int:
             value = float(value)
         if declared == "number" and type(value) is bool and _keeps_dtype(call):
@@ -173,7 +186,7 @@ class _Writer:
             return self._line(f"{kind}[]", f"prim::ListConstruct({parts})")
         kind = next((kind for kind in ("int", "float", "bool") if kind in declared), "")
         if not kind:
-            raise NotScriptable(f"{call.name} takes a list of {declared}")
+            raise NotScriptable(f"{call.name} takes a list of {declared}{call.place}")
         if not values:
             return self._line(f"{kind}[]", "prim::ListConstruct()")
         return self._constant(f"{kind}[]", [float(v) for v in values] if kind == "float" else values)
@@ -253,8 +266,10 @@ def _check_operator(node: Any, call: OperatorCall) -> None:
     ):
         return  # a number where the schema says Tensor: the overload for numbers does the same
     if not found.startswith(name):
-        raise NotScriptable(f"torch's interpreter has no operator for {call.name} as it was called")
-    raise NotScriptable(f"torch's interpreter takes {found.split('(')[0]} for {call.name}")
+        raise NotScriptable(
+            f"torch's interpreter has no operator for {call.name} as it was called{call.place}"
+        )
+    raise NotScriptable(f"torch's interpreter takes {found.split('(')[0]} for {call.name}{call.place}")
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -12,6 +12,7 @@ from ..._torch import no_capture
 from . import guards
 from .cuda import CudaGraphs
 from .library import Facts, Proven, Read, Recordings, Subject, prove
+from .looks import Outcomes, Replay, ValueChanged
 from .record import StepRecorder, StepRecording
 from .script import NotScriptable, Script, Scripts, described, same_bits
 
@@ -28,7 +29,7 @@ class _Attempt:
         self.facts: Facts = ()  # empty where no other shard has an interest
         self.warm = False  # a step was made: state that is made late is there
         self.recording: StepRecording | None = None
-        self.replay: Callable[[Sequence[torch.Tensor]], torch.Tensor] | None = None
+        self.replay: Replay | None = None
         self.values: Any = None  # Python values of the modules before the recording
         self.read: list[Read] = []
 
@@ -66,6 +67,7 @@ class CapturedStep:
     def reset(self) -> None:
         """Forget what was recorded; the next steps are watched again."""
         self._attempts: dict[Any, _Attempt] = {}
+        self._outcomes = Outcomes()
         self.refusal: str | None = no_capture
         self.replayed = False
         self._changes = 0
@@ -85,7 +87,7 @@ class CapturedStep:
         given = len(inputs)
         for own in hyper:
             inputs += own.values()
-        attempt = self._attempt(key)
+        attempt = self._attempt(key, inputs)
         if attempt is None or self.refusal is not None:
             return self._train(batch, hyper)
         if attempt.stage in ("begin", "wait"):
@@ -93,21 +95,29 @@ class CapturedStep:
         if attempt.stage == "replay" and attempt.replay is not None:
             if not attempt.read or all(read.holds(inputs) for read in attempt.read):
                 self.replayed = True
-                return attempt.replay(inputs)
+                try:
+                    return attempt.replay(inputs)
+                except ValueChanged as error:
+                    self._changed(str(error))
+            else:
+                self._changed("the step looks into tensors that keep changing")
             attempt.stage = "record"
-            self._changed("the step looks into tensors that keep changing")
             if self.refusal is not None:
                 return self._train(batch, hyper)
         self._fixed = len(inputs) - given
         return self._watched(attempt, batch, hyper, inputs)
 
-    def _attempt(self, key: Any) -> _Attempt | None:
+    def _attempt(self, key: Any, inputs: Sequence[torch.Tensor]) -> _Attempt | None:
         values = self._function_values()
         if values != self._values:
             if self._values is not None:
                 self._attempts.clear()
+                self._outcomes.clear()
                 self._changed("values that the loss function sees keep changing")
             self._values = values
+        self._layout, self._chosen = key, self._outcomes.chosen(key, inputs)
+        if self._chosen is not None:
+            return self._attempt_of_outcome(key, self._chosen)
         attempt = self._attempts.get(key)
         if attempt is None and key is not None and len(self._attempts) < MAX_SHAPES:
             attempt = self._attempts[key] = _Attempt()
@@ -135,6 +145,16 @@ class CapturedStep:
             attempt.stage = "warm up" if pattern is None and not attempt.warm else "record"
             if pattern is not None:
                 subject.prepare(pattern.plans)
+
+    def _attempt_of_outcome(self, key: Any, chosen: int) -> _Attempt | None:
+        """Find the attempt for a batch of which Python reads values; one of its own for each outcome."""
+        attempt = self._attempts.get((key, chosen))
+        if attempt is None and not self._outcomes.full(key):
+            attempt = self._attempts[key, chosen] = _Attempt()
+            attempt.stage, attempt.warm = "record", True
+        elif attempt is None and self._outcomes.refusal is not None:
+            self._refuse(self._outcomes.refusal)
+        return attempt
 
     def _watched(
         self, attempt: _Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
@@ -192,15 +212,17 @@ class CapturedStep:
         losses, recording = self._watch(batch, hyper, inputs)
         given = recording.inputs[: len(inputs) - self._fixed]
         if any(recording.storage[slot] in recording.written for slot in given):
-            recording.refuse("the step writes into its batch")
+            recording.refuse(f"the step writes into its batch{recording.writer_of(given)}")
         if any(recording.storage[slot] in recording.written for slot in recording.read):
-            recording.refuse("Python looks into a tensor that the step changes")
+            changes = recording.writer_of(recording.read)
+            recording.refuse(f"Python looks into a tensor that the step changes{changes}")
         if recording.refusal is None:
             try:
                 attempt.replay = self._replays.prepare(self._train, recording, batch, hyper, inputs)
                 attempt.recording = recording
                 attempt.read = _reads(recording, inputs)
                 attempt.stage = "replay" if self._follows(attempt) else "compare"
+                self._choose_by_outcome(attempt, recording)
             except NotScriptable as error:
                 recording.refuse(str(error))
         if not attempt.warm and attempt.stage != "replay":
@@ -226,7 +248,9 @@ class CapturedStep:
     def _proven(self, attempt: _Attempt) -> Proven | None:
         assert self._subject is not None
         script = attempt.replay
-        return prove(attempt.facts, self._subject, script, attempt.read) if isinstance(script, Script) else None
+        if not isinstance(script, Script) or script.guard is not None:
+            return None  # it is right for some batches only
+        return prove(attempt.facts, self._subject, script, attempt.read)
 
     def _keep(self, attempt: _Attempt, made: Proven | None) -> None:
         """Offer a recording to other shards."""
@@ -235,6 +259,16 @@ class CapturedStep:
         if made is not None:
             self._known.keep(made)
         self._give_up(attempt, alone=made is None or not made.settled)
+
+    def _choose_by_outcome(self, attempt: _Attempt, recording: StepRecording) -> None:
+        """If Python has read values of the batch, use the recording for batches with the same values only."""
+        guard = attempt.replay.guard if attempt.replay is not None else None
+        if guard is None:
+            return
+        place = recording.calls[recording.looks[0]].place
+        number = self._outcomes.add(self._layout, self._chosen, guard, place)
+        self._attempts = {key: other for key, other in self._attempts.items() if other is not attempt}
+        self._attempts[self._layout, number] = attempt
 
     def _watch(
         self, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
@@ -256,6 +290,9 @@ class CapturedStep:
         why, replayed = None, None
         try:
             replayed = replay(inputs)
+        except ValueChanged as error:
+            self._changed(str(error))
+            return self._train(batch, hyper) if self.refusal else self._record(attempt, batch, hyper, inputs)
         except Exception as error:  # whatever a replay fails with, the step as written follows
             why = described(error)
         for tensor, value in zip(changed, other, strict=True):  # exchanged: one copy of the state is enough
@@ -296,9 +333,9 @@ def difference(first: StepRecording, second: StepRecording) -> str | None:
     """Explain why two recordings are not one and the same step; None if they are."""
     for a, b in zip(first.calls, second.calls, strict=False):
         if a.op is not b.op:
-            return f"one step calls {a.name} where the next calls {b.name}"
+            return f"one step calls {a.name} where the next calls {b.name}{b.place}"
         if repr(a.arguments) != repr(b.arguments):
-            return f"{a.name} gets {_first_difference(a.arguments, b.arguments)}"
+            return f"{a.name} gets {_first_difference(a.arguments, b.arguments)}{b.place}"
     if len(first.calls) != len(second.calls):
         return f"one step has {len(first.calls)} operators, the next {len(second.calls)}"
     for slot, tensor in first.external.items():

@@ -39,7 +39,7 @@ from torch.nn.functional import threshold_ as threshold_  # type: ignore[attr-de
 
 from ...errors import InvalidArgument
 from .._models import each_model, shifted
-from ..random_streams import generators_of
+from ..random_draws import fill
 
 
 def _softmax_dim(dim: int | None, x: torch.Tensor, name: str) -> int:
@@ -86,9 +86,7 @@ def gumbel_softmax(
     dim = shifted(dim, logits, "gumbel_softmax")
     if rng is None:
         return F.gumbel_softmax(logits, tau, hard, dim=dim)
-    noise = torch.empty_like(logits, memory_format=torch.contiguous_format)
-    for part, generator in zip(noise.detach(), generators_of(rng, logits.device), strict=True):
-        part.exponential_(generator=generator)
+    noise = fill("exponential_", logits, rng)
     soft = ((logits - noise.log()) / tau).softmax(dim)
     if not hard:
         return soft

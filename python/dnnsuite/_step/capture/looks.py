@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""Values that Python reads while a step is recorded: what it decided by them holds only as long as they are the same.
+
+The recorder notes each as a comparison and an assertion among the operators. What follows from the batch alone, as a
+mask that is all true, is compared before the step, and chooses one of several recordings. Other values, as in the
+checks of torch.distributions, are compared on the way: if one is another, what the step changed until then is put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import torch
+
+from .record import MARK, OperatorCall, StepRecording, TensorSlot, slots_in, slots_of
+
+MAX_OUTCOMES = 4  # recordings of one layout of batch, for values that Python read of it
+_MANY = 64  # operators that are too many to run twice in each step
+_HEAVY = ("mm", "bmm", "addmm", "baddbmm", "convolution", "attention", "dnnsuite", "linear", "einsum")
+
+
+class Replay(Protocol):
+    """Replay of a step on the step's own tensors; `guard`, if any, tells whether it is right for them."""
+
+    guard: Replay | None
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor: ...
+
+
+class ValueChanged(RuntimeError):
+    """Raised by a replay in which a value is not the one that Python has read; the step has left nothing."""
+
+
+def guard_of(recording: StepRecording) -> tuple[StepRecording | None, frozenset[int]]:
+    """Find the assertions that can be made before the step.
+
+    Returns the operators that make them, with one truth value as the result, and the places of these assertions.
+    """
+    found: dict[int, set[int]] = {}
+    outer = {recording.storage[slot] for slot in (*recording.external, *recording.inputs)}
+    dirty: set[int] = set()
+    for place, call in enumerate(recording.calls):
+        if place in recording.looks:
+            leading = _leading_to(recording, place, outer, dirty)
+            if leading is not None:
+                found[place] = leading
+        dirty |= recording.written_by(call) & outer
+    if not found:
+        return None, frozenset()
+    calls = [recording.calls[place] for place in sorted(set().union(*found.values()))]
+    results = [next(iter(slots_of(recording.calls[place].arguments))) for place in found]
+    return _conjunction(recording, calls, results), frozenset(found)
+
+
+def _leading_to(recording: StepRecording, place: int, outer: set[int], dirty: set[int]) -> set[int] | None:
+    """Find the operators that an assertion follows from; None if they write into what outlives the step, or are too
+    much work.
+
+    Args:
+        outer: storages that were there before the step. dirty: those of them that are written before the assertion.
+    """
+    needed = slots_of(recording.calls[place].arguments)
+    storages = {recording.storage[slot] for slot in needed}
+    leading = set()
+    for earlier in range(place - 1, -1, -1):
+        call = recording.calls[earlier]
+        written = recording.written_by(call)
+        if earlier in recording.looks or not (needed & slots_in(call.outputs) or storages & written):
+            continue
+        if written & outer or any(word in call.name for word in _HEAVY):
+            return None
+        needed |= slots_of(call.arguments)
+        storages = {recording.storage[slot] for slot in needed}
+        leading.add(earlier)
+    return leading if not storages & dirty and len(leading) <= _MANY else None
+
+
+def _conjunction(recording: StepRecording, calls: list[OperatorCall], results: list[int]) -> StepRecording:
+    storage, last = dict(recording.storage), results[0]
+    both = torch.ops.aten.logical_and.default
+    for result in results[1:]:
+        slot = len(storage)
+        storage[slot] = -slot  # no storage of the step
+        arguments = (TensorSlot(last), TensorSlot(result))
+        calls = [*calls, OperatorCall(both, arguments, [slot], writes=False, views=False)]
+        last = slot
+    return replace(recording, calls=calls, storage=storage, losses=last, looks=[])
+
+
+def changed_before_looks(recording: StepRecording, guarded: frozenset[int]) -> list[torch.Tensor] | None:
+    """List what the step has changed when the last assertion is made that is not among `guarded`; None without one."""
+    last = max((place for place in recording.looks if place not in guarded), default=None)
+    if last is None:
+        return None
+    written = set().union(*(recording.written_by(call) for call in recording.calls[:last]))
+    return [t.detach() for slot, t in recording.external.items() if recording.storage[slot] in written]
+
+
+class CheckedReplay:
+    """Replay with assertions on the way; if one fails, what was changed is put back.
+
+    Args:
+        changed: the tensors that the replay changes before its last assertion.
+    """
+
+    def __init__(self, replay: Replay, changed: Sequence[torch.Tensor]) -> None:
+        self._replay, self._changed = replay, list(changed)
+        self.guard: Replay | None = None
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+        before = [tensor.clone() for tensor in self._changed]
+        try:
+            return self._replay(inputs)
+        except RuntimeError as error:
+            for tensor, value in zip(self._changed, before, strict=True):
+                tensor.copy_(value)
+            found = str(error).partition(MARK)
+            if found[1]:
+                raise ValueChanged("".join(found[1:])) from None
+            raise
+
+
+class Outcomes:
+    """Guards of the recordings of each layout of batch; they choose the recording by what Python would read."""
+
+    def __init__(self) -> None:
+        self._guards: dict[Any, list[Replay]] = {}
+        self._unknown = 0
+        self._place = ""
+
+    def clear(self) -> None:
+        """Forget all guards."""
+        self._guards.clear()
+
+    def chosen(self, key: Any, inputs: Sequence[torch.Tensor]) -> int | None:
+        """Choose among the recordings of a layout: the number of the one whose guard holds, -1 if none does.
+
+        None stands for the only recording of a layout of which nothing is read.
+        """
+        guards = self._guards.get(key)
+        if guards is None:
+            return None
+        for number, guard in enumerate(guards):
+            if _holds(guard, inputs):
+                self._unknown = max(0, self._unknown - 1)
+                return number
+        self._unknown += 1
+        return -1
+
+    def add(self, key: Any, chosen: int | None, guard: Replay, place: str) -> int:
+        """Add the guard of a recording of a layout, made after `chosen`; return its number.
+
+        Args:
+            place: line of the user's code that reads.
+        """
+        guards = self._guards.setdefault(key, [])
+        self._place = place
+        if chosen is not None and chosen >= 0:
+            guards[chosen] = guard
+            return chosen
+        guards.append(guard)
+        return len(guards) - 1
+
+    def full(self, key: Any) -> bool:
+        """Return True if no further recording of this layout is made."""
+        return len(self._guards.get(key, ())) >= MAX_OUTCOMES
+
+    @property
+    def refusal(self) -> str | None:
+        """Reason to give up if most batches bring values that no recording knows; else None."""
+        if self._unknown <= 2 * MAX_OUTCOMES:
+            return None
+        return f"values of the batch that Python reads keep changing{self._place}"
+
+
+def _holds(guard: Replay, inputs: Sequence[torch.Tensor]) -> bool:
+    try:
+        return bool(guard(inputs))
+    except RuntimeError:  # it was recorded for a batch on which these operators can be run
+        return False

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+"""Line of the user's code that runs now, for the reasons why a step is not captured."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import torch
+
+_PACKAGE = Path(__file__).parents[2]
+_END = str(
+    _PACKAGE / "_step" / "shard.py"
+)  # it calls the loss function: what is further out is no part of the step
+_NOT_THE_USERS = (
+    str(Path(torch.__file__).parent),
+    *(str(_PACKAGE / room) for room in ("_fuse", "_step", "nn", "ops", "optim", "_torch")),
+    "<",  # frozen modules, generated code
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def _kind(code: CodeType) -> int:
+    """1: a user's code, 0: ours or torch's, -1: the end of the step."""
+    if code.co_filename == _END:
+        return -1
+    return int(not code.co_filename.startswith(_NOT_THE_USERS))
+
+
+def user_place() -> str:
+    """` at model.py:12 in forward`: the innermost line of user's code in this step; empty in backward or update."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        kind = _kind(frame.f_code)
+        if kind == 1:
+            code = frame.f_code
+            return f" at {Path(code.co_filename).name}:{frame.f_lineno} in {code.co_name}"
+        if kind == -1:
+            return ""
+        frame = frame.f_back
+    return ""

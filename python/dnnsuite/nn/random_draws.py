@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""Random numbers of torch's functions, one stream per model, as one operator.
+
+`torch.ops.dnnsuite.draw` takes the streams as a tensor. A recorded step therefore replays it as it does any operator,
+and every model gets the numbers that it would get in a step that runs as written.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import operator
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .model_tensor import NotFusable
+from .random_streams import seeds_of
+
+__all__ = ["draw", "fill"]
+
+
+class _OwnGenerators(threading.local):
+    """One torch generator per device and thread, seeded anew for each draw."""
+
+    def __init__(self) -> None:
+        self.by_device: dict[torch.device, torch.Generator] = {}
+
+    def seeded(self, device: torch.device, seed: int) -> torch.Generator:
+        generator = self.by_device.get(device)
+        if generator is None:
+            generator = self.by_device[device] = torch.Generator(device)
+        return generator.manual_seed(seed)
+
+
+_generators = _OwnGenerators()
+
+
+def fill(
+    method: str,
+    like: torch.Tensor,
+    stream: torch.Tensor,
+    args: Sequence[Any] = (),
+    kwargs: dict[str, Any] | None = None,
+    own: Sequence[torch.Tensor] = (),
+) -> torch.Tensor:
+    """Make a contiguous tensor like `like` `[B, ...]`; fill each model's part by `Tensor.method`, as `normal_`.
+
+    Args:
+        stream: (key, step) of each model, int64 `[B, 2]`.
+        own: the tensors among the arguments that are `[B, ...]`; all others are every model's.
+    """
+    made = {"shape": list(like.shape[1:]), "dtype": str(like.dtype), "device": str(like.device)}
+    call = _Call(method, args, kwargs or {}, own, made)
+    return _operator(call.text, call.own, call.shared, stream)
+
+
+def draw(
+    name: str,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    own: Sequence[torch.Tensor],
+    stream: torch.Tensor,
+) -> torch.Tensor:
+    """Call `torch.name` once for each model and stack the results, `[B, ...]`; arguments as those of `fill`."""
+    wanted = {key: value for key, value in kwargs.items() if key != "requires_grad"}
+    call = _Call(name, args, wanted, own, None)
+    result = _operator(call.text, call.own, call.shared, stream)
+    if kwargs.get("requires_grad"):
+        return result.requires_grad_()
+    roots = [t for t in call.roots if t.requires_grad]
+    if roots and torch.is_grad_enabled() and result.is_floating_point():
+        return _ZeroGradient.apply(result, *roots)
+    return result
+
+
+class _ZeroGradient(torch.autograd.Function):
+    """Passes its first argument on. The others get a gradient of zeros, as they do from torch's own draws."""
+
+    @staticmethod
+    def forward(ctx: Any, result: torch.Tensor, *roots: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(*roots)
+        return result.view_as(result)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return None, *(torch.zeros_like(root) for root in ctx.saved_tensors)
+
+
+class _Call:
+    """Call of a function as text, which the recorder compares and the interpreter takes; tensors go into lists."""
+
+    def __init__(
+        self,
+        name: str,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        own: Sequence[torch.Tensor],
+        made: dict[str, Any] | None,
+    ) -> None:
+        self.own: list[torch.Tensor] = []
+        self.shared: list[torch.Tensor] = []
+        self.roots: list[torch.Tensor] = []
+        self._name, self._ids = name, {id(t) for t in own}
+        named = {key: self._plain(value) for key, value in kwargs.items()}
+        self.text = json.dumps([name, self._plain(args), named, made])
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            kind, held = ("own", self.own) if id(value) in self._ids else ("shared", self.shared)
+            held.append(value.detach())
+            self.roots.append(value)
+            return {kind: len(held) - 1}
+        if isinstance(value, (tuple, list)):
+            return [self._plain(part) for part in value]
+        if isinstance(value, (torch.dtype, torch.device)):
+            return {type(value).__name__: str(value)}
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if hasattr(value, "__index__"):
+            return operator.index(value)
+        raise NotFusable(f"{self._name} takes a {type(value).__name__}")
+
+
+@functools.lru_cache(maxsize=256)
+def _read(call: str) -> tuple[Any, Any, Any, Any]:
+    name, args, kwargs, made = json.loads(call)
+    if made is not None:
+        dtype = getattr(torch, made["dtype"].removeprefix("torch."))
+        device = None if made["device"] == "None" else torch.device(made["device"])
+        made = (made["shape"], dtype, device)
+    return name, args, kwargs, made
+
+
+def _filled_in(value: Any, own: Sequence[Any], shared: Sequence[torch.Tensor]) -> Any:
+    if isinstance(value, list):
+        return [_filled_in(part, own, shared) for part in value]
+    if isinstance(value, dict):
+        ((kind, what),) = value.items()
+        if kind == "dtype":
+            return getattr(torch, what.removeprefix("torch."))
+        return torch.device(what) if kind == "device" else {"own": own, "shared": shared}[kind][what]
+    return value
+
+
+@torch.no_grad()
+def _drawn(
+    call: str, own: Sequence[torch.Tensor], shared: Sequence[torch.Tensor], stream: torch.Tensor
+) -> torch.Tensor:
+    name, args, kwargs, made = _read(call)
+    device = _device(kwargs, made, [*own, *shared])
+    target = None
+    if made is not None:
+        target = torch.empty((stream.size(0), *made[0]), dtype=made[1], device=device)
+    results = []
+    for index, seed in enumerate(seeds_of(stream)):
+        parts = [t[index] for t in own]
+        given = [_filled_in(value, parts, shared) for value in args]
+        named = {key: _filled_in(value, parts, shared) for key, value in kwargs.items()}
+        generator = _generators.seeded(device, seed)
+        if target is not None:
+            getattr(target[index], name)(*given, **named, generator=generator)
+        else:
+            results.append(getattr(torch, name)(*given, **named, generator=generator))
+    return torch.stack(results) if target is None else target
+
+
+def _device(kwargs: dict[str, Any], made: Any, tensors: Sequence[torch.Tensor]) -> torch.device:
+    where = kwargs.get("device") if made is None else made[2]
+    if isinstance(where, dict):
+        where = where["device"]
+    if where is not None:
+        return torch.device(where)
+    return tensors[0].device if tensors else torch.get_default_device()
+
+
+_library = torch.library.Library("dnnsuite", "FRAGMENT")
+_library.define("draw(str call, Tensor[] own, Tensor[] shared, Tensor stream) -> Tensor")
+_library.impl("draw", _drawn, "CompositeExplicitAutograd")
+_operator: Callable[..., torch.Tensor] = torch.ops.dnnsuite.draw

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Random numbers of torch's functions, one stream per model, as one operator."""
+
+import pytest
+import torch
+
+from dnnsuite.nn import random_streams
+from dnnsuite.nn.model_tensor import NotFusable
+from dnnsuite.nn.random_draws import draw, fill
+
+STREAM = torch.tensor([[3, 0], [4, 7]])
+OWN = torch.full((2, 5), 0.5)
+
+
+def generators():
+    return random_streams.generators_of(STREAM, torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "kwargs"),
+    [
+        ("rand", (5, 2), {}),
+        ("randn", ([5],), {"dtype": torch.float64}),
+        ("randint", (0, 9, (5,)), {"device": torch.device("cpu")}),
+        ("randperm", (torch.tensor(6),), {}),
+        ("normal", (0.0, 2.0, (3,)), {}),
+        ("multinomial", (torch.ones(8), 3), {"replacement": False}),
+    ],
+)
+def test_each_model_draws_from_its_own_generator(name, args, kwargs):
+    drawn = draw(name, args, kwargs, [], STREAM)
+    args = tuple(int(a) if isinstance(a, torch.Tensor) and a.dim() == 0 else a for a in args)
+    each = [getattr(torch, name)(*args, **kwargs, generator=one) for one in generators()]
+    assert torch.equal(drawn, torch.stack(each))
+
+
+def test_tensors_of_each_model_are_cut_and_others_are_shared():
+    shared = torch.rand(5)
+    drawn = draw("normal", (OWN, shared), {}, [OWN], STREAM)
+    each = [torch.normal(OWN[i], shared, generator=one) for i, one in enumerate(generators())]
+    assert torch.equal(drawn, torch.stack(each))
+
+
+def test_memory_is_filled_model_by_model():
+    drawn = fill("bernoulli_", torch.empty(2, 4, 5), STREAM, (OWN,), own=[OWN])
+    each = [torch.empty(4, 5).bernoulli_(OWN[i], generator=one) for i, one in enumerate(generators())]
+    assert torch.equal(drawn, torch.stack(each))
+
+
+def test_a_draw_passes_zeros_back_as_torchs_does():
+    rate = OWN.clone().requires_grad_()
+    draw("bernoulli", (rate,), {}, [rate], STREAM).sum().backward()
+    assert torch.equal(rate.grad, torch.zeros_like(rate))
+
+
+def test_a_drawn_leaf_may_want_gradients():
+    leaf = draw("rand", (3,), {"requires_grad": True}, [], STREAM)
+    assert leaf.is_leaf
+    assert leaf.requires_grad
+
+
+def test_an_argument_without_a_form_is_named():
+    with pytest.raises(NotFusable, match="rand takes a object"):
+        draw("rand", (object(),), {}, [], STREAM)
