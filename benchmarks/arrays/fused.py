@@ -4,6 +4,7 @@
     python benchmarks/fused.py mlp_s pointnet --B 1 8
     python benchmarks/fused.py --B 8 --threads 2 --out results --markdown README.md
     python benchmarks/fused.py resnet18 --variants all --out results
+    python benchmarks/fused.py lstm gru --B 8 --roof
     python benchmarks/fused.py mlp_m --memory
     python benchmarks/fused.py --device cuda --amp bf16 --out results/gpu
 
@@ -29,9 +30,16 @@ variants:
 `--out DIR` has fused.csv (every round), fused.md and fused.png, all written anew after each workload; what DIR holds of
 other workloads stays in the table, so that it can be filled in pieces. `--peer MODULE:FUNCTION`
 adds a variant of your own: a function (B, workload) that returns one that trains one step of all B models; `workload`
-has `make()`, `batch()` and `loss`. `--memory` prints the peak memory of 24 steps instead of speed: the array against B
-models in one process, and against B processes of one model. On a GPU that is what torch's allocator gave out, and what
-it held; each process has a CUDA context besides.
+has `make()`, `batch()` and `loss`.
+
+`--roof` adds the share of its roof that the array's step reaches. The roof is the least time that this machine needs
+for the operators of a plain step: arithmetic at the peak of matrix products, or bytes at the bandwidth of the nearest
+memory that holds them, the longer of the two, with peaks measured in the same run. It prints which operators of the
+array lose the most against roofs of their own; the table names them where the share is below 0.75.
+
+`--memory` prints the peak memory of 24 steps instead of speed: the array against B models in one process, and against
+B processes of one model. On a GPU that is what torch's allocator gave out, and what it held; each process has a CUDA
+context besides.
 """
 
 from __future__ import annotations
@@ -46,6 +54,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import command
 import fused_memory
 import fused_table as table
+import step_roof
 import torch
 import ways
 from command import Progress
@@ -58,6 +67,7 @@ from workloads import WORKLOADS
 
 from dnnsuite._files import write_text
 from dnnsuite.errors import Error, InvalidArgument
+from dnnsuite.profiler.roofline import Peaks
 
 
 def measure(
@@ -96,6 +106,29 @@ def _reason(error: Exception) -> str:
     return text if isinstance(error, (Error, NoOperator)) else f"{type(error).__name__}: {text[:150]}"
 
 
+def add_roof(
+    workload: str,
+    B: int,
+    seconds: ways.Seconds,
+    notes: dict[str, str],
+    peaks: Peaks,
+    options: argparse.Namespace,
+) -> None:
+    """Put the roof of a step beside the variants' seconds; below `NEAR` a note says where the array's time goes."""
+    try:
+        least_s = step_roof.least_seconds(WORKLOADS[workload], options.setting, peaks)
+        seconds[table.ROOF] = [least_s] * options.rounds
+        if table.OWN not in seconds:
+            return
+        found = step_roof.gaps(WORKLOADS[workload], B, options.setting, peaks)
+    except Exception as error:
+        notes[table.ROOF] = _reason(error)
+        return
+    print("\n".join(step_roof.lines(found)), flush=True)
+    if table.share(seconds[table.OWN], least_s) < step_roof.NEAR:
+        notes[table.ROOF] = step_roof.sentence(found)
+
+
 def show(workload: str, B: int, seconds: ways.Seconds, notes: dict[str, str]) -> None:
     print(f"{workload}, B={B}")
     for name, values in seconds.items():
@@ -105,7 +138,8 @@ def show(workload: str, B: int, seconds: ways.Seconds, notes: dict[str, str]) ->
             ratio = f"{speed.ratio:6.2f}x [{speed.low:.2f}, {speed.high:.2f}]"
         print(f"{name:>22}  {1e3 * statistics.median(values):9.3f} ms  {ratio}", flush=True)
     for name, note in notes.items():
-        print(f"{name:>22}  left out: {note}", flush=True)
+        if name not in seconds:
+            print(f"{name:>22}  left out: {note}", flush=True)
 
 
 def run(options: argparse.Namespace) -> list[Row]:
@@ -116,12 +150,15 @@ def run(options: argparse.Namespace) -> list[Row]:
     if others := {row.machine for row in rows} - {machine}:
         raise Error(f"{csv} is of another machine ({', '.join(others)}): give --out a folder of its own")
     progress = Progress()
+    peaks = step_roof.peaks_now(options.setting, progress) if options.roof else None
     points = [(workload, B) for workload in options.workloads for B in options.B]
     try:
         for number, (workload, B) in enumerate(points, 1):
             progress.where = f"[{number}/{len(points)}] {workload}, B={B}"
             seconds, notes = measure(workload, B, makers, options, progress)
             progress.clear()
+            if peaks:
+                add_roof(workload, B, seconds, notes, peaks, options)
             show(workload, B, seconds, notes)
             group = table.Group(options.setting, B, workload)
             rows = [row for row in rows if row.group != group] + table.rows_of(group, seconds, notes, machine)
@@ -168,6 +205,7 @@ def parse() -> argparse.Namespace:
         metavar="FILE",
         help=f"put the table between {table.BEGIN} and {table.END} in FILE",
     )
+    add("--roof", action="store_true", help="the share of the roof, and which operators hold the rest")
     add("--memory", action="store_true", help="peak memory instead of speed")
     options = parser.parse_args()
     options.workloads = options.workloads or list(WORKLOADS)

@@ -21,7 +21,7 @@ from dnnsuite._files import replacing, write_text
 from dnnsuite.errors import Error
 from dnnsuite.timing import bootstrap_mean
 
-BASE = "serial"
+BASE, OWN, ROOF = "serial", "dnnsuite", "roof"
 BEGIN, END = "<!-- fused -->", "<!-- /fused -->"
 _INCHES = 0.16  # of a bar
 
@@ -139,9 +139,15 @@ def speeds(rows: Iterable[Row]) -> dict[Group, dict[str, Speed]]:
     }
 
 
+def share(own_s: list[float], least_s: float) -> float:
+    """Share of the roof that a variant reaches, by its median."""
+    return least_s / statistics.median(own_s)
+
+
 def _variants(groups: Iterable[Iterable[str]]) -> list[str]:
-    """All of them, serial first, each once."""
-    return list(dict.fromkeys([BASE, *(variant for group in groups for variant in group)]))
+    """Those that are compared with serial, each once."""
+    found = dict.fromkeys(variant for group in groups for variant in group)
+    return [variant for variant in found if variant not in (BASE, ROOF)]
 
 
 def _cell(speed: Speed | None, best: bool) -> str:
@@ -149,6 +155,12 @@ def _cell(speed: Speed | None, best: bool) -> str:
         return "–"
     text = f"**{speed.ratio:.2f}**" if best else f"{speed.ratio:.2f}"
     return text if math.isnan(speed.low) else f"{text} [{speed.low:.2f}, {speed.high:.2f}]"
+
+
+def _share(group: dict[str, Speed]) -> str:
+    if ROOF not in group or OWN not in group:
+        return "–"
+    return f"{share([group[OWN].median_s], group[ROOF].median_s):.2f}"
 
 
 def _title(setting: Setting) -> str:
@@ -166,14 +178,14 @@ def markdown(rows: list[Row]) -> str:
     parts = []
     for setting in dict.fromkeys(group.setting for group in found):
         groups = {key[1:]: value for key, value in found.items() if key.setting == setting}
-        variants = [variant for variant in _variants(groups.values()) if variant != BASE]
-        lines = [
-            " | ".join(["| workload", "B", "serial, ms", *variants]) + " |",
-            "|" + "---|" * (3 + len(variants)),
-        ]
+        variants = _variants(groups.values())
+        with_roof = any(ROOF in group for group in groups.values())
+        heads = ["| workload", "B", "serial, ms", *variants, *(["of the roof"] * with_roof)]
+        lines = [" | ".join(heads) + " |", "|" + "---|" * len(heads)]
         for (B, workload), group in groups.items():
-            best = max(group, key=lambda variant: group[variant].ratio)
+            best = max((name for name in group if name != ROOF), key=lambda name: group[name].ratio)
             cells = [_cell(group.get(variant), variant == best) for variant in variants]
+            cells += [_share(group)] * with_roof
             lines.append(
                 " | ".join([f"| {workload}", str(B), f"{1e3 * group[BASE].median_s:.3g}", *cells]) + " |"
             )
@@ -217,7 +229,7 @@ def draw(rows: list[Row], path: Path) -> None:
     panels = list(dict.fromkeys(key[:2] for key in found))
     if not panels:
         return
-    variants = [variant for variant in _variants(found.values()) if variant != BASE]
+    variants = _variants(found.values())
     most = max(sum(key[:2] == panel for key in found) for panel in panels)
     width = max(5.0, _INCHES * most * (len(variants) + 2))
     figure = Figure(figsize=(width, 3.0 * len(panels)), layout="constrained")
@@ -242,7 +254,7 @@ def _panel(ax: Any, groups: dict[str, dict[str, Speed]], variants: list[str]) ->
             [max(0.0, high - r) for r, (_, high) in zip(ratios, known, strict=True)],
         ]
         xs = [x + bar * (place - (len(variants) - 1) / 2) for x, _ in here]
-        colour = "black" if variant == "dnnsuite" else f"C{place}"
+        colour = "black" if variant == OWN else f"C{place}"
         heights = [ratio - 1 for ratio in ratios]
         ax.bar(xs, heights, bar, 1.0, yerr=spread, label=variant, color=colour, error_kw={"ecolor": "0.5"})
     ax.axhline(1.0, color="0.3", linewidth=0.8, linestyle="--")

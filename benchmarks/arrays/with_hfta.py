@@ -191,6 +191,32 @@ def _mobilenet(self: Any, x: torch.Tensor) -> torch.Tensor:
     return self.classifier(self.features(_second(x)).mean((3, 4)).transpose(0, 1))
 
 
+def _convnet(self: Any, x: torch.Tensor) -> torch.Tensor:
+    return self.head(self.features(_second(x)).flatten(2).transpose(0, 1))
+
+
+def _fire(self: Any, x: torch.Tensor) -> torch.Tensor:
+    x = self.squeeze_activation(self.squeeze(x))
+    wide = self.expand1x1_activation(self.expand1x1(x)), self.expand3x3_activation(self.expand3x3(x))
+    return torch.cat(wide, 2)
+
+
+def _squeezenet(self: Any, x: torch.Tensor) -> torch.Tensor:
+    return self.classifier(self.features(_second(x))).flatten(2).transpose(0, 1)
+
+
+def _unet(self: Any, x: torch.Tensor) -> torch.Tensor:
+    outer = self.outer(_second(x))
+    middle = self.middle(self.pool(outer))
+    x = self.up_middle(self.inner(self.pool(middle)))
+    x = self.up_outer(self.back_middle(torch.cat([middle, x], 2)))
+    return self.head(self.back_outer(torch.cat([outer, x], 2))).transpose(0, 1)
+
+
+def _deq(self: Any, x: torch.Tensor) -> torch.Tensor:
+    raise NoOperator("HFTA would iterate every model as often as the slowest: not what each does alone")
+
+
 def _position(self: Any, x: torch.Tensor) -> torch.Tensor:
     return self.dropout(x + self.table[: x.size(-2)])
 
@@ -214,6 +240,11 @@ FORWARDS: dict[str, Forward] = {
     "GAN": _gan,
     "Discriminator": _discriminator,
     "ResNet": _resnet,
+    "ConvNet": _convnet,
+    "Fire": _fire,
+    "SqueezeNet": _squeezenet,
+    "UNet": _unet,
+    "DEQ": _deq,
     "MobileNetV2": _mobilenet,
     "MobileNetV3": _mobilenet,
     "PositionalEncoding": _position,

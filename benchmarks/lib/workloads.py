@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import own_models
 import torch
 
 from dnnsuite import data, models
@@ -35,7 +36,8 @@ class Workload:
 
 
 def _logits(output: Any) -> torch.Tensor:
-    return output[0] if isinstance(output, tuple) else output
+    """A tensor, the first of a tuple, or that of a model of transformers."""
+    return output[0] if isinstance(output, tuple) else getattr(output, "logits", output)
 
 
 def classify(model: Call, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -47,6 +49,19 @@ def classify(model: Call, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 def classify_array(array: Call, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     logits = _logits(array(x))
     return functional.cross_entropy(logits.flatten(1, -2), y.flatten(1))
+
+
+def segment(model: Call, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of every pixel of `[N, classes, H, W]`."""
+    return torch.nn.functional.cross_entropy(model(x), y)
+
+
+def segment_array(array: Call, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return functional.cross_entropy(array(x), y)
+
+
+def segment_total(array: Call, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x.size(0) * torch.nn.functional.cross_entropy(array(x).flatten(0, 1), y.flatten(0, 1))
 
 
 def masked(model: Call, tokens: torch.Tensor, positions: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -113,8 +128,12 @@ def _features(n: int, width: int, classes: int = 10) -> Callable[[], tuple[torch
     return lambda: (torch.randn(n, width), torch.randint(classes, (n,)))
 
 
-def _images(n: int = 32, size: int = 32) -> tuple[torch.Tensor, ...]:
-    return torch.randn(n, 3, size, size), torch.randint(10, (n,))
+def _images(n: int = 32, size: int = 32, channels: int = 3) -> tuple[torch.Tensor, ...]:
+    return torch.randn(n, channels, size, size), torch.randint(10, (n,))
+
+
+def _pixels() -> tuple[torch.Tensor, ...]:
+    return torch.randn(8, 3, 32, 32), torch.randint(4, (8, 32, 32))
 
 
 def _tokens(vocab: int, n: int, length: int) -> Callable[[], tuple[torch.Tensor, ...]]:
@@ -127,6 +146,26 @@ def _tokens(vocab: int, n: int, length: int) -> Callable[[], tuple[torch.Tensor,
 
 def _vision(name: str) -> Callable[[], torch.nn.Module]:
     return lambda: getattr(data.import_torchvision().models, name)(num_classes=10)
+
+
+def _vit() -> torch.nn.Module:
+    make = data.import_torchvision().models.VisionTransformer
+    return make(32, 4, 4, 4, 128, 256, dropout=0.1, num_classes=10)
+
+
+def _swin() -> torch.nn.Module:
+    """Swin-T at a third of its widths, and with windows for small images."""
+    make = data.import_torchvision().models.SwinTransformer
+    return make([2, 2], 32, [2, 2, 6, 2], [1, 2, 4, 8], [4, 4], stochastic_depth_prob=0.2, num_classes=10)
+
+
+def _gpt2() -> torch.nn.Module:
+    import transformers
+
+    config = transformers.GPT2Config(
+        vocab_size=4096, n_positions=64, n_embd=128, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0
+    )
+    return transformers.GPT2LMHeadModel(config)
 
 
 def _bert() -> torch.nn.Module:
@@ -174,5 +213,17 @@ WORKLOADS = {
         _imagenet("mobilenet_v3_small"),
         _imagenet("mobilenet_v3_large"),
         _classifier("lstm", lambda: models.LSTMLanguageModel(10_000), _tokens(10_000, 20, 35)),
+        _classifier("cnn", own_models.tutorial_cnn, lambda: _images(64, 28, 1)),
+        _classifier("vgg", own_models.vgg, _images),
+        _imagenet("squeezenet1_1"),
+        Workload("unet", own_models.UNet, _pixels, segment, segment_array, segment_total),
+        _classifier("swin", _swin, lambda: _images(8)),
+        _classifier("vit", _vit, lambda: _images(16)),
+        _classifier("gpt2", _gpt2, _tokens(4096, 8, 32)),
+        _classifier(
+            "gru", own_models.GRUClassifier, lambda: (torch.randn(32, 40, 32), torch.randint(10, (32,)))
+        ),
+        _classifier("tabular_resnet", own_models.TabularResNet, _features(128, 32)),
+        _classifier("deq", own_models.DEQ, _features(64, 64)),
     )
 }

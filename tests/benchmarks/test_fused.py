@@ -5,12 +5,14 @@ import csv
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import fused
 import fused_memory
 import fused_table
 import pytest
+import step_roof
 import torch
 from setting import Setting
 
@@ -55,6 +57,22 @@ def test_two_variants_end_to_end(tmp_path):
     assert left_out["seconds_per_model_step"] == ""
     assert "HFTA" in left_out["note"]
     assert "left out" in second.stdout
+
+
+def test_the_roof_and_its_gaps(monkeypatch, peaks, capsys, tmp_path):
+    """On a machine that can do next to nothing every share is high; on one that can do anything a note says why."""
+    quick = ["--B", "2", "--rounds", "2", "--segment", "0.01", "--variants", "dnnsuite", "--roof"]
+    for factor, noted in ((1e-3, False), (1e12, True)):
+        machine = replace(
+            peaks,
+            flops_per_s={key: factor * value for key, value in peaks.flops_per_s.items()},
+            bytes_per_s={key: factor * value for key, value in peaks.bytes_per_s.items()},
+        )
+        monkeypatch.setattr(step_roof, "peaks_now", lambda setting, say, machine=machine: machine)
+        rows = fused.run(parsed(monkeypatch, "mlp_s", *quick, "--out", str(tmp_path)))
+        assert [row.round for row in rows if row.variant == "roof" and not row.note] == [0, 1]
+        assert bool([row for row in rows if row.variant == "roof" and row.note]) == noted
+        assert "largest gaps of the array" in capsys.readouterr().out
 
 
 def test_rounds_of_another_machine_are_left_alone(tmp_path, monkeypatch):

@@ -62,6 +62,18 @@ def test_markdown():
     )
 
 
+def test_the_share_of_the_roof_stands_beside_the_speeds():
+    made = rows(
+        serial=[0.004, 0.004], dnnsuite=[0.001, 0.001], roof=[0.0008] * 2, notes={"roof": "in mm 20 %"}
+    )
+    made += rows("lstm", serial=[0.1], roof=[0.01])
+    text = table.markdown(made)
+    assert "| workload | B | serial, ms | dnnsuite | of the roof |" in text
+    assert "| **4.00** [4.00, 4.00] | 0.80 |" in text
+    assert "| lstm | 8 | 100 | – | – |" in text
+    assert "`roof`: in mm 20 % (mlp_s)" in text
+
+
 def test_each_setting_has_its_table():
     places = [
         ({}, "one thread, CPU time"),

@@ -34,8 +34,11 @@ def plain_models(name, B):
     return made
 
 
+LACKING = ("lstm", "swin", "vit", "gpt2", "gru", "deq")
+
+
 @needs_hfta
-@pytest.mark.parametrize("name", [name for name in WORKLOADS if name != "lstm"])
+@pytest.mark.parametrize("name", [name for name in WORKLOADS if name not in LACKING])
 def test_losses_and_a_step_are_those_of_the_plain_models(hfta, name):
     workload, B = WORKLOADS[name], 2
     plain = plain_models(name, B)
@@ -67,6 +70,9 @@ def test_losses_and_a_step_are_those_of_the_plain_models(hfta, name):
 def test_what_it_lacks_is_named(hfta):
     with pytest.raises(with_hfta.NoOperator, match="LSTM"):
         with_hfta.convert(plain_models("lstm", 2))
+    deq, x = plain_models("deq", 2), torch.randn(2, 3, 64)
+    with pytest.raises(with_hfta.NoOperator, match="as often as the slowest"):
+        with_hfta.convert(deq)(x)
     with pytest.raises(with_hfta.NoOperator, match="PReLU"):
         with_hfta.convert([torch.nn.Sequential(torch.nn.PReLU()) for _ in range(2)])
 

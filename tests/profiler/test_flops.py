@@ -154,3 +154,8 @@ def test_the_lstm_of_torch_on_a_cpu():
     x = torch.randn(4, 3, 6)
     with torch.no_grad():
         assert counted(lambda: lstm(x)) == 2 * 4 * 3 * 20 * (6 + 5)
+    bias, state = torch.zeros(20), torch.zeros(1, 3, 5)
+    shapes = [t.shape for t in (x, lstm.weight_ih_l0, lstm.weight_hh_l0, bias, bias, state)]
+    backward = work("aten::mkldnn_rnn_layer_backward", shapes, [None] * 6)
+    assert backward.flops == 2 * 2 * 4 * 3 * 20 * (6 + 5)
+    assert backward.outputs[:3] == ((4, 3, 6), (20, 6), (20, 5))

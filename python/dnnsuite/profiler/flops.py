@@ -93,6 +93,15 @@ def _mkldnn_rnn(shapes: Shapes, values: Values) -> Work:
     return Work(2 * x[0] * x[1] * gates * (x[2] + weight_hh[1]), ((x[0], x[1], weight_hh[1]),))
 
 
+def _mkldnn_rnn_backward(shapes: Shapes, values: Values) -> Work:
+    """Each product of the forward pass has two gradients, of what went in and of the weight."""
+    x, weight_ih, weight_hh = shapes[0], shapes[1], shapes[2]
+    bias, state = shapes[3], shapes[5]
+    done = 2 * _mkldnn_rnn(shapes, values).flops
+    outputs = (x, weight_ih, weight_hh, bias, bias, state, state)
+    return Work(done, tuple(tuple(shape) for shape in outputs))
+
+
 def _linear(shapes: Shapes, values: Values) -> Work:
     """x [B, R, I], weight [B, O, I]."""
     x, weight = shapes[0], shapes[1]
@@ -167,6 +176,7 @@ _FORMULAS: dict[str, Callable[[Shapes, Values], Work]] = {
     "aten::_scaled_dot_product_flash_attention_for_cpu": _sdpa,
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _sdpa_backward,
     "aten::mkldnn_rnn_layer": _mkldnn_rnn,
+    "aten::mkldnn_rnn_layer_backward": _mkldnn_rnn_backward,
     "dnnsuite::linear": _linear,
     "dnnsuite::linear_backward": _linear_backward,
     "dnnsuite::matmul": _first(0),

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""How near a step is to the least time that this machine needs for it.
+
+The roof of a step: for each operator that the plain model's step calls, Adam included, the longer of its arithmetic at
+the peak of matrix products and its bytes at the bandwidth of the nearest memory that holds them, added up. It is of
+these operators: kernels that do several in one pass over memory can go past it. Which of the array's own operators hold
+the rest is asked of torch's profiler, which itself costs some µs a call.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pandas as pd
+import torch
+import variants
+from plain import trainer
+from setting import Setting
+from step_work import operations
+from ways import timed
+from work import roof
+from workloads import Workload
+
+from dnnsuite.profiler.cpu import CpuInstrument, OpsInstrument
+from dnnsuite.profiler.roofline import Peaks, Roofline
+from dnnsuite.profiler.roofline.peaks import machine_key, measure_machine
+
+NEAR = 0.75  # of the roof: what a workload should reach
+MOST = 10  # gaps to show
+BETWEEN = "between operators"
+_WARMUP, _SECONDS, _STEPS = 8, 1.0, (4, 40)  # steps to observe: what fits in a while, within bounds
+_PRECISION = {torch.bfloat16: "bf16", torch.float16: "bf16"}
+
+
+class Gap(NamedTuple):
+    """Seconds per model and step in an operator of the array, and the least that it needs."""
+
+    operator: str
+    phase: str
+    seconds: float
+    least_s: float
+
+    @property
+    def lost_s(self) -> float:
+        return self.seconds - self.least_s
+
+
+def peaks_now(setting: Setting, say: Callable[[str], None]) -> Peaks:
+    """Peaks of this very run, whose neighbours are those of the steps."""
+    if setting.on_gpu:
+        import gpu_peaks
+
+        return gpu_peaks.measure(setting.device, say)
+    cpus = sorted(os.sched_getaffinity(0))[: setting.threads]
+    return measure_machine(machine_key(setting.threads), cpus, say)
+
+
+def least_seconds(workload: Workload, setting: Setting, peaks: Peaks) -> float:
+    """The roof of a step of one model."""
+    step = trainer(workload, 0, setting, fused=True)
+    step()  # makes the optimizer's states
+    return sum(roof(op.work, peaks, _PRECISION.get(op.dtype, "fp32")).seconds for op in operations(step))
+
+
+def gaps(workload: Workload, B: int, setting: Setting, peaks: Peaks) -> list[Gap]:
+    """Operators of the array's step, those that lose the most first."""
+    way = variants.fused(workload, B, setting)
+    way(_WARMUP)
+    return gaps_of(*_observed(way), peaks, B)
+
+
+def _observed(way: Callable[[int], object]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    instruments: tuple[Any, ...] = (OpsInstrument(), CpuInstrument())
+    count = round(min(max(_SECONDS / timed(way, 1, time.perf_counter), _STEPS[0]), _STEPS[1]))
+    try:
+        for instrument in instruments:
+            instrument.open()
+            instrument.start()
+        for index in range(count):
+            way(1)
+            for instrument in instruments:
+                instrument.step(index)
+        for instrument in instruments:
+            instrument.stop()
+    finally:
+        for instrument in instruments:
+            instrument.close()
+    ops, cpu = instruments
+    return ops.tables()["ops"], cpu.tables()["steps_cpu"]
+
+
+def gaps_of(ops: pd.DataFrame, steps: pd.DataFrame, peaks: Peaks, B: int) -> list[Gap]:
+    """Gaps of the observed operators, of those of unknown work too, and of the time between them.
+
+    The profiler has wall times, which a neighbour can only lengthen: the least of all steps counts.
+    """
+    found: dict[tuple[str, str], Gap] = {}
+    for number in steps["step"]:
+        for gap in _of_step(ops[ops["step"] == number], steps[steps["step"] == number], peaks):
+            key = gap[:2]
+            if key not in found or gap.seconds < found[key].seconds:
+                found[key] = gap
+    every = (gap._replace(seconds=gap.seconds / B, least_s=gap.least_s / B) for gap in found.values())
+    return sorted(every, key=lambda gap: gap.lost_s, reverse=True)
+
+
+def _of_step(ops: pd.DataFrame, step: pd.DataFrame, peaks: Peaks) -> list[Gap]:
+    table = Roofline(peaks, ops, step).table
+    table = table.assign(least_s=table["time_s"] * table["attainable_pct"] / 100)
+    known = table.groupby(["name", "phase"], observed=True)[["time_s", "least_s"]].sum()
+    gaps = [Gap(name, phase, row["time_s"], row["least_s"]) for (name, phase), row in known.iterrows()]
+    return gaps + [Gap(name, phase, ns / 1e9, 0.0) for (name, phase), ns in _outside(ops).items()]
+
+
+def _outside(ops: pd.DataFrame) -> pd.Series:
+    """Own ns of what is neither counted nor within an operator that is, by name and phase."""
+    rest = []
+    for _, lane in ops.groupby("thread"):
+        counted = lane[lane["counted"]].sort_values("t0_ns")
+        begins, ends = counted["t0_ns"].to_numpy(), counted["t1_ns"].to_numpy()
+        others = lane[~lane["counted"]].astype({"name": str, "phase": str})
+        place = begins.searchsorted(others["t0_ns"].to_numpy(), side="right") - 1
+        within = [at >= 0 and end <= ends[at] for at, end in zip(place, others["t1_ns"], strict=True)]
+        rest.append(others[[not inside for inside in within]])
+    outside = pd.concat(rest)
+    steps = ~outside["name"].str.contains("::")  # the step itself, around its operators
+    outside.loc[steps, ["name", "phase"]] = BETWEEN, ""
+    return outside.groupby(["name", "phase"])["self_ns"].sum()
+
+
+def lines(found: list[Gap]) -> list[str]:
+    """The largest gaps, a line each."""
+    total_s = sum(gap.seconds for gap in found)
+    head = f"  {'largest gaps of the array':<48} {'ms':>8} {'its roof':>9} {'lost':>7}"
+    return [
+        head,
+        *(
+            f"  {gap.operator[:36]:<36} {gap.phase[:11]:<11} {1e3 * gap.seconds:8.3f} {1e3 * gap.least_s:9.3f} "
+            f"{100 * gap.lost_s / total_s:5.1f} %"
+            for gap in found[:MOST]
+        ),
+    ]
+
+
+def sentence(found: list[Gap]) -> str:
+    """The gaps that matter, as shares of the step."""
+    total_s = sum(gap.seconds for gap in found)
+    named = [gap for gap in found[:MOST] if gap.lost_s > 0.02 * total_s]
+    parts = (f"{' '.join(filter(None, gap[:2]))} {100 * gap.lost_s / total_s:.0f} %" for gap in named)
+    return "of the step above the operators' own roofs: " + ", ".join(parts)
