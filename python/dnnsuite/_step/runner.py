@@ -116,6 +116,7 @@ class StepRunner:
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
             self._let_memory_go = weakref.finalize(self, memory.hold())
             self._let_memory_go.atexit = False
+        self._trial: WidthTrial | None = None
         self._forget()
         self._set_up(array, optimizer)
 
@@ -131,14 +132,7 @@ class StepRunner:
                 f"the array holds {B} models and its optimizer {optimizer.B}: give the optimizer to the "
                 "edit of the array, as in array.drop(2, optimizer)"
             )
-        width = min(self._asked_width or B, B)
-        trial: WidthTrial | None = None
-        if self._on_cpu and self._asked_width is None:
-            shapes = [list(p.shape[1:]) for p in array.parameters()]
-            how = "width of captured steps" if self._capture else "width of steps"
-            key = tune.key(how, type(array).__name__, shapes, B, self.threads)
-            trial = WidthTrial(B, self.threads, key, _CAPTURE_STEPS if self._capture else 1)
-            width = trial.width
+        width, trial = self._choose_width(array, B)
         deal = self._dealt_out(array, optimizer, width)
         self._end_threads()
         self._array, self._optimizer, self.B, self.width, self._trial = array, optimizer, B, width, trial
@@ -152,6 +146,19 @@ class StepRunner:
             self._threads.start(min(self.threads, B))
         for owner in (array, optimizer):
             under_way.announce(owner, self._threads.settle)
+
+    def _choose_width(self, array: torch.nn.Module, B: int) -> tuple[int, WidthTrial | None]:
+        """Choose the models per shard: what was asked for, what was found for this array before an edit, or a trial."""
+        if not self._on_cpu or self._asked_width is not None:
+            return min(self._asked_width or B, B), None
+        settled = self._trial is not None and self._trial.done and array is self._array
+        if settled:
+            return 1 if self.width == 1 else -(-B // min(self.threads, B)), self._trial
+        shapes = [list(p.shape[1:]) for p in array.parameters()]
+        how = "width of captured steps" if self._capture else "width of steps"
+        key = tune.key(how, type(array).__name__, shapes, B, self.threads)
+        trial = WidthTrial(B, self.threads, key, _CAPTURE_STEPS if self._capture else 1)
+        return trial.width, trial
 
     def _dealt_out(self, array: torch.nn.Module, optimizer: ArrayOptimizer, width: int) -> Deal:
         """The models in shards of `width`."""
