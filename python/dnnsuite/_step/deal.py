@@ -73,6 +73,11 @@ class Deal:
                     return mode
         return "captured"
 
+    def python_changed(self, names: Sequence[str], state: Any) -> None:
+        """Let replays be those for the Python values that the shards' modules have now."""
+        for captured in self._captured:
+            captured.python_changed(names, state)
+
     def run(self, index: int, batch: tuple[Any, ...], vectors: Vectors) -> torch.Tensor:
         """Take shard `index` through one step of `batch`; return its losses `[length]`."""
         shard = self.shards[index]

@@ -16,7 +16,7 @@ from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler
 from . import memory, tune
 from .batches import own_copy
-from .capture import CudaGraphs, Recordings, Scripts, guards
+from .capture import CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
 from .deal import Deal, autocast_now, parts_of
 from .denormals import Flushed
 from .shard import LossFunction, Shard, StepOptions, Vectors
@@ -175,6 +175,7 @@ class StepRunner:
     def _take(self, deal: Deal, width: int) -> None:
         """Run steps of `deal` from now on. No step may be under way."""
         self._deal, self._dealt_width = deal, width
+        self._python = PythonState(self._array, [shard.array for shard in deal.shards])
         self._threads.deal(len(deal.shards), deal.run)
 
     def _end_threads(self) -> None:
@@ -206,6 +207,8 @@ class StepRunner:
             threads.submit(step)
         else:
             self._try(step, self._trial)
+        if not self._later:
+            self._python.carry_back()
         if self._on_cpu and not self._warm and self.mode != "warming up":
             self._warm = True
             memory.trim()  # what the steps on the way to a replay took, copies of the state among it
@@ -244,6 +247,19 @@ class StepRunner:
             self.synchronize()
             self._known.edited()
             self._set_up(self._array, self._optimizer)
+        elif self._python.changed():
+            self._follow_python()
+
+    def _follow_python(self) -> None:
+        """Give the shards Python values that have changed in the array's modules, or deal it out anew."""
+        self.synchronize()
+        try:
+            changed = self._python.carry_over()
+        except NotPlain:
+            self._known.edited()
+            self._set_up(self._array, self._optimizer)
+        else:
+            self._deal.python_changed(changed, self._python.state())
 
     def _try(self, step: SubmittedStep, trial: WidthTrial) -> None:
         """Time one step alone, for the search of a width."""
@@ -285,9 +301,9 @@ class StepRunner:
     def refresh(self, array: torch.nn.Module | None = None, optimizer: ArrayOptimizer | None = None) -> None:
         """Deal the array out anew, as it is now; `array` and `optimizer` replace the old ones.
 
-        What was captured is forgotten. Models dropped, added or replaced, a switch of train and eval, freezing, hooks
-        and an optimizer's `load_state_dict` are noticed without it; Python values that a model's code looks at are not.
-        An error leaves the runner as it was.
+        What was captured is forgotten. Models dropped, added or replaced, a switch of train and eval, freezing, hooks,
+        Python values of the modules and an optimizer's `load_state_dict` are noticed without it. An error leaves the
+        runner as it was.
         """
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
@@ -298,8 +314,12 @@ class StepRunner:
         )
 
     def synchronize(self) -> None:
-        """Wait until every step asked for is done; raise the error of one that failed, if no call has raised it yet."""
+        """Wait until every step asked for is done; raise the error of one that failed, if no call has raised it yet.
+
+        Python values that a forward changes, such as a counter, are up to date in the array after it.
+        """
         self._threads.wait_for_all()
+        self._python.carry_back()
 
     def close(self) -> None:
         """Finish the steps asked for, end the threads, and let the memory pool go. May be called again.
@@ -312,6 +332,7 @@ class StepRunner:
         self._closed = True
         try:
             self._end_threads()
+            self._python.carry_back()
         finally:
             if self._on_cpu:
                 memory.trim()

@@ -3,7 +3,8 @@
 
 from .cuda import CudaGraphs
 from .library import Recordings
+from .python_state import NotPlain, PythonState
 from .script import Scripts
 from .step import CapturedStep
 
-__all__ = ["CapturedStep", "CudaGraphs", "Recordings", "Scripts"]
+__all__ = ["CapturedStep", "CudaGraphs", "NotPlain", "PythonState", "Recordings", "Scripts"]

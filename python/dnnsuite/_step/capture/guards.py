@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
-import functools
-import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from ..._fuse import has_gradient_hook
 from ..._torch import global_hooks
+from .reach import Reach
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
-_CONTAINERS = (list, dict, set)
-_SHORT = 16  # containers up to this length are compared value by value, others by their length
 _HOOKS = (
     "_forward_hooks",
     "_forward_pre_hooks",
@@ -49,7 +46,7 @@ class ArrayModes:
     def __init__(self, array: torch.nn.Module) -> None:
         self._modules = [module for _, module in modules_of(array)]
         self._parameters = list(array.parameters())
-        self._hooks = [getattr(m, name) for m in self._modules for name in _HOOKS[:3]]
+        self._hooks = [getattr(m, name) for m in self._modules for name in _HOOKS]
         self._before = self._read()
 
     def _read(self) -> tuple[Any, ...]:
@@ -59,6 +56,7 @@ class ArrayModes:
             any(map(has_gradient_hook, self._parameters)),
             self._parameters[0].data_ptr() if self._parameters else 0,
             sum(map(len, self._hooks)),
+            global_hooks.any(),
         )
 
     def changed(self) -> bool:
@@ -95,72 +93,14 @@ def _flatten(value: Any, tensors: list[torch.Tensor], signature: list[Any]) -> b
     return isinstance(value, _PLAIN)
 
 
-def module_values(array: torch.nn.Module) -> dict[str, Any]:
-    """Collect the plain Python values in the modules of `array`, by name, and the lengths of containers."""
-    return {
-        f"{name}.{attribute}".lstrip("."): value
-        for name, module in modules_of(array)
-        for attribute, value in _plain(
-            (attribute, value) for attribute, value in vars(module).items() if attribute not in _NO_VALUES
-        )
-    }
-
-
-def function_values(function: Callable[..., Any]) -> Callable[[], list[Any]]:
-    """Make a quick reader of the plain values that `function` can see beside its arguments: variables that it closes
-    over, and the globals and attributes of its object that it names."""
-    readers: list[Callable[[], Any]] = []
-    for found, owner in _functions(function):
-        for cell in found.__closure__ or ():
-            readers.append(functools.partial(_cell_value, cell))
-        for name in found.__code__.co_names:
-            if isinstance(found.__globals__.get(name), (*_PLAIN, *_CONTAINERS)):
-                readers.append(functools.partial(_named_value, found.__globals__, name))
-            if name in getattr(owner, "__dict__", ()):
-                readers.append(functools.partial(_named_value, vars(owner), name))
+def function_values(
+    function: Callable[..., Any], array: torch.nn.Module | None = None
+) -> Callable[[], list[Any]]:
+    """Make a quick reader of the plain values that `function` and the code of an array's modules can see beside their
+    arguments: variables that they close over, and the globals and attributes of objects that they name."""
+    reach = Reach()
+    reach.call(function)
+    for _, module in modules_of(array) if array is not None else ():
+        reach.methods_of(type(module))
+    readers = reach.readers
     return lambda: [read() for read in readers]
-
-
-def _functions(function: Any) -> Iterator[tuple[types.FunctionType, Any]]:
-    """Yield the Python functions that a call of `function` runs first, each with the object that it belongs to."""
-    if isinstance(function, functools.partial):
-        yield from _functions(function.func)
-    elif isinstance(function, types.MethodType):
-        yield from ((found, function.__self__) for found, _ in _functions(function.__func__))
-    elif isinstance(function, types.FunctionType):
-        yield function, None
-    else:
-        for name in ("forward", "__call__"):
-            method = getattr(type(function), name, None)
-            if isinstance(method, types.FunctionType):
-                yield method, function
-
-
-def _plain(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    for name, value in items:
-        if isinstance(value, (*_PLAIN, *_CONTAINERS)):
-            yield name, _value(value)
-
-
-def _value(value: Any, depth: int = 2) -> Any:
-    """Make a copy of `value` that compares unequal when `value` has become another one."""
-    if isinstance(value, _PLAIN):
-        return value
-    if isinstance(value, dict):
-        value = tuple(value.items())
-    if not isinstance(value, (tuple, *_CONTAINERS)):
-        return id(value)
-    if depth and len(value) <= _SHORT:
-        return tuple(_value(part, depth - 1) for part in value)
-    return len(value)
-
-
-def _cell_value(cell: types.CellType) -> Any:
-    try:
-        return _value(cell.cell_contents)
-    except ValueError:  # empty
-        return None
-
-
-def _named_value(names: Any, name: str) -> Any:
-    return _value(names.get(name))

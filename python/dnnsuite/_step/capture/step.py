@@ -13,6 +13,7 @@ from . import guards
 from .cuda import CudaGraphs
 from .library import Facts, Proven, Read, Recordings, Subject, prove
 from .looks import Outcomes, Replay, ValueChanged
+from .python_state import python_values
 from .record import StepRecorder, StepRecording
 from .script import NotScriptable, Script, Scripts, described, same_bits
 
@@ -60,14 +61,16 @@ class CapturedStep:
         `subject` and `known` are there where recordings are shared with other shards."""
         self._train, self._array, self._state, self._replays = train, array, state, replays
         self._subject, self._known = subject, known
-        self._function_values = guards.function_values(function)
+        self._function_values = guards.function_values(function, array)
         self._values: list[Any] | None = None
+        self._python: Any = None
         self.reset()
 
     def reset(self) -> None:
         """Forget what was recorded; the next steps are watched again."""
         self._attempts: dict[Any, _Attempt] = {}
         self._outcomes = Outcomes()
+        self._shelf: dict[Any, tuple[dict[Any, _Attempt], Outcomes]] = {}  # by Python state and values
         self.refusal: str | None = no_capture
         self.replayed = False
         self._changes = 0
@@ -110,11 +113,11 @@ class CapturedStep:
     def _attempt(self, key: Any, inputs: Sequence[torch.Tensor]) -> _Attempt | None:
         values = self._function_values()
         if values != self._values:
-            if self._values is not None:
-                self._attempts.clear()
-                self._outcomes.clear()
-                self._changed("values that the loss function sees keep changing")
-            self._values = values
+            first, self._values = self._values is None, values
+            if first:
+                self._shelf[self._python, tuple(values)] = self._attempts, self._outcomes
+            else:
+                self._turn_to_values("values that the loss function sees keep changing")
         self._layout, self._chosen = key, self._outcomes.chosen(key, inputs)
         if self._chosen is not None:
             return self._attempt_of_outcome(key, self._chosen)
@@ -122,6 +125,24 @@ class CapturedStep:
         if attempt is None and key is not None and len(self._attempts) < MAX_SHAPES:
             attempt = self._attempts[key] = _Attempt()
         return attempt
+
+    def python_changed(self, names: Sequence[str], state: Any) -> None:
+        """Turn to the recordings for the Python state of the modules that is `state` now, for `names` have changed."""
+        self._python = state
+        if self._values is not None and names and self.refusal is None:
+            self._turn_to_values(f"the model's Python value {names[0]} keeps changing")
+
+    def _turn_to_values(self, why: str) -> None:
+        """Turn to the recordings for the Python values of now, or begin with them."""
+        kept = self._shelf.get((self._python, tuple(self._values or ())))
+        if kept is None:
+            self._attempts, self._outcomes = {}, Outcomes()
+            self._shelf[self._python, tuple(self._values or ())] = self._attempts, self._outcomes
+            self.replayed = False
+            self._changed(why)
+        else:
+            self._attempts, self._outcomes = kept
+        self._facts = ()
 
     def _look_around(self, attempt: _Attempt, key: Any) -> None:
         """Take over a recording of another shard if there is one, or wait for the shard that is at work on it."""
@@ -168,7 +189,7 @@ class CapturedStep:
             return self._as_written(attempt, batch, hyper)
         except BaseException:
             self._give_up(attempt, alone=False)
-            self._attempts = {key: other for key, other in self._attempts.items() if other is not attempt}
+            self._drop(attempt)
             raise
 
     def _as_written(self, attempt: _Attempt, batch: Any, hyper: Sequence[Any]) -> torch.Tensor:
@@ -195,6 +216,7 @@ class CapturedStep:
         for attempt in self._attempts.values():
             self._give_up(attempt)
         self._attempts.clear()
+        self._shelf.clear()
         self.replayed = False
 
     def _record(
@@ -204,7 +226,7 @@ class CapturedStep:
         if place is not None:
             self._refuse(f"there is a hook on {place}")
             return self._train(batch, hyper)
-        attempt.values = guards.module_values(self._array)
+        attempt.values = python_values(self._array)
         batch, hyper = self._replays.fixed(batch, hyper)
         inputs = guards.flatten(batch)[0]
         for own in hyper:
@@ -267,8 +289,12 @@ class CapturedStep:
             return
         place = recording.calls[recording.looks[0]].place
         number = self._outcomes.add(self._layout, self._chosen, guard, place)
-        self._attempts = {key: other for key, other in self._attempts.items() if other is not attempt}
+        self._drop(attempt)
         self._attempts[self._layout, number] = attempt
+
+    def _drop(self, attempt: _Attempt) -> None:
+        for key in [key for key, other in self._attempts.items() if other is attempt]:
+            del self._attempts[key]
 
     def _watch(
         self, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
@@ -312,7 +338,7 @@ class CapturedStep:
         return losses
 
     def _side_effect(self, attempt: _Attempt) -> str | None:
-        now = guards.module_values(self._array)
+        now = python_values(self._array)
         for name in {**attempt.values, **now}:
             if attempt.values.get(name) != now.get(name):
                 return f"a step changes the Python value {name}"

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: MIT
+"""Python state of an array's modules: attributes, and what their containers and objects hold.
+
+Shards run copies of the modules. What the user changes in the array between two steps goes to the copies; what a
+forward changes in them, as a counter, goes back. Both are noticed by comparing dictionaries, which C does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dis
+import functools
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ...nn.array_module import ArrayModule
+from ...nn.model_tensor import ModelTensor
+from .guards import modules_of
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, range)
+_NO_STATE = (
+    torch.nn.Module,
+    torch.Tensor,
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.MethodType,
+    types.BuiltinFunctionType,
+)
+_INTERNAL = frozenset((*vars(torch.nn.Module()), "_root", "_plain", "B"))
+_DEEP = 3  # containers in containers that are looked into
+_CHANGING = frozenset(
+    ("append", "extend", "insert", "pop", "popleft", "update", "add", "clear", "setdefault")
+)
+
+Path = tuple[Any, ...]
+
+
+class Holder:
+    """Dictionary or list with Python state, at `path` from the modules of an array; remembers what it held."""
+
+    def __init__(self, path: Path, held: Any) -> None:
+        self.path, self.held = path, held
+        self.keep()
+
+    def keep(self) -> None:
+        """Remember what it holds now."""
+        self.known = copy.copy(self.held)
+
+    def note(self, keys: Iterable[Any]) -> None:
+        """Remember what it holds now under these keys."""
+        if isinstance(self.held, list):
+            self.keep()
+            return
+        for key in keys:
+            self.known.pop(key, None)
+            if key in self.held:
+                self.known[key] = self.held[key]
+
+    def changed(self) -> bool:
+        """Return True if it may hold something else than it did."""
+        try:
+            return bool(self.held != self.known)
+        except Exception:  # tensors, arrays: compared one by one
+            return True
+
+    def changes(self) -> dict[Any, Any]:
+        """Collect what it holds that it did not, by attribute, key or index; `_GONE` for what it holds no more."""
+        now, before = _items(self.held), _items(self.known)
+        found = {
+            key: value for key, value in now.items() if key not in before or not _same(value, before[key])
+        }
+        found |= {key: _GONE for key in before if key not in now}
+        return {key: value for key, value in found.items() if len(self.path) > 1 or _is_state(key, value)}
+
+
+class _Gone:
+    pass
+
+
+_GONE = _Gone()
+
+
+def _items(held: Any) -> dict[Any, Any]:
+    return held if isinstance(held, dict) else dict(enumerate(held))
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and bool(a == b))
+
+
+def _is_state(name: Any, value: Any) -> bool:
+    """Return True for an attribute of a module that is the user's and says more than a forward's tensor left there."""
+    return name not in _INTERNAL and not name.startswith("_fused_") and type(value) is not ModelTensor
+
+
+def holders_of(modules: Sequence[torch.nn.Module]) -> Iterator[Holder]:
+    """Yield the dictionary of each module, and the containers and objects in it, each once."""
+    seen: set[int] = set()
+    for number, module in enumerate(modules):
+        yield Holder((number,), vars(module))
+        for name, value in vars(module).items():
+            if _is_state(name, value):
+                yield from _inside(value, (number, name), seen, _DEEP)
+
+
+def python_values(array: torch.nn.Module) -> dict[str, Any]:
+    """Collect the plain Python values in the modules of an array, and in containers and objects of theirs, by name."""
+    named = list(modules_of(array))
+    found: dict[str, Any] = {}
+    for holder in holders_of([module for _, module in named]):
+        where = [named[holder.path[0]][0], *map(str, holder.path[1:])]
+        for key, value in _items(holder.held).items():
+            if isinstance(value, _PLAIN) and (len(holder.path) > 1 or _is_state(key, value)):
+                found[".".join([*where, str(key)]).lstrip(".")] = value
+            elif isinstance(value, (set, frozenset, tuple)):
+                found[".".join([*where, str(key)]).lstrip(".")] = len(value)
+    return found
+
+
+def _inside(value: Any, path: Path, seen: set[int], depth: int) -> Iterator[Holder]:
+    held = _held_by(value)
+    if held is None or id(value) in seen or not depth:
+        return
+    seen.add(id(value))
+    yield Holder(path, held)
+    for key, part in _items(held).items():
+        yield from _inside(part, (*path, key), seen, depth - 1)
+
+
+def _held_by(value: Any) -> Any:
+    """Return the dictionary or list in which `value` keeps its state; None if it has none that can be seen."""
+    if isinstance(value, (dict, list)):
+        return value
+    if isinstance(value, _NO_STATE) or not hasattr(value, "__dict__"):
+        return None
+    return vars(value)
+
+
+def _at(modules: Sequence[torch.nn.Module], path: Path) -> Any:
+    """Find what is at a path, as a dictionary or a list."""
+    held: Any = vars(modules[path[0]])
+    for key in path[1:]:
+        held = _held_by(held[key])
+    return held
+
+
+def _copied(value: Any) -> Any:
+    """Copy a value that any number of models can have alike; raise `NotPlain` for others."""
+    if value is _GONE or isinstance(value, (*_PLAIN, types.FunctionType, type)):
+        return value
+    if type(value) in (list, tuple, set, frozenset):
+        return type(value)(_copied(part) for part in value)
+    if type(value) is dict:
+        return {key: _copied(part) for key, part in value.items()}
+    raise NotPlain
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        _copied(value)
+    except NotPlain:
+        return False
+    return True
+
+
+class NotPlain(Exception):
+    """A value may be another one in each model; then shards are made anew."""
+
+
+def _put(modules: Sequence[torch.nn.Module], path: Path, changes: dict[Any, Any]) -> None:
+    """Make changes in what is at `path`; a module is told of them, for it may have copies of its own."""
+    module = modules[path[0]]
+    if len(path) == 1:
+        for name, value in changes.items():
+            if value is not _GONE:
+                setattr(module, name, _copied(value))
+            elif name in vars(module):
+                delattr(module, name)
+        return
+    try:
+        _put_inside(_at(modules, path), changes)
+    except (KeyError, IndexError, TypeError):
+        raise NotPlain from None
+    setattr(module, path[1], vars(module)[path[1]])
+
+
+def _put_inside(held: Any, changes: dict[Any, Any]) -> None:
+    for key, value in changes.items():
+        if value is _GONE:
+            continue
+        if isinstance(held, list) and key >= len(held):
+            held.append(_copied(value))
+        else:
+            held[key] = _copied(value)
+    gone = [key for key, value in changes.items() if value is _GONE]
+    if isinstance(held, list):
+        del held[min(gone, default=len(held)) :]
+    else:
+        for key in gone:
+            held.pop(key, None)
+
+
+class PythonState:
+    """Python state of an array and of the copies of its modules that shards run."""
+
+    def __init__(self, array: torch.nn.Module, copies: Sequence[torch.nn.Module]) -> None:
+        self._modules = _modules(array)
+        self._copies = [_modules(one) for one in copies]
+        self._now: dict[Any, str] = {}
+        self._look()
+
+    def _look(self) -> None:
+        self._holders = list(holders_of(self._modules))
+        changing = {number for number, module in enumerate(self._modules) if _changes_itself(type(module))}
+        first = self._copies[0] if self._copies else []
+        self._changing = [holder for holder in holders_of(first) if holder.path[0] in changing]
+
+    def changed(self) -> bool:
+        """Return True if the array may have been changed since the last look."""
+        return any(holder.changed() for holder in self._holders)
+
+    def carry_over(self) -> list[str]:
+        """Give the copies what has changed in the array; return the names of that.
+
+        Raises:
+            NotPlain: for what a copy cannot be given; the copies have to be made anew.
+        """
+        found = self._found(self._holders)
+        for path, changes in found.items():
+            if isinstance(self._modules[path[0]], ArrayModule):
+                raise NotPlain  # a layer keeps a value for each model
+            self._now.update({(path, key): repr(value) for key, value in changes.items()})
+            for modules in self._copies:
+                _put(modules, path, changes)
+        self._look_again(found)
+        return [".".join(map(str, (*path[1:], key))) for path, changes in found.items() for key in changes]
+
+    def carry_back(self) -> None:
+        """Give the array what the forward has changed in the first copy. Caches and the like stay the copy's own, and
+        what the user has changed meanwhile stays the user's."""
+        late = [holder for holder in self._changing if holder.changed()]
+        if not late:
+            return
+        known = {holder.path: holder for holder in self._holders}
+        for holder in late:
+            mine = known.get(holder.path)
+            users = mine.changes() if mine is not None and mine.changed() else {}
+            plain = {k: v for k, v in holder.changes().items() if k not in users and _is_plain(v)}
+            holder.keep()
+            with contextlib.suppress(NotPlain):
+                _put(self._modules, holder.path, plain)
+            if mine is not None:
+                mine.note(plain)
+
+    def _found(self, holders: Sequence[Holder]) -> dict[Path, dict[Any, Any]]:
+        changes = {holder.path: holder.changes() for holder in holders if holder.changed()}
+        return {path: {key: _copied(v) for key, v in own.items()} for path, own in changes.items() if own}
+
+    def _look_again(self, changed: dict[Path, dict[Any, Any]]) -> None:
+        """Take note of what is there now; containers may be new."""
+        if any(not isinstance(value, _PLAIN) for own in changed.values() for value in own.values()):
+            self._look()
+        for holder in (*self._holders, *self._changing):
+            holder.keep()
+
+    def state(self) -> Any:
+        """Describe all that was changed since the copies were made: equal for equal values."""
+        return frozenset(self._now.items())
+
+
+def _modules(array: torch.nn.Module) -> list[torch.nn.Module]:
+    return [module for _, module in modules_of(array)]
+
+
+def _code_changes_state(kind: Any) -> bool:
+    """Return True if a method of a module's class `kind` may change Python state, as far as its code shows."""
+    return any(
+        _changes_state(function.__code__)
+        for base in kind.__mro__
+        if not base.__module__.startswith(("torch.nn.modules", "dnnsuite.nn", "dnnsuite._fuse", "builtins"))
+        for name, function in vars(base).items()
+        if isinstance(function, types.FunctionType)
+        and name not in ("__init__", "__setattr__", "__setstate__")
+    )
+
+
+def _changes_state(code: types.CodeType) -> bool:
+    for step in dis.get_instructions(code):
+        if step.opname in ("STORE_ATTR", "STORE_SUBSCR", "DELETE_ATTR") or step.argval in _CHANGING:
+            return True
+    return any(_changes_state(inner) for inner in code.co_consts if isinstance(inner, types.CodeType))
+
+
+#: `_code_changes_state`, read once for each class.
+_changes_itself: Callable[[Any], bool] = functools.lru_cache(maxsize=1024)(_code_changes_state)

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: MIT
+"""Python values that a step's code can reach beside its arguments: closures, globals, and objects that these hold.
+
+Followed are functions, methods and classes of the user's, by the names in their code; not those of installed packages.
+"""
+
+from __future__ import annotations
+
+import functools
+import sysconfig
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+_CONTAINERS = (list, dict, set, tuple)
+_NO_METHODS = (*_PLAIN, *_CONTAINERS, torch.Tensor, type, types.ModuleType)
+_SHORT = 16  # containers up to this length are compared value by value, others by their length
+_FEW = 256  # elements of an array that is compared by value
+_MANY = 400  # functions that are followed
+_PATHS = ("purelib", "platlib", "stdlib", "platstdlib")
+_INSTALLED = (*(sysconfig.get_path(name) for name in _PATHS), "<")
+
+Reader = Callable[[], Any]
+
+
+class Reach:
+    """Walk through code from a function; `readers` read the values that it can see."""
+
+    def __init__(self) -> None:
+        self.readers: list[Reader] = []
+        self._seen: set[int] = set()
+
+    def call(self, function: Any) -> None:
+        """Follow the Python functions that a call of `function` runs first, whoever wrote them."""
+        if isinstance(function, functools.partial):
+            self.call(function.func)
+            for value in (*function.args, *function.keywords.values()):
+                self._follow(value)
+        elif isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
+            self._function(function.__func__, function.__self__)
+        elif isinstance(function, types.FunctionType):
+            self._function(function, None)
+        else:
+            for name in ("forward", "__call__"):
+                method = getattr(type(function), name, None)
+                if isinstance(method, types.FunctionType):
+                    self._function(method, function)
+
+    def methods_of(self, kind: type) -> None:
+        """Follow the methods of a class of the user's."""
+        for base in kind.__mro__:
+            for value in vars(base).values() if not _installed_class(base) else ():
+                found = getattr(value, "fget", None) or getattr(value, "__func__", value)
+                if isinstance(found, types.FunctionType) and found.__name__ != "__init__":
+                    self._function(found, None)
+
+    def _function(self, function: types.FunctionType, owner: Any) -> None:
+        if id(function.__code__) in self._seen or len(self._seen) > _MANY:
+            return
+        self._seen.add(id(function.__code__))
+        names = _names(function.__code__)
+        for cell in function.__closure__ or ():
+            self.readers.append(functools.partial(_cell_value, cell, names))
+            self._follow(_cell_contents(cell))
+        for name in names:
+            if name in function.__globals__:
+                self._global(function.__globals__, name, names)
+            if name in getattr(owner, "__dict__", ()):
+                self.readers.append(functools.partial(_named_value, vars(owner), name, names))
+                self._follow(vars(owner)[name])
+            method = getattr(type(owner), name, None) if owner is not None else None
+            if isinstance(method, types.FunctionType) and not _installed(method.__code__):
+                self._function(method, owner)
+
+    def _global(self, names_now: dict[str, Any], name: str, names: frozenset[str]) -> None:
+        value = names_now[name]
+        if isinstance(value, (types.FunctionType, type, types.ModuleType)):
+            self._follow(value)
+            if not _has_names(value, names):
+                return
+        elif not isinstance(value, (*_PLAIN, *_CONTAINERS, np.ndarray)) and not hasattr(value, "__dict__"):
+            return
+        else:
+            self._follow(value)
+        self.readers.append(functools.partial(_named_value, names_now, name, names))
+
+    def _follow(self, value: Any) -> None:
+        """Follow the code of a value that is held by code."""
+        if isinstance(value, types.MethodType):
+            value = value.__func__
+        if isinstance(value, types.FunctionType):
+            if not _installed(value.__code__):
+                self._function(value, None)
+        elif isinstance(value, functools.partial):
+            self.call(value)
+        elif id(type(value)) not in self._seen and not isinstance(value, _NO_METHODS):
+            self._seen.add(id(type(value)))
+            self.methods_of(type(value))
+
+
+def _installed(code: types.CodeType) -> bool:
+    return code.co_filename.startswith(_INSTALLED)
+
+
+def _installed_class(kind: type) -> bool:
+    functions = (value for value in vars(kind).values() if isinstance(value, types.FunctionType))
+    return kind is object or any(_installed(function.__code__) for function in functions)
+
+
+def _has_names(value: Any, names: frozenset[str]) -> bool:
+    """Return True if a class or a module of the user's has plain values that the code names."""
+    if isinstance(value, types.FunctionType):
+        return False
+    if isinstance(value, type):
+        return not _installed_class(value) and any(
+            isinstance(vars(value).get(name), _PLAIN) for name in _in(value, names)
+        )
+    file = getattr(value, "__file__", None)
+    return file is not None and not file.startswith(_INSTALLED) and bool(_in(value, names))
+
+
+def _in(value: Any, names: frozenset[str]) -> list[str]:
+    return sorted(names & vars(value).keys())
+
+
+@functools.lru_cache(maxsize=4096)
+def _names(code: types.CodeType) -> frozenset[str]:
+    """Collect the names of globals and attributes in a function's code, and in functions inside it."""
+    return frozenset(code.co_names).union(*map(_names, _inner(code)))
+
+
+def _inner(code: types.CodeType) -> Iterator[types.CodeType]:
+    return (one for one in code.co_consts if isinstance(one, types.CodeType))
+
+
+def value_of(value: Any, names: frozenset[str] = frozenset(), depth: int = 2) -> Any:
+    """Make a copy of `value` that compares unequal when `value` has become another one.
+
+    Args:
+        names: attributes of objects that count.
+    """
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, np.ndarray):
+        return value.tobytes() if value.size <= _FEW and value.dtype != object else id(value)
+    if isinstance(value, dict):
+        value = tuple(value.items())
+    if isinstance(value, (*_CONTAINERS,)):
+        if depth and len(value) <= _SHORT:
+            return tuple(value_of(part, names, depth - 1) for part in value)
+        return len(value)
+    held = getattr(value, "__dict__", None)
+    if held is None or not depth or not names or isinstance(value, torch.Tensor):
+        return id(value)
+    shown = [(name, held[name]) for name in names if name in held]
+    if isinstance(value, (type, types.ModuleType)):
+        shown = [(name, one) for name, one in shown if isinstance(one, (*_PLAIN, *_CONTAINERS))]
+    return id(value), tuple((name, value_of(one, names, depth - 1)) for name, one in shown)
+
+
+def _cell_contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # empty
+        return None
+
+
+def _cell_value(cell: types.CellType, names: frozenset[str]) -> Any:
+    return value_of(_cell_contents(cell), names)
+
+
+def _named_value(held: Any, name: str, names: frozenset[str]) -> Any:
+    return value_of(held.get(name), names)
