@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from ... import ops
 from ..._torch import transforming, unsafe_view
 from ...errors import InvalidArgument
+from .._convolve_models import Geometry, convolve_models
 from .._models import each_model
 from .._precision import computable, match
 
@@ -191,7 +192,25 @@ def _convolution(
         y = plain(input.squeeze(0), weight.squeeze(0), None if bias is None else bias.squeeze(0), *rest)
         # No view for autograd: an activation in place behind it would be one of a part, with copies to and fro.
         return unsafe_view(y, (1, *y.shape))
-    return each_model(lambda x, w, b: plain(x, w, b, *rest), input, weight, bias)
+    geometry = _geometry(plain, dims, input, weight, *rest)
+    if geometry is None:
+        return each_model(lambda x, w, b: plain(x, w, b, *rest), input, weight, bias)
+    return convolve_models(input, weight, bias, geometry)
+
+
+def _geometry(
+    plain: Callable[..., Tensor], dims: int, input: Tensor, weight: Tensor, *rest: Any
+) -> Geometry | None:
+    """What `convolve_models` is to do; None if it cannot: dtypes to be cast, padding by name, a single image."""
+    if input.dim() != dims + 3 or input.dtype != weight.dtype or torch.is_autocast_enabled(input.device.type):
+        return None
+    transposed = plain.__name__.startswith("conv_transpose")
+    stride, padding, *others = rest
+    extra, groups, dilation = others if transposed else (0, others[1], others[0])
+    if isinstance(padding, str):
+        return None
+    sizes = [[s] * dims if isinstance(s, int) else list(s) for s in (stride, padding, dilation, extra)]
+    return (*sizes[:3], transposed, sizes[3], groups)
 
 
 def _as_rows(
@@ -228,8 +247,9 @@ def channels_last(images: Tensor) -> Tensor:
     if images.size(0) > 1 and images.stride(0) == 0:
         return channels_last(images[:1]).expand_as(images)
     rows = images.movedim(2, -1).contiguous()
-    if rows.dtype == torch.float64 and 1 in rows.shape:
-        # Sizes of 1 may have strides of their own, with which torch's convolution in groups has a wrong gradient.
+    if 1 in rows.shape and (rows.dtype == torch.float64 or rows.stride(-1) != 1):
+        # Sizes of 1 may have strides of their own. Of a single channel torch would take them for the other order; of
+        # float64 its convolution in groups has a wrong gradient with them.
         rows = rows.flatten().view(rows.shape)
     return rows.movedim(-1, 2)
 

@@ -76,6 +76,7 @@ def _max_pool(
     dilation: Size,
     ceil_mode: bool,
     return_indices: bool,
+    activation: str = "none",
 ) -> Any:
     if _is_ours(input, dims) and not return_indices:
         kernel = _pair(kernel_size, dims, 1)
@@ -86,8 +87,9 @@ def _max_pool(
         )
         sides = input.size(-2) if dims == 2 else 1, input.size(-1)
         if kernel[0] * kernel[1] <= ops.MOST_TAPS and _has_windows(sides, kernel, *steps):
-            return _pooled(ops.max_pool, dims, input, kernel, *steps, ceil_mode)
+            return _pooled(ops.max_pool, dims, input, kernel, *steps, ceil_mode, activation)
     plain = _max_pool1d if dims == 1 else _max_pool2d
+    input = input.relu() if activation == "relu" else input
     return plain(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -120,9 +122,11 @@ def max_pool1d(
     dilation: Size = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
+    *,
+    activation: str = "none",
 ) -> Any:
     """`torch.nn.functional.max_pool1d` of `[B, N, C, L]`, or without N."""
-    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, activation)
 
 
 def max_pool2d(
@@ -133,9 +137,18 @@ def max_pool2d(
     dilation: Size = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
+    *,
+    activation: str = "none",
 ) -> Any:
     """`torch.nn.functional.max_pool2d` of `[B, N, C, H, W]`, or without N."""
-    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, activation)
+
+
+def max_pool_of_relu(function: Callable[..., Any], input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """`function(relu(input), ...)` of one of the functions `max_pool*d`; of lines and images in one pass."""
+    if function is max_pool1d or function is max_pool2d:
+        return function(input, *args, **kwargs, activation="relu")
+    return function(input.relu(), *args, **kwargs)
 
 
 def avg_pool1d(
