@@ -29,6 +29,10 @@ FEW_OF_AN_IMAGE = 9
 0.6 to 0.9 of it, channels last, from 16 on; larger filters are always ours (`benchmarks/ops/bench_depthwise.py`)."""
 
 
+FEW_CHANNELS, FEW_NUMBERS = 16, 8192
+"""Channels of depthwise filters that do not fill a vector, and numbers of one model's input, up to which they are ours
+all the same: a tenth of torch's rate on 3 channels of 32 x 32 pixels, twice it on 2 x 2 (`benchmarks/ops/grid.py`)."""
+
 FEW_OUTPUTS, FILTERS_PER_OUTPUT = 9, 7000
 """Pixels that come out, and filters of single channels for each, with which products of taps are 1.5 to 5 times as fast
 as torch's convolution, channels last (`benchmarks/ops/bench_convolution.py`); 16 pixels take 1.5 times as long."""
@@ -79,6 +83,8 @@ def _quick_conv2d(
     x, b = match(computable(input), wide), match(bias, wide)
     if groups == input.size(2) == weight.size(1) and weight.size(2) == 1:
         if weight.shape[3:] == (3, 3) and input.shape[3:].numel() > FEW_OF_AN_IMAGE:
+            return None
+        if input.size(2) < FEW_CHANNELS and input[0].numel() > FEW_NUMBERS:
             return None
         y = ops.depthwise(x.movedim(2, -1), wide.squeeze(2).movedim(1, -1), b, *steps)
     elif groups == 1 and (product := _product(x, wide, *steps)) is not None:
@@ -202,9 +208,10 @@ def _geometry(
     plain: Callable[..., Tensor], dims: int, input: Tensor, weight: Tensor, *rest: Any
 ) -> Geometry | None:
     """What `convolve_models` is to do; None if it cannot: dtypes to be cast, padding by name, a single image."""
-    if input.dim() != dims + 3 or input.dtype != weight.dtype or torch.is_autocast_enabled(input.device.type):
+    alike = input.dtype == weight.dtype and input.is_floating_point()
+    if input.dim() != dims + 3 or not alike or torch.is_autocast_enabled(input.device.type):
         return None
-    transposed = plain.__name__.startswith("conv_transpose")
+    transposed = plain is F.conv_transpose2d or plain is F.conv_transpose3d
     stride, padding, *others = rest
     extra, groups, dilation = others if transposed else (0, others[1], others[0])
     if isinstance(padding, str):

@@ -53,9 +53,14 @@ def _has_windows(sides: Pair, kernel: Pair, stride: Pair, padding: Pair, dilatio
     )
 
 
+FEW_NUMBERS = 16384
+"""Numbers of all models up to which one call of torch's is quicker than one of ours, for its way through Python."""
+
+
 def _is_ours(input: Tensor, dims: int) -> bool:
+    """Return True for what our operators pool in less time: not a single channel, of which a vector has one number."""
     known = input.dtype in (torch.float32, torch.float64) and input.device.type == "cpu"
-    return known and input.dim() == dims + 3 and input.numel() > 0
+    return known and input.dim() == dims + 3 and input.numel() > FEW_NUMBERS and input.size(2) > 1
 
 
 def _pooled(operator: Callable[..., Tensor], dims: int, input: Tensor, *steps: Any) -> Tensor:
@@ -81,7 +86,7 @@ def _max_pool(
     if _is_ours(input, dims) and not return_indices:
         kernel = _pair(kernel_size, dims, 1)
         steps = (
-            _pair(stride, dims, 1) if stride else kernel,
+            kernel if stride in (None, (), []) else _pair(stride, dims, 1),
             _pair(padding, dims, 0),
             _pair(dilation, dims, 1),
         )
@@ -103,7 +108,7 @@ def _avg_pool(
 ) -> Tensor:
     if _is_ours(input, dims):
         kernel = _pair(kernel_size, dims, 1)
-        steps = _pair(stride, dims, 1) if stride else kernel, _pair(padding, dims, 0)
+        steps = kernel if stride in (None, (), []) else _pair(stride, dims, 1), _pair(padding, dims, 0)
         sides = input.size(-2) if dims == 2 else 1, input.size(-1)
         divides = options[2:] in ((), (None,)) or options[2] != 0  # torch has a message for 0
         if divides and _has_windows(sides, kernel, *steps, (1, 1)):
