@@ -177,6 +177,11 @@ def max_over(inputs: int, outputs: int) -> Work:
     return Work(inputs, _FLOAT * 2 * (inputs + outputs) + 2 * _INDEX * outputs)
 
 
+def pool(inputs: int, outputs: int, taps: int) -> Work:
+    """A comparison or sum for each pixel of a window, forward and backward."""
+    return Work(2 * taps * outputs, _FLOAT * 2 * (inputs + outputs))
+
+
 def batch_norm_max(B: int, samples: int, channels: int, positions: int) -> Work:
     """Forward: mean 1, variance 3, comparison 1; backward: dx 2. What is of the maxima alone is not counted."""
     e, c = B * samples * channels * positions, B * channels

@@ -71,6 +71,7 @@ def test_losses_and_tables():
     assert work.cross_entropy(1, 2, 10) == (7 * 20, 4 * 60 + 2 * 8 * 2)
     assert work.linear_cross_entropy(1, 2, 3, 10) == (6 * 60 + 140, 4 * 3 * (6 + 30) + 32)
     assert work.embedding(1, 100, 4, 5) == (20, 4 * (60 + 400) + 80)
+    assert work.pool(64, 16, 4) == (128, 4 * 2 * 80)
     assert work.max_over(60, 6) == (60, 4 * 2 * 66 + 96)
     e, c, maxima = 2 * 3 * 5 * 7, 2 * 5, 2 * 3 * 5
     assert work.batch_norm_max(2, 3, 5, 7) == (7 * e, 4 * (3 * e + 2 * maxima + 9 * c) + 16 * maxima)

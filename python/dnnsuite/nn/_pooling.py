@@ -11,6 +11,8 @@ import torch
 from . import functional
 from ._stateless import Stateless
 from .array_module import check_models
+from .model_tensor import Deferred, outside
+from .waiting_relu import input_of_relu
 
 
 class _MaxPool(Stateless):
@@ -22,6 +24,18 @@ class _MaxPool(Stateless):
         "return_indices",
         "ceil_mode",
     )
+    return_indices: bool
+
+    def joined(self, waiting: Deferred) -> torch.Tensor | None:
+        if self.return_indices or (x := input_of_relu(waiting)) is None:
+            return None
+        with outside():
+            return self.after_relu(x)
+
+    def after_relu(self, x: torch.Tensor) -> torch.Tensor:
+        """`self(relu(x))` in one pass."""
+        check_models(x, self.B, type(self).__name__)
+        return functional.max_pool_of_relu(getattr(functional, self.function), x, **self.arguments_of(self))
 
 
 class MaxPool1d(_MaxPool):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 
 from ..errors import InvalidArgument
-from .model_tensor import ModelTensor, OwnTensors, logical, state, wrap_parameter
+from .model_tensor import Deferred, ModelTensor, OwnTensors, logical, state, wrap_parameter
 
 ArrayT = TypeVar("ArrayT", bound="ArrayModule")
 
@@ -126,6 +126,10 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         """Activations, 'none' among them, between the layer and a maximum over the last dimension that `maximum(x,
         activation, slope)` computes with the layer."""
         return frozenset()
+
+    def joined(self, waiting: Deferred) -> torch.Tensor | None:
+        """This layer's result for an input that waits, computed together with it; None if that is no one pass."""
+        return None
 
     def repeated(self, x: torch.Tensor) -> torch.Tensor:
         """`forward(x)` once more, without what it changes in the layer."""

@@ -308,6 +308,10 @@ def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
             result = ModelTensor(None, Deferred(self, x, self.shape_of_result(x)))
             result.of_layer = True
             return result
+        if len(args) == 1 and not kwargs and type(args[0]) is ModelTensor and args[0].deferred is not None:
+            joint = self.joined(args[0].deferred)
+            if joint is not None:
+                return wrap_all(joint)
         args = tuple(expanded(a, B) for a in args)
         kwargs = {name: expanded(a, B) for name, a in kwargs.items()}
         with outside():

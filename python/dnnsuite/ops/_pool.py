@@ -23,22 +23,23 @@ _mean = library.avg_pool.default
 _mean_backward = library.avg_pool_backward.default
 
 
-def _windows(n: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
-    """Count the windows along a dimension; with `ceil_mode` the last may reach past the end."""
+def _windows(n: int, *steps: int) -> int:
+    """Count the windows along a dimension: kernel, stride, padding, dilation, and whether the last may reach out."""
+    kernel, stride, padding, dilation, ceil_mode = steps
     found = (n + 2 * padding - dilation * (kernel - 1) - 1 + (stride - 1 if ceil_mode else 0)) // stride + 1
     return found - 1 if ceil_mode and (found - 1) * stride >= n + padding else found
 
 
 @torch.library.register_fake("dnnsuite::max_pool")
 def _(x: Tensor, *steps: Any) -> tuple[Tensor, Tensor]:
-    sizes = [_windows(x.shape[2 + i], *steps[i:8:2], ceil_mode=steps[8]) for i in range(2)]
+    sizes = [_windows(x.shape[2 + i], *steps[i:8:2], steps[8]) for i in range(2)]
     shape = (*x.shape[:2], *sizes, x.shape[4])
     return x.new_empty(shape), x.new_empty(shape, dtype=torch.uint8)
 
 
 @torch.library.register_fake("dnnsuite::avg_pool")
 def _(x: Tensor, *steps: Any) -> Tensor:
-    sizes = [_windows(x.shape[2 + i], *steps[i:6:2], 1, ceil_mode=steps[6]) for i in range(2)]
+    sizes = [_windows(x.shape[2 + i], *steps[i:6:2], 1, steps[6]) for i in range(2)]
     return x.new_empty(*x.shape[:2], *sizes, x.shape[4])
 
 

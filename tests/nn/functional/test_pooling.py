@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from dnnsuite.nn import functional
+from dnnsuite.nn.functional import pooling
 
 
 @pytest.mark.parametrize("kind", ["max", "avg", "adaptive_max", "adaptive_avg"])
@@ -27,3 +28,61 @@ def test_indices_are_those_of_a_plane():
 def test_channels_stay_last_in_memory():
     x = torch.randn(3, 2, 6, 6, 4).movedim(-1, 2)
     assert functional.max_pool2d(x, 2).movedim(2, -1).is_contiguous()
+
+
+SIZES = [
+    ("max_pool2d", (2,), {}),
+    ("max_pool2d", ((2, 3), [1, 2], (1, 0)), {"ceil_mode": True}),
+    ("max_pool2d", (), {"kernel_size": 2, "stride": (2,), "dilation": 2}),
+    ("max_pool2d", (3, None, 1, 2), {}),  # windows that may miss the image: torch's
+    ("max_pool2d", (17, 1), {}),  # more pixels than a byte counts
+    ("max_pool1d", (3, 2, 1), {"ceil_mode": True}),
+    ("max_pool1d", ((3,), (2,)), {"dilation": 2}),
+    ("avg_pool2d", ((2, 3), 2, (0, 1)), {"count_include_pad": False}),
+    ("avg_pool2d", (3, 2, 1, True, True, -2), {}),
+    ("avg_pool1d", (3, 2, 1), {"ceil_mode": True, "count_include_pad": False}),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), SIZES)
+@pytest.mark.parametrize("shared", [False, True])
+def test_every_way_to_give_sizes(name, args, kwargs, shared, monkeypatch):
+    monkeypatch.setattr(pooling, "FEW_NUMBERS", 0)
+    sides = (20, 19) if name.endswith("2d") else (20,)
+    own = torch.randn(1 if shared else 3, 2, 5, *sides, dtype=torch.float64)
+    x = own.expand(3, *own.shape[1:]).requires_grad_(not shared)
+    y, plain = getattr(functional, name)(x, *args, **kwargs), getattr(torch.nn.functional, name)
+    truth = torch.stack([plain(each, *args, **kwargs) for each in x])
+    torch.testing.assert_close(y, truth)
+    if not shared:
+        grad = torch.randn_like(truth)
+        got, wanted = (torch.autograd.grad(t, x, grad)[0] for t in (y, truth))
+        torch.testing.assert_close(got, wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("max_pool2d", ((2, 2, 2),)),
+        ("max_pool2d", (30,)),
+        ("max_pool2d", (2, 0)),
+        ("max_pool2d", (2, 2, 2)),
+        ("avg_pool2d", (2, 2, 0, False, True, 0)),
+    ],
+)
+def test_torch_says_what_is_wrong(name, args, monkeypatch):
+    monkeypatch.setattr(pooling, "FEW_NUMBERS", 0)
+    x = torch.randn(2, 3, 4, 20, 20)
+    with pytest.raises((RuntimeError, ValueError)) as theirs:
+        getattr(torch.nn.functional, name)(x[0], *args)
+    with pytest.raises((RuntimeError, ValueError)) as ours:
+        getattr(functional, name)(x, *args)
+    assert str(ours.value).split("\n")[0] == str(theirs.value).split("\n")[0]
+
+
+def test_channels_stay_last_in_memory_of_ours_too(monkeypatch):
+    monkeypatch.setattr(pooling, "FEW_NUMBERS", 0)
+    x = torch.randn(3, 2, 6, 6, 4).movedim(-1, 2).requires_grad_()
+    y = functional.max_pool2d(x, 2)
+    assert y.movedim(2, -1).is_contiguous()
+    assert torch.autograd.grad(y.sum(), x)[0].movedim(2, -1).is_contiguous()

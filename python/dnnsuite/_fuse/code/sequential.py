@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from ...nn import MaxPool1d, MaxPool2d
 from ...nn.array_module import ArrayModule
-from ...nn.model_tensor import ModelTensor, OwnTensors
+from ...nn.model_tensor import ModelTensor, OwnTensors, outside
 from .epilogue_fusion import activation_of
 
 
@@ -22,6 +23,12 @@ class Sequential(OwnTensors, torch.nn.Sequential):
             module: Any = modules[place]
             after = modules[place + 1] if place + 1 < len(modules) else None
             place += 1
+            if _is_relu_of_its_own(module, modules[: place - 1]) and not _hooked(module, after):
+                pooled = _pooled(after, x)
+                if pooled is not None:
+                    x = pooled
+                    place += 1
+                    continue
             wanted = None
             if isinstance(module, ArrayModule) and module.activations and type(x) is not ModelTensor:
                 wanted = None if after is None or _hooked(module, after) else activation_of(after)
@@ -33,5 +40,25 @@ class Sequential(OwnTensors, torch.nn.Sequential):
         return x
 
 
-def _hooked(*modules: torch.nn.Module) -> bool:
-    return any(m._forward_hooks or m._forward_pre_hooks for m in modules)
+def _is_relu_of_its_own(module: Any, before: list[Any]) -> bool:
+    """Return True for a ReLU whose input nobody needs to find overwritten."""
+    if type(module) is not torch.nn.ReLU:
+        return False
+    made = bool(before) and isinstance(before[-1], ArrayModule) and len(before[-1]._parameters) > 0
+    return not module.inplace or made
+
+
+def _pooled(after: Any, x: Any) -> Any:
+    """Compute a ReLU of x and the pooling `after` it in one pass; None if it is none, or x waits for the ReLU."""
+    if not isinstance(after, (MaxPool1d, MaxPool2d)) or after.return_indices:
+        return None
+    if type(x) is not ModelTensor:
+        return after.after_relu(x)
+    if x.deferred is not None:
+        return None
+    with outside():
+        return ModelTensor(after.after_relu(x.value))
+
+
+def _hooked(*modules: torch.nn.Module | None) -> bool:
+    return any(m is not None and (m._forward_hooks or m._forward_pre_hooks) for m in modules)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...nn.model_tensor import ModelTensor, NotFusable, check_stray, physical, state, wrap_all
+from ...nn.waiting_relu import waiting_relu
 from ..code.epilogue_fusion import continued
 from .table import before_writing, in_place, rule
 
@@ -69,12 +70,19 @@ def aligned(values: list[Any]) -> list[Any]:
     return result
 
 
+_RELUS = frozenset((torch.relu, torch.Tensor.relu, torch.nn.functional.relu))
+
+
 @rule(NAMES, writes=True)
 def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if state.pending:
         result = continued(func, args, kwargs)
         if result is not None:
             return result
+    if func in _RELUS and len(args) == 1 and not kwargs.get("inplace") and type(args[0]) is ModelTensor:
+        later = waiting_relu(args[0].value)
+        if later is not None:
+            return later
     if in_place(func) or kwargs.get("inplace"):
         return _in_place(func, args, kwargs)
     if "out" in kwargs:

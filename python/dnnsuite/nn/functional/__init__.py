@@ -101,6 +101,7 @@ from .pooling import max_pool2d as max_pool2d
 from .pooling import max_pool2d_with_indices as max_pool2d_with_indices
 from .pooling import max_pool3d as max_pool3d
 from .pooling import max_pool3d_with_indices as max_pool3d_with_indices
+from .pooling import max_pool_of_relu as max_pool_of_relu
 from .pooling import max_unpool1d as max_unpool1d
 from .pooling import max_unpool2d as max_unpool2d
 from .pooling import max_unpool3d as max_unpool3d

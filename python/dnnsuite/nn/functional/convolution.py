@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from ... import ops
 from ..._torch import transforming, unsafe_view
 from ...errors import InvalidArgument
+from .._convolve_models import Geometry, convolve_models
 from .._models import each_model
 from .._precision import computable, match
 
@@ -27,6 +28,10 @@ FEW_OF_AN_IMAGE = 9
 """Pixels of an image up to which 3 x 3 filters of single channels are ours: 3 to 12 times torch's rate at 4 and fewer,
 0.6 to 0.9 of it, channels last, from 16 on; larger filters are always ours (`benchmarks/ops/bench_depthwise.py`)."""
 
+
+FEW_CHANNELS, FEW_NUMBERS = 16, 8192
+"""Channels of depthwise filters that do not fill a vector, and numbers of one model's input, up to which they are ours
+all the same: a tenth of torch's rate on 3 channels of 32 x 32 pixels, twice it on 2 x 2 (`benchmarks/ops/grid.py`)."""
 
 FEW_OUTPUTS, FILTERS_PER_OUTPUT = 9, 7000
 """Pixels that come out, and filters of single channels for each, with which products of taps are 1.5 to 5 times as fast
@@ -78,6 +83,8 @@ def _quick_conv2d(
     x, b = match(computable(input), wide), match(bias, wide)
     if groups == input.size(2) == weight.size(1) and weight.size(2) == 1:
         if weight.shape[3:] == (3, 3) and input.shape[3:].numel() > FEW_OF_AN_IMAGE:
+            return None
+        if input.size(2) < FEW_CHANNELS and input[0].numel() > FEW_NUMBERS:
             return None
         y = ops.depthwise(x.movedim(2, -1), wide.squeeze(2).movedim(1, -1), b, *steps)
     elif groups == 1 and (product := _product(x, wide, *steps)) is not None:
@@ -191,7 +198,26 @@ def _convolution(
         y = plain(input.squeeze(0), weight.squeeze(0), None if bias is None else bias.squeeze(0), *rest)
         # No view for autograd: an activation in place behind it would be one of a part, with copies to and fro.
         return unsafe_view(y, (1, *y.shape))
-    return each_model(lambda x, w, b: plain(x, w, b, *rest), input, weight, bias)
+    geometry = _geometry(plain, dims, input, weight, *rest)
+    if geometry is None:
+        return each_model(lambda x, w, b: plain(x, w, b, *rest), input, weight, bias)
+    return convolve_models(input, weight, bias, geometry)
+
+
+def _geometry(
+    plain: Callable[..., Tensor], dims: int, input: Tensor, weight: Tensor, *rest: Any
+) -> Geometry | None:
+    """What `convolve_models` is to do; None if it cannot: dtypes to be cast, padding by name, a single image."""
+    alike = input.dtype == weight.dtype and input.is_floating_point()
+    if input.dim() != dims + 3 or not alike or torch.is_autocast_enabled(input.device.type):
+        return None
+    transposed = plain is F.conv_transpose2d or plain is F.conv_transpose3d
+    stride, padding, *others = rest
+    extra, groups, dilation = others if transposed else (0, others[1], others[0])
+    if isinstance(padding, str):
+        return None
+    sizes = [[s] * dims if isinstance(s, int) else list(s) for s in (stride, padding, dilation, extra)]
+    return (*sizes[:3], transposed, sizes[3], groups)
 
 
 def _as_rows(
@@ -228,8 +254,9 @@ def channels_last(images: Tensor) -> Tensor:
     if images.size(0) > 1 and images.stride(0) == 0:
         return channels_last(images[:1]).expand_as(images)
     rows = images.movedim(2, -1).contiguous()
-    if rows.dtype == torch.float64 and 1 in rows.shape:
-        # Sizes of 1 may have strides of their own, with which torch's convolution in groups has a wrong gradient.
+    if 1 in rows.shape and (rows.dtype == torch.float64 or rows.stride(-1) != 1):
+        # Sizes of 1 may have strides of their own. Of a single channel torch would take them for the other order; of
+        # float64 its convolution in groups has a wrong gradient with them.
         rows = rows.flatten().view(rows.shape)
     return rows.movedim(-1, 2)
 

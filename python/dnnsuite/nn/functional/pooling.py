@@ -53,9 +53,14 @@ def _has_windows(sides: Pair, kernel: Pair, stride: Pair, padding: Pair, dilatio
     )
 
 
+FEW_NUMBERS = 16384
+"""Numbers of all models up to which one call of torch's is quicker than one of ours, for its way through Python."""
+
+
 def _is_ours(input: Tensor, dims: int) -> bool:
+    """Return True for what our operators pool in less time: not a single channel, of which a vector has one number."""
     known = input.dtype in (torch.float32, torch.float64) and input.device.type == "cpu"
-    return known and input.dim() == dims + 3 and input.numel() > 0
+    return known and input.dim() == dims + 3 and input.numel() > FEW_NUMBERS and input.size(2) > 1
 
 
 def _pooled(operator: Callable[..., Tensor], dims: int, input: Tensor, *steps: Any) -> Tensor:
@@ -76,18 +81,20 @@ def _max_pool(
     dilation: Size,
     ceil_mode: bool,
     return_indices: bool,
+    activation: str = "none",
 ) -> Any:
     if _is_ours(input, dims) and not return_indices:
         kernel = _pair(kernel_size, dims, 1)
         steps = (
-            _pair(stride, dims, 1) if stride else kernel,
+            kernel if stride in (None, (), []) else _pair(stride, dims, 1),
             _pair(padding, dims, 0),
             _pair(dilation, dims, 1),
         )
         sides = input.size(-2) if dims == 2 else 1, input.size(-1)
         if kernel[0] * kernel[1] <= ops.MOST_TAPS and _has_windows(sides, kernel, *steps):
-            return _pooled(ops.max_pool, dims, input, kernel, *steps, ceil_mode)
+            return _pooled(ops.max_pool, dims, input, kernel, *steps, ceil_mode, activation)
     plain = _max_pool1d if dims == 1 else _max_pool2d
+    input = input.relu() if activation == "relu" else input
     return plain(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -101,7 +108,7 @@ def _avg_pool(
 ) -> Tensor:
     if _is_ours(input, dims):
         kernel = _pair(kernel_size, dims, 1)
-        steps = _pair(stride, dims, 1) if stride else kernel, _pair(padding, dims, 0)
+        steps = kernel if stride in (None, (), []) else _pair(stride, dims, 1), _pair(padding, dims, 0)
         sides = input.size(-2) if dims == 2 else 1, input.size(-1)
         divides = options[2:] in ((), (None,)) or options[2] != 0  # torch has a message for 0
         if divides and _has_windows(sides, kernel, *steps, (1, 1)):
@@ -120,9 +127,11 @@ def max_pool1d(
     dilation: Size = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
+    *,
+    activation: str = "none",
 ) -> Any:
     """`torch.nn.functional.max_pool1d` of `[B, N, C, L]`, or without N."""
-    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, activation)
 
 
 def max_pool2d(
@@ -133,9 +142,18 @@ def max_pool2d(
     dilation: Size = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
+    *,
+    activation: str = "none",
 ) -> Any:
     """`torch.nn.functional.max_pool2d` of `[B, N, C, H, W]`, or without N."""
-    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, activation)
+
+
+def max_pool_of_relu(function: Callable[..., Any], input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """`function(relu(input), ...)` of one of the functions `max_pool*d`; of lines and images in one pass."""
+    if function is max_pool1d or function is max_pool2d:
+        return function(input, *args, **kwargs, activation="relu")
+    return function(input.relu(), *args, **kwargs)
 
 
 def avg_pool1d(

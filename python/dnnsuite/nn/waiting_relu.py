@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+"""A ReLU that waits for a pooling behind it, whose pass computes both: forward, and backward for nothing."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .model_tensor import Deferred, ModelTensor
+
+__all__ = ["input_of_relu", "waiting_relu"]
+
+
+class _Relu:
+    """The layer of a `Deferred`: nothing but a pooling joins it."""
+
+    activations: frozenset[str] = frozenset()
+    adds_residual = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x)
+
+    repeated = forward
+
+    def before_maximum(self, x: Tensor) -> frozenset[str]:
+        return frozenset()
+
+
+_RELU = _Relu()
+
+
+def waiting_relu(x: Tensor) -> ModelTensor | None:
+    """The ReLU of images or lines `[B, N, C, *]`, not computed yet; None of what is not pooled by our operator."""
+    if x.dim() not in (4, 5) or x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+        return None
+    return ModelTensor(None, Deferred(_RELU, x, x.shape))
+
+
+def input_of_relu(waiting: Deferred | None) -> Tensor | None:
+    """Take what a waiting ReLU is of, to compute it and its successor as one; None if it is no such ReLU."""
+    if waiting is None or waiting.layer is not _RELU or waiting.grad != torch.is_grad_enabled():
+        return None
+    waiting.taken = True
+    return waiting.x

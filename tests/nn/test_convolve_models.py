@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""What is special about convolutions written into place; values are compared in test_conv.py and test_equality.py."""
+
+import torch
+
+from dnnsuite.nn import functional
+from dnnsuite.nn._convolve_models import convolve_models
+
+GEOMETRY = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+
+
+def inputs(B=3, dtype=torch.float64):
+    x, weight, bias = (torch.randn(B, *shape, dtype=dtype) for shape in ((2, 3, 5, 4), (4, 3, 3, 3), (4,)))
+    return x.requires_grad_(), weight.requires_grad_(), bias.requires_grad_()
+
+
+def separate(x, weight, bias):
+    own = zip(x, weight, bias, strict=True)
+    return torch.stack([torch.nn.functional.conv2d(*tensors, padding=1) for tensors in own])
+
+
+def test_gradients_are_those_of_separate_models():
+    tensors = inputs()
+    y, truth = convolve_models(*tensors, GEOMETRY), separate(*tensors)
+    grad = torch.randn_like(truth)
+    for got, wanted in zip(
+        torch.autograd.grad(y, tensors, grad), torch.autograd.grad(truth, tensors, grad), strict=True
+    ):
+        torch.testing.assert_close(got, wanted)
+
+
+def test_gradients_of_gradients():
+    assert torch.autograd.gradgradcheck(
+        lambda *t: convolve_models(*t, GEOMETRY), inputs(2), fast_mode=True, atol=1e-6
+    )
+
+
+def test_only_what_is_wanted_is_computed():
+    x, weight, bias = inputs()
+    y = convolve_models(x.detach(), weight, None, GEOMETRY)
+    (dweight,) = torch.autograd.grad(y.sum(), weight)
+    assert dweight.shape == weight.shape
+    y = convolve_models(x, weight.detach(), bias.detach(), GEOMETRY)
+    assert torch.autograd.grad(y.sum(), x)[0].shape == x.shape
+
+
+def test_channels_stay_last_of_results_and_gradients():
+    """Also with a single channel, whose strides torch might read either way."""
+    for channels in (1, 3):
+        x = torch.randn(2, 4, channels, 6, 6, requires_grad=True)
+        weight = torch.randn(2, 5, channels, 3, 3)
+        weight = functional.convolution.channels_last(weight).requires_grad_()
+        y = functional.conv2d(x, weight)
+        y.square().sum().backward()
+        assert y.movedim(2, -1).is_contiguous()
+        assert weight.grad.stride() == weight.stride()
+
+
+def test_a_shared_batch_is_not_copied():
+    x, weight, bias = inputs()
+    shared = x[:1].detach().expand_as(x)
+    torch.testing.assert_close(
+        convolve_models(shared, weight, bias, GEOMETRY), separate(shared, weight, bias)
+    )
+
+
+def test_under_transforms():
+    x, weight, bias = inputs()
+    (tangent,) = torch.func.vjp(lambda w: convolve_models(x, w, bias, GEOMETRY), weight)[1](
+        torch.ones(3, 2, 4, 5, 4, dtype=torch.float64)
+    )
+    (truth,) = torch.autograd.grad(separate(x, weight, bias).sum(), weight)
+    torch.testing.assert_close(tangent, truth)
+
+
+def test_no_models():
+    x, weight, bias = (t[:0] for t in inputs())
+    assert convolve_models(x, weight, bias, GEOMETRY).shape == (0, 2, 4, 5, 4)
