@@ -24,6 +24,8 @@ variants:
   hfta                  HFTA's operators and Adam (needs its package: a checkout in PYTHONPATH)
   vmap                  torch.func over stacked models
   vmap+compile          the same under torch.compile
+  jax                   a jitted step of each model, one after the other, where JAX is installed (some workloads, CPU)
+  jax+vmap              one jitted step of all models
   dnnsuite              the fused array, run by StepRunner; on a GPU as a CUDA graph
 
 `--amp` has every variant under torch.autocast, with a GradScaler for fp16. Compare runs of one machine only.

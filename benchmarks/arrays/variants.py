@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import ways
 import with_hfta
+import with_jax
 from plain import LR, all_built, channels_last, concurrent, concurrent_mps, drawn, graphed, rates, serial
 from setting import Setting
 from ways import Way
@@ -144,6 +145,8 @@ VARIANTS: dict[str, Variant] = {
     "hfta": hfta,
     "vmap": vmap,
     "vmap+compile": lambda w, B, setting: vmap(w, B, setting, compiled=True),
+    "jax": lambda w, B, setting: with_jax.variant(w, B, setting, together=False),
+    "jax+vmap": lambda w, B, setting: with_jax.variant(w, B, setting, together=True),
     "dnnsuite": fused,
 }
 _GPU_ONLY = ("serial+graph", "concurrent+mps")

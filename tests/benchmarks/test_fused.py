@@ -157,14 +157,14 @@ def test_autocast_end_to_end(tmp_path, precision, variants):
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_every_variant_on_a_gpu(tmp_path, precision):
-    """HFTA's package and an MPS daemon may be missing."""
+    """HFTA's package and an MPS daemon may be missing; JAX is not compared there."""
     quick = ["--B", "2", "--rounds", "1", "--segment", "0.01", "--variants", "all", "--out", tmp_path]
     amp = [] if precision == "fp32" else ["--amp", precision]
     done = run("mlp_s", *quick, "--device", "cuda", *amp)
     assert done.returncode == 0, done.stderr
     assert "no CUDA graph" not in done.stderr
     left_out = {row["variant"]: row["note"] for row in rows_in(tmp_path) if row["note"]}
-    assert set(left_out) <= {"hfta", "concurrent+mps"}, left_out
+    assert set(left_out) <= {"hfta", "concurrent+mps", "jax", "jax+vmap"}, left_out
     assert {(row["device"], row["precision"]) for row in rows_in(tmp_path)} == {("cuda:0", precision)}
 
 
