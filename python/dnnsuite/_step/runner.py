@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
+from .. import optim
 from .._fuse import width as array_width
 from ..errors import InvalidArgument
-from ..optim import ArrayOptimizer, GradScaler
+from ..optim import ArrayOptimizer, GradScaler, HyperParameters
 from . import memory, tune
 from .capture import CudaGraphs, Scripts, guards
 from .deal import Deal, autocast_now, parts_of
@@ -102,7 +103,6 @@ class StepRunner:
         self.threads = threads or torch.get_num_threads()
         self.queue_depth = queue_depth
         self._closed = False
-        self._last_vectors: Vectors = []
         self._warm = False
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
             self._let_memory_go = weakref.finalize(self, memory.hold())
@@ -112,6 +112,7 @@ class StepRunner:
     def _set_up(self, array: torch.nn.Module, optimizer: ArrayOptimizer) -> None:
         """Choose a width for `array` as it is now, deal it out and start the threads; an error changes nothing."""
         B = array_width(array)
+        _check_optimizer(optimizer)
         if optimizer.B != B:
             raise InvalidArgument(
                 f"the array holds {B} models and its optimizer {optimizer.B}: give the optimizer to the "
@@ -129,7 +130,8 @@ class StepRunner:
         self._end_threads()
         self._array, self._optimizer, self.B, self.width, self._trial = array, optimizer, B, width, trial
         self._modes, self._autocast = guards.ArrayModes(array), autocast_now()
-        self._state = optimizer.state
+        self._revision, self._hypers = optimizer.revision, HyperParameters()
+        self._vectors()
         self._threads = ShardThreads(self.threads if self._on_cpu else 0, self.queue_depth)
         self._stop_threads = weakref.finalize(self, self._threads.stop)
         self._stop_threads.atexit = False  # threads.py waits for them then
@@ -168,14 +170,14 @@ class StepRunner:
         """
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
-        self._follow()
+        vectors = self._follow()
         ragged = self._check(batch)
         wanted = 1 if ragged else self.width
         if wanted != self._dealt_width:
             self.synchronize()
             self._take(self._dealt_out(self._array, self._optimizer, wanted), wanted)
         threads = self._threads
-        step = SubmittedStep(threads.wait, batch, self._vectors(), len(self._deal.shards))
+        step = SubmittedStep(threads.wait, batch, vectors, len(self._deal.shards))
         if ragged or self._trial is None or self._trial.done:
             threads.submit(step)
         else:
@@ -210,12 +212,15 @@ class StepRunner:
             )
         return True
 
-    def _follow(self) -> None:
-        """Refresh if the array has changed since the last step (train or eval, frozen or not, hooks, other models) or
-        autocast has."""
-        known = self._optimizer.state is self._state and autocast_now() == self._autocast
-        if self._modes.changed() or not known:
-            self.refresh()
+    def _follow(self) -> Vectors:
+        """Refresh if the array (train or eval, frozen or not, hooks, other models), the optimizer or autocast has
+        changed since the last step; return the hyper-parameters of now."""
+        known = self._optimizer.revision == self._revision and autocast_now() == self._autocast
+        rules, vectors = self._rules, self._vectors()
+        if known and rules == self._rules and not self._modes.changed():
+            return vectors
+        self.refresh()
+        return self._vectors()
 
     def _try(self, step: SubmittedStep, trial: WidthTrial) -> None:
         """Time one step alone, for the search of a width."""
@@ -226,15 +231,11 @@ class StepRunner:
         self.width = trial.width
 
     def _vectors(self) -> Vectors:
-        """Return the hyper-parameters of now; the same list as before while every tensor in it is the same."""
-        groups = self._optimizer.param_groups
-        if len(groups) == len(self._last_vectors):
-            pairs = zip(groups, self._last_vectors, strict=True)
-            if not any(group[name] is not own[name] for group, own in pairs for name in own):
-                return self._last_vectors
-        names = self._optimizer.per_model
-        self._last_vectors = [{name: group[name] for name in names} for group in groups]
-        return self._last_vectors
+        """Return the hyper-parameters of now; the same list as before while every value in it is the same."""
+        groups = self._optimizer.own_groups()
+        if self._hypers.read(groups, (*self._optimizer.per_model, "max_grad_norm")):
+            self._rules = [self._optimizer.rule(group, group) for group in groups]
+        return self._hypers.copies
 
     @property
     def mode(self) -> str:
@@ -249,8 +250,8 @@ class StepRunner:
         """Deal the array out anew, as it is now; `array` and `optimizer` replace the old ones.
 
         What was captured is forgotten. Models dropped, added or replaced, a switch of train and eval, freezing, hooks
-        and an optimizer's `load_state_dict` are noticed without it; Python values that a model's code looks at are not.
-        An error leaves the runner as it was.
+        and an optimizer's flags, groups and state are noticed without it; Python values that a model's code looks at
+        are not. An error leaves the runner as it was.
         """
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
@@ -288,3 +289,19 @@ class StepRunner:
             return
         with contextlib.suppress(Exception):  # the error on its way out came first
             self.close()
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    """Refuse what is no optimizer of an array."""
+    if isinstance(optimizer, ArrayOptimizer):
+        return
+    kind = type(optimizer)
+    if isinstance(optimizer, torch.optim.Optimizer) and hasattr(optim, kind.__name__):
+        raise InvalidArgument(
+            f"StepRunner trains with optimizers of dnnsuite.optim, got torch's {kind.__name__}: "
+            f"dnnsuite.optim.{kind.__name__}(array.parameters(), ...) takes the same arguments, each also with one "
+            "value per model"
+        )
+    raise InvalidArgument(
+        f"StepRunner trains with optimizers of dnnsuite.optim, got a {kind.__name__}: use one of those, or step by hand"
+    )
