@@ -22,6 +22,10 @@ CHANGES = {
         {"lr": 0.1, "class": "SGD"},
         {"momentum": [0.0, 0.9, 0.5], "lr": [0.1, 0.2, 0.3], "maximize": True},
     ),
+    "SGD, damped": (
+        {"lr": 0.1, "dampening": 0.5, "class": "SGD"},
+        {"momentum": [0.0, 0.9, 0.5], "lr": 0.2, "weight_decay": 0.1, "dampening": [0.3, 0.2, 0.1]},
+    ),
     "Adam": ({}, {"lr": 0.01, "betas": ([0.8, 0.9, 0.7], 0.99), "weight_decay": [0.1, 0, 0.2], "eps": 1e-6}),
     "AdamW": (
         {"amsgrad": True},
@@ -167,6 +171,22 @@ def test_shards_see_what_is_assigned(mode):
         one.param_groups[0].update({n: own(v, index) for n, v in changes.get(t, {}).items()})
 
     separate(models, [torch.optim.SGD(m.parameters(), lr=0.1) for m in models], 9, change_one)
+    check(array, models)
+
+
+@pytest.mark.parametrize("mode", ["by hand", "captured"])
+def test_momentum_that_pauses_goes_on_where_it_was(mode):
+    models = make_models(mlp, B, torch.float64)
+    array = fuse(models)
+    optimizer = optim.SGD(array.parameters(), lr=0.1, dampening=0.5)
+    changes = {2: [0.9, 0.0, 0.5], 4: 0.0, 6: [0.5, 0.9, 0.0], 8: 0.9}
+    rates = {t: {"momentum": value} for t, value in changes.items()}
+    train(array, optimizer, MODES[mode], 10, lambda t: optimizer.param_groups[0].update(rates.get(t, {})))
+
+    def change_one(t, index, one):
+        one.param_groups[0].update({n: own(v, index) for n, v in rates.get(t, {}).items()})
+
+    separate(models, [torch.optim.SGD(m.parameters(), lr=0.1, dampening=0.5) for m in models], 10, change_one)
     check(array, models)
 
 

@@ -12,6 +12,7 @@ import torch
 
 from .. import optim
 from .._fuse import width as array_width
+from .._torch import mark_stepped
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler, HyperParameters
 from . import memory, tune
@@ -135,6 +136,7 @@ class StepRunner:
         self._threads = ShardThreads(self.threads if self._on_cpu else 0, self.queue_depth)
         self._stop_threads = weakref.finalize(self, self._threads.stop)
         self._stop_threads.atexit = False  # threads.py waits for them then
+        mark_stepped(optimizer)
         self._take(deal, width)
         if self._on_cpu:
             self._threads.start(min(self.threads, B))

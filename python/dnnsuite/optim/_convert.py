@@ -56,8 +56,6 @@ def model_arguments(optimizer: OptimizerState, group: Group, index: int) -> Grou
 def _model_state(optimizer: OptimizerState, state: Group, group: Group, index: int) -> Group:
     names = ops.RULES[optimizer.rule(group, group)].states
     own: Group = {name: state[name][index].clone() for name in names}
-    if "momentum" in optimizer.per_model and float(group["momentum"][index]) == 0:
-        own.pop("momentum_buffer", None)
     step = float(state["step"][index])
     if optimizer.torch_class is not torch.optim.SGD:
         own["step"] = torch.tensor(step)
