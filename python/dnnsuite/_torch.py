@@ -15,6 +15,7 @@ Names are looked up once, when this module is imported: on a hot path they cost 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import re
 import sys
@@ -57,6 +58,7 @@ __all__ = [
     "lost",
     "made_by_dynamo",
     "mark_parameter",
+    "mark_stepped",
     "no_capture",
     "no_fuse",
     "no_script",
@@ -64,6 +66,7 @@ __all__ = [
     "parse_ir",
     "profiler_recording",
     "set_graph_optimize",
+    "take_over_clipping",
     "transforming",
     "tree_flatten",
     "tree_leaves",
@@ -261,6 +264,12 @@ NAMES: dict[str, Name] = {
         ("torch._C._profiler._ExperimentalConfig",),
         "records the operators of all threads (profile_all_threads)",
         "profiles of operators have those of the calling thread only, and say so",
+    ),
+    "clip": Name(
+        ("torch.nn.utils.clip_grad._get_total_norm", "torch.nn.utils.clip_grad._clip_grads_with_norm_"),
+        "torch's clip_grad_norm_ clips each model of an array by itself: the two functions that it consists of are "
+        "changed when the first layer of an array is made, for tensors of arrays alone",
+        "torch's clip_grad_norm_ clips the models of an array together; dnnsuite.optim's does not",
     ),
     "data loader": Name(
         ("torch.utils.data.dataloader._BaseDataLoaderIter",),
@@ -636,6 +645,39 @@ tree_flatten: Callable[..., Any] = _trees[0]
 tree_leaves: Callable[..., list[Any]] = _trees[1]
 tree_map: Callable[..., Any] = _trees[2]
 tree_unflatten: Callable[..., Any] = _trees[3]
+
+
+# -- optimizers ------------------------------------------------------------------------------------------------------
+
+
+_clip_functions: list[Any] = _get("clip")
+
+
+def take_over_clipping(total_norm: Callable[..., Any], clip: Callable[..., Any]) -> None:
+    """Let calls of torch's `get_total_norm` and `clip_grads_with_norm_` go to these functions, which get torch's own as
+    their first argument. The change is inside of torch's functions: whoever has imported them sees it."""
+    for function, own in zip(_clip_functions, (total_norm, clip), strict=False):
+        cell = _wrapped(function)
+        if not isinstance(cell.cell_contents, functools.partial):
+            cell.cell_contents = functools.partial(own, cell.cell_contents)
+
+
+def _wrapped(function: Any) -> Any:
+    """The cell in which torch's `_no_grad` keeps the function that it wraps."""
+    return function.__closure__[function.__code__.co_freevars.index("func")]
+
+
+try:
+    for _clip_function in _clip_functions:
+        _wrapped(_clip_function)
+except (AttributeError, TypeError, ValueError):  # wrapped in another way
+    _clip_functions = []
+    _missing["clip"] = list(NAMES["clip"].names)
+
+
+def mark_stepped(optimizer: torch.optim.Optimizer) -> None:
+    """Tell torch's schedulers that the optimizer takes steps, though nobody calls its `step`: they would warn."""
+    vars(optimizer)["_opt_called"] = True
 
 
 # -- torch.compile ---------------------------------------------------------------------------------------------------

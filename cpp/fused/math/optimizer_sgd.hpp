@@ -14,18 +14,18 @@ struct Sgd {
     S lr, momentum, undamped, weight_decay;
     bool nesterov, first, plain;
 
-    // The buffer begins as the gradient, undamped. A model without momentum leaves it at zero.
+    // The buffer begins as the gradient, undamped, in the first step with momentum; a step without leaves it as it is.
     DNNSUITE_HD explicit Sgd(const RuleValues& v)
         : lr(S(v.hyper[0])), momentum(S(v.hyper[1])), undamped(S(1.0 - v.hyper[2])), weight_decay(S(v.hyper[3])),
           nesterov(v.nesterov), first(!(v.step > 1.0)), plain(v.hyper[1] == 0.0) {}
+
+    static DNNSUITE_HD double counted(const RuleValues& v) { return v.hyper[1] == 0.0 ? v.step - 1.0 : v.step; }
 
     template <class T>
     DNNSUITE_HD void update(T& parameter, T gradient, T* state) const {
         gradient = gradient + T(weight_decay) * parameter;
         if constexpr (has_momentum) {
-            if (plain) {
-                state[0] = constant<T>(0);
-            } else {
+            if (!plain) {
                 state[0] = first ? gradient : T(momentum) * state[0] + T(undamped) * gradient;
                 gradient = nesterov ? gradient + T(momentum) * state[0] : state[0];
             }

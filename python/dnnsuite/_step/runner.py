@@ -11,9 +11,11 @@ from typing import Any
 import torch
 
 from .. import _under_way as under_way
+from .. import optim
 from .._fuse import width as array_width
+from .._torch import mark_stepped
 from ..errors import InvalidArgument
-from ..optim import ArrayOptimizer, GradScaler
+from ..optim import ArrayOptimizer, GradScaler, HyperParameters
 from . import memory, tune
 from .batches import own_copy
 from .capture import CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
@@ -24,6 +26,7 @@ from .shard_width_search import WidthTrial
 from .threads import ShardThreads, SubmittedStep
 
 __all__ = ["StepRunner"]
+
 
 def _wants_gradient(tensor: torch.Tensor) -> bool:
     return tensor.requires_grad
@@ -110,8 +113,6 @@ class StepRunner:
         self.queue_depth = queue_depth
         self._closed = False
         self._later = self._on_cpu and self.threads > 1  # a step may begin when its caller has gone on
-        self._last_vectors: Vectors = []
-        self._seen_vectors: list[tuple[torch.Tensor, int]] = []
         self._warm = False
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
             self._let_memory_go = weakref.finalize(self, memory.hold())
@@ -127,6 +128,7 @@ class StepRunner:
     def _set_up(self, array: torch.nn.Module, optimizer: ArrayOptimizer) -> None:
         """Choose a width for `array` as it is now, deal it out and start the threads; an error changes nothing."""
         B = array_width(array)
+        _check_optimizer(optimizer)
         if optimizer.B != B:
             raise InvalidArgument(
                 f"the array holds {B} models and its optimizer {optimizer.B}: give the optimizer to the "
@@ -137,10 +139,12 @@ class StepRunner:
         self._end_threads()
         self._array, self._optimizer, self.B, self.width, self._trial = array, optimizer, B, width, trial
         self._modes, self._autocast = guards.ArrayModes(array), autocast_now()
-        self._state = optimizer.state
+        self._revision, self._hypers = optimizer.revision, HyperParameters()
+        self._vectors()
         self._threads = ShardThreads(self.threads if self._on_cpu else 0, self.queue_depth)
         self._stop_threads = weakref.finalize(self, self._threads.stop)
         self._stop_threads.atexit = False  # threads.py waits for them then
+        mark_stepped(optimizer)
         self._take(deal, width)
         if self._on_cpu:
             self._threads.start(min(self.threads, B))
@@ -193,7 +197,7 @@ class StepRunner:
         """
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
-        self._follow()
+        vectors = self._follow()
         ragged = self._check(batch)
         wanted = 1 if ragged else self.width
         if wanted != self._dealt_width:
@@ -202,7 +206,7 @@ class StepRunner:
         threads = self._threads
         if self._later:
             batch = own_copy(batch, leave=_wants_gradient)
-        step = SubmittedStep(threads.wait, batch, self._vectors(), len(self._deal.shards))
+        step = SubmittedStep(threads.wait, batch, vectors, len(self._deal.shards))
         if ragged or self._trial is None or self._trial.done:
             threads.submit(step)
         else:
@@ -239,16 +243,20 @@ class StepRunner:
             )
         return True
 
-    def _follow(self) -> None:
-        """Refresh if the array has changed since the last step (train or eval, frozen or not, hooks, other models) or
-        autocast has."""
-        known = self._optimizer.state is self._state and autocast_now() == self._autocast
-        if self._modes.changed() or not known:
+    def _follow(self) -> Vectors:
+        """Deal the array out anew if it (train or eval, frozen or not, hooks, other models), the optimizer or autocast
+        has changed since the last step; return the hyper-parameters of now."""
+        known = self._optimizer.revision == self._revision and autocast_now() == self._autocast
+        rules, vectors = self._rules, self._vectors()
+        if known and rules == self._rules and not self._modes.changed():
+            if not self._python.changed():
+                return vectors
+            self._follow_python()
+        else:
             self.synchronize()
             self._known.edited()
             self._set_up(self._array, self._optimizer)
-        elif self._python.changed():
-            self._follow_python()
+        return self._vectors()
 
     def _follow_python(self) -> None:
         """Give the shards Python values that have changed in the array's modules, or deal it out anew."""
@@ -270,24 +278,11 @@ class StepRunner:
         self.width = trial.width
 
     def _vectors(self) -> Vectors:
-        """Return the hyper-parameters of now; the same list as before while every tensor in it is the same."""
-        names = self._optimizer.per_model
-        given = [[group[name] for name in names] for group in self._optimizer.param_groups]
-        found = [(vector, vector._version) for own in given for vector in own]
-        if not self._same_vectors(found):
-            self._seen_vectors = found
-            if self._later:
-                given = own_copy(given)
-            self._last_vectors = [dict(zip(names, own, strict=True)) for own in given]
-        return self._last_vectors
-
-    def _same_vectors(self, found: list[tuple[torch.Tensor, int]]) -> bool:
-        """Return True for the vectors of the last step; written in place they are others, if steps need copies."""
-        seen = self._seen_vectors
-        return len(found) == len(seen) and all(
-            new is old and (version == then or not self._later)
-            for (new, version), (old, then) in zip(found, seen, strict=True)
-        )
+        """Return the hyper-parameters of now; the same list as before while every value in it is the same."""
+        groups = self._optimizer.own_groups()
+        if self._hypers.read(groups, (*self._optimizer.per_model, "max_grad_norm")):
+            self._rules = [self._optimizer.rule(group, group) for group in groups]
+        return self._hypers.copies
 
     @property
     def mode(self) -> str:
@@ -302,8 +297,8 @@ class StepRunner:
         """Deal the array out anew, as it is now; `array` and `optimizer` replace the old ones.
 
         What was captured is forgotten. Models dropped, added or replaced, a switch of train and eval, freezing, hooks,
-        Python values of the modules and an optimizer's `load_state_dict` are noticed without it. An error leaves the
-        runner as it was.
+        Python values of the modules and an optimizer's flags, groups and state are noticed without it. An error leaves
+        the runner as it was.
         """
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
@@ -347,3 +342,19 @@ class StepRunner:
             return
         with contextlib.suppress(Exception):  # the error on its way out came first
             self.close()
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    """Refuse what is no optimizer of an array."""
+    if isinstance(optimizer, ArrayOptimizer):
+        return
+    kind = type(optimizer)
+    if isinstance(optimizer, torch.optim.Optimizer) and hasattr(optim, kind.__name__):
+        raise InvalidArgument(
+            f"StepRunner trains with optimizers of dnnsuite.optim, got torch's {kind.__name__}: "
+            f"dnnsuite.optim.{kind.__name__}(array.parameters(), ...) takes the same arguments, each also with one "
+            "value per model"
+        )
+    raise InvalidArgument(
+        f"StepRunner trains with optimizers of dnnsuite.optim, got a {kind.__name__}: use one of those, or step by hand"
+    )

@@ -79,14 +79,19 @@ class Shard:
                 )
             view = views[id(parameter)]
             state = self._optimizer.state[parameter]
-            self._state[view] = {name: self.narrow(value) for name, value in state.items()}
+            self._state[view] = self._narrow_all(state)
             params.append(view)
-        vectors = {
+        # One formula for all models, chosen by all: a step that looks for momentum itself could not be replayed.
+        rule = self._optimizer.rule(group, group)
+        return {**group, **self._narrow_all(group), "params": params, "rule": rule}
+
+    def _narrow_all(self, values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """Cut this shard's part out of the tensors `[B, ...]` among `values`."""
+        return {
             name: self.narrow(value)
-            for name, value in group.items()
+            for name, value in values.items()
             if isinstance(value, torch.Tensor) and value.dim() > 0 and len(value) == self._optimizer.B
         }
-        return {**group, **vectors, "params": params}
 
     def state(self) -> list[torch.Tensor]:
         """List the tensors that a step changes: trained parameters, the optimizer's state and its counters."""
@@ -96,7 +101,7 @@ class Shard:
             tensors += [
                 value
                 for name, value in group.items()
-                if isinstance(value, torch.Tensor) and name not in self._optimizer.per_model
+                if isinstance(value, torch.Tensor) and name in ("active", "skipped", "grad_norms")
             ]
         return tensors
 
@@ -116,7 +121,9 @@ class Shard:
     def facts(self, era: object) -> tuple[Any, ...]:
         """List all that this shard's code can see beside the values of tensors: Python's values, and layouts."""
         flags = tuple(
-            tuple((name, value) for name, value in group.items() if isinstance(value, (bool, int, float, str)))
+            tuple(
+                (name, value) for name, value in group.items() if isinstance(value, (bool, int, float, str))
+            )
             for group in self._groups
         )
         code = module_facts(self.array, era), type(self._optimizer), self._optimizer.on_nan, flags

@@ -57,7 +57,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
     B: int
 
     def __init__(self, B: int) -> None:
-        super().__init__()
+        torch.nn.Module.__init__(self)  # not that of a class of torch's which an array layer is, too
         self.B = B
 
     def __getattr__(self, name: str) -> Any:

@@ -18,6 +18,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._torch import backward_pass, mark_parameter, wrapper_subclass
 from ..errors import InvalidArgument
+from ..ops.torch_clip import register
 
 __all__ = ["ModelTensor", "NotFusable", "logical", "physical", "state", "wrap"]
 
@@ -207,6 +208,11 @@ def wrap_parameter(value: torch.Tensor) -> ModelTensor:
 
 class OwnTensors:
     """Mixed into modules of an array: code of one model that goes through their parameters sees one model's."""
+
+    def __new__(cls, *_: Any, **__: Any) -> Any:
+        layer = super().__new__(cls)
+        register(layer)  # type: ignore[arg-type]
+        return layer
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
         for name, value in super().named_parameters(*args, **kwargs):  # type: ignore[misc]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Optimizers over an array of models: torch's names, order and defaults, hyper-parameters with a value per model.
 
-A parameter that one of the models does not use in a step (an expert that gets no token) has a gradient of zero there,
-where torch's has none and is skipped: momentum and weight decay go on for it.
+They are torch's to a user: `param_groups`, `state`, `add_param_group` and `defaults` are written and read as torch's
+are, by hand, by torch's schedulers and by others', also while a StepRunner trains the array.
 """
 
 from . import lr_scheduler as lr_scheduler
@@ -18,6 +18,7 @@ from ._base import ArrayOptimizer as ArrayOptimizer
 from ._clip import clip_grad_norm_ as clip_grad_norm_
 from ._clip import clip_grad_value_ as clip_grad_value_
 from ._clip import get_total_norm as get_total_norm
+from ._group import HyperParameters as HyperParameters
 from ._partial import PartiallyFused as PartiallyFused
 from ._scaler import GradScaler as GradScaler
 from ._sgd import ASGD as ASGD
@@ -35,6 +36,7 @@ __all__ = [
     "Adamax",
     "ArrayOptimizer",
     "GradScaler",
+    "HyperParameters",
     "Lion",
     "NAdam",
     "PartiallyFused",

@@ -12,10 +12,12 @@ import torch
 from .. import _under_way as under_way
 from .. import ops
 from ..errors import InvalidArgument
+from ..ops.partial_use import partly_used, users_of
 from . import _convert
-from ._plan import Group, Hyper, StepPlan, refuse_sparse
+from ._group import Group, HyperParameter, ParameterGroup, plain
+from ._plan import Hyper, StepPlan, refuse_sparse
 from ._state import OptimizerState
-from ._values import as_vector, check_indices, check_range
+from ._values import check_indices
 
 # How torch computes, not what: accepted, and of no effect here.
 _TORCH_ONLY = ("foreach", "fused", "capturable")
@@ -28,7 +30,11 @@ class ArrayOptimizer(OptimizerState):
 
     A hyper-parameter in `per_model` is a number for all models or a sequence of B, and is kept in its group as a
     float64 tensor `[B]` on the parameters' device; a pair such as torch's `betas` is kept as `beta1` and `beta2`. One
-    operator updates all parameters of all models in one pass. Beside torch's, every optimizer takes the keywords
+    operator updates all parameters of all models in one pass. `param_groups[i][name] = value` takes a number, a
+    sequence or a tensor of any real dtype at any time; torch's and others' schedulers may assign it. A parameter that a
+    model did not use in a backward pass is not stepped for that model, as torch skips one whose gradient is None.
+
+    Beside torch's, every optimizer takes the keywords
 
     Args:
         max_grad_norm: clips the gradients of each model to this norm, one number or one per model, as `clip_grad_norm_`
@@ -63,35 +69,45 @@ class ArrayOptimizer(OptimizerState):
                 raise InvalidArgument("a step of an array is not differentiable; leave differentiable out")
         if on_nan not in _POLICIES:
             raise InvalidArgument(f"on_nan is {on_nan!r}; it must be one of {', '.join(_POLICIES)}")
-        self.B, self.on_nan = 0, on_nan
-        self._plans: dict[int, StepPlan] = {}
-        self._momentum: tuple[torch.Tensor, bool] | None = None
-        for pair, names in self.pairs.items():
-            try:
-                first, second = defaults.pop(pair)
-            except (TypeError, ValueError) as error:
-                raise InvalidArgument(f"{pair} must be two values, each a number or one per model") from error
-            defaults.update({names[0]: first, names[1]: second})
+        self.on_nan = on_nan
+        self._plans, self._momentum = {}, None
+        given = {pair: defaults[pair] for pair in self.pairs}
+        defaults = self._without_pairs(defaults)
         if max_grad_norm is not None:
             defaults["max_grad_norm"] = max_grad_norm
         super().__init__(params, defaults)
+        self.defaults.update(given)  # torch's schedulers look for `betas` there
         if B is not None and B != self.B:
             raise InvalidArgument(f"B={B}, but the parameters are those of {self.B} models")
 
-    def add_param_group(self, param_group: Group) -> None:
-        """As torch's; refuses parameters that are no array's and values that fit no model."""
+    def _without_pairs(self, values: Group) -> Group:
+        """Copy `values` with each pair as the two hyper-parameters that it is."""
+        values = dict(values)
         for pair, names in self.pairs.items():
-            if pair in param_group:
-                param_group.update(zip(names, param_group.pop(pair), strict=True))
-        super().add_param_group(param_group)
-        group = self.param_groups.pop()
+            if pair in values:
+                try:
+                    first, second = values.pop(pair)
+                except (TypeError, ValueError) as error:
+                    raise InvalidArgument(
+                        f"{pair} must be two values, each a number or one per model"
+                    ) from error
+                values |= {names[0]: first, names[1]: second}
+        return values
+
+    def add_param_group(self, param_group: Group) -> None:
+        """As torch's, at any time; refuses parameters that are no array's and values that fit no model."""
+        given, B = self._without_pairs(param_group), self.B
+        super().add_param_group(given)
+        group = {name: value for name, value in self.param_groups.pop().items() if name not in self.pairs}
         try:
             self._check_group(group)
         except InvalidArgument:
-            if not self.param_groups:
-                self.B = 0
+            self.B = B
             raise
-        self.param_groups.append(group)
+        self.param_groups.append(ParameterGroup(group, self))
+        if param_group.get("max_grad_norm") is not None:
+            self.limit(group["max_grad_norm"])
+        self.note_change()
 
     def _check_group(self, group: Group) -> None:
         for parameter in group["params"]:
@@ -110,16 +126,17 @@ class ArrayOptimizer(OptimizerState):
                     f"(shape {list(parameter.shape)})"
                 )
         device = group["params"][0].device if group["params"] else None
-        clipped = ("max_grad_norm",) if group.get("max_grad_norm") is not None else ()
-        for name in (*self.per_model, *clipped):
-            group[name] = as_vector(group[name], self.B, name, device)
-            check_range(name, group[name])
-        # All groups share them: a model is active or not as a whole.
         first = self.param_groups[0] if self.param_groups else None
+        limit = group.pop("max_grad_norm", None) if first is None else first.get("max_grad_norm")
+        limited = {} if limit is None else {"max_grad_norm": limit}
+        group.update(limited)
+        for name in (*self.per_model, *limited):
+            group[name] = HyperParameter.of(name, group[name], self.B, device)
+        # All groups share them: a model is active or not as a whole.
         for name, start, dtype in (("active", 1, torch.bool), ("skipped", 0, torch.int64)):
             shared = first[name] if first else torch.full((self.B,), start, dtype=dtype, device=device)
             group[name] = shared
-        if clipped or self.on_nan != "ignore":
+        if limited or self.on_nan != "ignore":
             group["grad_norms"] = torch.zeros(self.B, dtype=torch.float64, device=device)
 
     @torch.no_grad()
@@ -130,7 +147,7 @@ class ArrayOptimizer(OptimizerState):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self.step_groups(self.param_groups, self.state)
+        self.step_groups(self.own_groups(), self.state)
         return loss
 
     @torch.no_grad()
@@ -155,12 +172,17 @@ class ArrayOptimizer(OptimizerState):
         if found is not None:
             active = active & ~found
         if self.on_nan != "ignore" or "max_grad_norm" in first:
-            factor, active = self._look_at_gradients(groups, factor, active)
+            limit = (hypers or groups)[0].get("max_grad_norm")
+            factor, active = self._look_at_gradients(groups, factor, active, limit)
         for group, hyper in zip(groups, hypers or groups, strict=True):
             self.update(group, group["params"], state, hyper, factor, active)
 
     def _look_at_gradients(
-        self, groups: Sequence[Group], factor: torch.Tensor | None, active: torch.Tensor
+        self,
+        groups: Sequence[Group],
+        factor: torch.Tensor | None,
+        active: torch.Tensor,
+        limit: torch.Tensor | None,
     ) -> tuple[torch.Tensor | None, torch.Tensor]:
         """Norms of all gradients, and what follows from them: factors that clip, models that do not step."""
         grads = [p.grad for group in groups for p in group["params"] if p.grad is not None]
@@ -178,8 +200,8 @@ class ArrayOptimizer(OptimizerState):
             if self.on_nan == "freeze":
                 first["active"].logical_and_(~bad)
             active = active & ~bad
-        if "max_grad_norm" in first:
-            clip = (first["max_grad_norm"] / (norms + 1e-6)).clamp(max=1.0)
+        if limit is not None:
+            clip = (limit / (norms + 1e-6)).clamp(max=1.0)
             factor = clip if factor is None else clip * factor
         return factor, active
 
@@ -193,20 +215,45 @@ class ArrayOptimizer(OptimizerState):
         active: torch.Tensor | None = None,
     ) -> None:
         """Updates those of `params` that have a gradient; `hyper` holds the `[B]` vectors to use, `group` the flags."""
+        rule = group.get("rule") or self.rule(group, hyper)
+        active = group["active"] if active is None else active
+        apart = partly_used(params)
+        if apart:
+            params = [p for p in params if not any(p is one for one in apart)]
+        for parameter in apart:
+            if parameter.grad is not None:
+                of_users = active & users_of(parameter.grad)
+                self._update(
+                    (id(group), id(parameter)), rule, group, [parameter], state, hyper, factor, of_users
+                )
+        self._update(id(group), rule, group, params, state, hyper, factor, active)
+
+    def _update(
+        self,
+        key: Any,
+        rule: str,
+        group: Group,
+        params: Sequence[torch.Tensor],
+        state: Any,
+        hyper: Hyper,
+        factor: torch.Tensor | None,
+        active: torch.Tensor,
+    ) -> None:
+        """Update those of `params` that have a gradient, by the plan that is kept under `key`."""
         grads = [g for g in [p.grad for p in params] if g is not None]
         if len(grads) < len(params):
             params = [p for p in params if p.grad is not None]
         if not grads:
             return
-        rule = self.rule(group, hyper)
-        plan = self._plans.get(id(group))
+        plan = self._plans.get(key)
         if plan is None or not plan.fits(rule, params, state):
             refuse_sparse(grads, params)
+            _refuse_other_width(params, group["active"])
             self.fill_state(rule, group, params, state, hyper)
             if len(self._plans) > _MOST_PLANS:
                 self._plans.clear()
-            plan = self._plans[id(group)] = StepPlan(rule, params, state)
-        plan.run(grads, hyper, group, factor, group["active"] if active is None else active)
+            plan = self._plans[key] = StepPlan(rule, params, state)
+        plan.run(grads, hyper, group, factor, active)
 
     def planned(self, group: Group) -> tuple[str, list[int]] | None:
         """Describe the plan of `group`'s last step: its rule, and the places of the parameters that it updates."""
@@ -288,21 +335,42 @@ class ArrayOptimizer(OptimizerState):
         """The last step's norms `[B]` before clipping; None unless `max_grad_norm` or `on_nan` asks for them."""
         return self.param_groups[0].get("grad_norms")
 
+    def state_dict(self) -> Group:
+        """As torch's; hyper-parameters are float64 tensors `[B]`."""
+        under_way.finish(self)
+        found = super().state_dict()
+        found["state"] = {key: dict(row) for key, row in found["state"].items()}
+        found["param_groups"] = [
+            {n: plain(v) if isinstance(v, torch.Tensor) else v for n, v in group.items()}
+            for group in found["param_groups"]
+        ]
+        return found
+
     def load_state_dict(self, state_dict: Group) -> None:
         """As torch's; the state is copied."""
         under_way.finish(self)
+        _convert.check_loading(self, state_dict)
         super().load_state_dict(copy.deepcopy(state_dict))
         _convert.after_loading(self, state_dict)
-
-    def state_dict(self) -> Group:
-        """As torch's."""
-        under_way.finish(self)
-        return super().state_dict()
 
     def __getstate__(self) -> Group:
         return {**super().__getstate__(), "B": self.B, "on_nan": self.on_nan}
 
     def __setstate__(self, state: Group) -> None:
-        super().__setstate__(state)
+        rest = {name: value for name, value in state.items() if name not in ("state", "param_groups")}
+        super().__setstate__(rest)
+        self.state, self.param_groups = state["state"], state["param_groups"]
+        self.own_groups()
         self._plans = {}
         self._momentum = None
+
+
+def _refuse_other_width(params: Sequence[torch.Tensor], active: torch.Tensor) -> None:
+    """Refuse parameters of another number of models than the hyper-parameters."""
+    for parameter in params:
+        if parameter.size(0) != active.numel():
+            raise InvalidArgument(
+                f"a parameter {list(parameter.shape)} is that of {parameter.size(0)} models, and this optimizer has "
+                f"{active.numel()}: give the optimizer to the edit of the array, as in array.drop(1, optimizer), or "
+                "call optimizer.select with the models that are left"
+            )

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Clipping of gradients, each model by itself; the names and arguments of torch.nn.utils."""
+"""Clipping of gradients, each model by itself; the names and arguments of torch.nn.utils.
+
+torch's own functions do the same on tensors of arrays, see `dnnsuite.ops.torch_clip`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import torch
 
 from .. import ops
 from ..errors import InvalidArgument
+from ..ops.clipping import by_kind, clip_by_norms_, in_memory_order, total_norms
 from ._plan import refuse_sparse
 from ._values import as_vector, check_range
 
@@ -30,7 +34,7 @@ def get_total_norm(
     tensors = _listed(tensors)
     if not tensors:
         raise InvalidArgument("there is no gradient, so the number of models is not known")
-    norms = _norms(tensors, norm_type, error_if_nonfinite)
+    norms = total_norms(tensors, norm_type, error_if_nonfinite)
     return norms.to(_result_dtype(tensors))
 
 
@@ -52,9 +56,8 @@ def clip_grad_norm_(
     B = grads[0].size(0)
     limit = as_vector(max_norm, B, "max_norm", grads[0].device)
     check_range("max_norm", limit.nan_to_num(posinf=0.0))
-    norms = _norms(grads, norm_type, error_if_nonfinite)
-    for mine in _by_kind(grads):
-        ops.scale_gradients_(mine, (limit / (norms + 1e-6)).clamp(max=1.0).to(mine[0].device))
+    norms = total_norms(grads, norm_type, error_if_nonfinite)
+    clip_by_norms_(grads, limit, norms)
     return norms.to(_result_dtype(grads))
 
 
@@ -66,7 +69,7 @@ def clip_grad_value_(
     grads = _gradients(parameters)
     limit = as_vector(clip_value, grads[0].size(0), "clip_value", grads[0].device)
     check_range("clip_value", limit.nan_to_num(posinf=0.0))
-    for mine in _by_kind(grads):
+    for mine in by_kind(grads):
         ops.clamp_gradients_(mine, limit.to(mine[0].device))
 
 
@@ -79,40 +82,7 @@ def _gradients(parameters: torch.Tensor | Iterable[torch.Tensor]) -> list[torch.
     if not grads:
         raise InvalidArgument("no parameter has a gradient, so there is nothing to clip: call backward first")
     refuse_sparse(grads, grads)
-    sizes = sorted({g.size(0) if g.dim() else 0 for g in grads})
-    if len(sizes) > 1:
-        raise InvalidArgument(f"gradients of one array have the same B in dimension 0, got {sizes}")
-    return [_contiguous(g) for g in grads]
-
-
-def _contiguous(grad: torch.Tensor) -> torch.Tensor:
-    """The gradient with its dimensions in the order in which they lie in memory: it is written in place."""
-    order = sorted(range(1, grad.dim()), key=lambda i: (-grad.stride()[i], i))
-    return grad.permute(0, *order)
-
-
-def _norms(grads: list[torch.Tensor], norm_type: float, error_if_nonfinite: bool) -> torch.Tensor:
-    if not norm_type > 0:
-        raise InvalidArgument(f"norm_type is {norm_type!r}; it must be a positive number, or infinity")
-    kinds = _by_kind(grads)
-    norms = torch.stack([ops.gradient_norms(mine, norm_type).to(grads[0].device) for mine in kinds])
-    total = norms[0] if len(kinds) == 1 else torch.linalg.vector_norm(norms, norm_type, dim=0)
-    if error_if_nonfinite:
-        wrong = [index for index, norm in enumerate(total.isfinite().tolist()) if not norm]
-        if wrong:
-            raise InvalidArgument(
-                f"the gradients of models {wrong} have a norm that is not finite; freeze them, or clip with "
-                "error_if_nonfinite=False"
-            )
-    return total
-
-
-def _by_kind(grads: list[torch.Tensor]) -> list[list[torch.Tensor]]:
-    """The gradients by device and dtype, in a fixed order."""
-    kinds: dict[Any, list[torch.Tensor]] = {}
-    for grad in grads:
-        kinds.setdefault((grad.device, grad.dtype), []).append(grad)
-    return list(kinds.values())
+    return in_memory_order(grads)
 
 
 def _result_dtype(grads: list[torch.Tensor]) -> torch.dtype:

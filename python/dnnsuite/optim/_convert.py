@@ -10,13 +10,11 @@ import torch
 
 from .. import ops
 from ..errors import InvalidArgument
-from ._plan import Group
-from ._state import OptimizerState
+from ._group import Group
+from ._state import SCALARS, STATES, OptimizerState
 from ._values import check_range, fill_fresh, fresh_values, pick
 
 OptimizerT = TypeVar("OptimizerT", bound=OptimizerState)
-
-_SCALARS = ("step", "mu_product", "eta")
 
 
 def to_model(
@@ -58,8 +56,6 @@ def model_arguments(optimizer: OptimizerState, group: Group, index: int) -> Grou
 def _model_state(optimizer: OptimizerState, state: Group, group: Group, index: int) -> Group:
     names = ops.RULES[optimizer.rule(group, group)].states
     own: Group = {name: state[name][index].clone() for name in names}
-    if "momentum" in optimizer.per_model and float(group["momentum"][index]) == 0:
-        own.pop("momentum_buffer", None)
     step = float(state["step"][index])
     if optimizer.torch_class is not torch.optim.SGD:
         own["step"] = torch.tensor(step)
@@ -167,10 +163,10 @@ def select(optimizer: OptimizerState, indices: list[int | None], fresh: Group) -
     values = _fresh_hypers(optimizer, fresh, count)
     made: dict[int, torch.Tensor] = {}
     groups: list[Group] = []
-    for group in optimizer.param_groups:
+    for group in optimizer.own_groups():
         new: Group = {}
         for name, vector in group.items():
-            if isinstance(vector, torch.Tensor):
+            if _is_per_model(vector, optimizer.B):
                 if id(vector) not in made:
                     made[id(vector)] = fill_fresh(
                         pick(vector, indices), indices, _start_of(name, vector, values, count)
@@ -179,21 +175,29 @@ def select(optimizer: OptimizerState, indices: list[int | None], fresh: Group) -
         groups.append(new)
     states = {}
     for parameter, state in optimizer.state.items():
-        states[parameter] = {name: pick(value, indices) for name, value in state.items()}
-    for group, new in zip(optimizer.param_groups, groups, strict=True):
-        group.update(new)
+        states[parameter] = {
+            name: pick(value, indices) if _is_per_model(value, optimizer.B) else value
+            for name, value in state.items()
+        }
+    optimizer.B = B
+    for group, new in zip(optimizer.own_groups(), groups, strict=True):
+        for name, vector in new.items():
+            group.put(name, vector)
         for parameter in group["params"]:
             if parameter in states and count:
                 for name in states[parameter]:
-                    if name not in _SCALARS:
+                    if name in STATES:
                         value = torch.zeros_like(states[parameter][name])
                         start = optimizer.start_state(name, value, group)
                         slots = [slot for slot, index in enumerate(indices) if index is None]
                         states[parameter][name][slots] = start[slots]
     for parameter, new in states.items():
         optimizer.state[parameter] = new
-    optimizer.B = B
     optimizer._plans = {}
+
+
+def _is_per_model(value: Any, B: int) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() > 0 and value.size(0) == B
 
 
 def _check_shape(parameter: torch.Tensor, state: Group | None, B: int) -> None:
@@ -202,7 +206,7 @@ def _check_shape(parameter: torch.Tensor, state: Group | None, B: int) -> None:
             f"{B} indices, but a parameter has shape {list(parameter.shape)}: change the array's parameters first"
         )
     for name, value in (state or {}).items():
-        if name not in _SCALARS and value.shape[1:] != parameter.shape[1:]:
+        if name in STATES and value.shape[1:] != parameter.shape[1:]:
             raise InvalidArgument(
                 f"a parameter has shape {list(parameter.shape)} now, its {name} {list(value.shape)}: only the number "
                 "of models may change"
@@ -247,23 +251,32 @@ def _start_of(name: str, vector: torch.Tensor, values: dict[str, list[float]], c
     return [1.0 if name == "active" else 0.0] * count
 
 
+def check_loading(optimizer: OptimizerState, state_dict: Group) -> None:
+    """Refuse a state that is not that of an optimizer like this one, of as many models."""
+    for place, group in enumerate(state_dict["param_groups"]):
+        missing = [name for name in (*optimizer.per_model, "active") if name not in group]
+        if missing:
+            raise InvalidArgument(
+                f"group {place} of the state has no {missing[0]}: it is not that of a {type(optimizer).__name__} of "
+                f"dnnsuite.optim; {type(optimizer).__name__}.from_models takes the models' optimizers of torch"
+            )
+        if group["active"].numel() != optimizer.B:
+            raise InvalidArgument(
+                f"the state is that of {group['active'].numel()} models, the parameters are of {optimizer.B}"
+            )
+
+
 def after_loading(optimizer: OptimizerState, state_dict: Group) -> None:
     """Restore what torch's loading loses: scalars in float64, and vectors that are one for all groups."""
     saved = [index for group in state_dict["param_groups"] for index in group["params"]]
     own = [p for group in optimizer.param_groups for p in group["params"]]
     for index, parameter in zip(saved, own, strict=True):
         for name, value in state_dict["state"].get(index, {}).items():
-            if name in _SCALARS:
+            if name in SCALARS:
                 optimizer.state[parameter][name] = value.to(parameter.device, torch.float64, copy=True)
-    sizes = {vector.numel() for group in optimizer.param_groups for vector in [group["active"]]}
-    if own and sizes != {own[0].size(0)}:
-        raise InvalidArgument(
-            f"the state is that of {sizes.pop()} models, the parameters are of {own[0].size(0)}"
-        )
-    for group in optimizer.param_groups:
+    for group in optimizer.own_groups():
         for name, vector in group.items():
             if isinstance(vector, torch.Tensor) and group["params"]:
-                group[name] = vector.to(group["params"][0].device)
+                group.put(name, vector.to(group["params"][0].device))
         for name in ("active", "skipped"):
-            group[name] = optimizer.param_groups[0][name]
-    optimizer.B = own[0].size(0) if own else 0
+            group.put(name, optimizer.param_groups[0][name])

@@ -14,12 +14,11 @@ from .._torch import dispatch_modes
 from ..errors import InvalidArgument
 from ..ops.memory_order import memory_order
 from ..ops.optimizer import UpdateRule
+from ._group import FLAGS, Group
 
-Group = dict[str, Any]
 Hyper = Mapping[str, torch.Tensor]
 
 _GET = dict.get
-FLAGS = ("maximize", "decoupled_weight_decay", "nesterov")
 
 
 class StepPlan:
@@ -27,10 +26,11 @@ class StepPlan:
 
     def __init__(self, rule: str, params: Sequence[torch.Tensor], state: Any) -> None:
         self.rule, self.params, self.state = rule, list(params), state
+        rows = [state[p] for p in self.params]
+        self.changes = getattr(state, "changes", 0)
         self.pointers = [p.data_ptr() for p in self.params]
         self.takes = ops.RULES[rule]
         names = (*self.takes.states, *self.takes.scalars)
-        rows = [state[p] for p in self.params]
         self.slots = [(rows, [name] * len(rows), [row[name] for row in rows]) for name in names]
         self.batches = [
             _Batch(self.takes, [self.params[i] for i in places], [rows[i] for i in places], places)
@@ -42,6 +42,7 @@ class StepPlan:
         return (
             rule == self.rule
             and state is self.state
+            and getattr(state, "changes", 0) == self.changes
             and len(params) == len(self.params)
             and all(map(operator.is_, params, self.params))
             and [p.data_ptr() for p in params] == self.pointers
@@ -122,6 +123,7 @@ class _Batch:
             )
             return
         self.prepare(rule)
+        assert self.plan is not None
         try:
             written = self.written if dispatch_modes() else ()
             ops.optimizer_step_(self.plan, grads, vectors, factor, active, self.tickets, *flags, written)

@@ -13,12 +13,14 @@ from ..errors import InvalidArgument
 
 def as_vector(value: Any, B: int, name: str, device: torch.device | None = None) -> torch.Tensor:
     """`value`, a number or B of them, as a float64 `[B]` of its own."""
+    if isinstance(value, torch.Tensor) and value.is_complex():
+        raise InvalidArgument(f"{name} is complex: give one real number, or one per model")
     try:
         vector = torch.as_tensor(value, dtype=torch.float64, device=device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidArgument(f"{name} is {value!r}: give one number, or one per model") from error
     if vector.dim() == 0:
-        return vector.repeat(B)
+        return vector.detach().repeat(B)
     if vector.shape != (B,):
         raise InvalidArgument(
             f"{name} has shape {list(vector.shape)} for {B} models: give one value, or one per model"

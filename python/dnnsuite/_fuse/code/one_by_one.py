@@ -22,6 +22,7 @@ from ..._torch import mark_parameter, tree_flatten, tree_leaves, tree_map, tree_
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, outside, state, wrap
 from ...nn.random_streams import FUNCTION_STREAM, seeds_of
+from ...ops.partial_use import split_by_model
 from ..rules.random import next_stream
 from ..rules.table import settle_since
 from ..single_model import model_of
@@ -145,7 +146,7 @@ class ModelParts:
                     if name in getattr(module, "shared_buffers", ()) or name not in getattr(owners[0], names):
                         continue  # the latter: the stream of the array's root
                     if value is not None and id(value) not in cut:
-                        cut[id(value)] = torch.split(value, 1) if split else _views(value)
+                        cut[id(value)] = split_by_model(value) if split else _views(value)
                     parts = [None] * len(owners) if value is None else cut[id(value)]
                     if not split:
                         put[module, path, name] = parts

@@ -26,6 +26,7 @@ from ...nn.model_tensor import (
     wrap_parameter,
 )
 from ...nn.random_streams import FUNCTION_STREAM
+from ...ops.torch_clip import register
 from ..rules.table import settle_since
 from . import one_by_one
 from .call_user_code import enter
@@ -270,6 +271,7 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
     """Turn `module`, a copy of a user's with its state stacked already, into an array's."""
     original = type(module)
     module.__class__ = user_module_class(original)
+    register(module)
     module.__dict__.update(
         _fused_B=B,
         _fused_report=ModuleCoverage(),

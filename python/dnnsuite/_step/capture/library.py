@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Recordings of an array's steps, kept for whatever they serve beside the shard that made them: other shards of the same
-width, the same models after an edit of the array, and, as a pattern, other layouts of batch."""
+"""Recordings of an array's steps, kept for whatever they serve beside the shard that made them.
+
+They serve other shards of the same width, the same models after an edit of the array, and, as a pattern, other layouts
+of batch."""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ class Places:
     def find(self, tensor: torch.Tensor) -> Place | None:
         """Find the place of a tensor; None if it lies in none that has a role, or not wholly."""
         for role, held in self._at.get(tensor.untyped_storage()._cdata, ()):
-            offset = tensor.storage_offset() - held.storage_offset()
+            offset = int(tensor.storage_offset() - held.storage_offset())
             if tensor.dtype == held.dtype and offset >= 0 and offset + _reach(tensor) <= _reach(held):
                 return Place(role, tuple(tensor.shape), tensor.stride(), offset, tensor.dtype)
         return None
@@ -120,7 +122,9 @@ class Proven:
     script: Script
     plan: ReplayPlan
     places: dict[int, Place]  # by slot
-    others: dict[int, torch.Tensor]  # by slot: tensors without a role, such as those that a loss function closes over
+    others: dict[
+        int, torch.Tensor
+    ]  # by slot: tensors without a role, such as those that a loss function closes over
     reads: list[Read]
     owner: weakref.ref[Any]
     outline: list[Any] = field(default_factory=list)
@@ -133,7 +137,9 @@ class Proven:
         subject.prepare(self.plans)
         roles = subject.roles()
         found = {slot: place.of(roles) for slot, place in self.places.items()}
-        return self.script.bound(self.plan.on(self.others | found)), [read.among(roles) for read in self.reads]
+        return self.script.bound(self.plan.on(self.others | found)), [
+            read.among(roles) for read in self.reads
+        ]
 
 
 def prove(facts: Facts, subject: Subject, script: Script, reads: Sequence[Read]) -> Proven:

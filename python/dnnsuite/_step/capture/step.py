@@ -43,8 +43,8 @@ class CapturedStep:
     of them are training steps like any other.
 
     Where the step of another shard, or of this one's models before an edit, is known to be the same list on other
-    tensors, that is replayed at once (`Recordings`). Another layout of batch is recorded in its first step, and replayed
-    from the second on if the list differs from a known one in nothing but numbers.
+    tensors, that is replayed at once (`Recordings`). Another layout of batch is recorded in its first step, and
+    replayed from the second on if the list differs from a known one in nothing but numbers.
     """
 
     def __init__(

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+"""Parameters `[B, ...]` that only some of the models used in a backward pass.
+
+A single torch model leaves the gradient of such a parameter None, and its optimizer skips it. The gradient of an array
+is one tensor: the part of a model that did not use the parameter is filled with -0.0, which adds to nothing, stays
+through sums of gradients and positive factors, and is told from the zeros of a model that did use it by its sign.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["partly_used", "split_by_model", "users_of"]
+
+_known: dict[int, weakref.ref[Tensor]] = {}
+
+
+def split_by_model(parameter: Tensor) -> Sequence[Tensor]:
+    """Split a parameter `[B, ...]` into views `[1, ...]`; a view without gradient counts as not used by its model."""
+    parts = torch.split(parameter, 1)
+    node = parts[0].grad_fn
+    if node is not None and parameter.is_leaf and len(parts) > 1:
+        node.register_hook(_Unused(parameter))
+    return parts
+
+
+class _Unused:
+    """Hook after a split's backward: marks the gradients of the models that have none."""
+
+    def __init__(self, parameter: Tensor) -> None:
+        self._parameter = parameter
+
+    def __call__(self, joined: tuple[Tensor, ...], grads: tuple[Tensor | None, ...]) -> None:
+        for index, grad in enumerate(grads):
+            if grad is None:
+                _note(self._parameter)
+                joined[0].detach()[index].fill_(-0.0)
+
+
+def _note(parameter: Tensor) -> None:
+    key = id(parameter)
+    if key not in _known:
+        _known[key] = weakref.ref(parameter, lambda _: _known.pop(key, None))
+
+
+def partly_used(params: Sequence[Tensor]) -> list[Tensor]:
+    """List those of `params` that, in some backward pass, one model used and another did not."""
+    return [p for p in params if id(p) in _known] if _known else []
+
+
+def users_of(grad: Tensor) -> Tensor:
+    """Find the models that used the parameter of this gradient `[B, ...]`; bool `[B]`."""
+    unused = (grad == 0).logical_and_(grad.signbit())
+    return ~unused.reshape(grad.size(0), -1).all(1)

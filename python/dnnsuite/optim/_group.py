@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: MIT
+"""Groups of an array's optimizer: `group[name] = value` takes what torch's groups take, and one value per model."""
+
+from __future__ import annotations
+
+import reprlib
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from ..errors import InvalidArgument
+from ._values import as_vector, check_range
+
+Group = dict[str, Any]
+
+_GET = dict.get  # a value that a group holds, and no pair
+FLAGS = ("maximize", "decoupled_weight_decay", "nesterov")
+_SWITCHES = frozenset((*FLAGS, "amsgrad", "centered"))
+
+
+class HyperParameter(torch.Tensor):
+    """Values of a hyper-parameter, a float64 tensor `[B]`; results of operators on it are plain tensors.
+
+    torch's schedulers write `group["lr"].fill_(new)` and read `float(group["lr"])`: `fill_` takes one value per model
+    here, and `float` gives the value that all models share.
+    """
+
+    # As torch.nn.Parameter's: operators do not look for an override.
+    __torch_function__ = torch.nn.Parameter.__torch_function__
+
+    @staticmethod
+    def of(name: str, value: Any, B: int, device: torch.device | None = None) -> HyperParameter:
+        """Make values of `name` out of one number or B of them; refuse what is out of its range."""
+        vector = as_vector(value, B, name, device)
+        check_range(name, vector)
+        return HyperParameter.holding(name, vector)
+
+    @staticmethod
+    def holding(name: str, vector: torch.Tensor) -> HyperParameter:
+        """Mark `vector` as the values of `name`; the memory is the same."""
+        own = vector.as_subclass(HyperParameter)
+        vars(own)["hyper_name"] = name
+        return own
+
+    def fill_(self, value: Any) -> HyperParameter:
+        """Write one value for all models, or one per model."""
+        self.copy_(HyperParameter.of(vars(self)["hyper_name"], value, len(self), self.device))
+        return self
+
+    def __float__(self) -> float:
+        values = set(self.tolist())
+        if len(values) != 1:
+            name = vars(self)["hyper_name"]
+            raise InvalidArgument(
+                f"{name} differs from model to model, {self.tolist()}, and is asked for as one number: for a schedule "
+                f"use that of dnnsuite.optim.lr_scheduler, or read {name}[i] of model i"
+            )
+        return float(values.pop())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> HyperParameter:
+        return HyperParameter.holding(vars(self)["hyper_name"], self.clone())
+
+    def __reduce_ex__(self, protocol: Any) -> Any:  # files hold plain tensors
+        return plain(self).__reduce_ex__(protocol)
+
+
+def plain(vector: torch.Tensor) -> torch.Tensor:
+    """View a hyper-parameter as a plain tensor."""
+    return vector.as_subclass(torch.Tensor) if type(vector) is HyperParameter else vector
+
+
+class GroupOwner(Protocol):
+    """The optimizer that a group belongs to."""
+
+    @property
+    def B(self) -> int:
+        """The number of models."""
+
+    @property
+    def per_model(self) -> Sequence[str]:
+        """Names of the hyper-parameters with one value per model."""
+
+    @property
+    def pairs(self) -> Mapping[str, tuple[str, str]]:
+        """Arguments that are two hyper-parameters in one, as torch writes them."""
+
+    def place_of(self, group: Any) -> int:
+        """Find the group's place in `param_groups`."""
+
+    def note_change(self) -> None:
+        """Note a change that the values of hyper-parameters alone do not tell."""
+
+    def limit(self, max_grad_norm: Any) -> None:
+        """Clip by these values `[B]` in all groups, or no more if None."""
+
+
+class ParameterGroup(dict[str, Any]):
+    """Group of parameters with their hyper-parameters, as torch's dict is.
+
+    A hyper-parameter takes a number, B of them, or a real tensor `[]` or `[B]`, and is a float64 tensor `[B]`; a pair
+    such as `betas` takes two of these; a flag takes True or False. A value that is refused changes nothing.
+
+    Raises:
+        InvalidArgument: naming the group, the hyper-parameter and the value.
+    """
+
+    def __init__(self, values: Mapping[str, Any], owner: GroupOwner) -> None:
+        super().__init__(values)
+        self._owner = weakref.ref(owner)
+        self._vectors = frozenset((*owner.per_model, "initial_lr", "max_grad_norm"))
+        for name, value in values.items():
+            self.put(name, value)
+
+    def put(self, name: str, value: Any) -> None:
+        """Set `name` to what is known to fit: no check, no copy."""
+        vector = isinstance(value, torch.Tensor) and name in self._vectors
+        super().__setitem__(name, HyperParameter.holding(name, value) if vector else value)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.update({name: value})
+
+    def update(self, *given: Any, **named: Any) -> None:
+        """Set several values at once, all of them or none."""
+        owner = self._owner()
+        values = dict(*given, **named)
+        if owner is None:
+            super().update(values)
+            return
+        made: dict[str, Any] = {}
+        for name, value in values.items():
+            try:
+                made.update(self._made(owner, name, value))
+            except InvalidArgument as error:
+                place = owner.place_of(self)
+                raise InvalidArgument(
+                    f"param_groups[{place}][{name!r}] = {reprlib.repr(value)}: {error}"
+                ) from None
+        if "max_grad_norm" in made:
+            owner.limit(made.pop("max_grad_norm"))
+        told = any(made[name] != self.get(name) for name in _SWITCHES & made.keys()) or "params" in made
+        super().update(made)
+        if told:
+            owner.note_change()
+
+    def _made(self, owner: GroupOwner, name: str, value: Any) -> Iterable[tuple[str, Any]]:
+        """Pair what is to be set with what it is set to."""
+        if name in owner.pairs and name not in self.keys():
+            try:
+                first, second = value
+            except (TypeError, ValueError):
+                raise InvalidArgument(f"{name} must be two values, each a number or one per model") from None
+            names = owner.pairs[name]
+            return [
+                pair for n, v in zip(names, (first, second), strict=True) for pair in self._made(owner, n, v)
+            ]
+        if name in self._vectors and not (name == "max_grad_norm" and value is None):
+            return [(name, HyperParameter.of(name, value, owner.B, self._device()))]
+        return [(name, _switch(name, value) if name in _SWITCHES else value)]
+
+    def _device(self) -> torch.device | None:
+        params = self.get("params")
+        return params[0].device if params else None
+
+    def __missing__(self, name: str) -> Any:
+        pair = self._pair(name)
+        if pair is None:
+            raise KeyError(name)
+        return tuple(self[one] for one in pair)
+
+    def _pair(self, name: Any) -> tuple[str, str] | None:
+        owner = self._owner()
+        names = None if owner is None else owner.pairs.get(name)
+        return names if names and all(one in self.keys() for one in names) else None
+
+    def __contains__(self, name: Any) -> bool:
+        return super().__contains__(name) or self._pair(name) is not None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(name, default) if self._pair(name) is None else self[name]
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def __ior__(self, values: Any) -> ParameterGroup:  # type: ignore[override,misc]
+        self.update(values)
+        return self
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        self._gone(name)
+
+    def pop(self, name: str, *default: Any) -> Any:
+        value = super().pop(name, *default)
+        self._gone(name)
+        return value
+
+    def _gone(self, name: str) -> None:
+        owner = self._owner()
+        if owner is not None and name in (*_SWITCHES, "params"):
+            owner.note_change()
+        elif owner is not None and name == "max_grad_norm":
+            owner.limit(None)
+
+    def __reduce_ex__(
+        self, protocol: Any
+    ) -> Any:  # of copies and files: the optimizer makes it a group again
+        return dict, (dict(self),)
+
+
+def _switch(name: str, value: Any) -> bool:
+    if hasattr(value, "tolist"):  # of torch and numpy
+        value = value.tolist()
+    if type(value) not in (bool, int) or value not in (0, 1):
+        raise InvalidArgument(f"{name} is True or False, for all models")
+    return bool(value)
+
+
+class HyperParameters:
+    """Copies of an optimizer's hyper-parameters, as they were at the last call of `read`.
+
+    A step that is still under way keeps the values that it was given. On a GPU, where a stream keeps the order, they
+    are the tensors themselves.
+    """
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[torch.Tensor, Any, bytes]] = []  # each tensor, its memory and what was in it
+        self.copies: list[dict[str, torch.Tensor]] = []
+
+    def read(self, groups: Sequence[ParameterGroup], names: Sequence[str]) -> bool:
+        """Look at `names` in all groups; return True if `copies` is a new list, with another value."""
+        now = [v for group in groups for name in names if (v := _GET(group, name)) is not None]
+        if len(now) == len(self._seen) and all(
+            vector is seen and (memory is None or memory.tobytes() == held)
+            for vector, (seen, memory, held) in zip(now, self._seen, strict=True)
+        ):
+            return False
+        self._seen = [_remembered(vector) for vector in now]
+        self.copies = [
+            {name: _kept(v) for name in names if (v := _GET(group, name)) is not None} for group in groups
+        ]
+        return True
+
+
+def _remembered(vector: torch.Tensor) -> tuple[torch.Tensor, Any, bytes]:
+    if vector.device.type != "cpu":
+        return vector, None, b""
+    memory = vector.numpy()
+    return vector, memory, memory.tobytes()
+
+
+def _kept(vector: torch.Tensor) -> torch.Tensor:
+    return plain(vector).clone() if vector.device.type == "cpu" else plain(vector)
