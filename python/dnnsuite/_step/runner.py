@@ -17,6 +17,7 @@ from . import memory, tune
 from .capture import CudaGraphs, Scripts, guards
 from .deal import Deal, autocast_now, parts_of
 from .denormals import Flushed
+from .samples import warn_of_single_samples
 from .shard import LossFunction, Shard, StepOptions, Vectors
 from .shard_width_search import WidthTrial
 from .threads import ShardThreads, SubmittedStep
@@ -31,8 +32,9 @@ class StepRunner:
 
     `loss_function(array, *batch)` returns the losses `[b]` of the array it is given, which holds all B models
     or some of them (`dnnsuite.nn.functional` has losses that do not ask which). Every tensor of a batch is
-    `[B, ...]` (`dnnsuite.stack` makes one of a batch that all models share); tuples and dicts of tensors may be
-    nested. A list is one tensor per model, of any first sizes: each model then runs alone, on `[1, n, ...]`.
+    `[B, ...]`; tuples and dicts of tensors may be nested. `dnnsuite.stack` makes one of a batch that all models
+    share: without it a batch of just B samples is one sample for each model. A list is one tensor per model, of any
+    first sizes: each model then runs alone, on `[1, n, ...]`.
 
     On a CPU the models are dealt out in shards: a thread takes one shard through a whole step, with no barrier
     inside. With several threads `step` returns at once, as on a GPU, and up to `queue_depth` steps are under
@@ -103,7 +105,7 @@ class StepRunner:
         self.queue_depth = queue_depth
         self._closed = False
         self._last_vectors: Vectors = []
-        self._warm = False
+        self._warm = self._looked = False
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
             self._let_memory_go = weakref.finalize(self, memory.hold())
             self._let_memory_go.atexit = False
@@ -112,6 +114,11 @@ class StepRunner:
     def _set_up(self, array: torch.nn.Module, optimizer: ArrayOptimizer) -> None:
         """Choose a width for `array` as it is now, deal it out and start the threads; an error changes nothing."""
         B = array_width(array)
+        if not isinstance(optimizer, ArrayOptimizer):
+            raise InvalidArgument(
+                "StepRunner takes an optimizer of arrays, as dnnsuite.optim.Adam(array.parameters()); got a "
+                f"{type(optimizer).__name__} of {type(optimizer).__module__}"
+            )
         if optimizer.B != B:
             raise InvalidArgument(
                 f"the array holds {B} models and its optimizer {optimizer.B}: give the optimizer to the "
@@ -170,6 +177,9 @@ class StepRunner:
             raise InvalidArgument("this StepRunner is closed")
         self._follow()
         ragged = self._check(batch)
+        if not self._looked and not ragged:
+            self._looked = True
+            warn_of_single_samples(batch, self.B)
         wanted = 1 if ragged else self.width
         if wanted != self._dealt_width:
             self.synchronize()

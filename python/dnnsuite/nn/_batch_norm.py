@@ -43,13 +43,7 @@ class _NormBase(ArrayModule):
         super().__init__(B)
         self.num_features, self.eps = num_features, eps
         self.affine, self.track_running_stats = affine, track_running_stats
-        self.momenta: list[float | None] = (
-            list(momentum) if isinstance(momentum, Sequence) else [momentum] * B
-        )
-        if len(self.momenta) != B:
-            raise InvalidArgument(
-                f"momentum has {len(self.momenta)} values for {B} models: give one, or one per model"
-            )
+        self.momentum = momentum
         where = {"device": device, "dtype": dtype}
         weight = torch.nn.Parameter(torch.ones(B, num_features, **where)) if affine else None
         self.register_parameter("weight", weight)
@@ -64,10 +58,26 @@ class _NormBase(ArrayModule):
         self.register_buffer("num_batches_tracked", count)
 
     @property
-    def momentum(self) -> float | list[float | None] | None:
+    def momentum(self) -> Any:
         """The weight of the newest batch in the running statistics, None for an average over all; a list where the
-        models differ."""
+        models differ. Takes a number or None, or one per model in a list or a tensor."""
         return self.momenta[0] if len(set(self.momenta)) == 1 else self.momenta
+
+    @momentum.setter
+    def momentum(self, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            value = value.tolist()
+        momenta = list(value) if isinstance(value, Sequence) else [value] * self.B
+        if len(momenta) != self.B:
+            raise InvalidArgument(
+                f"momentum has {len(momenta)} values for {self.B} models: give one, or one per model"
+            )
+        for one in momenta:
+            if one is not None and (isinstance(one, bool) or not isinstance(one, (int, float))):
+                raise InvalidArgument(
+                    f"momentum of {type(self).__name__} is a number or None, or one per model; got {value!r}"
+                )
+        self.momenta: list[float | None] = momenta
 
     @torch.no_grad()
     def reset_running_stats(self) -> None:
