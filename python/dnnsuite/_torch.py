@@ -498,6 +498,9 @@ def has_gradient_hook(tensor: Any) -> bool:
 # -- checkpoints -----------------------------------------------------------------------------------------------------
 
 
+_checkpoint = _get("checkpoint")
+
+
 class Checkpoints:
     """Context manager: inside, torch's checkpoints (of all threads) are made by `without_reentrant` and `reentrant`.
 
@@ -508,8 +511,7 @@ class Checkpoints:
 
     def __init__(self, without_reentrant: Callable[..., Any], reentrant: Callable[..., Any]) -> None:
         self._lock, self._users = threading.Lock(), 0
-        found = _get("checkpoint")
-        self._own: dict[str, Any] = {}
+        found, self._own = _checkpoint, dict[str, Any]()
         if found:
             generator, function = (name.rpartition(".")[2] for name in NAMES["checkpoint"].names)
             self._own = {generator: found[0], function: found[1]}

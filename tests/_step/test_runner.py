@@ -443,3 +443,69 @@ def test_autocast_around_a_step_is_that_in_it(threads, capture):
                     runner.step(x, y).losses()
             assert set(seen) == {dtype}
             seen.clear()
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        (lambda losses: losses.sum(), r"returned \[\] for 2 models.*one loss per model, \[2\]"),
+        (lambda losses: losses.unsqueeze(1).expand(2, 8), r"returned \[2, 8\].*flatten\(1\)\.mean\(1\)"),
+        (lambda losses: (losses, None), "returned a tuple"),
+    ],
+)
+def test_a_loss_that_is_not_one_per_model(bad, told):
+    array, optimizer = make(2)
+    before = [p.detach().clone() for p in array.parameters()]
+    runner = StepRunner(array, optimizer, lambda *given: bad(loss(*given)), threads=1, width=2)
+    with runner, pytest.raises(InvalidArgument, match=told):
+        runner.step(*batches(2, 1)[0])
+    assert all(map(torch.equal, array.parameters(), before))
+
+
+def test_an_optimizer_of_torch():
+    array, _ = make(2)
+    with pytest.raises(InvalidArgument, match=r"optimizer of arrays.*got a SGD of torch\.optim"):
+        StepRunner(array, torch.optim.SGD(array.parameters(), lr=0.1), loss)
+
+
+class ChangesDtype(torch.nn.Module):
+    """As routers of mixtures of experts do: `self.classifier.to(...)` in the forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(6, 4)
+
+    def forward(self, x):
+        return self.inner.to(torch.float32)(x.float())
+
+
+def test_a_parameter_that_the_forward_puts_elsewhere():
+    array = dnnsuite.fuse([ChangesDtype().double() for _ in range(2)])
+    optimizer = optim.SGD(array.parameters(), lr=0.1)
+    with StepRunner(array, optimizer, loss, threads=1, width=1) as runner:
+        for _ in range(2):
+            with pytest.raises(InvalidArgument, match=r"inner\.weight \(float64, now float32\)"):
+                runner.step(*batches(2, 1)[0]).losses()
+
+
+def test_settings_of_layers_that_change_between_steps_are_followed():
+    """A captured step would go on with the old ones."""
+
+    def normed():
+        return torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.BatchNorm1d(4))
+
+    batch = batches(2, 1)[0]
+    states = []
+    for capture in (False, True):
+        array = dnnsuite.fuse(make_models(normed, 2))
+        optimizer = optim.SGD(array.parameters(), lr=0.1)
+        norm = array.get_submodule("1")
+        with StepRunner(array, optimizer, loss, threads=1, width=1, capture=capture) as runner:
+            for step in range(10):
+                if step == 4:
+                    assert not capture or runner.mode == "captured"
+                    norm.momentum, norm.eps = [0.9, None], 0.5
+                runner.step(*batch).losses()
+        states.append(array.state_dict())
+    for name, value in states[0].items():
+        assert torch.equal(value, states[1][name]), name

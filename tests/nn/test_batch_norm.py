@@ -6,7 +6,7 @@ import torch
 
 from dnnsuite import fuse, nn, unfuse
 from dnnsuite.errors import InvalidArgument
-from helpers import check_matches_models, make_models
+from helpers import assert_near, check_matches_models, make_models
 
 
 @pytest.mark.parametrize("momentum", [0.1, None])
@@ -23,6 +23,30 @@ def test_running_statistics_over_steps(momentum):
         torch.testing.assert_close(array.state_dict()[name][1], value)
     assert array.num_batches_tracked.tolist() == [3, 3, 3]
     check_matches_models([model.eval() for model in models], torch.randn(3, 2, 5, 3, 3))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"), [("BatchNorm1d", (6, 4)), ("BatchNorm2d", (2, 4, 3, 3)), ("InstanceNorm1d", (2, 4, 5))]
+)
+def test_momentum_is_set_between_steps(kind, shape):
+    models = make_models(lambda: getattr(torch.nn, kind)(4, track_running_stats=True), 2)
+    array = fuse(models)
+    for momentum in (0.9, [0.2, 0.3], torch.tensor([0.5, 0.25]), None):
+        array.momentum = momentum
+        x = torch.randn(2, *shape)
+        array(x)
+        each = (
+            [momentum] * 2 if momentum is None or isinstance(momentum, float) else list(map(float, momentum))
+        )
+        for index, (model, own) in enumerate(zip(models, each, strict=True)):
+            model.momentum = own
+            model(x[index])
+            assert_near(array.running_var[index], model.running_var)
+    assert array.momentum is None
+    for bad in ([0.1], "much", [0.1, "much"]):
+        with pytest.raises(InvalidArgument, match="momentum"):
+            array.momentum = bad
+    assert array.momentum is None
 
 
 def test_momentum_per_model():

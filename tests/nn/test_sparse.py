@@ -32,10 +32,31 @@ def test_shared_indices_give_each_model_its_own_gradient():
         assert torch.equal(gradient[:, 0], expected)
 
 
-@pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
-def test_refuses_sparse_gradients(layer):
-    with pytest.raises(InvalidArgument, match="sparse=True is refused"):
-        layer(11, 6, sparse=True, B=2)
+class Branches(torch.nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x) if x.sum() >= 0 else x
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("layer", [torch.nn.Embedding, torch.nn.EmbeddingBag])
+def test_sparse_layers_train_with_dense_gradients(layer, alone):
+    def make():
+        made = layer(11, 6, sparse=True)
+        return Branches(made) if alone else made
+
+    models, x = make_models(make, 2), torch.randint(11, (2, 4, 5))
+    array = fuse(models)
+    array(x).square().sum().backward()
+    for index, model in enumerate(models):
+        model(x[index]).square().sum().backward()
+    for own, *gradients in zip(array.parameters(), *(m.parameters() for m in models), strict=True):
+        assert_near(own.grad, torch.stack([p.grad.to_dense() for p in gradients]))
+    model = array[1]
+    assert (model.layer if alone else model).sparse, "a model on its own has the user's option"
 
 
 @pytest.mark.parametrize("layer", [torch.nn.Embedding, torch.nn.EmbeddingBag])

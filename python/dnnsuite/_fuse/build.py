@@ -16,7 +16,7 @@ from ..nn.array_module import ArrayModule, MoreState
 from .code.one_by_one import ModelParts
 from .code.sequential import Sequential
 from .code.user_module import make_user_module
-from .hooks import FORWARD_HOOKS, hooked_inside, refuse_backward_hooks, refuse_other_hooks
+from .hooks import FORWARD_HOOKS, bind_hooks, hooked_inside, refuse_backward_hooks, refuse_other_hooks
 from .layer_table import ELEMENTWISE, RULES
 from .state import differences, registered_in, stacked_parameter, stacked_tensor
 from .ties import tie
@@ -45,6 +45,7 @@ class Fusion:
         for part in root.modules():
             if type(part) is torch.nn.Sequential:
                 part.__class__ = Sequential
+            bind_hooks(part, self._memo)
         for first, models in self._shells:
             module = self._memo.get(id(first))
             if module is None:
@@ -113,7 +114,7 @@ class Fusion:
         first = models[0]
         try:
             leaf = RULES[type(first)].from_models(models)
-        except MoreState:
+        except (MoreState, AttributeError):  # the latter: a tensor of the layer's was taken away
             return None
         except InvalidArgument as error:
             if set(differences(models)) <= _OF_NO_SHAPE:

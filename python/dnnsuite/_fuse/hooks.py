@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import types
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -49,3 +53,20 @@ def refuse_backward_hooks(models: Sequence[torch.nn.Module], where: str) -> None
                 f"model {index} has a backward hook at {where}, which would see the gradients of all models; remove it "
                 "before fuse and look at array.parameters() instead"
             )
+
+
+def bind_hooks(layer: torch.nn.Module, copies: dict[int, Any]) -> None:
+    """Let hooks of a layer that are methods of a copied module be the copy's; `copies` is by the id of the original."""
+    for hooks in (layer._forward_hooks, layer._forward_pre_hooks):
+        for key, hook in list(hooks.items()):
+            if any(id(holder) in copies for holder in _holders(hook)):
+                hooks[key] = copy.deepcopy(hook, copies)
+
+
+def _holders(hook: Any) -> tuple[Any, ...]:
+    """Return the objects that a bound method or a partial function holds."""
+    if isinstance(hook, types.MethodType):
+        return (hook.__self__,)
+    if isinstance(hook, functools.partial):
+        return (*_holders(hook.func), *hook.args, *hook.keywords.values())
+    return ()

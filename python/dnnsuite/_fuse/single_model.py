@@ -13,7 +13,7 @@ from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM
 from .code.fused_attributes import INTERNAL, bare_class, is_fused
 from .code.sequential import Sequential
-from .hooks import FORWARD_HOOKS
+from .hooks import FORWARD_HOOKS, bind_hooks
 from .ties import tie
 
 
@@ -40,7 +40,8 @@ def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
             leaf = memo[id(module)] = module.to_model(index)
             leaf.__dict__.update(module.__dict__.get("extra_attributes", {}))
             for name in FORWARD_HOOKS:
-                leaf.__dict__[name] = copy.copy(getattr(module, name))
+                hooks = getattr(module, name)
+                memo[id(hooks)] = leaf.__dict__[name] = copy.copy(hooks)  # in the memo for their handles
             continue
         for parameter in module._parameters.values():
             if parameter is not None and id(parameter) not in memo:
@@ -61,7 +62,10 @@ def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
     model: torch.nn.Module = copy.deepcopy(root, memo)
     for module in parts_of(root):
         made = memo.get(id(module))
-        if made is None or isinstance(module, ArrayModule):
+        if made is None:
+            continue
+        bind_hooks(made, memo)
+        if isinstance(module, ArrayModule):
             continue
         if type(module) is Sequential:
             made.__class__ = torch.nn.Sequential
@@ -74,4 +78,12 @@ def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
         made._buffers.pop(FUNCTION_STREAM, None)
         made._non_persistent_buffers_set.discard(FUNCTION_STREAM)
     tie(model, [root])
+    return model
+
+
+def with_dense_gradients(model: torch.nn.Module) -> torch.nn.Module:
+    """Let a model's embeddings give dense gradients, the only ones that can be joined with those of other models."""
+    for module in model.modules():
+        if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
+            module.sparse = False
     return model

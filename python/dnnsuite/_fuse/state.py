@@ -15,6 +15,7 @@ from torch.utils.hooks import RemovableHandle
 
 from .._torch import has_gradient_hook
 from ..errors import InvalidArgument
+from ..nn.array_module import GROUP
 
 
 @torch.no_grad()
@@ -27,7 +28,10 @@ def stacked_tensor(name: str, values: Sequence[Any]) -> Any:
             if mine != other:
                 mine, other = (list(v) if what == "shape" and v is not None else v for v in (mine, other))
                 which = "" if what == "shape" else f".{what}"
-                raise InvalidArgument(f"models 0 and {index} differ: {name}{which} is {mine} and {other}")
+                advice = GROUP if what == "shape" else ""
+                raise InvalidArgument(
+                    f"models 0 and {index} differ: {name}{which} is {mine} and {other}{advice}"
+                )
     return torch.stack([value.detach() for value in values])
 
 

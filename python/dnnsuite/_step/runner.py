@@ -21,6 +21,7 @@ from .batches import own_copy
 from .capture import CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
 from .deal import Deal, autocast_now, parts_of
 from .denormals import Flushed
+from .samples import warn_of_single_samples
 from .shard import LossFunction, Shard, StepOptions, Vectors
 from .shard_width_search import WidthTrial
 from .threads import ShardThreads, SubmittedStep
@@ -40,8 +41,9 @@ class StepRunner:
 
     `loss_function(array, *batch)` returns the losses `[b]` of the array it is given, which holds all B models
     or some of them (`dnnsuite.nn.functional` has losses that do not ask which). Every tensor of a batch is
-    `[B, ...]` (`dnnsuite.stack` makes one of a batch that all models share); tuples and dicts of tensors may be
-    nested. A list is one tensor per model, of any first sizes: each model then runs alone, on `[1, n, ...]`.
+    `[B, ...]`; tuples and dicts of tensors may be nested. `dnnsuite.stack` makes one of a batch that all models
+    share: without it a batch of just B samples is one sample for each model. A list is one tensor per model, of any
+    first sizes: each model then runs alone, on `[1, n, ...]`.
 
     On a CPU the models are dealt out in shards: a thread takes one shard through a whole step, with no barrier
     inside. With several threads `step` returns at once, as on a GPU, and up to `queue_depth` steps are under
@@ -113,7 +115,7 @@ class StepRunner:
         self.queue_depth = queue_depth
         self._closed = False
         self._later = self._on_cpu and self.threads > 1  # a step may begin when its caller has gone on
-        self._warm = False
+        self._warm = self._looked = False
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
             self._let_memory_go = weakref.finalize(self, memory.hold())
             self._let_memory_go.atexit = False
@@ -199,6 +201,9 @@ class StepRunner:
             raise InvalidArgument("this StepRunner is closed")
         vectors = self._follow()
         ragged = self._check(batch)
+        if not self._looked and not ragged:
+            self._looked = True
+            warn_of_single_samples(batch, self.B)
         wanted = 1 if ragged else self.width
         if wanted != self._dealt_width:
             self.synchronize()

@@ -60,6 +60,7 @@ class Shard:
         self._state: dict[torch.Tensor, dict[str, Any]] = {}
         for group in optimizer.param_groups:
             self._groups.append(self._narrow_group(group, views))
+        self._places = {p: (p.data, name) for name, p in self.array.named_parameters()}
         self._vectors: Vectors = []  # the last hyper-parameters of all models, and this shard's part of them
         self._hyper: list[dict[str, torch.Tensor]] = []
 
@@ -185,6 +186,7 @@ class Shard:
 
     def _trained(self, batch: tuple[Any, ...], hyper: Sequence[Mapping[str, torch.Tensor]]) -> torch.Tensor:
         losses = self._backward(batch)
+        self._check_parameters()
         self._settle_buffers()
         scaler = self._scaler
         if scaler is None:
@@ -199,6 +201,19 @@ class Shard:
             scaler.step(whole)
             scaler.update()
         return losses
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that the forward has put elsewhere, and put them back."""
+        moved = []
+        for parameter, (held, name) in self._places.items():
+            if parameter.data_ptr() != held.data_ptr() or parameter.dtype != held.dtype:
+                moved.append(f"{name} ({str(held.dtype)[6:]}, now {str(parameter.dtype)[6:]})")
+                parameter.data = held
+        if moved:
+            raise InvalidArgument(
+                f"the forward puts another tensor in the parameter {moved[0]}, and the array would keep the old one: "
+                "change the models before fuse, or call the array once before its optimizer is made"
+            )
 
     def _settle_buffers(self) -> None:
         """Writes what the forward put in a buffer's place into the buffer, which is a part of the array's."""
@@ -222,16 +237,27 @@ class Shard:
         """Compute the losses, and leave the gradients in the parameters."""
         parts = self._options.accumulate
         if parts == 1:
-            losses = self._loss_function(self.array, *batch)
+            losses = self._checked(self._loss_function(self.array, *batch))
             self._scaled(losses).backward()
             return losses.detach()
         total: torch.Tensor | None = None
         for index in range(parts):
-            losses = self._loss_function(self.array, *_slice(batch, index, parts)) / parts
+            losses = self._checked(self._loss_function(self.array, *_slice(batch, index, parts))) / parts
             self._scaled(losses).backward()
             total = losses.detach() if total is None else total + losses.detach()
         assert total is not None
         return total
+
+    def _checked(self, losses: Any) -> torch.Tensor:
+        """Refuse what is not one loss for each of this shard's models."""
+        if isinstance(losses, torch.Tensor) and losses.shape == (self.length,):
+            return losses
+        got = list(losses.shape) if isinstance(losses, torch.Tensor) else f"a {type(losses).__name__}"
+        raise InvalidArgument(
+            f"the loss function returned {got} for {self.length} models; StepRunner takes one loss per model, "
+            f"[{self.length}]: use a loss of dnnsuite.nn.functional, or take the mean of each model's own, as in "
+            "losses.flatten(1).mean(1)"
+        )
 
     def _scaled(self, losses: torch.Tensor) -> torch.Tensor:
         """Sum the losses, scaled, into the number to differentiate."""

@@ -31,12 +31,6 @@ class Table(ArrayModule):
         B: int,
     ) -> None:
         super().__init__(B)
-        name = type(self).__name__
-        if sparse:
-            raise InvalidArgument(
-                f"{name}(B={B}): sparse=True is refused, because the optimizers of an array take dense gradients; "
-                "leave it out (only used rows are touched all the same), or keep this layer out of the array"
-            )
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise InvalidArgument(
@@ -45,7 +39,7 @@ class Table(ArrayModule):
             padding_idx %= num_embeddings
         self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
         self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
-        self.sparse = False
+        self.sparse = sparse
         shape = (B, num_embeddings, embedding_dim)
         self.weight = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
         self.reset_parameters()
@@ -84,8 +78,8 @@ class Table(ArrayModule):
 class Embedding(Table):
     """`torch.nn.Embedding` for B models: indices `[B, *]` to `[B, *, embedding_dim]`, `weight` `[B, V, D]`.
 
-    `padding_idx` is the same row in every model: it starts at zero and gets no gradient. Raises InvalidArgument for
-    `sparse=True`: the backward pass touches used rows only, but its result is dense.
+    `padding_idx` is the same row in every model: it starts at zero and gets no gradient. With `sparse` too the gradient
+    is dense (its computation touches used rows only), for an array's optimizers take no other.
     """
 
     torch_class = torch.nn.Embedding

@@ -9,7 +9,19 @@ from typing import Any, ClassVar, TypeVar
 import torch
 
 from ..errors import InvalidArgument
-from .model_tensor import Deferred, ModelTensor, OwnTensors, logical, state, wrap_parameter
+from .model_tensor import (
+    Deferred,
+    ModelTensor,
+    OwnTensors,
+    logical,
+    refuse_deletion,
+    set_in_forward,
+    state,
+    wrap_parameter,
+)
+
+#: What to do with models of different shapes.
+GROUP = "; the models of one array must have the same shape: group them by shape, and fuse each group"
 
 ArrayT = TypeVar("ArrayT", bound="ArrayModule")
 
@@ -66,6 +78,18 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
             # A user's code that looks into a layer sees one model's weight.
             return wrap_parameter(value) if name in self._parameters else ModelTensor(value)
         return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if state.B and isinstance(value, torch.Tensor):
+            set_in_forward(self, self.B, name, value)
+            return
+        super().__setattr__(name, value)
+        if name != "training" and not isinstance(value, (torch.Tensor, torch.nn.Module)):
+            self.__dict__["_last_setting"] = object()  # another one, for those that know the last
+
+    def __delattr__(self, name: str) -> None:
+        refuse_deletion(self, name)
+        super().__delattr__(name)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -161,7 +185,7 @@ def merge_arguments(cls: type[ArrayModule], models: Sequence[torch.nn.Module]) -
                 if value != values[0]:
                     raise InvalidArgument(
                         f"models 0 and {index} differ: {type(models[0]).__name__}.{name} is {values[0]!r} and "
-                        f"{value!r}; the models of one array must have the same shape"
+                        f"{value!r}{GROUP}"
                     )
     return merged
 

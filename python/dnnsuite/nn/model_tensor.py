@@ -42,7 +42,11 @@ class RunsAnew(NotFusable):
     """
 
 
-class Stray(InvalidArgument):
+class Refused(InvalidArgument):
+    """Code of a model that has no meaning in an array, nor with its models one by one."""
+
+
+class Stray(Refused):
     """A parameter that belongs to no module of the array."""
 
 
@@ -224,6 +228,35 @@ class OwnTensors:
                 yield name, value
             elif not name.endswith(FUNCTION_STREAM):
                 yield name, ModelTensor(value)
+
+
+def set_in_forward(module: torch.nn.Module, B: int, name: str, value: torch.Tensor) -> None:
+    """Set an attribute of a module of B models from the code of one model.
+
+    Raises:
+        NotFusable: for another tensor in place of a parameter.
+    """
+    held = module.__dict__
+    if name in held["_parameters"]:
+        if type(value) is not ModelTensor or value._value is not held["_parameters"][name]:
+            raise NotFusable(f"it assigns the parameter {name} of a {type(module).__name__} in the forward")
+        return  # of `weight /= 2`: done already
+    own = (
+        physical(value) if type(value) is ModelTensor else value.unsqueeze(0).expand(B, *value.shape).clone()
+    )
+    if name in held["_buffers"]:
+        held["_buffers"][name] = own.detach()  # in its place, not into it: autograd may have kept the old one
+    else:
+        held[name] = value  # torch would register what looks like a parameter
+
+
+def refuse_deletion(module: torch.nn.Module, name: str) -> None:
+    """Raise Refused where the code of one model deletes a parameter of all: it could not be put back."""
+    if state.B and name in module._parameters:
+        raise Refused(
+            f"the forward deletes the parameter {name} of a {type(module).__name__}: leave it there and compute with "
+            "another one by torch.nn.functional or torch.func.functional_call, or use torch.nn.utils.parametrize"
+        )
 
 
 def wrap(value: Any) -> Any:

@@ -25,7 +25,7 @@ from ...nn.random_streams import FUNCTION_STREAM, seeds_of
 from ...ops.partial_use import split_by_model
 from ..rules.random import next_stream
 from ..rules.table import settle_since
-from ..single_model import model_of
+from ..single_model import model_of, with_dense_gradients
 from ..slices import narrow
 from .fused_attributes import INTERNAL
 
@@ -160,7 +160,7 @@ class ModelParts:
 
     def _as_torch(self, args: Any, kwargs: Any) -> Any:
         if self._plain is None:
-            self._plain = model_of(self.module, 0)
+            self._plain = with_dense_gradients(model_of(self.module, 0))
         put = []
         theirs = dict(self._plain.named_modules())
         for path, module in self.module.named_modules():

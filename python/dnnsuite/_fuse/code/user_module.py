@@ -16,11 +16,13 @@ from ...nn.model_tensor import (
     ModelTensor,
     NotFusable,
     OwnTensors,
+    Refused,
     RunsAnew,
-    Stray,
     WritesShared,
     expanded,
     outside,
+    refuse_deletion,
+    set_in_forward,
     state,
     wrap,
     wrap_parameter,
@@ -117,7 +119,9 @@ class UserModule(OwnTensors):
             start_anew(str(error))
         except Exception as error:
             state.pending = state.pending[:mark]
-            if kept is None or hasattr(error, "_of_a_model") or isinstance(error, Stray):
+            if isinstance(error, Refused):
+                put_back(kept or [])
+            if kept is None or hasattr(error, "_of_a_model") or isinstance(error, Refused):
                 raise
             if (
                 backward_pass() != -1
@@ -206,26 +210,19 @@ class UserModule(OwnTensors):
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if (
-            state.B
-            and type(value) in (torch.Tensor, torch.nn.Buffer)
-            and name in self.__dict__.get("_buffers", ())
-        ):
-            value = ModelTensor(value.unsqueeze(0).expand(self._fused_B, *value.shape).clone())
-        if type(value) is ModelTensor and name in self.__dict__.get("_buffers", ()):
-            # In its place, not into it: autograd may have kept the old one.
-            self._buffers[name] = value.value.detach()
-            return
-        if type(value) is ModelTensor:
-            if name in self._parameters:
-                raise NotFusable(f"it assigns its parameter {name} in the forward")
-            self.__dict__[name] = value  # torch would register what looks like a parameter
+        made = type(value) in (torch.Tensor, torch.nn.Buffer) and name in self.__dict__.get("_buffers", ())
+        if type(value) is ModelTensor or (state.B and made):
+            set_in_forward(self, self._fused_B, name, value)  # type: ignore[arg-type]
             return
         super().__setattr__(name, value)
         if state.B or name == "training" or name.startswith(("_fused_", "__")):
             return
         if "_fused_parts" in self.__dict__:
             self._fused_set_in_models(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        refuse_deletion(self, name)  # type: ignore[arg-type]
+        super().__delattr__(name)
 
     def __setstate__(self, held: dict[str, Any]) -> None:
         """Restore a copy. Attributes that torch's classes fill in meanwhile are nobody's change of the models."""

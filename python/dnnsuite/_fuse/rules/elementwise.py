@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from ...nn.model_tensor import ModelTensor, NotFusable, check_stray, physical, state, wrap_all
+from ...nn.model_tensor import ModelTensor, NotFusable, check_stray, expanded, physical, state, wrap_all
 from ...nn.waiting_relu import waiting_relu
 from ..code.epilogue_fusion import continued
-from .table import before_writing, in_place, rule
+from .table import FINDERS, WRITING, before_writing, in_place, rule
 
 NAMES = (
     # of one tensor
@@ -111,9 +111,23 @@ def converted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return wrap_all(result) if type(args[0]) is ModelTensor else result
 
 
+def _set_data(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`x.data = y` writes y into x: nobody else can have x's old storage as one model's."""
+    target, value = args
+    before_writing(func, target)
+    own = expanded(value, target.B)
+    if own.shape != target.value.shape or own.dtype != target.dtype:
+        raise NotFusable(".data is given another shape or dtype")
+    target.value.data.copy_(own.detach())
+
+
+FINDERS.append(lambda func: _set_data if func == torch.Tensor.data.__set__ else None)  # type: ignore[attr-defined]
+WRITING.add(_set_data)
+
+
 @rule("data")
 def _data(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return ModelTensor(args[0].value.detach())
+    return ModelTensor(args[0].value.data)
 
 
 @rule("contains")

@@ -117,7 +117,7 @@ def attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name in ("real", "imag"):
         return wrap_all(getattr(tensor.value, name))
     if name == "data":
-        return ModelTensor(tensor.value.detach())
+        return ModelTensor(tensor.value.data)  # with a version of its own, which `detach` has not
     if name == "grad":
         return wrap_all(tensor.value.grad)
     if name == "names":

@@ -10,6 +10,7 @@ import torch
 
 from ..._fuse import has_gradient_hook
 from ..._torch import global_hooks
+from ...nn.array_module import ArrayModule
 from .reach import Reach
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
@@ -40,11 +41,12 @@ def modules_of(array: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
 
 
 class ArrayModes:
-    """Modes of an array that may change between two steps: train or eval, hooks, frozen or not, and the place of its
-    parameters, which an edit moves. They are compared in every step, so they are few."""
+    """Modes of an array that may change between two steps: train or eval, settings of its layers, hooks, frozen or not,
+    and the place of its parameters, which an edit moves. They are compared in every step, so they are few."""
 
     def __init__(self, array: torch.nn.Module) -> None:
         self._modules = [module for _, module in modules_of(array)]
+        self._layers = [vars(module) for module in self._modules if isinstance(module, ArrayModule)]
         self._parameters = list(array.parameters())
         self._hooks = [getattr(m, name) for m in self._modules for name in _HOOKS]
         self._before = self._read()
@@ -52,6 +54,7 @@ class ArrayModes:
     def _read(self) -> tuple[Any, ...]:
         return (
             [m.training for m in self._modules],
+            [layer.get("_last_setting") for layer in self._layers],
             [p.requires_grad for p in self._parameters],
             any(map(has_gradient_hook, self._parameters)),
             self._parameters[0].data_ptr() if self._parameters else 0,

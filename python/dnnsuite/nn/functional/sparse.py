@@ -38,9 +38,9 @@ def embedding(
 ) -> Tensor:
     """`torch.nn.functional.embedding` for B models: indices `[B, *]` and tables `[B, V, D]` to `[B, *, D]`.
 
-    With `max_norm` the rows that are used are scaled down in the tables themselves, as in torch.
+    With `max_norm` the rows that are used are scaled down in the tables themselves, as in torch. The gradient touches
+    used rows only and is dense, also with `sparse`: an array's optimizers take no other.
     """
-    _refuse_sparse("embedding", sparse)
     indices = input if input.dtype == torch.int64 else input.long()
     if max_norm is not None:
         _renormalize(weight, indices, max_norm, norm_type)
@@ -71,9 +71,8 @@ def embedding_bag(
     """`torch.nn.functional.embedding_bag` for B models: the sum, mean or maximum of bags of rows, `[B, N, D]`.
 
     `input` is `[B, N, L]`, or `[B, M]` with `offsets` `[B, N]`; `weight` `[B, V, D]`. One call of torch's kernel for
-    each model: one call for all would give bits that depend on B.
+    each model: one call for all would give bits that depend on B. The gradient is dense, also with `sparse`.
     """
-    _refuse_sparse("embedding_bag", sparse)
     if input.dim() not in (2, 3) or (input.dim() == 2) == (offsets is None):
         raise InvalidArgument(
             f"embedding_bag takes [B, N, L] without offsets or [B, M] with offsets [B, N]; got {list(input.shape)} and "
@@ -101,10 +100,3 @@ def embedding_bag(
 def _renormalize(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
     for table, used in zip(weight, indices, strict=True):
         torch.embedding_renorm_(table, used.contiguous(), max_norm, norm_type)
-
-
-def _refuse_sparse(name: str, sparse: bool) -> None:
-    if sparse:
-        raise InvalidArgument(
-            f"{name}: sparse=True is refused, because the optimizers of an array take dense gradients; leave it out"
-        )
