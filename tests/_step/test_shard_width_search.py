@@ -30,6 +30,15 @@ def test_tries_one_and_as_many_as_keep_all_threads_busy(seconds, best, table):
     assert table.get("key") == best
 
 
+def test_small_models_begin_side_by_side():
+    trial = WidthTrial(4, 2, "key", untimed=3, widest_first=True)
+    widths = []
+    for seconds, captured in [(9.0, False), (0.1, True), (0.001, True), (0.001, True), *[(0.002, True)] * 3]:
+        widths.append(trial.width)
+        trial.add(seconds, captured)  # the first captured step is the last to warm up
+    assert (widths, trial.width, trial.done) == ([2, 2, 2, 2, 1, 1, 1], 2, True)
+
+
 def test_a_slow_first_step_decides_nothing():
     trial = WidthTrial(4, 2, "key")
     for seconds in (9.0, 0.001, 0.001, 0.002, 0.002, 0.002):

@@ -34,6 +34,7 @@ def _wants_gradient(tensor: torch.Tensor) -> bool:
 
 
 _CAPTURE_STEPS = 4  # of a new shard until it is replayed for the second time
+_LIGHT_BYTES = 2**22  # of parameters: less is mostly overhead, and its activations are small
 
 
 class StepRunner:
@@ -163,7 +164,8 @@ class StepRunner:
         shapes = [list(p.shape[1:]) for p in array.parameters()]
         how = "width of captured steps" if self._capture else "width of steps"
         key = tune.key(how, type(array).__name__, shapes, B, self.threads)
-        trial = WidthTrial(B, self.threads, key, _CAPTURE_STEPS if self._capture else 1)
+        light = sum(p.numel() * p.element_size() for p in array.parameters()) <= _LIGHT_BYTES
+        trial = WidthTrial(B, self.threads, key, _CAPTURE_STEPS if self._capture else 1, light)
         return trial.width, trial
 
     def _dealt_out(self, array: torch.nn.Module, optimizer: ArrayOptimizer, width: int) -> Deal:

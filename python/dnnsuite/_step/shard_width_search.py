@@ -20,13 +20,17 @@ class WidthTrial:
     under `key` and not tried again.
     """
 
-    def __init__(self, B: int, threads: int, key: str, untimed: int = 1) -> None:
-        """The first `untimed` steps of each width warm up: allocations, and the capture of the step."""
+    def __init__(
+        self, B: int, threads: int, key: str, untimed: int = 1, widest_first: bool = False
+    ) -> None:
+        """Up to `untimed` first steps of each width warm up: allocations, and the capture of the step. Small models,
+        whose memory is no matter, begin with the `widest_first`: a step of few of them is mostly Python."""
         threads = min(threads, B)
-        self.candidates = sorted({1, -(-B // threads)})
+        self.candidates = sorted({1, -(-B // threads)}, reverse=widest_first)
         self.width = self.candidates[0]
         self.done = len(self.candidates) == 1
         self._key, self._untimed = key, untimed
+        self._warming_up = untimed
         self._models_per_core = B / threads
         self._seconds: dict[int, list[float]] = {candidate: [] for candidate in self.candidates}
         known = None if self.done else tune.table().get(key)
@@ -35,20 +39,19 @@ class WidthTrial:
 
     def add(self, seconds: float, captured: bool = False) -> None:
         """Take the time of a step at `width`, `captured` or run by Python; set the width of the next."""
+        if self._warming_up:
+            self._warming_up = 0 if captured else self._warming_up - 1
+            return
         mine = self._seconds[self.width]
         mine.append(seconds)
-        heavy = seconds / self._models_per_core > _HEAVY_STEP_S[captured]
-        if heavy and len(mine) > self._untimed and self.width == 1:
+        if seconds / self._models_per_core > _HEAVY_STEP_S[captured]:
             self._settle(1)
-        elif len(mine) >= self._untimed + _TRIAL_STEPS:
+        elif len(mine) >= _TRIAL_STEPS:
             left = [candidate for candidate in self.candidates if not self._seconds[candidate]]
             if left:
-                self.width = left[0]
+                self.width, self._warming_up = left[0], self._untimed
             else:
-                self._settle(min(self.candidates, key=self._best_s))
-
-    def _best_s(self, candidate: int) -> float:
-        return min(self._seconds[candidate][self._untimed :])
+                self._settle(min(self.candidates, key=lambda candidate: min(self._seconds[candidate])))
 
     def _settle(self, width: int) -> None:
         self.width, self.done = width, True
