@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 
+import numpy as np
 import pytest
 import torch
 
@@ -509,3 +510,27 @@ def test_settings_of_layers_that_change_between_steps_are_followed():
         states.append(array.state_dict())
     for name, value in states[0].items():
         assert torch.equal(value, states[1][name]), name
+
+
+@pytest.mark.parametrize("capture", [True, False])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_step_sees_its_batch_as_it_was_when_it_was_asked_for(threads, capture):
+    """Buffers are filled anew while steps are under way: tensors, memory of NumPy's, shared ones, hyper-parameters."""
+
+    def run(threads, capture, wait):
+        array, optimizer = make(3)
+        x, labels = torch.zeros(3, 8, 6), np.zeros(8, np.int64)
+        y = dnnsuite.stack(torch.from_numpy(labels), 3)
+        generator, found = torch.Generator().manual_seed(0), []
+        with StepRunner(array, optimizer, loss, threads=threads, width=1, capture=capture) as runner:
+            for k in range(12):
+                x.normal_(generator=generator)
+                labels[:] = k % 4
+                found.append(runner.step(x, y))
+                if wait:
+                    runner.synchronize()
+                optimizer.param_groups[0]["lr"].mul_(0.9)
+                x.fill_(float("nan"))
+            return torch.stack([step.losses() for step in found])
+
+    assert torch.equal(run(threads, capture, False), run(1, False, True))

@@ -20,9 +20,7 @@ class WidthTrial:
     under `key` and not tried again.
     """
 
-    def __init__(
-        self, B: int, threads: int, key: str, untimed: int = 1, widest_first: bool = False
-    ) -> None:
+    def __init__(self, B: int, threads: int, key: str, untimed: int = 1, widest_first: bool = False) -> None:
         """Up to `untimed` first steps of each width warm up: allocations, and the capture of the step. Small models,
         whose memory is no matter, begin with the `widest_first`: a step of few of them is mostly Python."""
         threads = min(threads, B)

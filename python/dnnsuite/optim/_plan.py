@@ -102,9 +102,11 @@ class _Batch:
             for t, order in zip(tensors, self.orders, strict=True)
         ]
 
-    def prepare(self, rule: str) -> None:
+    def prepare(self, rule: str) -> torch.Tensor | None:
+        """Make the operator's plan, which 16-bit tensors do without."""
         if self.plan is None and not self.halves:
             self.plan = ops.optimizer_plan(rule, self.params, self.states, self.scalars)
+        return self.plan
 
     def run(
         self,
@@ -122,11 +124,11 @@ class _Batch:
                 rule, self.params, grads, self.states, self.scalars, vectors, factor, active, *flags
             )
             return
-        self.prepare(rule)
-        assert self.plan is not None
+        plan = self.prepare(rule)
+        assert plan is not None
         try:
             written = self.written if dispatch_modes() else ()
-            ops.optimizer_step_(self.plan, grads, vectors, factor, active, self.tickets, *flags, written)
+            ops.optimizer_step_(plan, grads, vectors, factor, active, self.tickets, *flags, written)
         except (RuntimeError, NotImplementedError):
             refuse_sparse(grads, self.params)
             raise

@@ -4,28 +4,8 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, nn, optim
-from dnnsuite._step.capture.cuda import CudaGraphs, copy_over, static_copy
+from dnnsuite._step.capture.cuda import CudaGraphs
 from helpers import make_models
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: torch.randn(3, 4, 5),
-        lambda: torch.randn(4, 5).expand(3, 4, 5),
-        lambda: torch.randn(3, 5, 4).transpose(1, 2),
-        lambda: torch.randint(9, (1, 4)).expand(3, 4),
-        lambda: torch.zeros(3, 0, 2),
-    ],
-)
-def test_a_static_copy_has_the_layout_and_takes_new_values(make, device):
-    first, second = make().to(device), make().to(device)
-    own = static_copy(first)
-    assert own.stride() == first.stride()
-    assert torch.equal(own, first)
-    assert first.numel() == 0 or own.data_ptr() != first.data_ptr()
-    copy_over(own, second)
-    assert torch.equal(own, second)
 
 
 def test_close_is_close_enough():

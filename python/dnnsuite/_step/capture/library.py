@@ -137,9 +137,8 @@ class Proven:
         subject.prepare(self.plans)
         roles = subject.roles()
         found = {slot: place.of(roles) for slot, place in self.places.items()}
-        return self.script.bound(self.plan.on(self.others | found)), [
-            read.among(roles) for read in self.reads
-        ]
+        script = self.script.bound(self.plan, self.plan.on(self.others | found))
+        return script, [read.among(roles) for read in self.reads]
 
 
 def prove(facts: Facts, subject: Subject, script: Script, reads: Sequence[Read]) -> Proven:
@@ -154,7 +153,15 @@ def prove(facts: Facts, subject: Subject, script: Script, reads: Sequence[Read])
     looked = [read.placed(search) for read in reads]
     owner = weakref.ref(subject)
     made = Proven(
-        facts, subject.plans(), script.bound([]), light, places, others, looked, owner, settled=not others
+        facts,
+        subject.plans(),
+        script.bound(light, []),
+        light,
+        places,
+        others,
+        looked,
+        owner,
+        settled=not others,
     )
     made.outline = _outline(made, constants)
     return made

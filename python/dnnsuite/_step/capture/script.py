@@ -103,10 +103,10 @@ class Script:
         self._order = [plan.inputs.index(slot) for slot in dict.fromkeys(plan.inputs)]
         self._static = list(plan.static.values())
 
-    def bound(self, static: list[torch.Tensor]) -> Script:
-        """The same script on other tensors in place of the plan's `static`."""
+    def bound(self, plan: ReplayPlan, static: list[torch.Tensor]) -> Script:
+        """The same script on other tensors; `plan` is as its own, with these or none in `static`."""
         other = copy.copy(self)
-        other._static = static
+        other.plan, other._static = plan, static
         return other
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
