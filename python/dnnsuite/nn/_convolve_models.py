@@ -14,24 +14,41 @@ from torch import Tensor
 
 from .._torch import transforming
 from ..ops import library
-from ._models import each_model
+from ._models import each_model, stack_models
 
 Geometry = tuple[list[int], list[int], list[int], bool, list[int], int]
 """Stride, padding, dilation, transposed, output padding, groups: as `torch.convolution` takes them."""
 
 
+FEW_NUMBERS = 65536
+"""Numbers of one model's result up to which stacking at the end is quicker: its calls are fewer, and it is in cache."""
+
+
 class _Results:
-    """Tensors of B models to be filled one after the other, laid out as the first model's."""
+    """Tensors of B models that come one after the other, laid out as `like` or as the first model's."""
 
     def __init__(self, B: int, like: Tensor | None = None) -> None:
-        self.B = B
-        self.all = None if like is None else torch.empty_like(like)
+        self._B, self._like = B, like
+        self._places: tuple[Tensor, ...] = ()
+        self._found: list[Tensor] = []
+        self._all: Tensor | None = None
 
-    def put(self, model: int, result: Tensor) -> None:
-        if self.all is None:
-            strides = (result.numel(), *result.stride())
-            self.all = result.new_empty_strided((self.B, *result.shape), strides)
-        self.all[model].copy_(result)
+    def put(self, result: Tensor) -> None:
+        """Take the next model's."""
+        if self._all is None and (result.numel() > FEW_NUMBERS) and self._B > 1:
+            strides = (result.numel(), *result.stride()) if self._like is None else self._like.stride()
+            self._all = result.new_empty_strided((self._B, *result.shape), strides)
+            self._places = self._all.unbind(0)
+        if self._all is not None:
+            self._places[len(self._found)].copy_(result)
+            result = self._places[len(self._found)]
+        self._found.append(result)
+
+    def all(self) -> Tensor:
+        """`[B, ...]` of them."""
+        if self._all is not None:
+            return self._all
+        return self._found[0].unsqueeze(0) if self._B == 1 else stack_models(self._found)
 
 
 class _Convolution(torch.autograd.Function):
@@ -41,10 +58,10 @@ class _Convolution(torch.autograd.Function):
         ctx.geometry = geometry
         library.remember(ctx, (input, weight, bias, geometry))
         found = _Results(len(input))
-        for model, (x, w) in enumerate(zip(input, weight, strict=True)):
-            found.put(model, torch.convolution(x, w, None if bias is None else bias[model], *geometry))
-        assert found.all is not None
-        return found.all
+        biases: Any = [None] * len(input) if bias is None else bias.unbind(0)
+        for x, w, b in zip(input.unbind(0), weight.unbind(0), biases, strict=True):
+            found.put(torch.convolution(x, w, b, *geometry))
+        return found.all()
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -53,12 +70,12 @@ class _Convolution(torch.autograd.Function):
         input, weight = ctx.saved_tensors
         wanted = list(ctx.needs_input_grad[:3])
         found = [_Results(len(grad)), _Results(len(grad), weight), _Results(len(grad))]
-        for model, (g, x, w) in enumerate(zip(grad, input, weight, strict=True)):
+        for g, x, w in zip(grad.unbind(0), input.unbind(0), weight.unbind(0), strict=True):
             results = torch.ops.aten.convolution_backward(g, x, w, [w.size(0)], *ctx.geometry, wanted)
             for to, result in zip(found, results, strict=True):
                 if result is not None:
-                    to.put(model, result)
-        return *(to.all if needed else None for to, needed in zip(found, wanted, strict=True)), None
+                    to.put(result)
+        return *(to.all() if needed else None for to, needed in zip(found, wanted, strict=True)), None
 
 
 def _composition(input: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor:

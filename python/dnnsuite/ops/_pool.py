@@ -10,12 +10,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .library import differentiable, library, tracing
+from .library import below_autograd, differentiable, library, tracing, transforming
 
 __all__ = ["MOST_TAPS", "avg_pool", "max_pool"]
 
 MOST_TAPS = 255
 """Pixels of a window of `max_pool`, at most: a byte says which is the largest."""
+
+NO_TAP = 255
+"""The tap of a window whose result has no gradient."""
 
 _largest = library.max_pool.default
 _largest_backward = library.max_pool_backward.default
@@ -66,7 +69,46 @@ def _grad_largest(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
     if grad is None:
         return None, *rest
     (taps,) = ctx.saved_tensors
-    return _largest_backward(grad, taps, *ctx.sides, *ctx.steps[:8]), *rest
+    spread = _spread if torch.is_grad_enabled() else _largest_backward
+    return spread(grad, taps, *ctx.sides, *ctx.steps[:8]), *rest
+
+
+def _spread(grad: Tensor, taps: Tensor, height: int, width: int, *steps: int) -> Tensor:
+    """`max_pool_backward` in torch's functions, whose gradient torch knows: it is linear in `grad`."""
+    kernel_w = steps[1]
+    stride, padding, dilation = (steps[i : i + 2] for i in (2, 4, 6))
+    tap, none = taps.long(), taps == NO_TAP
+    rows, columns = (torch.arange(size, device=grad.device) for size in grad.shape[2:4])
+    y = (rows * stride[0] - padding[0])[:, None, None] + tap // kernel_w * dilation[0]
+    x = (columns * stride[1] - padding[1])[:, None] + tap % kernel_w * dilation[1]
+    pixel = torch.where(none, 0, y * width + x).flatten(2, 3)
+    zeros = grad.new_zeros(*grad.shape[:2], height * width, grad.shape[4])
+    return zeros.scatter_add(2, pixel, grad.masked_fill(none, 0).flatten(2, 3)).unflatten(2, (height, width))
+
+
+class _Largest(torch.autograd.Function):
+    """What `differentiable` would make, but x is not kept: the taps are all that any gradient needs."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        with below_autograd():
+            output = _largest(*args)
+        _setup_largest(ctx, args, output)
+        return output
+
+    backward = staticmethod(_grad_largest)
+
+
+torch.library.register_autograd(_largest.name(), _grad_largest, setup_context=_setup_largest)
+
+
+def _eager_largest(*args: Any) -> Any:
+    if transforming():
+        return (_compose_largest(*args),)
+    if torch.is_grad_enabled():
+        return _Largest.apply(*args)
+    with below_autograd():
+        return _largest(*args)
 
 
 def _setup_mean(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -101,7 +143,6 @@ def _compose_mean(x: Tensor, *steps: Any) -> Tensor:
     )
 
 
-_eager_largest = differentiable(_largest, _setup_largest, _grad_largest, _compose_largest)
 _eager_mean = differentiable(_mean, _setup_mean, _grad_mean, _compose_mean)
 
 

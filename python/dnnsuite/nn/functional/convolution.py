@@ -17,6 +17,7 @@ from ...errors import InvalidArgument
 from .._convolve_models import Geometry, convolve_models
 from .._models import each_model
 from .._precision import computable, match
+from .._wide_convolution import wide_convolution
 
 Size = int | Sequence[int]
 
@@ -201,6 +202,8 @@ def _convolution(
     geometry = _geometry(plain, dims, input, weight, *rest)
     if geometry is None:
         return each_model(lambda x, w, b: plain(x, w, b, *rest), input, weight, bias)
+    if dims == 2 and (y := wide_convolution(input, weight, bias, geometry)) is not None:
+        return channels_last(y)
     return convolve_models(input, weight, bias, geometry)
 
 

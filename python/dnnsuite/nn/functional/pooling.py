@@ -53,7 +53,7 @@ def _has_windows(sides: Pair, kernel: Pair, stride: Pair, padding: Pair, dilatio
     )
 
 
-FEW_NUMBERS = 16384
+FEW_NUMBERS = 65536
 """Numbers of all models up to which one call of torch's is quicker than one of ours, for its way through Python."""
 
 
