@@ -65,8 +65,11 @@ def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found = _resolved.get(func)
     if found is None:
         found = _resolved[func] = _resolve(func)
-    if kwargs and any(type(value) in (ModelTensor, list, tuple) for value in kwargs.values()):
-        args, kwargs = _with_tensors_first(func, args, kwargs)
+    if kwargs:
+        if not _NUMPY_NAMES.keys().isdisjoint(kwargs) and not isinstance(func, types.FunctionType):
+            kwargs = {_NUMPY_NAMES.get(name, name): value for name, value in kwargs.items()}
+        if any(type(value) in (ModelTensor, list, tuple) for value in kwargs.values()):
+            args, kwargs = _with_tensors_first(func, args, kwargs)
     return found(func, args, kwargs)
 
 
@@ -94,7 +97,20 @@ def _refuse_autograd_function() -> None:
         frame = frame.f_back
 
 
-def _with_tensors_first(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+#: Names that torch's own functions take for theirs.
+_NUMPY_NAMES = {
+    "axis": "dim",
+    "keepdims": "keepdim",
+    "x": "input",
+    "a": "input",
+    "x1": "input",
+    "x2": "other",
+}
+
+
+def _with_tensors_first(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
     """Move tensors that are named, as in `torch.softmax(input=x, dim=1)`, to the places where rules look for them."""
     for known, leading in _parameters_of(func):
         if kwargs.keys() <= known:
