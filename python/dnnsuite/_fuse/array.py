@@ -178,7 +178,9 @@ class Array(torch.nn.Module):
     def model_state_dict(self, index: int) -> dict[str, torch.Tensor]:
         """Return the `state_dict` of model `index`, as views of the array's."""
         index = self._index(index)
-        return {name: value[index] for name, value in self.state_dict().items()}
+        held = self.state_dict()
+        # What is no tensor is the extra state of a module, which all models share.
+        return {name: v[index] if isinstance(v, torch.Tensor) else v for name, v in held.items()}
 
     def extra_repr(self) -> str:
         return f"{bare_class(self._root).__name__}, B={self.B}"

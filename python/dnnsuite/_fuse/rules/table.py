@@ -7,6 +7,8 @@ What has no rule runs under vmap, and is counted for `coverage`.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import sys
 import time
 import types
@@ -63,6 +65,11 @@ def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found = _resolved.get(func)
     if found is None:
         found = _resolved[func] = _resolve(func)
+    if kwargs:
+        if not _NUMPY_NAMES.keys().isdisjoint(kwargs) and not isinstance(func, types.FunctionType):
+            kwargs = {_NUMPY_NAMES.get(name, name): value for name, value in kwargs.items()}
+        if any(type(value) in (ModelTensor, list, tuple) for value in kwargs.values()):
+            args, kwargs = _with_tensors_first(func, args, kwargs)
     return found(func, args, kwargs)
 
 
@@ -88,6 +95,43 @@ def _refuse_autograd_function() -> None:
         if frame.f_code is function_apply_code:
             raise NotFusable("an autograd.Function has a backward of its own")
         frame = frame.f_back
+
+
+#: Names that torch's own functions take for theirs.
+_NUMPY_NAMES = {
+    "axis": "dim",
+    "keepdims": "keepdim",
+    "x": "input",
+    "a": "input",
+    "x1": "input",
+    "x2": "other",
+}
+
+
+def _with_tensors_first(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Move tensors that are named, as in `torch.softmax(input=x, dim=1)`, to the places where rules look for them."""
+    for known, leading in _parameters_of(func):
+        if kwargs.keys() <= known:
+            named = itertools.takewhile(kwargs.__contains__, leading[len(args) :])
+            moved = {name: kwargs[name] for name in named}
+            rest = {name: value for name, value in kwargs.items() if name not in moved}
+            return (*args, *moved.values()), rest
+    return args, kwargs
+
+
+@functools.lru_cache(maxsize=1024)
+def _parameters_of(func: Any) -> list[tuple[frozenset[str], list[str]]]:
+    """List the names of a torch function's parameters, all of them and the tensors at the start, by overload."""
+    packet = None if isinstance(func, types.FunctionType) else getattr(torch.ops.aten, func.__name__, None)
+    found = []
+    for overload in packet.overloads() if packet is not None else ():
+        parameters = getattr(packet, overload)._schema.arguments
+        names = ["input" if p.name == "self" else p.name for p in parameters]
+        tensors = itertools.takewhile(lambda p: "Tensor" in str(p.type), parameters)
+        found.append((frozenset(names), names[: len(list(tensors))]))
+    return found
 
 
 def plain_name(func: Any) -> str:
