@@ -10,6 +10,7 @@ import functools
 import sysconfig
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,13 @@ _SHORT = 16  # containers up to this length are compared value by value, others 
 _FEW = 256  # elements of an array that is compared by value
 _MANY = 400  # functions that are followed
 _PATHS = ("purelib", "platlib", "stdlib", "platstdlib")
-_INSTALLED = (*(sysconfig.get_path(name) for name in _PATHS), "<")
+_PACKAGE = Path(__file__).parents[2]
+_OURS = ("_fuse", "_step", "nn", "ops", "optim", "_torch", "_under_way")
+_INSTALLED = (
+    *(sysconfig.get_path(name) for name in _PATHS),
+    *(str(_PACKAGE / room) for room in _OURS),
+    "<",
+)
 
 Reader = Callable[[], Any]
 
