@@ -11,6 +11,7 @@ import torch
 from ..._torch import no_capture
 from . import guards
 from .cuda import CudaGraphs
+from .hidden_reads import HiddenReads
 from .library import Facts, Proven, Read, Recordings, Subject, prove
 from .looks import Outcomes, Replay, ValueChanged
 from .python_state import python_values
@@ -302,7 +303,8 @@ class CapturedStep:
     def _watch(
         self, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> tuple[torch.Tensor, StepRecording]:
-        with StepRecorder(inputs, self._fixed, self._replays.seeded) as recorder:
+        recorder = StepRecorder(inputs, self._fixed, self._replays.seeded)
+        with recorder, HiddenReads(recorder.recording):
             losses = self._train(batch, hyper)
         recorder.recording.losses = recorder.slot(losses).index
         return losses, recorder.recording
