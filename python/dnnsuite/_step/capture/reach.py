@@ -110,7 +110,13 @@ class Reach:
 
 
 def _installed(code: types.CodeType) -> bool:
-    return code.co_filename.startswith(_INSTALLED)
+    return _installed_file(code.co_filename)
+
+
+@functools.lru_cache(maxsize=4096)
+def _installed_file(file: str) -> bool:
+    parts = Path(file).parts
+    return file.startswith(_INSTALLED) or "site-packages" in parts or "dist-packages" in parts
 
 
 def _installed_class(kind: type) -> bool:
@@ -127,7 +133,7 @@ def _has_names(value: Any, names: frozenset[str]) -> bool:
             isinstance(vars(value).get(name), _PLAIN) for name in _in(value, names)
         )
     file = getattr(value, "__file__", None)
-    return file is not None and not file.startswith(_INSTALLED) and bool(_in(value, names))
+    return file is not None and not _installed_file(file) and bool(_in(value, names))
 
 
 def _in(value: Any, names: frozenset[str]) -> list[str]:
