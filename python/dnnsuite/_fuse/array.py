@@ -117,6 +117,7 @@ class Array(torch.nn.Module):
         except AttributeError:
             if "_root" not in self.__dict__:
                 raise
+        under_way.finish(self)  # a step changes what a forward counts
         value = getattr(self._root, name)
         if callable(value) and getattr(value, "__self__", None) is self._root:
             return self._method(value)
@@ -136,6 +137,7 @@ class Array(torch.nn.Module):
             setattr(root, name, value)
             self.__dict__.pop("_plain", None)
         elif _has(root, name):
+            under_way.finish(self)
             setattr(root, name, value)  # the models' code may look at it
         else:
             self.__dict__[name] = value

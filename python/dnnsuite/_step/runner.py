@@ -152,7 +152,7 @@ class StepRunner:
         if self._on_cpu:
             self._threads.start(min(self.threads, B))
         for owner in (array, optimizer):
-            under_way.announce(owner, self._threads.settle)
+            under_way.announce(owner, self._settle)
 
     def _choose_width(self, array: torch.nn.Module, B: int) -> tuple[int, WidthTrial | None]:
         """Choose the models per shard: what was asked for, what was found for this array before an edit, or a trial."""
@@ -321,6 +321,11 @@ class StepRunner:
         Python values that a forward changes, such as a counter, are up to date in the array after it.
         """
         self._threads.wait_for_all()
+        self._python.carry_back()
+
+    def _settle(self) -> None:
+        """Wait until no step is under way, for somebody who reads or changes the array."""
+        self._threads.settle()
         self._python.carry_back()
 
     def close(self) -> None:

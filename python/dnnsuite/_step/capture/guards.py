@@ -40,6 +40,15 @@ def modules_of(array: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
         yield "", array.__dict__["_root"]
 
 
+def ways(array: torch.nn.Module) -> list[tuple[str, bool]]:
+    """List the way in which each part of a user's code runs: why one by one, if so, and whether it has tensors made for
+    each model. A step in which one turns to another way is none that comes again."""
+    reports = (
+        (vars(m).get("_fused_report"), vars(m).get("_fused_making", False)) for _, m in modules_of(array)
+    )
+    return [(report.reason, making) for report, making in reports if report is not None]
+
+
 class ArrayModes:
     """Modes of an array that may change between two steps: train or eval, settings of its layers, hooks, frozen or not,
     and the place of its parameters, which an edit moves. They are compared in every step, so they are few."""

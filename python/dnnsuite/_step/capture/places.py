@@ -15,8 +15,9 @@ _PACKAGE = Path(__file__).parents[2]
 _END = str(
     _PACKAGE / "_step" / "shard.py"
 )  # it calls the loss function: what is further out is no part of the step
+_TORCH = str(Path(torch.__file__).parent)
 _NOT_THE_USERS = (
-    str(Path(torch.__file__).parent),
+    _TORCH,
     *(str(_PACKAGE / room) for room in ("_fuse", "_step", "nn", "ops", "optim", "_torch")),
     "<",  # frozen modules, generated code
 )
@@ -36,9 +37,20 @@ def user_place() -> str:
     while frame is not None:
         kind = _kind(frame.f_code)
         if kind == 1:
-            code = frame.f_code
-            return f" at {Path(code.co_filename).name}:{frame.f_lineno} in {code.co_name}"
+            return _described(frame)
         if kind == -1:
             return ""
         frame = frame.f_back
     return ""
+
+
+def called_by_user() -> str | None:
+    """The place of the user's code that has called torch; None if other code has."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(_TORCH):
+        frame = frame.f_back
+    return _described(frame) if frame is not None and _kind(frame.f_code) == 1 else None
+
+
+def _described(frame: Any) -> str:
+    return f" at {Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"

@@ -63,10 +63,7 @@ class Holder:
 
     def changed(self) -> bool:
         """Return True if it may hold something else than it did."""
-        try:
-            return bool(self.held != self.known)
-        except Exception:  # tensors, arrays: compared one by one
-            return True
+        return _differ(self.held, self.known)
 
     def changes(self) -> dict[Any, Any]:
         """Collect what it holds that it did not, by attribute, key or index; `_GONE` for what it holds no more."""
@@ -76,6 +73,13 @@ class Holder:
         }
         found |= {key: _GONE for key in before if key not in now}
         return {key: value for key, value in found.items() if len(self.path) > 1 or _is_state(key, value)}
+
+
+def _differ(held: Any, known: Any) -> bool:
+    try:
+        return bool(held != known)
+    except Exception:  # tensors, arrays: compared one by one
+        return True
 
 
 class _Gone:
@@ -219,10 +223,16 @@ class PythonState:
         changing = {number for number, module in enumerate(self._modules) if _changes_itself(type(module))}
         first = self._copies[0] if self._copies else []
         self._changing = [holder for holder in holders_of(first) if holder.path[0] in changing]
+        self._compare()
+
+    def _compare(self) -> None:
+        """Put all that is compared in each step in two lists, which one call compares."""
+        self._compared = [h.held for h in self._holders], [h.known for h in self._holders]
+        self._compared_changing = [h.held for h in self._changing], [h.known for h in self._changing]
 
     def changed(self) -> bool:
         """Return True if the array may have been changed since the last look."""
-        return any(holder.changed() for holder in self._holders)
+        return _differ(*self._compared)
 
     def carry_over(self) -> list[str]:
         """Give the copies what has changed in the array; return the names of that.
@@ -243,9 +253,9 @@ class PythonState:
     def carry_back(self) -> None:
         """Give the array what the forward has changed in the first copy. Caches and the like stay the copy's own, and
         what the user has changed meanwhile stays the user's."""
-        late = [holder for holder in self._changing if holder.changed()]
-        if not late:
+        if not _differ(*self._compared_changing):
             return
+        late = [holder for holder in self._changing if holder.changed()]
         known = {holder.path: holder for holder in self._holders}
         for holder in late:
             mine = known.get(holder.path)
@@ -256,6 +266,7 @@ class PythonState:
                 _put(self._modules, holder.path, plain)
             if mine is not None:
                 mine.note(plain)
+        self._compare()
 
     def _found(self, holders: Sequence[Holder]) -> dict[Path, dict[Any, Any]]:
         changes = {holder.path: holder.changes() for holder in holders if holder.changed()}
@@ -267,6 +278,7 @@ class PythonState:
             self._look()
         for holder in (*self._holders, *self._changing):
             holder.keep()
+        self._compare()
 
     def state(self) -> Any:
         """Describe all that was changed since the copies were made: equal for equal values."""

@@ -10,6 +10,7 @@ import functools
 import sysconfig
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,13 @@ _SHORT = 16  # containers up to this length are compared value by value, others 
 _FEW = 256  # elements of an array that is compared by value
 _MANY = 400  # functions that are followed
 _PATHS = ("purelib", "platlib", "stdlib", "platstdlib")
-_INSTALLED = (*(sysconfig.get_path(name) for name in _PATHS), "<")
+_PACKAGE = Path(__file__).parents[2]
+_OURS = ("_fuse", "_step", "nn", "ops", "optim", "_torch", "_under_way")
+_INSTALLED = (
+    *(sysconfig.get_path(name) for name in _PATHS),
+    *(str(_PACKAGE / room) for room in _OURS),
+    "<",
+)
 
 Reader = Callable[[], Any]
 
@@ -103,7 +110,13 @@ class Reach:
 
 
 def _installed(code: types.CodeType) -> bool:
-    return code.co_filename.startswith(_INSTALLED)
+    return _installed_file(code.co_filename)
+
+
+@functools.lru_cache(maxsize=4096)
+def _installed_file(file: str) -> bool:
+    parts = Path(file).parts
+    return file.startswith(_INSTALLED) or "site-packages" in parts or "dist-packages" in parts
 
 
 def _installed_class(kind: type) -> bool:
@@ -120,7 +133,7 @@ def _has_names(value: Any, names: frozenset[str]) -> bool:
             isinstance(vars(value).get(name), _PLAIN) for name in _in(value, names)
         )
     file = getattr(value, "__file__", None)
-    return file is not None and not file.startswith(_INSTALLED) and bool(_in(value, names))
+    return file is not None and not _installed_file(file) and bool(_in(value, names))
 
 
 def _in(value: Any, names: frozenset[str]) -> list[str]:

@@ -11,6 +11,7 @@ import torch
 from ..._torch import no_capture
 from . import guards
 from .cuda import CudaGraphs
+from .hidden_reads import HiddenReads
 from .library import Facts, Proven, Read, Recordings, Subject, prove
 from .looks import Outcomes, Replay, ValueChanged
 from .python_state import python_values
@@ -32,6 +33,7 @@ class _Attempt:
         self.recording: StepRecording | None = None
         self.replay: Replay | None = None
         self.values: Any = None  # Python values of the modules before the recording
+        self.ways: Any = None  # in which the modules' code ran while recorded
         self.read: list[Read] = []
 
 
@@ -226,7 +228,7 @@ class CapturedStep:
         if place is not None:
             self._refuse(f"there is a hook on {place}")
             return self._train(batch, hyper)
-        attempt.values = python_values(self._array)
+        attempt.values, ways = python_values(self._array), guards.ways(self._array)
         batch, hyper = self._replays.fixed(batch, hyper)
         inputs = guards.flatten(batch)[0]
         for own in hyper:
@@ -247,7 +249,9 @@ class CapturedStep:
                 self._choose_by_outcome(attempt, recording)
             except NotScriptable as error:
                 recording.refuse(str(error))
-        if not attempt.warm and attempt.stage != "replay":
+        attempt.ways = guards.ways(self._array)
+        turned = attempt.ways != ways
+        if turned or (not attempt.warm and attempt.stage != "replay"):
             attempt.stage, recording.refusal = "record", None  # once more, when all is there
         attempt.warm = True
         if recording.refusal is not None:
@@ -299,7 +303,8 @@ class CapturedStep:
     def _watch(
         self, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> tuple[torch.Tensor, StepRecording]:
-        with StepRecorder(inputs, self._fixed, self._replays.seeded) as recorder:
+        recorder = StepRecorder(inputs, self._fixed, self._replays.seeded)
+        with recorder, HiddenReads(recorder.recording):
             losses = self._train(batch, hyper)
         recorder.recording.losses = recorder.slot(losses).index
         return losses, recorder.recording
@@ -326,6 +331,9 @@ class CapturedStep:
             tensor.detach().copy_(value)
             value.copy_(after)
         losses, second = self._watch(batch, hyper, inputs)
+        if guards.ways(self._array) != attempt.ways:
+            attempt.stage = "record"
+            return losses
         why = why or second.refusal or difference(recording, second) or self._side_effect(attempt)
         pairs = zip([replayed, *other], [losses, *changed], strict=True)
         if why is None and not all(self._replays.same(a, b.detach()) for a, b in pairs if a is not None):
