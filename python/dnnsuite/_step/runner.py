@@ -25,6 +25,7 @@ from .threads import ShardThreads, SubmittedStep
 
 __all__ = ["StepRunner"]
 
+
 def _wants_gradient(tensor: torch.Tensor) -> bool:
     return tensor.requires_grad
 

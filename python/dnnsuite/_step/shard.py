@@ -116,7 +116,9 @@ class Shard:
     def facts(self, era: object) -> tuple[Any, ...]:
         """List all that this shard's code can see beside the values of tensors: Python's values, and layouts."""
         flags = tuple(
-            tuple((name, value) for name, value in group.items() if isinstance(value, (bool, int, float, str)))
+            tuple(
+                (name, value) for name, value in group.items() if isinstance(value, (bool, int, float, str))
+            )
             for group in self._groups
         )
         code = module_facts(self.array, era), type(self._optimizer), self._optimizer.on_nan, flags

@@ -10,8 +10,17 @@ import torch
 
 from . import guards
 
-_SELF_COPIES = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, torch.dtype, torch.device)
-_FUSED_STATE = frozenset(("_fused_B", "_fused_report", "_fused_parts", "_fused_known", "_root", "_plain", "B"))
+_SELF_COPIES = (
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.ModuleType,
+    torch.dtype,
+    torch.device,
+)
+_FUSED_STATE = frozenset(
+    ("_fused_B", "_fused_report", "_fused_parts", "_fused_known", "_root", "_plain", "B")
+)
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
 
 

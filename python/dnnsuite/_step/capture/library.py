@@ -120,7 +120,9 @@ class Proven:
     script: Script
     plan: ReplayPlan
     places: dict[int, Place]  # by slot
-    others: dict[int, torch.Tensor]  # by slot: tensors without a role, such as those that a loss function closes over
+    others: dict[
+        int, torch.Tensor
+    ]  # by slot: tensors without a role, such as those that a loss function closes over
     reads: list[Read]
     owner: weakref.ref[Any]
     outline: list[Any] = field(default_factory=list)
@@ -133,7 +135,9 @@ class Proven:
         subject.prepare(self.plans)
         roles = subject.roles()
         found = {slot: place.of(roles) for slot, place in self.places.items()}
-        return self.script.bound(self.plan.on(self.others | found)), [read.among(roles) for read in self.reads]
+        return self.script.bound(self.plan.on(self.others | found)), [
+            read.among(roles) for read in self.reads
+        ]
 
 
 def prove(facts: Facts, subject: Subject, script: Script, reads: Sequence[Read]) -> Proven:
