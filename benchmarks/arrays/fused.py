@@ -36,8 +36,10 @@ has `make()`, `batch()` and `loss`.
 
 `--roof` adds the share of its roof that the array's step reaches. The roof is the least time that this machine needs
 for the operators of a plain step: arithmetic at the peak of matrix products, or bytes at the bandwidth of the nearest
-memory that holds them, the longer of the two, with peaks measured in the same run. It prints which operators of the
-array lose the most against roofs of their own; the table names them where the share is below 0.75.
+memory that holds them, the longer of the two. The peaks are measured first, and a matrix product has its turn in every
+round: as much as it takes longer there than at the peak, the roof is lengthened, since neighbours take from both. It
+prints which operators of the array lose the most against roofs of their own; the table names them where the share is
+below 0.75.
 
 `--memory` prints the peak memory of 24 steps instead of speed: the array against B models in one process, and against
 B processes of one model. On a GPU that is what torch's allocator gave out, and what it held; each process has a CUDA
@@ -90,6 +92,8 @@ def measure(
                 notes[name] = _reason(error)
             else:
                 ready[name] = way
+        if options.roof:
+            ready[table.ROOF] = step_roof.product(setting)
         seconds = ways.measure(
             ready,
             B,
@@ -116,10 +120,11 @@ def add_roof(
     peaks: Peaks,
     options: argparse.Namespace,
 ) -> None:
-    """Put the roof of a step beside the variants' seconds; below `NEAR` a note says where the array's time goes."""
+    """Put the roof of a step in the place of the product's seconds; below `NEAR` a note says where the time goes."""
+    product_s = [B * value for value in seconds.pop(table.ROOF)]
     try:
         least_s = step_roof.least_seconds(WORKLOADS[workload], options.setting, peaks)
-        seconds[table.ROOF] = [least_s] * options.rounds
+        seconds[table.ROOF] = step_roof.paced(least_s, product_s, peaks)
         if table.OWN not in seconds:
             return
         found = step_roof.gaps(WORKLOADS[workload], B, options.setting, peaks)
@@ -127,7 +132,7 @@ def add_roof(
         notes[table.ROOF] = _reason(error)
         return
     print("\n".join(step_roof.lines(found)), flush=True)
-    if table.share(seconds[table.OWN], least_s) < step_roof.NEAR:
+    if table.share(seconds[table.OWN], seconds[table.ROOF]) < step_roof.NEAR:
         notes[table.ROOF] = step_roof.sentence(found)
 
 

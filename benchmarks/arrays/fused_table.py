@@ -139,9 +139,9 @@ def speeds(rows: Iterable[Row]) -> dict[Group, dict[str, Speed]]:
     }
 
 
-def share(own_s: list[float], least_s: float) -> float:
-    """Share of the roof that a variant reaches, by its median."""
-    return least_s / statistics.median(own_s)
+def share(own_s: list[float], roof_s: list[float]) -> float:
+    """Share of the roof that a variant reaches, by the medians."""
+    return statistics.median(roof_s) / statistics.median(own_s)
 
 
 def _variants(groups: Iterable[Iterable[str]]) -> list[str]:
@@ -160,7 +160,7 @@ def _cell(speed: Speed | None, best: bool) -> str:
 def _share(group: dict[str, Speed]) -> str:
     if ROOF not in group or OWN not in group:
         return "–"
-    return f"{share([group[OWN].median_s], group[ROOF].median_s):.2f}"
+    return f"{share([group[OWN].median_s], [group[ROOF].median_s]):.2f}"
 
 
 def _title(setting: Setting) -> str:

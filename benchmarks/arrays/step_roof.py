@@ -9,7 +9,6 @@ the rest is asked of torch's profiler, which itself costs some µs a call.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,18 +19,18 @@ import variants
 from plain import trainer
 from setting import Setting
 from step_work import operations
-from ways import timed
+from ways import Way, repeat, timed
 from work import roof
 from workloads import Workload
 
 from dnnsuite.profiler.cpu import CpuInstrument, OpsInstrument
-from dnnsuite.profiler.roofline import Peaks, Roofline
-from dnnsuite.profiler.roofline.peaks import machine_key, measure_machine
+from dnnsuite.profiler.roofline import Peaks, Roofline, measure_peaks
 
 NEAR = 0.75  # of the roof: what a workload should reach
 MOST = 10  # gaps to show
 BETWEEN = "between operators"
 _WARMUP, _SECONDS, _STEPS = 8, 1.0, (4, 40)  # steps to observe: what fits in a while, within bounds
+_SIZE = 1024  # of the matrices
 _PRECISION = {torch.bfloat16: "bf16", torch.float16: "bf16"}
 
 
@@ -49,13 +48,25 @@ class Gap(NamedTuple):
 
 
 def peaks_now(setting: Setting, say: Callable[[str], None]) -> Peaks:
-    """Peaks of this very run, whose neighbours are those of the steps."""
+    """Peaks measured now, or before where that was better: a neighbour can only lower them."""
     if setting.on_gpu:
         import gpu_peaks
 
         return gpu_peaks.measure(setting.device, say)
-    cpus = sorted(os.sched_getaffinity(0))[: setting.threads]
-    return measure_machine(machine_key(setting.threads), cpus, say)
+    return measure_peaks(setting.threads, refresh=True, report=say)
+
+
+def product(setting: Setting) -> Way:
+    """A matrix product as a way among the others: its seconds tell what the neighbours leave of the peak."""
+    a, b = torch.randn(2, _SIZE, _SIZE, device=setting.device)
+    out = torch.empty_like(a)
+    return repeat(lambda: torch.mm(a, b, out=out), setting.wait)
+
+
+def paced(least_s: float, product_s: list[float], peaks: Peaks) -> list[float]:
+    """The roof in each round, by the product's seconds in it: with half of the peak left it is twice as long."""
+    best_s = 2 * _SIZE**3 / peaks.flops_per_s["fp32"]
+    return [least_s * max(1.0, seconds / best_s) for seconds in product_s]
 
 
 def least_seconds(workload: Workload, setting: Setting, peaks: Peaks) -> float:

@@ -37,6 +37,12 @@ def faster(peaks, factor):
     )
 
 
+def test_a_roof_is_lengthened_by_what_the_neighbours_take(peaks):
+    at_best = 2 * 1024**3 / 100
+    assert step_roof.paced(3.0, [at_best, 2 * at_best, 0.9 * at_best], peaks) == pytest.approx([3, 6, 3])
+    assert step_roof.product(Setting())(1) is None
+
+
 def ops(*rows):
     names = ["name", "phase", "step", "thread", "t0_ns", "t1_ns", "self_ns", "flops", "bytes", "counted"]
     table = pd.DataFrame(rows, columns=names)
