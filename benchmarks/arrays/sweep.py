@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 import torch
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "lib")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 
 import command
 from fused_table import speed

@@ -463,12 +463,6 @@ def test_a_loss_that_is_not_one_per_model(bad, told):
     assert all(map(torch.equal, array.parameters(), before))
 
 
-def test_an_optimizer_of_torch():
-    array, _ = make(2)
-    with pytest.raises(InvalidArgument, match=r"optimizer of arrays.*got a SGD of torch\.optim"):
-        StepRunner(array, torch.optim.SGD(array.parameters(), lr=0.1), loss)
-
-
 class ChangesDtype(torch.nn.Module):
     """As routers of mixtures of experts do: `self.classifier.to(...)` in the forward."""
 
@@ -534,3 +528,15 @@ def test_a_step_sees_its_batch_as_it_was_when_it_was_asked_for(threads, capture)
             return torch.stack([step.losses() for step in found])
 
     assert torch.equal(run(threads, capture, False), run(1, False, True))
+
+
+@pytest.mark.parametrize("other", [torch.optim.SGD, torch.optim.LBFGS, None])
+def test_another_optimizer_is_refused_with_the_way_out(other):
+    array, _ = make(2)
+    optimizer = other and other(array.parameters(), lr=0.1)
+    name = "dnnsuite.optim.SGD(array" if other is torch.optim.SGD else "got a "
+    with pytest.raises(
+        InvalidArgument, match=r"StepRunner trains with optimizers of dnnsuite\.optim"
+    ) as told:
+        StepRunner(array, optimizer, loss)
+    assert name in str(told.value)

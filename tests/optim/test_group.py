@@ -328,6 +328,40 @@ def test_a_group_or_a_state_that_does_not_fit_is_refused():
         optimizer.load_state_dict(torch.optim.Adam([torch.zeros(3)]).state_dict())
 
 
+def test_what_a_step_needs_cannot_be_lost():
+    array = fuse(make_models(mlp, B, torch.float64))
+    first, *_ = array.parameters()
+    optimizer = optim.SGD(array.parameters(), lr=0.1)
+    with pytest.raises(InvalidArgument, match=r"lr cannot be taken out of param_groups\[0\]"):
+        del optimizer.param_groups[0]["lr"]
+    with pytest.raises(InvalidArgument, match="on_nan is 'no'"):
+        optimizer.on_nan = "no"
+    optimizer.on_nan = "skip"
+    first.grad = torch.full_like(first, float("nan"))
+    optimizer.step()
+    assert optimizer.skipped.tolist() == [1] * B
+    array.drop([1])
+    for p in array.parameters():
+        p.grad = torch.ones_like(p)
+    with pytest.raises(
+        InvalidArgument, match=r"that of 2 models, and this optimizer has 3.*array.drop\(1, optimizer\)"
+    ):
+        optimizer.step()
+    optimizer.select([0, 2])
+    optimizer.step()
+
+
+def test_an_operators_refusal_is_a_sentence():
+    parameter = torch.nn.Parameter(torch.zeros(2, 1).expand(2, 5))
+    optimizer = optim.SGD([parameter], lr=0.1)
+    parameter.grad = torch.ones(2, 5)
+    with pytest.raises(
+        InvalidArgument, match=r"^the optimizer cannot step: params\[0\] is written to"
+    ) as told:
+        optimizer.step()
+    assert ".hpp" not in str(told.value)
+
+
 def test_changed_groups_are_saved_copied_and_edited():
     array = fuse(make_models(mlp, B, torch.float64))
     optimizer = optim.SGD(array.parameters(), lr=0.1)

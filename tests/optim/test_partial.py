@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: MIT
+import copy
+
 import pytest
 import torch
 
@@ -29,6 +31,12 @@ def parts(B=3):
     return array, heads, optim.PartiallyFused(fused, plain)
 
 
+def own(value, index):
+    if isinstance(value, tuple):
+        return tuple(own(part, index) for part in value)
+    return value[index] if isinstance(value, list) else value
+
+
 def backward(array, heads, x):
     hidden = array(x)
     sum(h(hidden[b]).square().sum() for b, h in enumerate(heads)).backward()
@@ -57,6 +65,41 @@ def test_is_separate_models_with_schedules():
             assert_near(q, p)
         for p, q in zip(alone[0].parameters(), array.parameters(), strict=True):
             assert_near(q[b], p)
+
+
+def test_what_is_assigned_reaches_both_parts():
+    array, heads, optimizer = parts()
+    bodies, others = unfuse(array), make_models(head, 3)
+    alone = [
+        torch.optim.Adam([*b.parameters(), *o.parameters()], lr=0.1)
+        for b, o in zip(bodies, others, strict=True)
+    ]
+    changes = [
+        {"lr": 0.1, "betas": (0.9, 0.99)},
+        {"lr": [0.2, 0.1, 0.05]},
+        {"betas": ([0.5, 0.6, 0.7], 0.9), "maximize": True},
+    ]
+    for x, change in zip(torch.randn(3, 3, 6, 4), changes, strict=True):
+        for group in optimizer.param_groups:
+            group.update(change)
+        optimizer.zero_grad()
+        backward(array, heads, x)
+        optimizer.step()
+        for index, one in enumerate(alone):
+            for name, value in change.items():
+                one.param_groups[0][name] = own(value, index)
+            one.zero_grad()
+            others[index](bodies[index](x[index])).square().sum().backward()
+            one.step()
+    for index in range(3):
+        for p, q in zip(others[index].parameters(), heads[index].parameters(), strict=True):
+            assert_near(q, p)
+        for p, q in zip(bodies[index].parameters(), array.parameters(), strict=True):
+            assert_near(q[index], p)
+    copied = copy.deepcopy(optimizer)
+    for one in (optimizer, copied):
+        with pytest.raises(InvalidArgument, match=r"param_groups\[1\]\['lr'\] = 'x'"):
+            one.param_groups[1]["lr"] = "x"
 
 
 def test_a_model_that_does_not_step_does_so_in_neither_part():

@@ -135,11 +135,11 @@ class Shard:
         )
         return code, layouts
 
-    def plans(self) -> list[tuple[str, list[int]] | None]:
+    def plans(self) -> list[tuple[str, list[int], list[int]] | None]:
         """Describe the optimizer's plan of each group: its rule, and the places of its parameters."""
         return [self._optimizer.planned(group) for group in self._groups]
 
-    def prepare(self, plans: Sequence[tuple[str, list[int]] | None]) -> None:
+    def prepare(self, plans: Sequence[tuple[str, list[int], list[int]] | None]) -> None:
         """Make the optimizer's plans as another shard has them."""
         for group, plan in zip(self._groups, plans, strict=True):
             if plan is not None:

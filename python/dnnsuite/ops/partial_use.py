@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["partly_used", "split_by_model", "users_of"]
+__all__ = ["note_partly_used", "partly_used", "split_by_model", "users_of"]
 
 _known: dict[int, weakref.ref[Tensor]] = {}
 
@@ -37,11 +37,12 @@ class _Unused:
     def __call__(self, joined: tuple[Tensor, ...], grads: tuple[Tensor | None, ...]) -> None:
         for index, grad in enumerate(grads):
             if grad is None:
-                _note(self._parameter)
+                note_partly_used(self._parameter)
                 joined[0].detach()[index].fill_(-0.0)
 
 
-def _note(parameter: Tensor) -> None:
+def note_partly_used(parameter: Tensor) -> None:
+    """Note that parts of the gradient of `parameter` may be -0.0 because a model did not use it."""
     key = id(parameter)
     if key not in _known:
         _known[key] = weakref.ref(parameter, lambda _: _known.pop(key, None))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from ..errors import InvalidArgument
 from ..ops.partial_use import partly_used, users_of
 from . import _convert
 from ._group import Group, HyperParameter, ParameterGroup, plain
-from ._plan import Hyper, StepPlan, refuse_sparse
+from ._plan import Hyper, StepPlan, refuse_other_width, refuse_sparse
 from ._state import OptimizerState
 from ._values import check_indices
 
@@ -67,8 +67,6 @@ class ArrayOptimizer(OptimizerState):
                 raise TypeError(f"{type(self).__name__} has no argument {name!r}")
             if name == "differentiable" and value:
                 raise InvalidArgument("a step of an array is not differentiable; leave differentiable out")
-        if on_nan not in _POLICIES:
-            raise InvalidArgument(f"on_nan is {on_nan!r}; it must be one of {', '.join(_POLICIES)}")
         self.on_nan = on_nan
         self._plans, self._momentum = {}, None
         given = {pair: defaults[pair] for pair in self.pairs}
@@ -79,6 +77,13 @@ class ArrayOptimizer(OptimizerState):
         self.defaults.update(given)  # torch's schedulers look for `betas` there
         if B is not None and B != self.B:
             raise InvalidArgument(f"B={B}, but the parameters are those of {self.B} models")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "on_nan" and value not in _POLICIES:
+            raise InvalidArgument(f"on_nan is {value!r}; it must be one of {', '.join(_POLICIES)}")
+        super().__setattr__(name, value)
+        if name == "on_nan" and value != "ignore":
+            self._keep_norms()
 
     def _without_pairs(self, values: Group) -> Group:
         """Copy `values` with each pair as the two hyper-parameters that it is."""
@@ -167,6 +172,8 @@ class ArrayOptimizer(OptimizerState):
             factor: float64 `[B]`, multiplies the gradients as they are read.
             found: bool `[B]`: models that do not step, as a GradScaler finds them.
         """
+        if not groups:
+            return
         first = groups[0]
         active = first["active"]
         if found is not None:
@@ -190,6 +197,7 @@ class ArrayOptimizer(OptimizerState):
             return factor, active
         refuse_sparse(grads, grads)
         first = groups[0]
+        refuse_other_width(grads, first["active"])
         norms = ops.gradient_norms(grads)
         if factor is not None:
             norms = norms * factor
@@ -248,33 +256,49 @@ class ArrayOptimizer(OptimizerState):
         plan = self._plans.get(key)
         if plan is None or not plan.fits(rule, params, state):
             refuse_sparse(grads, params)
-            _refuse_other_width(params, group["active"])
+            refuse_other_width(params, group["active"])
             self.fill_state(rule, group, params, state, hyper)
             if len(self._plans) > _MOST_PLANS:
                 self._plans.clear()
             plan = self._plans[key] = StepPlan(rule, params, state)
         plan.run(grads, hyper, group, factor, active)
 
-    def planned(self, group: Group) -> tuple[str, list[int]] | None:
-        """Describe the plan of `group`'s last step: its rule, and the places of the parameters that it updates."""
-        plan = self._plans.get(id(group))
-        if plan is None:
-            return None
+    def planned(self, group: Group) -> tuple[str, list[int], list[int]] | None:
+        """Describe the plans of `group`'s last step: the rule, the places of the parameters that are updated at once,
+        and of those that only some models use, updated one by one."""
         places = {id(p): place for place, p in enumerate(group["params"])}
-        return plan.rule, [places[id(p)] for p in plan.params if id(p) in places]
-
-    def prepare(self, group: Group, state: Any, rule: str, places: Sequence[int]) -> None:
-        """Make the plan of `group`'s next step, which is to update the parameters at `places` by `rule`."""
-        params = [group["params"][place] for place in places]
+        alone = {key: self._plans[id(group), key] for key in places if (id(group), key) in self._plans}
         plan = self._plans.get(id(group))
-        if plan is None or not plan.fits(rule, params, state):
-            plan = self._plans[id(group)] = StepPlan(rule, params, state)
-        plan.prepare()
+        if plan is None and not alone:
+            return None
+        together = [] if plan is None else [places[id(p)] for p in plan.params if id(p) in places]
+        rule = next(one for one in (plan, *alone.values()) if one is not None).rule
+        return rule, together, [places[key] for key in alone]
+
+    def prepare(
+        self, group: Group, state: Any, rule: str, places: Sequence[int], apart: Sequence[int] = ()
+    ) -> None:
+        """Make the plans of `group`'s next step, as `planned` describes them."""
+        for key, params in self._keyed(group, places, apart):
+            plan = self._plans.get(key)
+            if plan is None or not plan.fits(rule, params, state):
+                plan = self._plans[key] = StepPlan(rule, params, state)
+            plan.prepare()
+
+    def _keyed(
+        self, group: Group, places: Sequence[int], apart: Sequence[int]
+    ) -> Iterator[tuple[Any, list[torch.Tensor]]]:
+        """Pair the key of each plan with its parameters."""
+        yield id(group), [group["params"][place] for place in places]
+        for place in apart:
+            parameter = group["params"][place]
+            yield (id(group), id(parameter)), [parameter]
 
     def plan_tensors(self, group: Group) -> list[torch.Tensor]:
-        """List the tensors that the plan of `group` consists of."""
-        plan = self._plans.get(id(group))
-        return [] if plan is None else plan.tensors()
+        """List the tensors that the plans of `group` consist of."""
+        keys = [id(group), *((id(group), id(p)) for p in group["params"])]
+        plans = [self._plans.get(key) for key in keys]
+        return [tensor for plan in plans if plan is not None for tensor in plan.tensors()]
 
     def to_model(self, index: int, params: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         """Model `index`'s optimizer over `params` (in this one's order), as torch's own, with a copy of its state."""
@@ -348,8 +372,8 @@ class ArrayOptimizer(OptimizerState):
 
     def load_state_dict(self, state_dict: Group) -> None:
         """As torch's; the state is copied."""
-        under_way.finish(self)
         _convert.check_loading(self, state_dict)
+        under_way.finish(self)
         super().load_state_dict(copy.deepcopy(state_dict))
         _convert.after_loading(self, state_dict)
 
@@ -363,14 +387,3 @@ class ArrayOptimizer(OptimizerState):
         self.own_groups()
         self._plans = {}
         self._momentum = None
-
-
-def _refuse_other_width(params: Sequence[torch.Tensor], active: torch.Tensor) -> None:
-    """Refuse parameters of another number of models than the hyper-parameters."""
-    for parameter in params:
-        if parameter.size(0) != active.numel():
-            raise InvalidArgument(
-                f"a parameter {list(parameter.shape)} is that of {parameter.size(0)} models, and this optimizer has "
-                f"{active.numel()}: give the optimizer to the edit of the array, as in array.drop(1, optimizer), or "
-                "call optimizer.select with the models that are left"
-            )

@@ -17,7 +17,7 @@ Group = dict[str, Any]
 
 _GET = dict.get  # a value that a group holds, and no pair
 FLAGS = ("maximize", "decoupled_weight_decay", "nesterov")
-_SWITCHES = frozenset((*FLAGS, "amsgrad", "centered"))
+SWITCHES = frozenset((*FLAGS, "amsgrad", "centered"))
 
 
 class HyperParameter(torch.Tensor):
@@ -139,7 +139,7 @@ class ParameterGroup(dict[str, Any]):
                 ) from None
         if "max_grad_norm" in made:
             owner.limit(made.pop("max_grad_norm"))
-        told = any(made[name] != self.get(name) for name in _SWITCHES & made.keys()) or "params" in made
+        told = any(made[name] != self.get(name) for name in SWITCHES & made.keys()) or "params" in made
         super().update(made)
         if told:
             owner.note_change()
@@ -157,7 +157,7 @@ class ParameterGroup(dict[str, Any]):
             ]
         if name in self._vectors and not (name == "max_grad_norm" and value is None):
             return [(name, HyperParameter.of(name, value, owner.B, self._device()))]
-        return [(name, _switch(name, value) if name in _SWITCHES else value)]
+        return [(name, _switch(name, value) if name in SWITCHES else value)]
 
     def _device(self) -> torch.device | None:
         params = self.get("params")
@@ -190,17 +190,27 @@ class ParameterGroup(dict[str, Any]):
         return self
 
     def __delitem__(self, name: str) -> None:
+        self._refuse_to_lose(name)
         super().__delitem__(name)
         self._gone(name)
 
     def pop(self, name: str, *default: Any) -> Any:
+        self._refuse_to_lose(name)
         value = super().pop(name, *default)
         self._gone(name)
         return value
 
+    def _refuse_to_lose(self, name: str) -> None:
+        owner = self._owner()
+        if owner is not None and name in (*owner.per_model, "params"):
+            raise InvalidArgument(
+                f"{name} cannot be taken out of param_groups[{owner.place_of(self)}], for a step needs it: assign "
+                "another value"
+            )
+
     def _gone(self, name: str) -> None:
         owner = self._owner()
-        if owner is not None and name in (*_SWITCHES, "params"):
+        if owner is not None and name in SWITCHES:
             owner.note_change()
         elif owner is not None and name == "max_grad_norm":
             owner.limit(None)

@@ -11,8 +11,7 @@ import torch
 from .._torch import foreach_mul_
 from ..errors import InvalidArgument
 from ._base import ArrayOptimizer
-from ._plan import Group
-from ._values import as_vector
+from ._group import SWITCHES, Group, HyperParameter, ParameterGroup, plain
 
 
 class PartiallyFused:
@@ -39,7 +38,28 @@ class PartiallyFused:
         inside = {name for pair, names in self.fused.pairs.items() if pair in group for name in names}
         return [name for name in self.fused.per_model if name in group or name in inside]
 
-    def _gathered(self, each: Sequence[Group]) -> Group:
+    @property
+    def per_model(self) -> tuple[str, ...]:
+        """Names of the hyper-parameters with one value per model."""
+        return self.fused.per_model
+
+    @property
+    def pairs(self) -> dict[str, tuple[str, str]]:
+        """Arguments that are two hyper-parameters in one, as torch writes them."""
+        return self.fused.pairs
+
+    def place_of(self, group: Any) -> int:
+        """Find the group's place in `param_groups`."""
+        return next(i for i, one in enumerate(self.param_groups) if one is group)
+
+    def note_change(self) -> None:
+        """Nothing is kept of the plain groups: a step hands out what is in them."""
+
+    def limit(self, max_grad_norm: torch.Tensor | None) -> None:
+        """Clip the fused gradients by these norms `[B]`; None clips no more."""
+        self.fused.limit(max_grad_norm)
+
+    def _gathered(self, each: Sequence[Group]) -> ParameterGroup:
         in_pairs = {
             name: (pair, i) for pair, names in self.fused.pairs.items() for i, name in enumerate(names)
         }
@@ -47,15 +67,17 @@ class PartiallyFused:
         for name in self._names(each[0]):
             pair, position = in_pairs.get(name, (name, None))
             numbers = [float(g[pair] if position is None else g[pair][position]) for g in each]
-            gathered[name] = as_vector(numbers, self.B, name)
-        return gathered
+            gathered[name] = HyperParameter.of(name, numbers, self.B)
+        return ParameterGroup(gathered, self)
 
     def _hand_out(self) -> None:
         """Gives each plain optimizer its model's hyper-parameters."""
         for place, gathered in enumerate(self._groups):
             values = {n: v.tolist() for n, v in gathered.items() if isinstance(v, torch.Tensor)}
+            flags = {n: v for n, v in gathered.items() if n in SWITCHES}
             for index, one in enumerate(self.plain):
                 group, own = one.param_groups[place], {n: v[index] for n, v in values.items()}
+                group.update(flags)
                 for pair, names in self.fused.pairs.items():
                     if pair in group:
                         group[pair] = tuple(own.pop(name) for name in names)
@@ -103,7 +125,7 @@ class PartiallyFused:
                 foreach_mul_(grads, own)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """State of both parts, by parameter."""
+        """Reset the gradients of both parts."""
         for one in (self.fused, *self.plain):
             one.zero_grad(set_to_none=set_to_none)
 
@@ -152,9 +174,9 @@ class PartiallyFused:
     def state_dict(self) -> dict[str, Any]:
         """Both parts', and the plain groups' hyper-parameters."""
         self._hand_out()
-        vectors = [{n: v for n, v in g.items() if isinstance(v, torch.Tensor)} for g in self._groups]
-        plain = [one.state_dict() for one in self.plain]
-        return {"fused": self.fused.state_dict(), "plain": plain, "groups": vectors}
+        vectors = [{n: plain(v) for n, v in g.items() if isinstance(v, torch.Tensor)} for g in self._groups]
+        parts = [one.state_dict() for one in self.plain]
+        return {"fused": self.fused.state_dict(), "plain": parts, "groups": vectors}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Puts back what `state_dict` gave."""
@@ -166,4 +188,12 @@ class PartiallyFused:
         for one, state in zip(self.plain, state_dict["plain"], strict=True):
             one.load_state_dict(state)
         for group, vectors in zip(self._groups, state_dict["groups"], strict=True):
-            group.update({name: vector.clone() for name, vector in vectors.items()})
+            group.update(vectors)
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add a group of fused parameters, as `ArrayOptimizer.add_param_group`."""
+        self.fused.add_param_group(param_group)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._groups = [ParameterGroup(group, self) for group in self._groups]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -124,14 +125,22 @@ class _Batch:
                 rule, self.params, grads, self.states, self.scalars, vectors, factor, active, *flags
             )
             return
-        plan = self.prepare(rule)
-        assert plan is not None
         try:
+            plan = self.prepare(rule)
+            assert plan is not None
             written = self.written if dispatch_modes() else ()
             ops.optimizer_step_(plan, grads, vectors, factor, active, self.tickets, *flags, written)
-        except (RuntimeError, NotImplementedError):
+        except RuntimeError as error:
             refuse_sparse(grads, self.params)
-            raise
+            raise _explained(error) from None
+
+
+def _explained(error: RuntimeError) -> Exception:
+    """Turn an operator's refusal, which begins with a place in its source, into one sentence; else return `error`."""
+    place = re.match(r"\w+, \S+:\d+, \w+: ", str(error))
+    if place is None:
+        return error
+    return InvalidArgument(f"the optimizer cannot step: {str(error)[place.end() :].splitlines()[0]}")
 
 
 def refuse_sparse(grads: Sequence[torch.Tensor], params: Sequence[torch.Tensor]) -> None:
@@ -141,6 +150,17 @@ def refuse_sparse(grads: Sequence[torch.Tensor], params: Sequence[torch.Tensor])
             raise InvalidArgument(
                 f"the optimizers of dnnsuite take dense gradients; a parameter {list(parameter.shape)} has one of "
                 f"layout {grad.layout}: build its layer (an embedding?) with sparse=False"
+            )
+
+
+def refuse_other_width(params: Sequence[torch.Tensor], active: torch.Tensor) -> None:
+    """Refuse parameters of another number of models than the hyper-parameters."""
+    for parameter in params:
+        if parameter.size(0) != active.numel():
+            raise InvalidArgument(
+                f"a parameter {list(parameter.shape)} is that of {parameter.size(0)} models, and this optimizer has "
+                f"{active.numel()}: give the optimizer to the edit of the array, as in array.drop(1, optimizer), or "
+                "call optimizer.select with the models that are left"
             )
 
 

@@ -13,7 +13,7 @@ from .._torch import foreach_norm
 from ..errors import InvalidArgument, Unavailable
 from ._base import ArrayOptimizer
 from ._partial import PartiallyFused
-from ._plan import Group, Hyper, refuse_sparse
+from ._plan import Group, Hyper, refuse_other_width, refuse_sparse
 from ._values import as_vector, check_indices, fill_fresh, fresh_values, pick
 
 _VECTORS = ("scale", "growth_factor", "backoff_factor", "growth_interval", "growth_tracker")
@@ -87,6 +87,7 @@ class GradScaler:
         if grads:
             refuse_sparse(grads, grads)
             active = groups[0]["active"]
+            refuse_other_width(grads, active)
             self._found.logical_or_(~torch.isfinite(ops.gradient_norms(grads)) & active)
             self._active.copy_(active)
         return grads

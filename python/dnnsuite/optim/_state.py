@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from .. import _under_way as under_way
 from .. import ops
 from ..errors import InvalidArgument
 from ._group import Group, HyperParameter, ParameterGroup
@@ -105,6 +106,12 @@ class StateTable(defaultdict[Any, Any]):
         self[parameter] = {}
         return self[parameter]
 
+    def __getitem__(self, parameter: Any) -> Any:
+        owner = self._owner()
+        if owner is not None:  # as reading a tensor on a GPU waits for what writes it
+            under_way.finish(owner)
+        return super().__getitem__(parameter)
+
     def __setitem__(self, parameter: Any, row: Mapping[str, Any]) -> None:
         owner = self._owner()
         if owner is not None and isinstance(parameter, torch.Tensor):
@@ -155,9 +162,9 @@ class OptimizerState(torch.optim.Optimizer):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "state" and not isinstance(value, StateTable):
             value = StateTable(value, self)
-        if name in ("state", "param_groups"):
-            self.note_change()
         super().__setattr__(name, value)
+        if name in ("state", "param_groups", "on_nan"):
+            self.note_change()
 
     @property
     def revision(self) -> int:
@@ -175,7 +182,7 @@ class OptimizerState(torch.optim.Optimizer):
 
     def own_groups(self) -> list[ParameterGroup]:
         """List `param_groups`; those that a caller put in by hand are made groups of this optimizer."""
-        groups: list[Any] = self.param_groups
+        groups: list[Any] = self.__dict__.get("param_groups", [])
         for place, group in enumerate(groups):
             if type(group) is not ParameterGroup:
                 groups[place] = self._owned(group)
@@ -196,8 +203,13 @@ class OptimizerState(torch.optim.Optimizer):
                 dict.pop(group, "max_grad_norm", None)
             else:
                 group.put("max_grad_norm", max_grad_norm)
-            group.setdefault("grad_norms", torch.zeros_like(group["active"], dtype=torch.float64))
+        self._keep_norms()
         self.note_change()
+
+    def _keep_norms(self) -> None:
+        """Give each group a place for the norms of a step's gradients."""
+        for group in self.own_groups():
+            group.setdefault("grad_norms", torch.zeros_like(group["active"], dtype=torch.float64))
 
     def rule(self, group: Group, hyper: Hyper) -> str:
         """The name in `dnnsuite.ops.RULES` of the formula that `group` needs."""

@@ -19,7 +19,7 @@ from .record import OperatorCall, TensorSlot
 from .script import Script, same_bits
 
 Facts = tuple[Any, ...]
-Plans = Sequence[tuple[str, list[int]] | None]
+Plans = Sequence[tuple[str, list[int], list[int]] | None]
 _MOST = 64  # recordings that are kept
 
 
