@@ -429,9 +429,11 @@ def test_behaves_as_torchs_dict():
     assert group.get("betas")[0].tolist() == [0.9] * B
     assert group.get("other", 7) == 7
     assert float(group["lr"]) == 0.1
+    assert f"{group['lr']:.2e}" == "1.00e-01"
     group["lr"] = [1, 2, 3]
     with pytest.raises(InvalidArgument, match=r"lr differs from model to model.*lr_scheduler"):
         float(group["lr"])
+    assert f"{group['lr']:.1f}" == "[1.0, 2.0, 3.0]"
     assert group.setdefault("extra", 4) == group.pop("extra") == 4
     assert "extra" not in group
     group |= {"eps": 1e-4}

@@ -59,6 +59,12 @@ class HyperParameter(torch.Tensor):
             )
         return float(values.pop())
 
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return super().__format__(spec)
+        texts = [format(value, spec) for value in self.tolist()]
+        return texts[0] if len(set(self.tolist())) == 1 else f"[{', '.join(texts)}]"
+
     def __deepcopy__(self, memo: dict[int, Any]) -> HyperParameter:
         return HyperParameter.holding(vars(self)["hyper_name"], self.clone())
 
