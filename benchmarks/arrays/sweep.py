@@ -134,7 +134,9 @@ class Digits:
         try:
             from sklearn.datasets import load_digits
         except ImportError as error:
-            raise Unavailable("scikit-learn, for its digits", "sklearn", "pip install scikit-learn") from error
+            raise Unavailable(
+                "scikit-learn, for its digits", "sklearn", "pip install scikit-learn"
+            ) from error
         found = load_digits()
         x = torch.tensor(found.images, dtype=torch.float32).unsqueeze(1) / 16
         y = torch.tensor(found.target)
@@ -245,7 +247,9 @@ class Trials:
     def __init__(self, waiting: Sequence[Trial], width: int, epochs: int) -> None:
         self.epochs = epochs
         self._queue = list(waiting[width:])
-        self.running = [[float("inf"), 0, 0] for _ in waiting[:width]]  # best loss, epochs since, epochs in all
+        self.running = [
+            [float("inf"), 0, 0] for _ in waiting[:width]
+        ]  # best loss, epochs since, epochs in all
 
     def end(self, way: Way, found: list[float]) -> None:
         """Take the losses of an epoch, and refill `way` or let it shrink where trials have ended."""
@@ -285,7 +289,9 @@ def ways(kind: str) -> dict[str, Callable[[Sequence[Trial]], Way]]:
     return found | {"dnnsuite": lambda begun: Refilled(kind, begun)}
 
 
-def measure(kind: str, options: argparse.Namespace, data: Digits, progress: Progress) -> dict[str, list[float]]:
+def measure(
+    kind: str, options: argparse.Namespace, data: Digits, progress: Progress
+) -> dict[str, list[float]]:
     """CPU seconds per model and epoch of each way, in turns, a value per round."""
     seconds: dict[str, list[float]] = {name: [] for name in ways(kind)}
     for number in range(options.rounds):
