@@ -144,7 +144,7 @@ def measure(op: str, values: Values, B: int, rounds: int, segment_s: float) -> C
         timings = interleaved(calls, rounds * more, segment_s)
         ours, contiguous, *last = (t.min_s * 1e6 for t in timings.values())
         shape = " ".join(f"{name}={value}" for name, value in values.items() if name != "batch")
-        ratio = min(contiguous, *last) / ours
+        ratio = min([contiguous, *last]) / ours
         cell = Cell(op, shape, values["batch"], B, ours, contiguous, last[0] if last else None, ratio)
         if ratio >= BAR:
             break
