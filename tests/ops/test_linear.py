@@ -64,6 +64,21 @@ def test_large_products_are_the_same_alone(bias, monkeypatch):
     assert torch.autograd.gradgradcheck(lambda *t: ops.linear(*t).sin(), leaves, fast_mode=True)
 
 
+@pytest.mark.parametrize("rows", [1, 130])
+def test_the_gradient_of_a_wide_bias(rows, monkeypatch):
+    """A vocabulary's: sums over rows, also of a gradient that is one number expanded, and to the bit those alone."""
+    monkeypatch.setattr(_linear, "LARGE", 0)
+    columns = _linear.WIDE + 3
+    inputs = (torch.randn(2, rows, 16), torch.randn(2, columns, 16), torch.randn(2, columns))
+    got, alone = (parts([t[:n] for t in inputs], ops.linear) for n in (2, 1))
+    expected = parts([t.double() for t in inputs], _linear.linear_composition)
+    torch.testing.assert_close(got[3].double(), expected[3], rtol=1e-4, atol=1e-4)
+    assert torch.equal(alone[3][0], got[3][0])
+    leaf = inputs[2].clone().requires_grad_()
+    ops.linear(*inputs[:2], leaf).sum().backward()
+    assert (leaf.grad == rows).all()
+
+
 @pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
 @pytest.mark.parametrize(
     "shape",
