@@ -54,10 +54,15 @@ class StepRunner:
     `step` runs the whole array and leaves the waiting to the device.
 
     With `capture` the operators of a step are recorded and from then on run without Python (on a CPU from C++, on
-    a GPU as a CUDA graph), with the same bits; batches and hyper-parameters are read anew each time. Whatever
-    cannot be replayed runs as written, and `mode` says why: shapes that keep changing, `.item()`, torch's random
-    generator, hooks. The loss function must do nothing but compute: printing or counting in it happens in the
-    first steps only, so use `capture=False` for that.
+    a GPU as a CUDA graph), with the same bits; batches and hyper-parameters are read anew each time. On a CPU random
+    numbers that the models' code draws are each model's own, replayed or not. What Python reads of a batch (is a mask
+    all true? how long is the longest?) chooses among a few recordings; what it has read of results, as the checks of
+    `torch.distributions`, is compared in each replay. Python values of the models and of the code around them are
+    guarded: for another value there is another recording, and one that keeps changing ends capture. Whatever cannot be
+    replayed runs as written, and `mode` says why and where, as in `eager: ... at model.py:12 in forward`: numbers with
+    a fraction that Python reads, counters in a forward, draws from torch's generator in the loss function, hooks. The
+    loss function must do nothing but compute: printing or counting in it happens in the first steps only, so use
+    `capture=False` for that.
 
     `accumulate=k` takes each batch through in k equal parts (dimension 1) before the update, which sees the mean of
     their gradients: the activations of a part are all that is kept. `scaler` is `optim.GradScaler`, with a scale per
