@@ -50,7 +50,7 @@ class Dropout(ArrayModule):
     def rates(self) -> list[float]:
         """One rate per model: those in `p`, read again after somebody has written there."""
         p: Any = self._buffers["p"]
-        known, of, version = self.__dict__.get("_known_rates", (None, None, 0))
+        known, of, version = self.__dict__.get("_fused_rates", (None, None, 0))
         if of is not p or version != p._version:
             with (
                 hidden_from_modes()
@@ -62,7 +62,7 @@ class Dropout(ArrayModule):
 
     def _know(self, rates: list[float]) -> None:
         p: Any = self._buffers["p"]
-        self.__dict__["_known_rates"] = rates, p, p._version
+        self.__dict__["_fused_rates"] = rates, p, p._version
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "p":

@@ -235,7 +235,10 @@ def per_model(value: float | Sequence[float], B: int, name: str) -> list[float]:
         value = value.tolist()
     if isinstance(value, (int, float)):
         return [float(value)] * B
-    values = [float(v) for v in value]
+    try:
+        values = [float(v) for v in value]
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"{name} is a number, or one per model; got {value!r}") from None
     if len(values) != B:
         raise InvalidArgument(
             f"{name} has {len(values)} values for {B} models: give one value, or one per model"

@@ -20,6 +20,7 @@ from ..._torch import hidden_from_modes, tree_leaves
 from ...errors import InvalidArgument
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state
 from ...nn.random_draws import draw
+from ...nn.random_streams import generators_of
 from ..rules.random import next_stream
 from .late_draws import names_that_draw
 

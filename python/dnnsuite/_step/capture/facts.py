@@ -20,7 +20,7 @@ _SELF_COPIES = (
     torch.device,
 )
 _FUSED_STATE = frozenset(
-    ("_fused_B", "_fused_report", "_fused_parts", "_fused_known", "_root", "_plain", "B")
+    ("_fused_B", "_fused_report", "_fused_parts", "_fused_known", "_fused_rates", "_root", "_plain", "B")
 )
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
 
