@@ -4,6 +4,7 @@ import copy
 import pytest
 import torch
 
+import dnnsuite
 from dnnsuite import fuse, nn, unfuse
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.nn import functional
@@ -146,3 +147,90 @@ def test_refuses_the_wrong_number_of_rates_and_seeds():
         nn.Dropout([0.1, 0.2, 0.3], B=2)
     with pytest.raises(InvalidArgument, match="one per model"):
         nn.seed(nn.Dropout(B=2), [1])
+
+
+@pytest.mark.parametrize("kind", ["Dropout", "Dropout1d", "AlphaDropout", "FeatureAlphaDropout"])
+@pytest.mark.parametrize("value", [0.5, [0.0, 0.5, 0.25], torch.tensor([0.25, 0.5, 0.0])])
+def test_rates_may_be_set_at_any_time(kind, value):
+    layer = getattr(nn, kind)(0.0, B=3)
+    x = torch.randn(3, 2, 40, 50)
+    assert torch.equal(layer(x), x)
+    layer.p = value
+    other = getattr(nn, kind)(value, B=3)
+    for one in (layer, other):
+        nn.set_rng_state(one, {"rng": torch.arange(6).view(3, 2)})
+    assert torch.equal(layer(x), other(x))
+    assert repr(layer) == repr(other)
+    assert [layer.to_model(i).p for i in range(3)] == torch.as_tensor(value).expand(3).tolist()
+
+
+def test_rates_may_be_written_in_place():
+    layer, x = nn.Dropout([0.0, 0.5], B=2), torch.ones(2, 1000)
+    layer.p.fill_(0.9)
+    assert ((layer(x) == 0).sum(1) > 800).all()
+    assert "0.9" in repr(layer)
+    layer.p[1] = 0.0
+    assert torch.equal(layer(x)[1], x[1])
+    layer.p.fill_(1.5)
+    with pytest.raises(InvalidArgument, match="between 0 and 1"):
+        layer(x)
+
+
+@pytest.mark.parametrize("value", [-0.1, 2, [0.1], "much", None])
+def test_a_rate_that_is_none_is_refused_and_leaves_the_old(value):
+    layer = nn.Dropout([0.25, 0.5], B=2)
+    with pytest.raises(InvalidArgument):
+        layer.p = value
+    assert layer.rates == layer.p.tolist() == [0.25, 0.5]
+
+
+def test_a_models_masks_do_not_depend_on_when_its_neighbours_begin_to_drop():
+    x = torch.ones(2, 1, 50)
+    pair, alone = seeded([0.5, 0.0], [1, 2]), seeded([0.0], [2])
+    pair(x), alone(x[:1])
+    pair.p, alone.p = 0.5, 0.5
+    assert torch.equal(pair(x)[1], alone(x[:1])[0])
+
+
+@pytest.mark.parametrize(
+    ("make", "inner"),
+    [
+        (lambda p: nn.LSTM(4, 4, 2, dropout=p, B=2), "layer_dropout"),
+        (lambda p: nn.MultiheadAttention(4, 2, p, B=2), "attention_dropout"),
+    ],
+)
+def test_layers_that_drop_inside_take_a_rate_as_torchs_do(make, inner):
+    layer = make(0.0)
+    assert layer.dropout == 0.0
+    layer.dropout = [0.25, 0.5]
+    assert getattr(layer, inner).rates == layer.dropout == [0.25, 0.5]
+    assert [layer.to_model(i).dropout for i in range(2)] == [0.25, 0.5]
+
+
+@pytest.mark.parametrize(("threads", "width"), [(1, 1), (1, 3), (2, 2)])
+def test_a_rate_that_is_raised_later_counts_in_a_captured_step(threads, width):
+    def train(runs, width, capture):
+        torch.manual_seed(0)
+        array = fuse(
+            [torch.nn.Sequential(torch.nn.Linear(4, 40), torch.nn.Dropout(0.0)) for _ in range(3)],
+            seeds=[1, 2, 3],
+        )
+        optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.1)
+        x, losses = torch.ones(3, 5, 4), []
+        changes = {
+            4: lambda p: p.fill_(0.5),
+            6: lambda p: setattr(array.get_submodule("1"), "p", [0.1, 0.0, 0.9]),
+        }
+        with dnnsuite.StepRunner(
+            array, optimizer, loss, threads=runs, width=width, capture=capture
+        ) as runner:
+            for step in range(8):
+                if step in changes:
+                    changes[step](array.get_buffer("1.p"))
+                losses.append(runner.step(x).losses().clone())
+        return torch.stack(losses)
+
+    def loss(array, x):
+        return array(x).square().mean((1, 2))
+
+    torch.testing.assert_close(train(threads, width, True), train(1, 3, False))

@@ -195,3 +195,20 @@ def test_triplets_with_a_distance_of_ones_own():
     for index, margin in enumerate((1.0, 2.0)):
         plain = torch.nn.TripletMarginWithDistanceLoss(distance_function=distance, margin=margin)
         assert_near(got[index], plain(*x[:, index]))
+
+
+def test_values_and_weights_of_a_loss_may_be_set_at_any_time():
+    x, y = torch.randn(2, 5, 4), torch.randint(0, 4, (2, 5))
+    loss = nn.CrossEntropyLoss(B=2)
+    for value, each in (
+        (0.1, [0.1, 0.1]),
+        ([0.0, 0.3], [0.0, 0.3]),
+        (torch.tensor([0.25, 0.5]), [0.25, 0.5]),
+    ):
+        loss.label_smoothing = value
+        loss.weight = torch.arange(1.0, 5.0)
+        for index, smoothing in enumerate(each):
+            own = torch.nn.CrossEntropyLoss(torch.arange(1.0, 5.0), label_smoothing=smoothing)
+            torch.testing.assert_close(loss(x, y)[index], own(x[index], y[index]))
+    with pytest.raises(InvalidArgument, match="label_smoothing has 3 values for 2 models"):
+        loss.label_smoothing = [0.1, 0.2, 0.3]

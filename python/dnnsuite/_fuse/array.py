@@ -109,7 +109,9 @@ class Array(torch.nn.Module):
                 or (isinstance(m, UserModule) and not m._fused_code)
                 for m in parts_of(self._root)
             )
-        return bool(found) and not any(m._forward_hooks or m._forward_pre_hooks for m in self._root.modules())
+        return bool(found) and not any(
+            m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in self._root.modules()
+        )
 
     def __getattr__(self, name: str) -> Any:
         try:

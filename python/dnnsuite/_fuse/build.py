@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,9 +16,11 @@ from ..nn.array_module import ArrayModule, MoreState
 from .code.one_by_one import ModelParts
 from .code.sequential import Sequential
 from .code.user_module import make_user_module
+from .comparison import differences, registered_in
 from .hooks import FORWARD_HOOKS, bind_hooks, hooked_inside, refuse_backward_hooks, refuse_other_hooks
-from .layer_table import ELEMENTWISE, RULES
-from .state import differences, registered_in, stacked_parameter, stacked_tensor
+from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, says_all
+from .rebound import rebind
+from .state import stacked_parameter, stacked_tensor
 from .ties import tie
 
 _OF_NO_SHAPE = frozenset(
@@ -30,18 +32,22 @@ _OF_NO_SHAPE = frozenset(
 class Fusion:
     """Conversion of B models into one tree of modules."""
 
-    def __init__(self, models: Sequence[torch.nn.Module]) -> None:
+    def __init__(
+        self, models: Sequence[torch.nn.Module], registered: Mapping[int, str] | None = None
+    ) -> None:
+        """`registered` are the places of what belongs to the whole models, if these are parts of them."""
         if no_fuse is not None:
             raise Unavailable(no_fuse, remedy="install a torch that `dnnsuite doctor` has no warning for")
         self.models, self.B = models, len(models)
-        self._registered = registered_in(models)
+        self._registered = registered_in(models) if registered is None else registered
         self._memo: dict[int, Any] = {}
+        self._visited: dict[int, list[int]] = {}
         self._shells: list[tuple[torch.nn.Module, list[torch.nn.Module]]] = []
 
     def tree(self) -> torch.nn.Module:
         """Build the root of the array."""
         self._visit(self.models, "")
-        root: torch.nn.Module = copy.deepcopy(self.models[0], self._memo)
+        root = self._copied()
         for part in root.modules():
             if type(part) is torch.nn.Sequential:
                 part.__class__ = Sequential
@@ -55,16 +61,30 @@ class Fusion:
             if unlike:
                 name, index = next(iter(unlike.items()))
                 module._fused_report.reason = f"models differ in {name} (models 0 and {index})"
-                module._fused_parts = ModelParts(module, [Fusion([m]).tree() for m in models])
+                module._fused_parts = ModelParts(
+                    module, [Fusion([m], self._registered).tree() for m in models]
+                )
                 module._fused_withhold(unlike)
         tie(root, self.models)
+        rebind(root, self._memo, self._registered)
+        return root
+
+    def _copied(self) -> torch.nn.Module:
+        try:
+            root: torch.nn.Module = copy.deepcopy(self.models[0], self._memo)
+        except (TypeError, NotImplementedError) as error:  # of pickle: locks, files, generators, ...
+            raise InvalidArgument(
+                f"fuse copies the models, and {_uncopied(self.models[0]) or 'a model'} cannot be copied ({error}): "
+                "take it away, or give its class a __deepcopy__"
+            ) from error
         return root
 
     def _visit(self, models: Sequence[torch.nn.Module], path: str) -> None:
-        first = models[0]
+        first, where = models[0], path or "the top"
         if id(first) in self._memo:
+            self._check_shared(models, where)
             return
-        where = path or "the top"
+        self._visited[id(first)] = [id(model) for model in models]
         for index, model in enumerate(models):
             if _kind(model) != _kind(first):
                 kinds = f"{type(first).__name__} and {type(model).__name__}"
@@ -80,7 +100,7 @@ class Fusion:
             refuse_backward_hooks(parts, ".".join(filter(None, (path, inner))) or "the top")
         # A stack of layers can refuse: what it is made of may have no rule; then it is fused part by part.
         can_fuse = getattr(RULES.get(kind), "can_fuse", None)
-        whole = kind in RULES and "forward" not in first.__dict__ and not hooked_inside(first)
+        whole = as_torch_made_it(models) and not hooked_inside(first)
         if whole and (can_fuse is None or can_fuse(models)) and not _has_more_state(models):
             leaf = self._leaf(models, path)
             if leaf is not None:
@@ -101,9 +121,19 @@ class Fusion:
             if isinstance(value, torch.Tensor) and value.grad_fn is not None:  # deepcopy would refuse it
                 self._memo[id(value)] = value.detach().clone()
         del self._memo[id(first)]
-        alike = kind in ELEMENTWISE and not differences(models)
-        if kind is not torch.nn.Sequential and not alike:
+        as_it_is = kind in ELEMENTWISE or kind is torch.nn.Sequential
+        if not (as_it_is and not differences(models, self._registered) and "forward" not in vars(first)):
             self._shells.append((first, list(models)))
+
+    def _check_shared(self, models: Sequence[torch.nn.Module], where: str) -> None:
+        """Refuse models of which one has a module in several places, and another has other ones there."""
+        known = self._visited.get(id(models[0]), [])
+        for index, (model, before) in enumerate(zip(models, known, strict=False)):
+            if id(model) != before:
+                raise InvalidArgument(
+                    f"models 0 and {index} differ at {where}: a module that model 0 has in another place too is not "
+                    f"the one that model {index} has there"
+                )
 
     def _leaf(self, models: Sequence[torch.nn.Module], path: str) -> torch.nn.Module | None:
         """Make the array layer of these layers; None if it would lose something.
@@ -111,9 +141,11 @@ class Fusion:
         That is a difference without influence on a shape (an eps, an attribute of the user's), or tensors and parts
         that the user gave them.
         """
-        first = models[0]
+        first, rule = models[0], RULES[type(models[0])]
+        if not all(says_all(rule, model) for model in models):
+            return None
         try:
-            leaf = RULES[type(first)].from_models(models)
+            leaf = rule.from_models(models)
         except (MoreState, AttributeError):  # the latter: a tensor of the layer's was taken away
             return None
         except InvalidArgument as error:
@@ -171,6 +203,7 @@ def _has_more_state(models: Sequence[torch.nn.Module]) -> bool:
     )
 
 
+_REGISTRIES = frozenset(vars(torch.nn.Module()))
 _REMADE = ("g", "v", "orig", "u", "mask")  # of weight_norm, spectral_norm and torch.nn.utils.prune
 _known_attributes: dict[type, frozenset[str]] = {}
 
@@ -187,6 +220,17 @@ def _kind(module: torch.nn.Module) -> Any:
     """Return the class, or its bases where each module has a class of its own (parametrizations)."""
     own = type(module)
     return own.__mro__[1:] if torch.nn.utils.parametrize.is_parametrized(module) else own
+
+
+def _uncopied(model: torch.nn.Module) -> str | None:
+    """Name the attribute that keeps a model from being copied."""
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            try:
+                copy.deepcopy(value) if name not in _REGISTRIES else None
+            except Exception:
+                return f"{path}.{name}".lstrip(".")
+    return None
 
 
 def _refuse_what_is_no_plain_module(module: torch.nn.Module, where: str) -> None:

@@ -137,7 +137,8 @@ class ArrayEdit:
         for name in module.per_model_lists:
             held = getattr(module, name)
             fresh = {slot: getattr(tree.get_submodule(path), name)[0] for slot, tree in self.new.items()}
-            setattr(module, name, [fresh[k] if s is None else held[s] for k, s in enumerate(self.slots)])
+            values = [fresh[k] if s is None else held[s] for k, s in enumerate(self.slots)]
+            module.__dict__[name] = values  # of another number of models than the layer has until now
 
     def _attributes(self, module: Any, path: str) -> None:
         """Give each model its own of the attributes in which they differ."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgument
-from .state import same
+from .comparison import same
 
 FORWARD_HOOKS = [
     "_forward_hooks",

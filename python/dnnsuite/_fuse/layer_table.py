@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,6 +12,7 @@ import torch
 from .. import nn
 from ..nn.array_module import ArrayModule
 from .code.sequential import Sequential
+from .comparison import same
 
 #: Array layer of each layer class of torch.
 RULES: dict[Any, type[ArrayModule]] = {
@@ -19,6 +22,8 @@ RULES: dict[Any, type[ArrayModule]] = {
     and issubclass(layer, ArrayModule)
     and isinstance(layer.__dict__.get("torch_class"), type)
 }
+_OWN = frozenset(vars(torch.nn.Module()))
+_FORWARD = {kind: kind.forward for kind in RULES}
 CONTAINERS: tuple[type[torch.nn.Module], ...] = (
     torch.nn.Sequential,
     Sequential,
@@ -55,3 +60,36 @@ ELEMENTWISE: tuple[type[torch.nn.Module], ...] = tuple(
         "Threshold",
     ]
 )
+
+
+@functools.lru_cache(maxsize=1024)
+def _made_by_torch(rule: type[ArrayModule], arguments: tuple[tuple[str, Any], ...]) -> torch.nn.Module:
+    with torch.device("meta"):
+        return rule.torch_class(**dict(arguments))
+
+
+def says_all(rule: type[ArrayModule], layer: torch.nn.Module) -> bool:
+    """Return True if a layer is what its constructor's arguments make, and nobody has set an attribute of it since."""
+    if rule.arguments_of.__func__ is ArrayModule.arguments_of.__func__:  # type: ignore[attr-defined]
+        inner = (part for part in layer.modules() if part is not layer and type(part) in RULES)
+        return all(as_torch_made_it([part]) and says_all(RULES[type(part)], part) for part in inner)
+    arguments = tuple(rule.arguments_of(layer).items())
+    if any(isinstance(value, (torch.Tensor, list)) for _, value in arguments):
+        return True  # of a loss, whose arguments are all it has
+    parts = dict(layer.named_modules())
+    return all(
+        path in parts and name in vars(parts[path]) and same(value, vars(parts[path])[name])
+        for path, part in _made_by_torch(rule, arguments).named_modules()
+        for name, value in vars(part).items()
+        if name not in _OWN
+    )
+
+
+def as_torch_made_it(layers: Sequence[torch.nn.Module]) -> bool:
+    """Return True for layers of one class in `RULES` whose methods nobody has replaced, in the class or in a layer."""
+    kind = type(layers[0])
+    return (
+        kind in RULES
+        and kind.forward is _FORWARD[kind]
+        and not any(hasattr(kind, name) for layer in layers for name in vars(layer) if name not in _OWN)
+    )

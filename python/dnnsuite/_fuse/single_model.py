@@ -14,6 +14,7 @@ from ..nn.random_streams import FUNCTION_STREAM
 from .code.fused_attributes import INTERNAL, bare_class, is_fused
 from .code.sequential import Sequential
 from .hooks import FORWARD_HOOKS, bind_hooks
+from .rebound import plain
 from .ties import tie
 
 
@@ -54,11 +55,6 @@ def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
             memo[id(module._fused_report)] = None
             if module._fused_parts is not None:
                 memo[id(module._fused_parts)] = None
-    attributes = {
-        id(m): m.__dict__["_fused_parts"].attributes(index)
-        for m in parts_of(root)
-        if m.__dict__.get("_fused_parts") is not None
-    }
     model: torch.nn.Module = copy.deepcopy(root, memo)
     for module in parts_of(root):
         made = memo.get(id(module))
@@ -73,11 +69,13 @@ def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
             made.__class__ = bare_class(module)
             for name in INTERNAL:
                 made.__dict__.pop(name, None)
-            for name, value in attributes.get(id(module), {}).items():
-                made.__dict__[name] = value
+            parts: Any = module._fused_parts
+            if parts is not None:
+                made.__dict__.update(parts.attributes(index, made))
         made._buffers.pop(FUNCTION_STREAM, None)
         made._non_persistent_buffers_set.discard(FUNCTION_STREAM)
     tie(model, [root])
+    plain(model)
     return model
 
 

@@ -66,5 +66,5 @@ def narrow(
         if parts is not None:
             parts.trees = parts.trees[start : start + length]
             if length == 1 and module.__dict__["_fused_withheld"]:
-                module._fused_restore(parts.attributes(0))  # type: ignore[operator]
+                module._fused_restore(parts.attributes(0, module))  # type: ignore[operator]
     return part

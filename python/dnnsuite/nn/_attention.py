@@ -95,6 +95,15 @@ class MultiheadAttention(ArrayModule):
             self.in_proj_bias.zero_()
             self.out_proj.bias.zero_()
 
+    @property
+    def dropout(self) -> Any:
+        """Rate of dropout: a number, or a list where the models differ. Takes a number, a list or a tensor."""
+        return self.attention_dropout.one_or_all_rates()
+
+    @dropout.setter
+    def dropout(self, value: Any) -> None:
+        self.attention_dropout.p = value
+
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
         return {

@@ -8,14 +8,25 @@ from typing import Any, ClassVar
 
 import torch
 
+from .._torch import hidden_from_modes
 from ..errors import InvalidArgument
 from .array_module import ArrayModule, check_models, per_model
 from .functional.dropout import drop, drop_alpha, drop_alpha_channels, drop_channels
-from .random_streams import advance, new_stream
+from .model_tensor import NotFusable, physical, state
+from .random_streams import advance, new_stream, pass_over
+
+
+def _checked(rates: list[float]) -> list[float]:
+    for rate in rates:
+        if not 0.0 <= rate <= 1.0:
+            raise InvalidArgument(f"dropout probability must be between 0 and 1, got {rate!r}")
+    return rates
 
 
 class Dropout(ArrayModule):
     """`torch.nn.Dropout` for B models: `[B, ...]` to `[B, ...]`, `p` a float or one rate per model.
+
+    `p` takes another number, list or tensor at any time, and can be written in place.
 
     The mask is a function of (seed of the model, this layer's place in it, step, element), so model i drops the same
     elements whatever B, its slot or its neighbours; `dnnsuite.nn.seed` sets the seeds. In place is not offered: the
@@ -23,7 +34,6 @@ class Dropout(ArrayModule):
     """
 
     torch_class: ClassVar[Callable[..., torch.nn.Module]] = torch.nn.Dropout
-    per_model_lists = ("rates",)
     p: torch.Tensor  # float32 [B]
     rng: torch.Tensor  # int64 [B, 2]: key and step of each model's stream
 
@@ -31,15 +41,49 @@ class Dropout(ArrayModule):
         self, p: float | Sequence[float] = 0.5, inplace: bool = False, *, device: Any = None, B: int
     ) -> None:
         super().__init__(B)
-        self.rates = per_model(p, B, "p")
-        for rate in self.rates:
-            if not 0.0 <= rate <= 1.0:
-                raise InvalidArgument(f"dropout probability must be between 0 and 1, got {rate!r}")
         self.inplace = inplace
-        self.register_buffer(
-            "p", torch.tensor(self.rates, dtype=torch.float32, device=device), persistent=False
-        )
+        self.register_buffer("p", torch.zeros(B, dtype=torch.float32, device=device), persistent=False)
+        self.p = p  # type: ignore[assignment]
         self.register_buffer("rng", new_stream(B, device), persistent=False)
+
+    @property
+    def rates(self) -> list[float]:
+        """One rate per model: those in `p`, read again after somebody has written there."""
+        p: Any = self._buffers["p"]
+        known, of, version = self.__dict__.get("_fused_rates", (None, None, 0))
+        if of is not p or version != p._version:
+            with (
+                hidden_from_modes()
+            ):  # a recorded step does not see it: what it depends on is in `recorded_values`
+                if known is None or torch.tensor(known, dtype=p.dtype).tolist() != p.tolist():
+                    known = _checked([float(f"{rate:.7g}") for rate in p.tolist()])
+            self._know(known)
+        return known
+
+    def _know(self, rates: list[float]) -> None:
+        p: Any = self._buffers["p"]
+        self.__dict__["_fused_rates"] = rates, p, p._version
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "p":
+            rates = _checked(per_model(physical(value), self.B, "p"))
+            with torch.no_grad():  # into its place, which parts of the array and recorded steps read
+                self._buffers["p"].copy_(torch.tensor(rates))  # type: ignore[union-attr]
+            self._know(rates)
+        else:
+            super().__setattr__(name, value)
+
+    def one_or_all_rates(self) -> Any:
+        """Return the rate of all models, or a list where they differ."""
+        rates = self.rates
+        if any(rate != rates[0] for rate in rates):
+            if state.B:
+                raise NotFusable("rates of dropout differ from model to model")
+            return rates
+        return rates[0] if rates else 0.0
+
+    def read_by_python(self) -> list[torch.Tensor]:
+        return [] if all(self.rates) else [self._buffers["p"]]  # type: ignore[list-item]
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
@@ -54,7 +98,10 @@ class Dropout(ArrayModule):
 
     def draw(self) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """(p, rng) of this step for an operator that drops by itself; (None, None) if nothing drops."""
-        if not self.training or not any(self.rates):
+        if not self.training:
+            return None, None
+        if not any(self.rates):
+            pass_over(self.rng)
             return None, None
         return self.p, advance(self.rng)
 

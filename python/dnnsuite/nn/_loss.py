@@ -21,6 +21,7 @@ from ..errors import InvalidArgument
 from . import functional
 from ._reduction import check_reduction, legacy
 from .array_module import ArrayModule, merge_arguments, per_model
+from .model_tensor import physical
 
 _LEGACY = ("size_average", "reduce")
 LossT = TypeVar("LossT", bound="Loss")
@@ -48,10 +49,16 @@ class Loss(ArrayModule):
         for name in self._names():
             if name in self.weights:
                 self.register_buffer(name, self._stacked(name, options[name]))
-            elif name in self.per_model_lists:
-                setattr(self, name, per_model(options[name], B, name))
             else:
                 setattr(self, name, options[name])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Take a number for all models or one per model, a weight for all models or one per model."""
+        if name in self.per_model_lists:
+            value = per_model(physical(value), self.B, name)
+        elif name in self.weights:
+            value = self._stacked(name, value)
+        super().__setattr__(name, value)
 
     @classmethod
     def _signature(cls) -> inspect.Signature:

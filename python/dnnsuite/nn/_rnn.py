@@ -93,6 +93,15 @@ class RecurrentLayer(ArrayModule):
     def flatten_parameters(self) -> None:
         """Nothing: the parameters are used where they are."""
 
+    @property
+    def dropout(self) -> Any:
+        """Rate of dropout: a number, or a list where the models differ. Takes a number, a list or a tensor."""
+        return self.layer_dropout.one_or_all_rates()
+
+    @dropout.setter
+    def dropout(self, value: Any) -> None:
+        self.layer_dropout.p = value
+
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
         own = isinstance(module, RecurrentLayer)

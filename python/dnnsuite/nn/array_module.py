@@ -11,13 +11,14 @@ import torch
 from ..errors import InvalidArgument
 from .model_tensor import (
     Deferred,
-    ModelTensor,
     OwnTensors,
     logical,
+    ranks_of,
     refuse_deletion,
+    seen_in_forward,
     set_in_forward,
+    settle_all,
     state,
-    wrap_parameter,
 )
 
 #: What to do with models of different shapes.
@@ -36,7 +37,9 @@ class _ArrayMeta(type):
         check_width(B)
         if B == 0:
             return cls.torch_class(*args, **kwargs)  # type: ignore[attr-defined]
-        return super().__call__(*args, B=B, **kwargs)
+        layer = super().__call__(*args, B=B, **kwargs)
+        layer.__dict__["_ranks"] = ranks_of(layer)
+        return layer
 
 
 class MoreState(InvalidArgument):
@@ -72,14 +75,23 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         torch.nn.Module.__init__(self)  # not that of a class of torch's which an array layer is, too
         self.B = B
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """The class that a model's code sees: `isinstance(self.fc, torch.nn.Linear)` is true in a forward."""
+        own = type(self)
+        seen = own.__dict__.get("torch_class") if state.B else None
+        return seen if isinstance(seen, type) else own
+
     def __getattr__(self, name: str) -> Any:
         value = super().__getattr__(name)
         if state.B and isinstance(value, torch.Tensor) and name not in self.shared_buffers:
             # A user's code that looks into a layer sees one model's weight.
-            return wrap_parameter(value) if name in self._parameters else ModelTensor(value)
+            return seen_in_forward(self, name, value, self.__dict__.get("_ranks", {}).get(name))
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if state.B:
+            settle_all()  # what waits is the output of the layer as it was
         if state.B and isinstance(value, torch.Tensor):
             set_in_forward(self, self.B, name, value)
             return
@@ -127,7 +139,8 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
             arguments[name] = arguments[name][index]
         first = _first_floating(self)
         where = {} if first is None else {"device": first.device, "dtype": first.dtype}
-        model = type(self).torch_class(**arguments, **where)
+        with torch.random.fork_rng(devices=[]):  # its first weights are drawn, and are not kept
+            model = type(self).torch_class(**arguments, **where)
         state = {name: value[index].clone() for name, value in self.state_dict().items()}
         model.load_state_dict(state)
         mine = self.state_dict(keep_vars=True)
@@ -141,6 +154,10 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         return tuple(
             values[0] if values and all(v == values[0] for v in values) else tuple(values) for values in held
         )
+
+    def read_by_python(self) -> list[torch.Tensor]:
+        """List tensors whose values decide which operators the layer calls: a change in place is noticed by those."""
+        return []
 
     def shape_of_result(self, x: torch.Tensor) -> torch.Size:
         """The shape of `forward(x)`, for a layer with `activations`."""
@@ -218,7 +235,10 @@ def per_model(value: float | Sequence[float], B: int, name: str) -> list[float]:
         value = value.tolist()
     if isinstance(value, (int, float)):
         return [float(value)] * B
-    values = [float(v) for v in value]
+    try:
+        values = [float(v) for v in value]
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"{name} is a number, or one per model; got {value!r}") from None
     if len(values) != B:
         raise InvalidArgument(
             f"{name} has {len(values)} values for {B} models: give one value, or one per model"

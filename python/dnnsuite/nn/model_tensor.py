@@ -205,9 +205,58 @@ class ModelTensor(torch.Tensor):
 
 def wrap_parameter(value: torch.Tensor) -> ModelTensor:
     """Wrap a parameter `[B, ...]` as one model's code sees it, `isinstance(..., Parameter)` included."""
+    if type(value) is ModelTensor:
+        return value
     seen = ModelTensor(value)
     mark_parameter(seen)
     return seen
+
+
+def ranks_of(module: torch.nn.Module) -> dict[str, int]:
+    """Return the number of dimensions, B included, of each tensor that `module` holds itself."""
+    held = (*module._parameters.items(), *module._buffers.items())
+    return {name: value.dim() for name, value in held if value is not None}
+
+
+def given_in_forward(value: torch.Tensor, rank: int | None) -> bool:
+    """Return True for a tensor that a model's code has put in a parameter's place, as `functional_call` does."""
+    return type(value) is ModelTensor or (rank is not None and value.dim() != rank)
+
+
+def seen_in_forward(module: torch.nn.Module, name: str, value: torch.Tensor, rank: int | None) -> Any:
+    """Show a parameter or buffer of `module` as one model's code sees it."""
+    if given_in_forward(value, rank):
+        return value
+    return wrap_parameter(value) if name in module._parameters else ModelTensor(value)
+
+
+def settle_all() -> None:
+    """Compute all deferred tensors, before a layer changes of which they may be the output."""
+    pending, state.pending = state.pending, []
+    for tensor in pending:
+        tensor.value  # noqa: B018
+
+
+class _GivenTensors:
+    """Context manager: tensors that a model's code put in the place of parameters are `[B, ...]` in it."""
+
+    def __init__(self, layer: torch.nn.Module, B: int) -> None:
+        self.B = B
+        self.found: list[tuple[dict[str, Any], str, torch.Tensor]] = [
+            (held, name, value)
+            for module in (layer.modules() if layer._modules else (layer,))
+            for held in (module._parameters, module._buffers)
+            for name, value in held.items()
+            if value is not None and given_in_forward(value, module.__dict__.get("_ranks", {}).get(name))
+        ]
+
+    def __enter__(self) -> None:
+        for held, name, value in self.found:
+            held[name] = expanded(value, self.B)
+
+    def __exit__(self, *error: Any) -> None:
+        for held, name, value in self.found:
+            held[name] = value
 
 
 class OwnTensors:
@@ -342,6 +391,10 @@ def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
         if not state.B and not _any_model_tensor(args):
             return forward(self, *args, **kwargs)
         B = self.B
+        given = _GivenTensors(self, B)
+        if given.found:
+            with given:
+                return _called(forward, self, B, args, kwargs)
         if self.activations and state.B and len(args) == 1 and not kwargs and type(args[0]) is ModelTensor:
             x = args[0].value
             result = ModelTensor(None, Deferred(self, x, self.shape_of_result(x)))
@@ -351,12 +404,19 @@ def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
             joint = self.joined(args[0].deferred)
             if joint is not None:
                 return wrap_all(joint)
-        args = tuple(expanded(a, B) for a in args)
-        kwargs = {name: expanded(a, B) for name, a in kwargs.items()}
-        with outside():
-            result = wrap_all(forward(self, *args, **kwargs))
-        if type(result) is ModelTensor:
-            result.of_layer = True
-        return result
+        return _called(forward, self, B, args, kwargs)
 
     return call
+
+
+def _called(forward: Callable[..., Any], layer: Any, B: int, args: Any, kwargs: dict[str, Any]) -> Any:
+    own = tuple(expanded(a, B) for a in args)
+    kwargs = {name: expanded(a, B) for name, a in kwargs.items()}
+    with outside():
+        result = wrap_all(forward(layer, *own, **kwargs))
+    if type(result) is ModelTensor:
+        result.of_layer = True
+        if getattr(layer, "inplace", False) and args and type(args[0]) is ModelTensor:
+            args[0].become(result.value)
+            return args[0]
+    return result

@@ -27,6 +27,7 @@ __all__ = [
     "get_rng_state",
     "new_stream",
     "noted",
+    "pass_over",
     "repeated",
     "seed",
     "seeds_of",
@@ -100,6 +101,12 @@ def advance(rng: torch.Tensor) -> torch.Tensor:
     for tape in _tapes.noting:
         tape.append(now)
     return now
+
+
+def pass_over(rng: torch.Tensor) -> None:
+    """Advance the streams past a draw that no model needs now, so that later ones do not depend on who needed it."""
+    if _tapes.repeating is None and backward_pass() == -1:
+        rng[:, 1].add_(1)
 
 
 def seeds_of(rng: torch.Tensor) -> list[int]:

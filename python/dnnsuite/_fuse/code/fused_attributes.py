@@ -10,7 +10,8 @@ import torch
 
 #: Names of the attributes, which no user has.
 INTERNAL = tuple(
-    f"_fused_{name}" for name in ("B", "report", "code", "parts", "known", "withheld", "making", "draws")
+    f"_fused_{name}"
+    for name in ("B", "report", "code", "parts", "known", "withheld", "making", "draws", "ranks", "unsure")
 )
 
 

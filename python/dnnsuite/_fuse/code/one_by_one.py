@@ -64,15 +64,17 @@ class ModelParts:
         """Leave out, in a copy, the modules made for calls: they hold tensors of the last one, and are made again."""
         return {**vars(self), "_plain": None, "trees": self.trees if self.own else []}
 
-    def attributes(self, index: int) -> dict[str, Any]:
-        """Copy the plain attributes of model `index` that may differ from the others'."""
+    def attributes(self, index: int, target: torch.nn.Module) -> dict[str, Any]:
+        """Copy the plain attributes of model `index` that may differ, with modules of `target` in them."""
         if not self.own:
             return {}
         tree, withheld = self.trees[index], self.module._fused_withheld
         # A layer of ours has attributes of its own, and some of torch's in another form.
         held = vars(model_of(tree, 0) if isinstance(tree, ArrayModule) else tree)
+        parts = dict(target.named_modules())
+        memo = {id(part): parts[path] for path, part in tree.named_modules() if path in parts}
         return {
-            name: copy.deepcopy(value)
+            name: copy.deepcopy(value, memo)
             for name, value in held.items()
             if name in withheld or (name not in _NO_ATTRIBUTES and isinstance(value, _NUMBERS))
         }

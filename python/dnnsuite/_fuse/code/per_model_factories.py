@@ -7,6 +7,8 @@ own, and so are random numbers: in code that was seen to do either, what makes t
 
 from __future__ import annotations
 
+import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,9 +17,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ..._torch import hidden_from_modes, tree_leaves
-from ...nn.model_tensor import ModelTensor, WritesShared, state
+from ...errors import InvalidArgument
+from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state
 from ...nn.random_draws import draw
+from ...nn.random_streams import generators_of
 from ..rules.random import next_stream
+from .late_draws import names_that_draw
 
 _MEMORY = frozenset(
     [
@@ -51,6 +56,13 @@ _DRAWN_INTO = frozenset(
         "cauchy",
     )
 )
+_DROPPING = frozenset(
+    [
+        *(getattr(torch.nn.functional, f"{kind}dropout") for kind in ("", "alpha_", "feature_alpha_")),
+        *(getattr(torch.nn.functional, f"dropout{dimension}d") for dimension in (1, 2, 3)),
+        *(torch.nn.functional.rrelu, torch.nn.functional.gumbel_softmax, torch.dropout),
+    ]
+)
 _LIKE = {torch.rand_like: torch.rand, torch.randn_like: torch.randn}
 
 
@@ -59,15 +71,35 @@ class PerModelMode(TorchFunctionMode):
 
     def __init__(self, memory: bool) -> None:
         super().__init__()
-        self._special = _DRAWN | _DRAWN_INTO | (_MEMORY if memory else frozenset())
+        self._special = _DRAWN | _DRAWN_INTO | _DROPPING | (_MEMORY if memory else frozenset())
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        kwargs = dict(kwargs or {})
         if func in self._special and state.B:
             own = any(type(leaf) is ModelTensor for leaf in tree_leaves((args, kwargs)))
-            if not own and kwargs.get("out") is None and kwargs.get("generator") is None:
+            if func not in _MEMORY:
+                state.drew = True
+            if kwargs.get("generator", 0) is None:
+                del kwargs["generator"]  # torch.nn.init says so
+            if not own and not _given(func, kwargs):
                 return _made(func, args, kwargs)
+            if not own and func in _DRAWN and "generator" not in kwargs:
+                kwargs["generator"] = generators_of(next_stream(1), kwargs["out"].device)[0]
         return func(*args, **kwargs)
+
+
+def _given(func: Any, kwargs: dict[str, Any]) -> bool:
+    """Return True where memory to write into, or a generator to draw from, is given for a single model.
+
+    Raises:
+        NotFusable: if they are all models'.
+    """
+    given = [name for name in ("out", "generator") if kwargs.get(name) is not None]
+    if given and state.B > 1 and func not in _MEMORY:
+        raise NotFusable(
+            f"{func.__name__} draws random numbers with {given[0]}=, which has no meaning for several models"
+        )
+    return bool(given)
 
 
 def _made(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -76,7 +108,9 @@ def _made(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if func in _MEMORY:
         one = func(*args, **kwargs)
         return ModelTensor(one.unsqueeze(0).repeat(state.B, *(1,) * one.dim()))
-    state.drew = True
+    if func in _DROPPING:
+        first, *others = args or (kwargs.pop("input"),)
+        return func(ModelTensor(first.unsqueeze(0).repeat(state.B, *(1,) * first.dim())), *others, **kwargs)
     if func in _LIKE:
         like = args[0]
         kwargs = {"dtype": like.dtype, "device": like.device, **kwargs}
@@ -89,24 +123,54 @@ def watched(owner: Any, call: Callable[[], Any]) -> Any:
     """Call code of all models; each model draws numbers of its own if the code draws any.
 
     `PerModelMode` costs time in every torch function, so it is on for the first call, and later only where numbers
-    were drawn. Code that begins to draw later is noticed by torch's generator after the call; the next call is right.
+    were drawn or a name in the code says that they may be. Other code that begins to draw is noticed by torch's
+    generator.
+
+    Raises:
+        InvalidArgument: after such a call, in which all models had the same numbers.
     """
-    seen: dict[Any, bool] = owner.__dict__.setdefault("_fused_draws", {})
+    seen: dict[Any, bool] | None = owner.__dict__.get("_fused_draws")
+    if seen is None:
+        seen = owner.__dict__["_fused_draws"] = {None: _look_out(owner.__dict__.get("_root", owner))}
     key = (owner.training, torch.is_grad_enabled())
-    if not seen.get(key, True):
-        before = _generators_now()
+    before = _generators_now()
+    if seen.get(key, True):
+        drew, state.drew = state.drew, False
+        try:
+            with making(memory=False):
+                result = call()
+            seen[key] = state.drew or seen.get(key, False) or seen[None]
+        finally:
+            state.drew = drew
+    else:
         result = call()
-        if before != _generators_now():
-            del seen[key]
-        return result
-    drew, state.drew = state.drew, False
-    try:
-        with making(memory=False):
-            result = call()
-        seen[key] = state.drew
-        return result
-    finally:
-        state.drew = drew
+    if before != _generators_now():
+        seen[key] = True
+        _tell_of_shared_numbers(owner)
+    return result
+
+
+def _look_out(root: torch.nn.Module) -> bool:
+    """Return True if the code may draw; its modules are then ready to begin anew in every call."""
+    found = names_that_draw(root)
+    for module in root.modules() if found else ():
+        if "_fused_known" in module.__dict__:
+            module.__dict__["_fused_unsure"] = True
+    return bool(found)
+
+
+def _tell_of_shared_numbers(owner: torch.nn.Module) -> None:
+    text = (
+        f"{type(owner.__dict__.get('_root', owner)).__name__} drew random numbers in a way that its code had not told "
+        "of, and in this call all models had the same: call torch.rand, x.normal_() or the like by their names, or "
+        "array.per_model(name) for the module that draws"
+    )
+    on_arrays = any(getattr(module, "_fused_code", True) is False for module in owner.modules())
+    if on_arrays or state.B == 1:
+        return
+    if threading.active_count() == 1:  # nobody else can have drawn
+        raise InvalidArgument(text)
+    warnings.warn(text, stacklevel=2)
 
 
 def _generators_now() -> list[bytes]:

@@ -61,4 +61,5 @@ def _pooled(after: Any, x: Any) -> Any:
 
 
 def _hooked(*modules: torch.nn.Module | None) -> bool:
-    return any(m is not None and (m._forward_hooks or m._forward_pre_hooks) for m in modules)
+    own = (m for m in modules if m is not None)
+    return any(m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in own)

@@ -21,11 +21,12 @@ from ...nn.model_tensor import (
     WritesShared,
     expanded,
     outside,
+    ranks_of,
     refuse_deletion,
+    seen_in_forward,
     set_in_forward,
     state,
     wrap,
-    wrap_parameter,
 )
 from ...nn.random_streams import FUNCTION_STREAM
 from ...ops.torch_clip import register
@@ -34,29 +35,9 @@ from . import one_by_one
 from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import ModuleCoverage
+from .kept_state import Kept, keep, put_back
 from .one_by_one import ModelParts
 from .per_model_factories import making
-
-Kept = list[tuple[torch.nn.Module, str, torch.Tensor | None, torch.Tensor | None]]
-
-
-def keep(root: Any) -> Kept:
-    """Copy every buffer under `root`."""
-    return [
-        (module, name, buffer, None if buffer is None else buffer.clone())
-        for module in root.modules()
-        for name, buffer in module._buffers.items()
-    ]
-
-
-def put_back(kept: Kept) -> None:
-    """Give buffers the values that they had."""
-    with torch.no_grad():
-        for module, name, buffer, value in kept:
-            module._buffers[name] = buffer
-            # One that autograd may have kept is not touched for nothing.
-            if buffer is not None and value is not None and not torch.equal(buffer, value):
-                buffer.copy_(value)
 
 
 class UserModule(OwnTensors):
@@ -67,7 +48,9 @@ class UserModule(OwnTensors):
 
     _fused_B: int  # the models; the names are such that no user has them
     _fused_report: ModuleCoverage
+    _fused_ranks: dict[str, int]  # of the tensors `[B, ...]` that it holds itself
     _fused_making: bool  # each model gets its own of the tensors that the code makes
+    _fused_unsure: bool  # its code may draw numbers in a way that makes it begin anew
     _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
     _fused_original: type[torch.nn.Module]
     _fused_parts: Any  # `ModelParts`, once the models run one by one
@@ -104,6 +87,8 @@ class UserModule(OwnTensors):
             with making(memory=True) if self._fused_making else nullcontext():
                 output = super().__call__(*args, **kwargs)  # type: ignore[misc]
                 settle_since(mark, output)
+                if kept is not None and self._fused_unsure and kept.numbers.moved():
+                    raise NotFusable("it draws from Python's or NumPy's random module")
         except RunsAnew as error:
             state.pending = state.pending[:mark]
             if state.checkpoints:
@@ -159,7 +144,7 @@ class UserModule(OwnTensors):
 
     def _fused_keep(self) -> Kept | None:
         """Copy the buffers before code that was not seen to run; None once it was."""
-        if (self.training, torch.is_grad_enabled()) in self._fused_known:
+        if not self._fused_unsure and (self.training, torch.is_grad_enabled()) in self._fused_known:
             return None
         return keep(self)
 
@@ -171,8 +156,8 @@ class UserModule(OwnTensors):
                     f"{self._fused_original.__name__} went another way than before ({reason}), with buffers already "
                     "changed; call array.per_model(name) with the name of this module before training"
                 )
-            kept = []
-        put_back(kept)
+        else:
+            put_back(kept)
         self._fused_report.reason = reason
 
     def _fused_one_by_one(self, args: Any, kwargs: Any) -> Any:
@@ -206,7 +191,8 @@ class UserModule(OwnTensors):
                 "again: use dnnsuite.nn.checkpoint in place of torch.utils.checkpoint.checkpoint"
             )
         if state.B and isinstance(value, torch.Tensor) and type(value) is not ModelTensor:
-            return wrap_parameter(value) if name in self._parameters else ModelTensor(value)
+            rank = self._fused_ranks.get(name) if name in self._parameters else None
+            return seen_in_forward(self, name, value, rank)  # type: ignore[arg-type]
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -277,4 +263,6 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
         _fused_known=set(),
         _fused_withheld=frozenset(),
         _fused_making=False,
+        _fused_unsure=False,
+        _fused_ranks=ranks_of(module),
     )

@@ -27,12 +27,16 @@ _FILLS = {"rand_like": "uniform_", "randn_like": "normal_"}
 
 @rule("rand_like randn_like")
 def like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if kwargs.get("generator") is not None:
+        return _by_generator(func, args, kwargs)
     x = torch.empty_like(args[0].value, **_without_generator(kwargs))
     return wrap_all(fill(_FILLS[func.__name__], x, next_stream(x.size(0))))
 
 
 @rule("randint_like")
 def integers_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if kwargs.get("generator") is not None:
+        return _by_generator(func, args, kwargs)
     kwargs = _without_generator(kwargs)
     bounds = [*args[1:], *(kwargs.pop(name) for name in ("low", "high") if name in kwargs)]
     x = torch.empty_like(args[0].value, **kwargs)
@@ -48,6 +52,8 @@ def drawn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Functions with a generator argument, once for each model."""
     if kwargs.get("out") is not None:
         raise NotFusable(f"{func.__name__}(out=...) has no meaning for several models")
+    if kwargs.get("generator") is not None:
+        return _by_generator(func, args, kwargs)
     kwargs = _without_generator(kwargs)
     if in_place(func):
         return _drawn_into(func, args, kwargs)
@@ -75,6 +81,21 @@ def _own(args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
 
 def _without_generator(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in kwargs.items() if name != "generator"}
+
+
+def _by_generator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Draw from the user's own generator, which is one model's."""
+    if width_of(args, kwargs) != 1:
+        raise NotFusable(f"{func.__name__} draws from a generator that it is given, which is one model's")
+    if in_place(func):
+        before_writing(func, args[0])
+    own_args, own_kwargs = tree_map(_of_the_only_model, (args, kwargs))
+    result = func(*own_args, **own_kwargs)
+    return args[0] if in_place(func) else wrap_all(result.unsqueeze(0))
+
+
+def _of_the_only_model(value: Any) -> Any:
+    return value.value[0] if type(value) is ModelTensor else value
 
 
 @rule("rrelu")

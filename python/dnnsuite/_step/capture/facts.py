@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ...nn.array_module import ArrayModule
 from . import guards
 
 _SELF_COPIES = (
@@ -19,7 +20,8 @@ _SELF_COPIES = (
     torch.device,
 )
 _FUSED_STATE = frozenset(
-    ("_fused_B", "_fused_report", "_fused_parts", "_fused_known", "_root", "_plain", "_last_setting", "B")
+    ("_fused_B", "_fused_report", "_fused_parts", "_fused_known", "_fused_rates")
+    + ("_root", "_plain", "_last_setting", "B")
 )
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
 
@@ -37,7 +39,7 @@ def _of(module: torch.nn.Module, era: object) -> tuple[Any, ...]:
         for name, value in vars(module).items()
         if name not in _OF_EVERY_MODULE and name not in _FUSED_STATE and name not in lists
     ]
-    recorded = module.recorded_values() if lists else ()  # type: ignore[operator]
+    recorded = module.recorded_values() if isinstance(module, ArrayModule) else ()
     return type(module), tuple(values), recorded, _one_by_one(module, era)
 
 

@@ -57,6 +57,8 @@ class ArrayModes:
         self._modules = [module for _, module in modules_of(array)]
         self._layers = [vars(module) for module in self._modules if isinstance(module, ArrayModule)]
         self._parameters = list(array.parameters())
+        layers = [module for module in self._modules if isinstance(module, ArrayModule)]
+        self._read_by_python = [tensor for layer in layers for tensor in layer.read_by_python()]
         self._hooks = [getattr(m, name) for m in self._modules for name in _HOOKS]
         self._before = self._read()
 
@@ -69,6 +71,7 @@ class ArrayModes:
             self._parameters[0].data_ptr() if self._parameters else 0,
             sum(map(len, self._hooks)),
             global_hooks.any(),
+            [tensor._version for tensor in self._read_by_python],
         )
 
     def changed(self) -> bool:

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""State that a forward may change before it turns out that it has to begin anew: buffers, attributes, generators."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import random
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from .fused_attributes import is_fused
+
+_CONTAINERS = (list, dict, set, collections.deque)
+_REGISTRIES = frozenset(vars(torch.nn.Module()))
+
+
+class KeptAttributes:
+    """Attributes of a user's module, and the contents of its plain containers."""
+
+    def __init__(self, module: Any) -> None:
+        held = {k: v for k, v in vars(module).items() if k not in _REGISTRIES and not k.startswith("_fused_")}
+        self.module, self.held = module, held
+        self.contents = [(value, copy.copy(value)) for value in held.values() if type(value) in _CONTAINERS]
+
+    def put_back(self) -> None:
+        mine = vars(self.module)
+        for name in [k for k in mine if k not in _REGISTRIES and not k.startswith("_fused_")]:
+            del mine[name]
+        mine.update(self.held)
+        for value, content in self.contents:
+            value.clear()
+            (value.extend if hasattr(value, "extend") else value.update)(content)
+
+
+class PythonNumbers:
+    """State of the generators of Python's random module and of NumPy's."""
+
+    def __init__(self) -> None:
+        self.python, self.numpy = random.getstate(), np.random.get_state()
+
+    def moved(self) -> bool:
+        """Return True if numbers were drawn since."""
+        now = np.random.get_state()
+        pairs = zip(now, self.numpy, strict=True)
+        return self.python != random.getstate() or any(not np.array_equal(a, b) for a, b in pairs)
+
+    def put_back(self) -> None:
+        random.setstate(self.python)
+        np.random.set_state(self.numpy)
+
+
+class Kept(NamedTuple):
+    """State before a forward that may have to begin anew."""
+
+    buffers: list[tuple[torch.nn.Module, str, torch.Tensor | None, torch.Tensor | None]]
+    attributes: list[KeptAttributes]
+    numbers: PythonNumbers
+
+
+def keep(root: Any) -> Kept:
+    """Copy every buffer under `root`, and the Python state of its modules."""
+    buffers = [
+        (module, name, buffer, None if buffer is None else buffer.clone())
+        for module in root.modules()
+        for name, buffer in module._buffers.items()
+    ]
+    return Kept(buffers, [KeptAttributes(m) for m in root.modules() if is_fused(m)], PythonNumbers())
+
+
+def put_back(kept: Kept) -> None:
+    """Give buffers and attributes the values that they had."""
+    kept.numbers.put_back()
+    for attributes in kept.attributes:
+        attributes.put_back()
+    with torch.no_grad():
+        for module, name, buffer, value in kept.buffers:
+            module._buffers[name] = buffer
+            # One that autograd may have kept is not touched for nothing.
+            if buffer is not None and value is not None and not torch.equal(buffer, value):
+                buffer.copy_(value)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""Names in a model's code that may draw random numbers, also in a branch that was not taken yet."""
+
+from __future__ import annotations
+
+import random
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...nn.array_module import ArrayModule
+
+#: Functions and methods that draw for a tensor that all models share, if nobody looks out for them.
+_DRAWING = frozenset(
+    [
+        *(
+            "rand",
+            "randn",
+            "randint",
+            "randperm",
+            "normal",
+            "bernoulli",
+            "multinomial",
+            "poisson",
+            "binomial",
+        ),
+        *(
+            "normal_",
+            "uniform_",
+            "exponential_",
+            "bernoulli_",
+            "random_",
+            "geometric_",
+            "log_normal_",
+            "cauchy_",
+        ),
+        *("sample", "rsample", "trunc_normal_", "gumbel_softmax"),
+        *(f"{kind}_{law}_" for kind in ("xavier", "kaiming") for law in ("normal", "uniform")),
+    ]
+)
+_NOT_FOLLOWED = ("torch", "numpy", "dnnsuite", "builtins")
+
+
+def names_that_draw(root: torch.nn.Module) -> set[str]:
+    """Find names that draw in the first code with any that a call of `root` can reach.
+
+    Names are followed to methods of the models' classes, to functions, classes and modules that the code names, and
+    to what closures hold; not into torch and NumPy.
+    """
+    modules = [module for module in root.modules() if not isinstance(module, ArrayModule)]
+    methods = _methods(modules)
+    waiting = [found for name in ("forward", "__call__") for found in methods.get(name, ())]
+    for module in modules:
+        for hooks in (module._forward_hooks, module._forward_pre_hooks):
+            waiting += [code for hook in hooks.values() for code in _functions(hook)]
+    seen: set[Any] = set()
+    while waiting:
+        function = waiting.pop()
+        if function.__code__ in seen:
+            continue
+        seen.add(function.__code__)
+        names = set(_names(function.__code__))
+        found = names & _DRAWING or {
+            name for name in names if _is_random(function.__globals__.get(name), names)
+        }
+        if found:
+            return found
+        waiting += [
+            found for name in names for found in (*methods.get(name, ()), *_named(function, name, names))
+        ]
+        waiting += [found for cell in function.__closure__ or () for found in _functions(_content(cell))]
+    return set()
+
+
+def _is_random(value: Any, names: set[str]) -> bool:
+    """Return True for Python's module random, one of its functions, and NumPy's."""
+    if isinstance(value, types.ModuleType):
+        return value.__name__ in ("random", "numpy.random") or (
+            value.__name__ == "numpy" and "random" in names
+        )
+    return isinstance(getattr(value, "__self__", None), (random.Random, np.random.RandomState))
+
+
+def _methods(modules: list[torch.nn.Module]) -> dict[str, list[types.FunctionType]]:
+    """Collect the functions of the models' own classes, and of the objects that they hold, by name."""
+    found: dict[str, list[types.FunctionType]] = {}
+    owners = {type(module) for module in modules}
+    for module in modules:
+        for name, value in vars(module).items():
+            for function in _functions(value):
+                found.setdefault(name, []).append(function)
+                found.setdefault("forward", []).append(function)  # it may be called by another name
+            if not isinstance(value, (type, torch.Tensor, torch.nn.Module)):
+                owners.add(type(value))
+    for owner in owners:
+        for base in owner.__mro__:
+            if not base.__module__.startswith(_NOT_FOLLOWED):
+                for name, value in vars(base).items():
+                    found.setdefault(name, []).extend(_functions(value))
+    return found
+
+
+def _functions(value: Any) -> list[types.FunctionType]:
+    """Return the Python functions that a call of `value`, or a look at a property, runs first."""
+    for inner in ("__wrapped__", "__func__", "func", "fget", "function"):
+        held = getattr(value, inner, None)
+        if isinstance(held, types.FunctionType):
+            return [held, *_functions_of(value)]
+    return _functions_of(value)
+
+
+def _functions_of(value: Any) -> list[types.FunctionType]:
+    if isinstance(value, types.FunctionType):
+        return [] if (value.__module__ or "").startswith(_NOT_FOLLOWED) else [value]
+    if isinstance(value, type) and not value.__module__.startswith(_NOT_FOLLOWED):
+        return [found for found in vars(value).values() if isinstance(found, types.FunctionType)]
+    return []
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+        elif isinstance(constant, str) and constant in _DRAWING:  # getattr(torch, "rand")
+            yield constant
+
+
+def _named(function: types.FunctionType, name: str, names: set[str]) -> list[types.FunctionType]:
+    """Return the functions of a global that the code names; of a module those that the code names too."""
+    value = function.__globals__.get(name)
+    if isinstance(value, types.ModuleType):
+        if value.__name__.partition(".")[0] in _NOT_FOLLOWED:
+            return []
+        return [found for inner in names for found in _functions(getattr(value, inner, None))]
+    return _functions(value)
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: MIT
+"""Comparison of the models' plain attributes: what cannot be compared counts as different.
+
+Attributes that are the same in all models are kept once, so a wrong "same" gives every model the state of the first.
+A wrong "different" costs time only: those models run one by one, each with its own.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import pathlib
+import struct
+import threading
+import types
+import warnings
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.hooks import RemovableHandle
+
+_BY_VALUE = (
+    *(bool, int, float, complex, str, bytes, bytearray, range, slice, set, frozenset),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format, pathlib.PurePath),
+)
+_PLAIN = frozenset((bool, int, float, complex, str, bytes))
+_NEVER_EQUAL = (type, types.ModuleType, types.GeneratorType)
+#: Objects without a value of their own; handles are those of hooks, which are compared where they are.
+_STATELESS = (type(threading.Lock()), type(threading.RLock()), RemovableHandle)
+#: Classes whose objects hold nothing but elements, a value, `__dict__` and slots.
+_TRANSPARENT = frozenset(
+    [
+        *(object, bool, int, float, complex, str, bytes, bytearray, set, frozenset, list, tuple, dict),
+        *(collections.deque, collections.OrderedDict, collections.defaultdict, types.SimpleNamespace),
+    ]
+)
+_HEAP_TYPE = (
+    1 << 9
+)  # Py_TPFLAGS_HEAPTYPE: a class that a `class` statement, or an extension at run time, has made
+_WORD = struct.calcsize("P")
+_MISSING = object()
+
+
+class Comparison:
+    """Comparison of models' attributes as far as their code can tell them apart.
+
+    `registered` has the place in its model's tree of every parameter, buffer and module, by id. Those are compared
+    there; here they have to have the same place. Without it all modules and parameters count as the same.
+    """
+
+    def __init__(self, registered: Mapping[int, str] | None = None) -> None:
+        self._registered = registered
+        self._under_way: set[tuple[int, int]] = set()
+
+    def same(self, a: Any, b: Any) -> bool:
+        """Return True if `a` of one model means what `b` of another does."""
+        if a is b:
+            return True
+        if type(a) is not type(b):
+            return False
+        if type(a) in _PLAIN:
+            return _equal(a, b)
+        pair = (id(a), id(b))
+        if pair in self._under_way:
+            return True  # one that holds itself
+        self._under_way.add(pair)
+        try:
+            return self._compare(a, b)
+        finally:
+            self._under_way.discard(pair)
+
+    def _compare(self, a: Any, b: Any) -> bool:
+        if isinstance(a, (torch.nn.Parameter, torch.nn.Module)):
+            if self._registered is None:
+                return True
+            places = self._registered.get(id(a)), self._registered.get(id(b))
+            if places[0] is not None and places[1] is not None:
+                return places[0] == places[1]
+        for kind, compare in _KINDS:
+            if isinstance(a, kind):
+                return compare(self, a, b)
+        return self._elements(a, b) and self._attributes(a, b) and self._hidden(a, b)
+
+    def tensors(self, a: torch.Tensor, b: torch.Tensor) -> bool:
+        alike = a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
+        return alike and a.requires_grad == b.requires_grad and bool(torch.equal(a, b))
+
+    def arrays(self, a: np.ndarray, b: np.ndarray) -> bool:
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        return self.same(a.tolist(), b.tolist()) if a.dtype.hasobject else a.tobytes() == b.tobytes()
+
+    def functions(self, a: types.FunctionType, b: types.FunctionType) -> bool:
+        alike = a.__code__ == b.__code__ and a.__globals__ is b.__globals__
+        return alike and self.same(_held_by(a), _held_by(b)) and self.same(vars(a), vars(b))
+
+    def bound(self, a: Any, b: Any) -> bool:
+        """Compare two bound methods, of Python or of C, or two C functions."""
+        return self._alike(a, b, ("__name__", "__func__", "__self__"))
+
+    def _elements(self, a: Any, b: Any) -> bool:
+        """Compare the value of a number or string, the items of a collection."""
+        if isinstance(a, _BY_VALUE):
+            return _equal(a, b)
+        if isinstance(a, (list, tuple, collections.deque)):
+            bounds = (getattr(a, "maxlen", None), getattr(b, "maxlen", None))
+            return len(a) == len(b) and bounds[0] == bounds[1] and all(map(self.same, a, b))
+        if isinstance(a, dict):
+            items: Any = collections.OrderedDict if isinstance(a, collections.OrderedDict) else dict
+            return len(a) == len(b) and all(map(self.same, items.items(a), items.items(b)))
+        return True
+
+    def _attributes(self, a: Any, b: Any) -> bool:
+        """Compare `__dict__` and slots, also those of a class that derives from a collection."""
+        return self._alike(a, b, ("__dict__", *_slots(_class(a))))
+
+    def _alike(self, a: Any, b: Any, names: Sequence[str]) -> bool:
+        return all(self.same(getattr(a, name, _MISSING), getattr(b, name, _MISSING)) for name in names)
+
+    def _hidden(self, a: Any, b: Any) -> bool:
+        """Compare what only C code sees, by the class's own `==`, or by what pickle would write."""
+        if not _has_hidden_state(_class(a)):
+            return True
+        if isinstance(type(a).__eq__, types.WrapperDescriptorType) and type(a).__eq__ is not object.__eq__:
+            return _equal(a, b)
+        if hasattr(type(a), "__next__"):  # reading an iterator's state may move it
+            return False
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return self.same(a.__reduce_ex__(2), b.__reduce_ex__(2))
+        except Exception:  # whatever keeps it from being pickled
+            return False
+
+
+_KINDS: tuple[tuple[Any, Callable[[Comparison, Any, Any], bool]], ...] = (
+    (torch.Tensor, Comparison.tensors),
+    (np.ndarray, Comparison.arrays),
+    (types.FunctionType, Comparison.functions),
+    ((types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType), Comparison.bound),
+    (functools.partial, lambda self, a, b: self.same(a.__reduce__(), b.__reduce__())),
+    (weakref.ref, lambda self, a, b: self.same(a(), b())),
+    (torch.Generator, lambda self, a, b: a.device == b.device and self.same(a.get_state(), b.get_state())),
+    (_STATELESS, lambda self, a, b: True),
+    (_NEVER_EQUAL, lambda self, a, b: False),
+)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    try:
+        return bool(a == b) or bool(a != a and b != b)
+    except Exception:  # an answer that is no truth value, or none
+        return False
+
+
+def _held_by(function: types.FunctionType) -> Any:
+    cells = [_content(cell) for cell in function.__closure__ or ()]
+    return cells, function.__defaults__, function.__kwdefaults__
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return _MISSING
+
+
+def _class(value: Any) -> Any:
+    return type(value)
+
+
+@functools.lru_cache(maxsize=4096)
+def _slots(kind: Any) -> tuple[str, ...]:
+    """Name the attributes of a class that lie in slots, private ones as they are stored."""
+    return tuple(
+        name
+        for base in kind.__mro__
+        for name, value in vars(base).items()
+        if isinstance(value, types.MemberDescriptorType)
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _has_hidden_state(kind: Any) -> bool:
+    """Return True if objects of `kind` are larger than their elements, `__dict__` and slots explain."""
+    if kind in _TRANSPARENT:
+        return False
+    base: Any = kind.__base__
+    if base is None or not kind.__flags__ & _HEAP_TYPE:
+        return True
+    own = [value for value in vars(kind).values() if isinstance(value, types.MemberDescriptorType)]
+    known = len(own) + ("__dict__" in vars(kind)) + ("__weakref__" in vars(kind))
+    return kind.__basicsize__ - base.__basicsize__ > known * _WORD or _has_hidden_state(base)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Return True if two attributes of two models mean the same to their code."""
+    return Comparison().same(a, b)
+
+
+_NO_ATTRIBUTES = frozenset(vars(torch.nn.Module()))
+
+
+def differences(
+    models: Sequence[torch.nn.Module], registered: Mapping[int, str] | None = None
+) -> dict[str, int]:
+    """Find the plain attributes in which a model differs from the first one: name to the first such model."""
+    first, found = vars(models[0]), {}
+    for index, model in enumerate(models[1:], 1):
+        other = vars(model)
+        for name in {**first, **other}:
+            if name in found or name in _NO_ATTRIBUTES:
+                continue
+            both = name in first and name in other
+            if not both or not _same_or_too_deep(registered, first[name], other[name]):
+                found[name] = index
+    return found
+
+
+def _same_or_too_deep(registered: Mapping[int, str] | None, a: Any, b: Any) -> bool:
+    try:
+        return Comparison(registered).same(a, b)
+    except RecursionError:  # too deep a nest to compare
+        return False
+
+
+def registered_in(models: Sequence[torch.nn.Module]) -> dict[int, str]:
+    """Name the place in its model's tree of each parameter, buffer and module, by id."""
+    return {
+        id(found): name
+        for model in models
+        for name, found in (*model.named_parameters(), *model.named_buffers(), *model.named_modules())
+    }

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+import collections
+import random
+
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite._fuse.code.kept_state import keep, put_back
+from helpers import assert_near, make_models
+
+
+class Counting(torch.nn.Module):
+    """Changes Python state before it comes to code that cannot run for all models at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.calls, self.log, self.known = torch.nn.Linear(4, 4), 0, [], {}
+        self.queue = collections.deque(maxlen=2)
+
+    def forward(self, x):
+        self.calls += 1
+        self.log.append(self.calls)
+        self.known[self.calls] = True
+        self.queue.append(self.calls)
+        x = self.fc(x)
+        if x.sum() > 0:
+            x = 2 * x
+        return x * len(self.log) + self.calls + sum(self.known) + sum(self.queue)
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_code_that_begins_anew_has_its_python_state_back(train):
+    models = make_models(lambda: Counting().train(train), 3)
+    array = dnnsuite.fuse(models)
+    x = torch.randn(3, 2, 4)
+    for _ in range(3):
+        output = array(x)
+        for index, model in enumerate(models):
+            assert_near(output[index], model(x[index]))
+
+
+def test_what_was_kept_is_put_back():
+    array = dnnsuite.fuse([Counting() for _ in range(2)])
+    random.seed(1)
+    kept = keep(array._root)
+    log, first = array.log, random.random()
+    array.calls, array.new = 5, 1
+    array._root.calls = 5
+    log.append(1)
+    array.queue.extend([1, 2])
+    assert kept.numbers.moved()
+    put_back(kept)
+    assert array.calls == 0
+    assert array.log is log
+    assert log == []
+    assert not array.queue
+    assert not kept.numbers.moved()
+    assert random.random() == first
