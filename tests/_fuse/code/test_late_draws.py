@@ -84,7 +84,7 @@ def test_each_model_draws_its_own_from_the_first_time_on(draw, after):
 
 
 def test_numbers_that_nothing_told_of_are_an_error_once():
-    array = dnnsuite.fuse(alike(lambda x: getattr(torch, "ran" + str("dn"))(4), 1))
+    array = dnnsuite.fuse(alike(lambda x: getattr(torch, "ran" + "dn")(4), 1))
     assert outputs(array, 1)[0][0] == 1
     with pytest.raises(InvalidArgument, match="drew random numbers in a way"):
         outputs(array, 1)
@@ -136,5 +136,5 @@ def test_only_names_that_a_forward_reaches_count():
 def test_to_make_a_model_of_an_array_draws_nothing():
     array = dnnsuite.fuse([torch.nn.Sequential(torch.nn.Linear(2, 2)) for _ in range(2)])
     before = torch.get_rng_state()
-    array[1], dnnsuite.unfuse(array)  # noqa: B018
+    array[1], dnnsuite.unfuse(array)
     assert torch.equal(before, torch.get_rng_state())

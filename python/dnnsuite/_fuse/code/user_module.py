@@ -104,8 +104,8 @@ class UserModule(OwnTensors):
             start_anew(str(error))
         except Exception as error:
             state.pending = state.pending[:mark]
-            if isinstance(error, Refused):
-                put_back(kept or [])
+            if isinstance(error, Refused) and kept is not None:
+                put_back(kept)
             if kept is None or hasattr(error, "_of_a_model") or isinstance(error, Refused):
                 raise
             if (

@@ -19,10 +19,12 @@ _SELF_COPIES = (
     torch.dtype,
     torch.device,
 )
-_FUSED_STATE = frozenset(
-    ("_fused_B", "_fused_report", "_fused_parts", "_fused_known", "_fused_rates")
-    + ("_root", "_plain", "_last_setting", "B")
-)
+_FUSED_STATE = frozenset(f"_fused_{name}" for name in ("B", "report", "parts", "known", "rates")) | {
+    "_root",
+    "_plain",
+    "_last_setting",
+    "B",
+}
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
 
 
