@@ -131,7 +131,8 @@ def watched(owner: Any, call: Callable[[], Any]) -> Any:
     """
     seen: dict[Any, bool] | None = owner.__dict__.get("_fused_draws")
     if seen is None:
-        seen = owner.__dict__["_fused_draws"] = {None: _look_out(owner.__dict__.get("_root", owner))}
+        seen = {None: _look_out(owner.__dict__.get("_root", owner))}
+        owner.__dict__["_fused_draws"] = seen
     key = (owner.training, torch.is_grad_enabled())
     before = _generators_now()
     if seen.get(key, True):
