@@ -273,3 +273,29 @@ def test_another_number_of_models_is_recorded_once():
     assert python_steps(one) == 0
     one.append(71, 1e-2)
     assert python_steps(one) == 0
+
+
+def picture_model(seed):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(64, 3)
+    )
+
+
+def test_edits_keep_layouts_so_that_recordings_serve_on():
+    """The filters of one input channel may lie in either order: an edit keeps the one they have."""
+    array = dnnsuite.fuse([picture_model(seed) for seed in range(2)])
+    opt = optim.AdamW(array.parameters(), lr=1e-2)
+    losses = Losses()
+    losses.weight = None
+    x, y = torch.randn(5, 1, 6, 6), torch.randint(3, (5,))
+    with StepRunner(array, opt, losses, threads=1, width=1) as runner:
+        for step in range(6):
+            if step == 3:
+                before = losses.calls
+                array.replace(0, picture_model(7), opt, lr=1e-3)
+            if step == 5:
+                array.append(picture_model(8), opt, lr=1e-3)
+            runner.step(dnnsuite.stack(x, array.B), dnnsuite.stack(y, array.B))
+        assert runner.mode == "captured"
+    assert losses.calls == before

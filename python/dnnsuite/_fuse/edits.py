@@ -171,7 +171,10 @@ def _like(tensor: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """Lay `value` out in memory in the order of `tensor`'s dimensions."""
     order = memory_order(tensor)
     back = [order.index(i) for i in range(len(order))]
-    return value.permute(order).contiguous().permute(back)
+    made = value.permute(order).contiguous().permute(back)
+    # Where a size is 1 any stride will do, and a recorded step goes by the one it has seen.
+    strides = zip(made.shape, made.stride(), tensor.stride(), strict=True)
+    return made.as_strided(made.shape, [old if size == 1 else new for size, new, old in strides])
 
 
 def _become(parameter: torch.Tensor, value: torch.Tensor, grad: torch.Tensor | None) -> None:
