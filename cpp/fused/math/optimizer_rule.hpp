@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the update rules share. A rule has kStates tensors, kScalars numbers per model and kHypers hyper-parameters, a
 // constructor from RuleValues and `update`; one that carries a second scalar has `carry`, its value after this step, and
-// one that does not count every step has `counted`.
+// one that does not count every step has `counted`, the count after this one.
 #pragma once
 
 #include "fused/math/optimizer_arguments.hpp"
@@ -23,12 +23,20 @@ DNNSUITE_HD T clamped(const T& x, const T& low, const T& high) {
     return select(high < x, high, select(x < low, low, x));
 }
 
+/// The number of steps that count after this one: those that the rule says, or all.
+template <class Rule>
+DNNSUITE_HD auto steps_after(const RuleValues& values, int) -> decltype(Rule::counted(values)) {
+    return Rule::counted(values);
+}
+template <class Rule>
+DNNSUITE_HD double steps_after(const RuleValues& values, long) {
+    return values.step;
+}
+
 /// Writes the scalars of `entry` as they are after the step that `values` were taken for.
 template <class Rule>
 DNNSUITE_HD void advance(const OptimizerEntry& entry, const RuleValues& values, int64_t model) {
-    double step = values.step;
-    if constexpr (requires { Rule::counted(values); }) step = Rule::counted(values);
-    if constexpr (Rule::kScalars > 0) entry.scalar[0][model * entry.scalar_stride[0]] = step;
+    if constexpr (Rule::kScalars > 0) entry.scalar[0][model * entry.scalar_stride[0]] = steps_after<Rule>(values, 0);
     if constexpr (Rule::kScalars > 1) entry.scalar[1][model * entry.scalar_stride[1]] = Rule::carry(values);
 }
 
