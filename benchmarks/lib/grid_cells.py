@@ -163,7 +163,7 @@ SPACES: dict[str, Space] = {
         images=True,
     ),
     "group_norm": Space(
-        IMAGES | SHARED,
+        IMAGES | {"batch": ["own"]},  # of a shared one torch's gradient crashes, channels last
         lambda v: nn.GroupNorm(4, v["channels"]),
         _image,
         _image_cost,

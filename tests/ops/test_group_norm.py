@@ -24,3 +24,16 @@ def test_refuses():
         ops.group_norm(torch.randn(2, 3, 4, 16), 3)
     with pytest.raises(RuntimeError, match="16 elements or more"):
         torch.ops.dnnsuite.group_norm(torch.randn(2, 3, 4, 15), 2, None, None, 1e-5)
+
+
+def test_channels_last_without_a_gradient_of_the_input():
+    """Where torch's own gradient of weight and bias ends the process."""
+    x = torch.randn(2, 8, 1, 1, 16).movedim(-1, 2)
+    weight, bias = (torch.randn(2, 16, requires_grad=True) for _ in range(2))
+    y = ops.group_norm(x, 4, weight, bias)
+    grads = torch.autograd.grad(y.square().sum(), (weight, bias))
+    truth = torch.stack([torch.nn.functional.group_norm(x[i].contiguous().double(), 4) for i in range(2)])
+    wanted = 2 * ((truth * weight[:, None, :, None, None] + bias[:, None, :, None, None]) * truth).sum(
+        (1, 3, 4)
+    )
+    torch.testing.assert_close(grads[0].double(), wanted, rtol=1e-4, atol=1e-4)

@@ -66,6 +66,8 @@ def group_norm(
     if (math.prod(x.shape[3:]) >= SMALLEST or len(x) == 0) and (cuda_kernels or not x.is_cuda):
         result: Tensor = (_forward if tracing() else _eager)(x, num_groups, weight, bias, eps)
         return result
+    if not x.requires_grad:  # torch's gradient of the weights alone crashes on channels that lie last
+        x = x.flatten().view(x.shape)
     each = [
         torch.nn.functional.group_norm(
             x[i], num_groups, None if weight is None else weight[i], None if bias is None else bias[i], eps
