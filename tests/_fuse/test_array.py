@@ -199,3 +199,16 @@ def test_state_and_layers_that_are_set_are_those_of_all_models():
     assert_near(array(x), array.inner(x) * 2)
     array.train(False)
     assert not array.inner.training
+
+
+class Counts(torch.nn.Linear):
+    def get_extra_state(self):
+        return {"steps": 3}
+
+    def set_extra_state(self, state):
+        pass
+
+
+def test_the_state_of_one_model_has_its_modules_extra_state():
+    array = dnnsuite.fuse([torch.nn.Sequential(Counts(3, 2)) for _ in range(2)])
+    assert array.model_state_dict(1)["0._extra_state"] == {"steps": 3}

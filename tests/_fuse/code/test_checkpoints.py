@@ -184,7 +184,7 @@ def test_numbers_are_drawn_once():
         for model in made:
             model.how, model.reentrant = how, how == "reentrant"
         array = dnnsuite.fuse(made, seeds=[1, 2])
-        train(array, x, 4, ways)
+        assert train(array, x, 5, ways) in ("", "captured")
         return torch.cat([p.detach().flatten() for p in array.parameters()])
 
     expected = end("plain", None)

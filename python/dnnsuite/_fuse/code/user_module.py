@@ -108,9 +108,7 @@ class UserModule(OwnTensors):
                 put_back(kept)
             if kept is None or hasattr(error, "_of_a_model") or isinstance(error, Refused):
                 raise
-            if (
-                backward_pass() != -1
-            ):  # of what runs a second time, or torch's own to say that it has run enough
+            if backward_pass() != -1:  # of a second run, or torch's own to say that it has run enough
                 raise
             self._fused_turn_back(
                 kept, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -28,6 +28,7 @@ _OURS = ("_fuse", "_step", "nn", "ops", "optim", "_torch", "_under_way")
 _INSTALLED = (
     *(sysconfig.get_path(name) for name in _PATHS),
     *(str(_PACKAGE / room) for room in _OURS),
+    str(Path(torch.__file__).parents[1]),  # a user's, or an environment below this one
     "<",
 )
 
