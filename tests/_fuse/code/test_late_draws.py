@@ -2,6 +2,7 @@
 """Code that begins to draw random numbers after some calls: each model draws its own from the first time on."""
 
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -83,12 +84,21 @@ def test_each_model_draws_its_own_from_the_first_time_on(draw, after):
     assert [seen for _, seen, _ in found] == [1, 2, 3, 4]
 
 
-def test_numbers_that_nothing_told_of_are_an_error_once():
+def test_numbers_that_nothing_told_of_are_an_error_once(monkeypatch):
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
     array = dnnsuite.fuse(alike(lambda x: getattr(torch, "ran" + "dn")(4), 1))
     assert outputs(array, 1)[0][0] == 1
     with pytest.raises(InvalidArgument, match="drew random numbers in a way"):
         outputs(array, 1)
     assert outputs(array, 1)[0][0] == 3
+
+
+def test_where_another_thread_may_have_drawn_it_is_a_warning(monkeypatch):
+    monkeypatch.setattr(threading, "active_count", lambda: 2)
+    array = dnnsuite.fuse(alike(lambda x: getattr(torch, "ran" + "dn")(4), 1))
+    outputs(array, 1)
+    with pytest.warns(UserWarning, match="drew random numbers in a way"):
+        outputs(array, 1)
 
 
 def test_models_draw_what_they_drew_one_after_the_other_from_one_generator_of_python():
