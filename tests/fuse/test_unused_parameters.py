@@ -83,19 +83,19 @@ OPTIMIZERS = {
 MODES = {
     "by hand": None,
     "one shard": {"threads": 1, "width": B},
-    "two threads": {"threads": 2, "width": 2},
+    "two shards": {"threads": 1, "width": 2},
     "a model each": {"threads": 1, "width": 1},
 }
 CASES = [
     ("switch", "SGD", "by hand"),
     ("switch", "Adam", "one shard"),
-    ("switch", "AdamW", "two threads"),
+    ("switch", "AdamW", "two shards"),
     ("switch", "Adam", "a model each"),
     ("attribute", "Adam", "by hand"),
     ("attribute", "SGD", "one shard"),
     ("attribute", "AdamW", "a model each"),
     ("tied", "AdamW", "by hand"),
-    ("tied", "SGD", "two threads"),
+    ("tied", "SGD", "two shards"),
 ]
 
 
