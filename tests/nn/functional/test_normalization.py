@@ -47,3 +47,18 @@ def test_layer_and_rms_norm_over_several_dimensions():
 def test_local_response_norm():
     x = torch.randn(2, 3, 4, 5)
     torch.testing.assert_close(functional.local_response_norm(x, 2)[1], F.local_response_norm(x[1], 2))
+
+
+def test_group_norm_of_many_channels_that_lie_last():
+    x = torch.randn(2, 3, 5, 5, 128, dtype=torch.float64).movedim(-1, 2).requires_grad_()
+    tensors = x, *(torch.randn(2, 128, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    y = functional.group_norm(x, 4, *tensors[1:])
+    truth = torch.stack(
+        [torch.nn.functional.group_norm(t, 4, w, b) for t, w, b in zip(*tensors, strict=True)]
+    )
+    torch.testing.assert_close(y, truth)
+    assert y.movedim(2, -1).is_contiguous()
+    grad = torch.randn_like(truth)
+    got, wanted = (torch.autograd.grad(result, tensors, grad) for result in (y, truth))
+    for a, b in zip(got, wanted, strict=True):
+        torch.testing.assert_close(a, b)
