@@ -29,6 +29,7 @@ def without_gradients(x):
         return torch.randn(4)
 
 
+HIDDEN = "ran"  # no name that a search finds
 GENERATOR = torch.Generator().manual_seed(3)
 DRAWS = {
     "helper": lambda x: noise(4),
@@ -86,7 +87,7 @@ def test_each_model_draws_its_own_from_the_first_time_on(draw, after):
 
 def test_numbers_that_nothing_told_of_are_an_error_once(monkeypatch):
     monkeypatch.setattr(threading, "active_count", lambda: 1)
-    array = dnnsuite.fuse(alike(lambda x: getattr(torch, "ran" + "dn")(4), 1))
+    array = dnnsuite.fuse(alike(lambda x: getattr(torch, HIDDEN + "dn")(4), 1))
     assert outputs(array, 1)[0][0] == 1
     with pytest.raises(InvalidArgument, match="drew random numbers in a way"):
         outputs(array, 1)
@@ -95,7 +96,7 @@ def test_numbers_that_nothing_told_of_are_an_error_once(monkeypatch):
 
 def test_where_another_thread_may_have_drawn_it_is_a_warning(monkeypatch):
     monkeypatch.setattr(threading, "active_count", lambda: 2)
-    array = dnnsuite.fuse(alike(lambda x: getattr(torch, "ran" + "dn")(4), 1))
+    array = dnnsuite.fuse(alike(lambda x: getattr(torch, HIDDEN + "dn")(4), 1))
     outputs(array, 1)
     with pytest.warns(UserWarning, match="drew random numbers in a way"):
         outputs(array, 1)
