@@ -34,7 +34,9 @@ class _Unused:
     def __init__(self, parameter: Tensor) -> None:
         self._parameter = parameter
 
-    def __call__(self, joined: tuple[Tensor, ...], grads: tuple[Tensor | None, ...]) -> None:
+    def __call__(self, joined: tuple[Tensor | None, ...], grads: tuple[Tensor | None, ...]) -> None:
+        if joined[0] is None:
+            return  # no model used it
         for index, grad in enumerate(grads):
             if grad is None:
                 note_partly_used(self._parameter)

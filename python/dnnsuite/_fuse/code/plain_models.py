@@ -17,7 +17,7 @@ import torch
 
 from ..._torch import TorchDispatchMode, mark_parameter, tree_leaves, tree_map
 from ...nn.array_module import ArrayModule
-from ...nn.model_tensor import ModelTensor, NotFusable
+from ...nn.model_tensor import ModelTensor, NotFusable, state
 from ..hooks import FORWARD_HOOKS
 from ..single_model import model_of, parts_of, with_dense_gradients
 from ..slices import narrow
@@ -264,13 +264,18 @@ class PlainModels:
         given = [leaf for leaf in tree_leaves((own_args, own_kwargs)) if isinstance(leaf, torch.Tensor)]
         before = [tensor._version for tensor in (*given, *model.parameters())]
         attributes = {path: dict(vars(module)) for path, module in model.named_modules()}
-        with _Draws() as draws, _generator_back(draws):
+        from .checkpoints import torchs_checkpoints  # it imports this module
+
+        state.checkpointed = False
+        with torchs_checkpoints, _Draws() as draws, _generator_back(draws):
             output = model(*own_args, **own_kwargs)
         after = [tensor._version for tensor in (*given, *model.parameters())]
         self._writes_parameters = after[len(given) :] != before[len(given) :]
         self.side_effects = self._seen_from_outside(model, attributes)
         if draws.drew:
             return "its code draws random numbers"
+        if state.checkpointed and self._buffers:
+            return "its checkpoints may write buffers in the backward pass"
         if after[: len(given)] != before[: len(given)]:
             return "its code writes into its arguments"
         if any(type(leaf) is ModelTensor for leaf in tree_leaves(output)):
