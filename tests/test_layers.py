@@ -29,7 +29,7 @@ RANK = {
     "_C": 0,
     "errors": 1,
     "_files": 2, "_torch": 2, "_under_way": 2, "host": 2,
-    "ops": 3, "timing": 3,
+    "_tune": 3, "ops": 3, "timing": 3,
     "data": 4, "nn": 4, "optim": 4, "pin": 4,
     "_fuse": 5, "_runs": 5,
     "_step": 6, "models": 6, "results": 6,
@@ -44,7 +44,7 @@ RANK = {
 # Each room is in one of these. Training and observing know nothing of each other.
 SIDES = {
     "shared": {"_C", "_files", "_torch", "_under_way", "errors", "host"},
-    "training": {"_fuse", "_step", "data", "jobs", "models", "nn", "ops", "optim"},
+    "training": {"_fuse", "_step", "_tune", "data", "jobs", "models", "nn", "ops", "optim"},
     "observing": {"_runs", "cluster", "importers", "pin", "plots", "profiler", "report", "results", "timing"},
     "both": {"cli", "doctor", "profiling", "suites", "workflow"},
 }

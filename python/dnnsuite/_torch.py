@@ -41,6 +41,7 @@ __all__ = [
     "TorchDispatchMode",
     "all_threads_config",
     "assert_true",
+    "at_end_of_backward",
     "backward_pass",
     "below_autograd",
     "create_function",
@@ -126,6 +127,11 @@ NAMES: dict[str, Name] = {
         "calls an operator without the 8 µs of its registered gradient, inside an autograd.Function that has its own",
         "torch.no_grad: slower calls, same results; captured steps on a CPU run as written",
         needed_by="script",
+    ),
+    "end of backward": Name(
+        ("torch.autograd.Variable._execution_engine.queue_callback",),
+        "times the backward pass of an array's first steps, to choose the faster way for its models",
+        "an array stepped by hand runs all its models at once wherever it can",
     ),
     "transforms": Name(
         ("torch._C._are_functorch_transforms_active", "torch._C._functorch.maybe_current_level"),
@@ -362,6 +368,9 @@ def _search_for_backward() -> int:
 
 backward_pass: Callable[[], int] = _one("backward", _search_for_backward)
 """The number of the backward pass that this thread is in; -1 outside of one."""
+
+at_end_of_backward: Callable[[Callable[[], None]], None] | None = _one("end of backward", None)
+"""Calls a function once the backward pass that this thread is in has ended; None where that cannot be."""
 
 below_autograd: Any = _one("below autograd", torch.no_grad)
 """Context manager: operators skip their gradient, recorded or registered."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 import pytest
 
-from dnnsuite._step import tune
+from dnnsuite import _tune as tune
 from dnnsuite._step.shard_width_search import WidthTrial
 
 

@@ -9,6 +9,9 @@ from .batch import stack as stack
 from .batch import unstack as unstack
 from .coverage import Cover as Cover
 from .coverage import coverage as coverage
+from .loop_choice import asks_for_numbers as asks_for_numbers
+from .loop_choice import loops as loops
+from .loop_choice import run_in_a_loop as run_in_a_loop
 from .rules import dimensions as _dimensions  # noqa: F401
 from .rules import elementwise, layers, products, random, shapes  # noqa: F401
 from .slices import narrow as narrow
@@ -18,10 +21,13 @@ from .state import has_gradient_hook as has_gradient_hook
 __all__ = [
     "Array",
     "Cover",
+    "asks_for_numbers",
     "coverage",
     "fuse",
     "has_gradient_hook",
+    "loops",
     "narrow",
+    "run_in_a_loop",
     "stack",
     "unfuse",
     "unstack",

@@ -20,6 +20,7 @@ from .code.user_module import UserModule
 from .coverage import Cover, coverage
 from .edits import ArrayEdit
 from .layer_table import CONTAINERS, ELEMENTWISE
+from .loop_choice import LoopChoice, choose
 from .single_model import model_of, parts_of
 from .slices import narrow
 
@@ -93,9 +94,19 @@ class Array(torch.nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute each model's outputs from its part of the inputs `[B, ...]`."""
         under_way.finish(self)
+        return choose(self._choice, args, kwargs, self._at_once)
+
+    def _at_once(self, *args: Any, **kwargs: Any) -> Any:
         if self._runs_as_it_is:
             return self._root(*args, **kwargs)
         return enter(self, self._root, self.B, args, kwargs)
+
+    @property
+    def _choice(self) -> LoopChoice:
+        found: LoopChoice | None = self.__dict__.get("_fused_choice")
+        if found is None:
+            found = self.__dict__["_fused_choice"] = LoopChoice(self._root, self.B)
+        return found
 
     @property
     def _runs_as_it_is(self) -> bool:
@@ -244,6 +255,7 @@ class Array(torch.nn.Module):
         under_way.finish(self)
         ArrayEdit(self, slots, models, companions, fresh or {}).carry_out()
         self.__dict__.pop("_plain", None)
+        self.__dict__.pop("_fused_choice", None)
 
     def narrow(self, start: int, length: int) -> Array:
         """Make an array of models `start` to `start + length`; their storage is shared."""

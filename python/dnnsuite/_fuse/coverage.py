@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from ..nn.array_module import ArrayModule
-from .code.fused_attributes import bare_class
+from .code.fused_attributes import ModuleCoverage, bare_class
 from .code.user_module import UserModule
 
 
@@ -16,8 +16,9 @@ class Cover(NamedTuple):
     """Way in which one module of an array runs.
 
     `how` is `fused` (a layer of ours), `elementwise` (torch's own, right as it is), `mapped` (functions without a rule,
-    under torch.vmap) or `per model` (its models one by one). `reason` says why, and `cost_s` the mean seconds of a
-    forward call that the part which is not fused took so far; NaN before the first call.
+    under torch.vmap) or `per model` (its models one by one; of the name "" also where a loop over whole models was
+    measured to be faster). `reason` says why, and `cost_s` the mean seconds of a forward call that the part took which
+    is not fused; NaN before the first call.
     """
 
     name: str
@@ -28,9 +29,15 @@ class Cover(NamedTuple):
 
 
 def coverage(array: torch.nn.Module) -> list[Cover]:
-    """List the way each part of `array` runs, layer by layer; other code is listed if it is not fused."""
+    """List the way each part of `array` runs, layer by layer; other code is listed if it is not fused.
+
+    Steps of a `StepRunner` count too: its shards tell the array.
+    """
     found: list[Cover] = []
     root = array.__dict__.get("_root", array)
+    choice = array.__dict__.get("_fused_choice")
+    if choice is not None and choice.why:
+        return [Cover("", bare_class(root).__name__, "per model", choice.why, _mean(choice.report))]
 
     def visit(module: torch.nn.Module, name: str) -> None:
         kind = bare_class(module).__name__
@@ -39,9 +46,10 @@ def coverage(array: torch.nn.Module) -> list[Cover]:
             return
         if isinstance(module, UserModule):
             report = module._fused_report
-            cost = report.seconds / report.calls if report.calls else float("nan")
-            if report.reason:
-                found.append(Cover(name, kind, "per model", report.reason, cost))
+            cost = _mean(report)
+            reason = report.reason or (report.alone if module._fused_B > 1 else "")
+            if reason:
+                found.append(Cover(name, kind, "per model", reason, cost))
                 return
             if report.mapped:
                 functions = ", ".join(report.mapped)
@@ -53,3 +61,7 @@ def coverage(array: torch.nn.Module) -> list[Cover]:
 
     visit(root, "")
     return found
+
+
+def _mean(report: ModuleCoverage) -> float:
+    return report.seconds / report.calls if report.calls else float("nan")

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..nn.array_module import ArrayModule
+from .code.fused_attributes import ModuleCoverage
 
 
 def tree(array: torch.nn.Module) -> Iterator[torch.nn.Module]:
@@ -55,8 +56,13 @@ def narrow(
         parts = module.__dict__.get("_fused_parts")
         if parts is not None and not parts.own:
             memo[id(parts)] = None  # made again, for the models that are left
+        report = module.__dict__.get("_fused_report")
+        if report is not None:
+            memo[id(report)] = report  # what a part of the array finds out is the array's
+    memo[id(array.__dict__.get("_fused_choice"))] = None
     part: torch.nn.Module = copy.deepcopy(array, memo)
     part.__dict__.pop("_plain", None)
+    part.__dict__.pop("_fused_choice", None)
     for module in tree(part):
         set_width(module, length)
         if isinstance(module, ArrayModule):
@@ -66,5 +72,6 @@ def narrow(
         if parts is not None:
             parts.trees = parts.trees[start : start + length]
             if length == 1 and module.__dict__["_fused_withheld"]:
+                module.__dict__["_fused_report"] = ModuleCoverage()
                 module._fused_restore(parts.attributes(0, module))  # type: ignore[operator]
     return part

@@ -10,17 +10,20 @@ from typing import Any
 
 import torch
 
+from .. import _tune as tune
 from .. import _under_way as under_way
 from .. import optim
+from .._fuse import asks_for_numbers, loops, run_in_a_loop
 from .._fuse import width as array_width
 from .._torch import mark_stepped
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler, HyperParameters
-from . import memory, tune
+from . import memory
 from .batches import own_copy
 from .capture import CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
 from .deal import Deal, autocast_now, parts_of
 from .denormals import Flushed
+from .loop_trial import LoopTrial
 from .samples import warn_of_single_samples
 from .shard import LossFunction, Shard, StepOptions, Vectors
 from .shard_width_search import WidthTrial
@@ -50,7 +53,8 @@ class StepRunner:
     inside. With several threads `step` returns at once, as on a GPU, and up to `queue_depth` steps are under
     way, since model i's next step waits for nothing but its last; with one thread `step` is the step.
     `threads` defaults to torch's number of threads. `width`, the models per shard, is measured on the first
-    steps (they are real training steps; the result does not depend on the width) unless it is given. Elsewhere
+    steps (they are real training steps; the result does not depend on the width) unless it is given, and so is, where
+    steps cannot be captured, whether a loop over the plain models is faster (`coverage` says so). Elsewhere
     `step` runs the whole array and leaves the waiting to the device.
 
     With `capture` the operators of a step are recorded and from then on run without Python (on a CPU from C++, on
@@ -122,6 +126,7 @@ class StepRunner:
         self._closed = False
         self._later = self._on_cpu and self.threads > 1  # a step may begin when its caller has gone on
         self._warm = self._looked = False
+        self._eager: dict[str, str] = {}  # arrays that cannot be captured, and why
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
             self._let_memory_go = weakref.finalize(self, memory.hold())
             self._let_memory_go.atexit = False
@@ -143,7 +148,9 @@ class StepRunner:
                 "edit of the array, as in array.drop(2, optimizer)"
             )
         width, trial = self._choose_width(array, B)
-        deal = self._dealt_out(array, optimizer, width)
+        self._loop_trial: LoopTrial | None = None
+        self._loop_key = tune.key("loop of steps", *_described(array), self._capture, B, self.threads)
+        deal = self._dealt_out(array, optimizer, width, False)
         self._end_threads()
         self._array, self._optimizer, self.B, self.width, self._trial = array, optimizer, B, width, trial
         self._modes, self._autocast = guards.ArrayModes(array), autocast_now()
@@ -173,14 +180,17 @@ class StepRunner:
         trial = WidthTrial(B, self.threads, key, _CAPTURE_STEPS if self._capture else 1, light)
         return trial.width, trial
 
-    def _dealt_out(self, array: torch.nn.Module, optimizer: ArrayOptimizer, width: int) -> Deal:
-        """The models in shards of `width`."""
+    def _dealt_out(self, array: torch.nn.Module, optimizer: ArrayOptimizer, width: int, loop: bool) -> Deal:
+        """The models in shards of `width`, which run in a `loop` or all at once."""
         shards = [
             Shard(array, optimizer, self._loss_function, start, length, self._options)
             for start, length in parts_of(array_width(array), width)
         ]
+        for shard in shards:
+            run_in_a_loop(shard.array, loop)
+        self._looping = loop
         replays: Scripts | CudaGraphs | None = None
-        if self._can_capture:
+        if self._can_capture and not loop:
             replays = self._scripts if self._on_cpu else CudaGraphs()
         known = self._known if self._on_cpu else None
         return Deal(shards, self._loss_function, replays, self._flush, autocast_now(), known)
@@ -211,18 +221,22 @@ class StepRunner:
         if not self._looked and not ragged:
             self._looked = True
             warn_of_single_samples(batch, self.B)
+        loop_trial = self._trial_of_a_loop()
+        loop = loop_trial is not None and loop_trial.loop
         wanted = 1 if ragged else self.width
-        if wanted != self._dealt_width:
+        if wanted != self._dealt_width or loop != self._looping:
             self.synchronize()
-            self._take(self._dealt_out(self._array, self._optimizer, wanted), wanted)
+            self._take(self._dealt_out(self._array, self._optimizer, wanted, loop), wanted)
         threads = self._threads
         if self._later:
             batch = own_copy(batch, leave=_wants_gradient)
         step = SubmittedStep(threads.wait, batch, vectors, len(self._deal.shards))
-        if ragged or self._trial is None or self._trial.done:
-            threads.submit(step)
-        else:
+        if not ragged and self._trial is not None and not self._trial.done:
             self._try(step, self._trial)
+        elif not ragged and loop_trial is not None and not loop_trial.done:
+            self._try_loop(step, loop_trial)
+        else:
+            threads.submit(step)
         if not self._later:
             self._python.carry_back()
         if self._on_cpu and not self._warm and self.mode != "warming up":
@@ -289,6 +303,34 @@ class StepRunner:
         trial.add(time.perf_counter() - begin, self.mode == "captured")
         self.width = trial.width
 
+    def _trial_of_a_loop(self) -> LoopTrial | None:
+        """Return the comparison with a loop; None while steps are captured, or may yet be."""
+        if self._loop_trial is None and self._on_cpu and (self._trial is None or self._trial.done):
+            key = self._loop_key
+            if key not in self._eager and self.mode.startswith("eager"):
+                self._eager[key] = self.mode
+            if key in self._eager:
+                wide = -(-self.B // min(self.threads, self.B))
+                self._loop_trial = LoopTrial(key, self.width, wide)
+                if self._asked_width is not None:  # who gives a width gets the same bits in each run
+                    self._loop_trial.settle(asks_for_numbers(self._array), "", self.width)
+                self._follow_loop_trial(self._loop_trial)
+        return self._loop_trial
+
+    def _try_loop(self, step: SubmittedStep, trial: LoopTrial) -> None:
+        """Time one step alone, for the comparison with a loop."""
+        begin = time.perf_counter()
+        self._threads.submit(step)
+        self.synchronize()
+        running = all(loops(shard.array) for shard in self._deal.shards)
+        trial.add(time.perf_counter() - begin, self.B / min(self.threads, self.B), running)
+        self._follow_loop_trial(trial)
+
+    def _follow_loop_trial(self, trial: LoopTrial) -> None:
+        self.width = trial.width
+        if trial.done:
+            run_in_a_loop(self._array, None, trial.why)
+
     def _vectors(self) -> Vectors:
         """Return the hyper-parameters of now; the same list as before while every value in it is the same."""
         groups = self._optimizer.own_groups()
@@ -300,9 +342,11 @@ class StepRunner:
     def mode(self) -> str:
         """`captured`, `warming up`, or `eager: ` and the reason."""
         if not self._capture:
-            return "eager: capture=False"
+            return "eager: capture=False" + "; its models run in a loop" * self._looping
         if not self._can_capture:
             return "eager: the array is neither on a CPU nor on one CUDA device"
+        if self._looping:
+            return f"{self._eager[self._loop_key]}; its models run in a loop"
         return self._deal.mode
 
     def refresh(self, array: torch.nn.Module | None = None, optimizer: ArrayOptimizer | None = None) -> None:
@@ -375,3 +419,9 @@ def _check_optimizer(optimizer: Any) -> None:
     raise InvalidArgument(
         f"StepRunner trains with optimizers of dnnsuite.optim, got a {kind.__name__}: use one of those, or step by hand"
     )
+
+
+def _described(array: torch.nn.Module) -> tuple[Any, ...]:
+    """Describe an array for the table of choices: its modules and the shapes of its parameters."""
+    modules = [type(module).__qualname__ for _, module in guards.modules_of(array)]
+    return modules, [list(p.shape[1:]) for p in array.parameters()]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from . import tune
+from .. import _tune as tune
 
 _TRIAL_STEPS = 2  # timed steps of each candidate width, after those that warm up
 # A model that keeps a core busy for so long gains nothing from sharing calls with others, and alone its

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from ..errors import InvalidArgument
 from .model_tensor import (
@@ -50,6 +51,19 @@ def check_width(B: int) -> None:
     """Refuses a `B` that is no count of models."""
     if isinstance(B, bool) or not isinstance(B, int) or B < 0:
         raise InvalidArgument(f"B must be a whole number of models, 0 (plain torch) or more; got {B!r}")
+
+
+class _Undrawn(TorchFunctionMode):
+    """Leaves the first values of a layer's parameters out, which would be drawn from torch's generator for nothing."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init" or func in _DRAWN:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
+
+
+_DRAWN = (torch.Tensor.uniform_, torch.Tensor.normal_)
 
 
 class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
@@ -139,7 +153,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
             arguments[name] = arguments[name][index]
         first = _first_floating(self)
         where = {} if first is None else {"device": first.device, "dtype": first.dtype}
-        with torch.random.fork_rng(devices=[]):  # its first weights are drawn, and are not kept
+        with _Undrawn():
             model = type(self).torch_class(**arguments, **where)
         state = {name: value[index].clone() for name, value in self.state_dict().items()}
         model.load_state_dict(state)

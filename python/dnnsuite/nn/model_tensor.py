@@ -63,6 +63,7 @@ class _State(threading.local):
         self.lent: Any = ()  # what the modules of one of several models hold for this call
         self.checkpoints = 0  # checkpointed parts whose first run is under way
         self.may_stop = False  # a checkpoint runs again, and ends where autograd has all tensors it wants
+        self.checkpointed = False  # one of torch's checkpoints was called, by whatever code
         self.pending: list[ModelTensor] = []  # tensors not computed yet, see `Deferred`
 
 

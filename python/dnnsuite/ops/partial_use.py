@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["note_partly_used", "partly_used", "split_by_model", "users_of"]
+__all__ = ["join_gradients", "note_partly_used", "partly_used", "split_by_model", "users_of"]
 
 _known: dict[int, weakref.ref[Tensor]] = {}
 
@@ -34,11 +34,26 @@ class _Unused:
     def __init__(self, parameter: Tensor) -> None:
         self._parameter = parameter
 
-    def __call__(self, joined: tuple[Tensor, ...], grads: tuple[Tensor | None, ...]) -> None:
+    def __call__(self, joined: tuple[Tensor | None, ...], grads: tuple[Tensor | None, ...]) -> None:
+        if joined[0] is None:
+            return  # no model used it
         for index, grad in enumerate(grads):
             if grad is None:
                 note_partly_used(self._parameter)
                 joined[0].detach()[index].fill_(-0.0)
+
+
+def join_gradients(parameter: Tensor, grads: Sequence[Tensor | None]) -> Tensor | None:
+    """Stack the models' gradients of a parameter `[B, ...]`; None if no model used it."""
+    known = next((grad for grad in grads if grad is not None), None)
+    if known is None:
+        return None
+    if any(grad is None for grad in grads):
+        if parameter.is_leaf:
+            note_partly_used(parameter)
+        unused = torch.full_like(known, -0.0)
+        grads = [unused if grad is None else grad for grad in grads]
+    return torch.stack(list(grads))  # type: ignore[arg-type]
 
 
 def note_partly_used(parameter: Tensor) -> None:

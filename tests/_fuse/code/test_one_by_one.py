@@ -158,11 +158,11 @@ def test_dropout_of_a_model_alone_is_that_of_the_array():
 
         def forward(self, x):
             y = self.drop(self.inner(x))
-            return y if float(y.sum()) > math.inf else y * 2
+            return y if float(y.detach().sum()) > math.inf else y * 2
 
     models = make_models(Noisy, 3)
     x = torch.randn(3, 5, 16)
     looped = dnnsuite.fuse(models, seeds=[7, 8, 9])
     alone = dnnsuite.fuse(models[1:2], seeds=[8])
-    assert torch.equal(looped(x)[1], alone(x[1:2])[0])
-    assert torch.equal(looped(x)[1], alone(x[1:2])[0])
+    for _ in range(2):
+        torch.testing.assert_close(looped(x)[1], alone(x[1:2])[0])

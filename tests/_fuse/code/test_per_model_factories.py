@@ -50,7 +50,7 @@ DRAWS = {
     "multinomial": lambda self, y: y * torch.multinomial(torch.ones(60), 6),
     "gumbel": lambda self, y: F.gumbel_softmax(y, hard=True) * y + F.gumbel_softmax(y),
     "reparametrised": lambda self, y: torch.distributions.Normal(y, 1.0).rsample(),
-    "one by one": lambda self, y: (y + torch.randn(5, 6)) if float(y.sum()) > -1e9 else y,
+    "one by one": lambda self, y: (y + torch.randn(5, 6)) if float(y.detach().sum()) > -1e9 else y,
     "plain torch": lambda self, y: Copied.apply(self.drop(y) + torch.randn(5, 6)),
     "without a rule": lambda self, y: F.rrelu(y, -3.0, 3.0, training=True),
 }

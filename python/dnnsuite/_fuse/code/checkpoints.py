@@ -65,6 +65,7 @@ class _Part:
 def _without_reentrant(
     torchs: Callable[..., Any], function: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> Any:
+    state.checkpointed = True
     if state.random is None:  # not in a forward of an array on this thread
         return torchs(function, *args, **kwargs)
     return _noting(torchs, function, *args, **kwargs)
@@ -93,6 +94,7 @@ def _noting(
 
 def _reentrant(torchs: Callable[..., Any], function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
     """torch's autograd.Function on the tensors `[B, ...]`, which it can follow."""
+    state.checkpointed = True
     if state.random is None:
         return torchs(function, preserve, *args)
     part = _Part(may_stop=False)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Run the models of a module one by one, for code that cannot run for all of them at once.
 
-Each model is an array of one, which shares the state of the array: its layers and its random streams are the same, and
-questions like `if x.sum() > 0` have an answer. Where even that cannot run (an autograd.Function of the user's, a
-scripted function), one plain torch module computes one model; its dropout then draws from torch's generator.
+Each model is a plain torch module on the storage of the array (`plain_models.py`). Code that draws random numbers runs
+as an array of one per model, which has the random streams of the array; where even that cannot run (a user's
+autograd.Function, a scripted function), the plain module draws from torch's generator, seeded from the model's stream.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from typing import Any
 
 import torch
 
-from ..._torch import mark_parameter, tree_flatten, tree_leaves, tree_map, tree_unflatten
+from ..._torch import tree_flatten, tree_unflatten
 from ...nn.array_module import ArrayModule
-from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, outside, state, wrap
+from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, outside, state
 from ...nn.random_streams import FUNCTION_STREAM, seeds_of
 from ...ops.partial_use import split_by_model
 from ..rules.random import next_stream
 from ..rules.table import settle_since
-from ..single_model import model_of, with_dense_gradients
+from ..single_model import model_of
 from ..slices import narrow
-from .fused_attributes import INTERNAL
+from .fused_attributes import ModuleCoverage
+from .joined_outputs import joined
+from .plain_models import NO_ATTRIBUTES, PlainModels
 
-_NO_ATTRIBUTES = frozenset((*vars(torch.nn.Module()), *INTERNAL))
 _NUMBERS = (bool, int, float, complex, str)
 
 
@@ -48,47 +49,74 @@ Put = dict[tuple[torch.nn.Module, str, str], Sequence[torch.Tensor | None]]
 
 
 class ModelParts:
-    """Models of `module` that run one by one. `trees` are those of models whose attributes differ."""
+    """Models of `module` that run one by one. `trees` are those of models whose attributes differ.
+
+    They run as plain torch modules. Where those would not compute the same (code that draws random numbers, which are
+    the array's streams'), each model is an array of one.
+    """
 
     def __init__(self, module: Any, trees: Sequence[torch.nn.Module] | None = None) -> None:
         self.module = module
         self.own = trees is not None
         self.trees: list[Any] = list(trees or [])
-        self._plain: torch.nn.Module | None = None
+        self.plain: PlainModels | None = None
         self._made_at = _changes  # copies of the module are made anew after a change
-        self._draws: dict[
-            bool, bool
-        ] = {}  # whether that draws from torch's generator, when training and when not
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out, in a copy, the modules made for calls: they hold tensors of the last one, and are made again."""
-        return {**vars(self), "_plain": None, "trees": self.trees if self.own else []}
+        return {**vars(self), "plain": None, "trees": self.trees if self.own else []}
 
     def attributes(self, index: int, target: torch.nn.Module) -> dict[str, Any]:
         """Copy the plain attributes of model `index` that may differ, with modules of `target` in them."""
-        if not self.own:
+        if self.plain is not None and self.plain.follow():
+            tree = self.plain.models[index]
+        elif self.own:
+            tree = self.trees[index]
+        else:
             return {}
-        tree, withheld = self.trees[index], self.module._fused_withheld
+        withheld = self.module._fused_withheld
         # A layer of ours has attributes of its own, and some of torch's in another form.
         held = vars(model_of(tree, 0) if isinstance(tree, ArrayModule) else tree)
         parts = dict(target.named_modules())
         memo = {id(part): parts[path] for path, part in tree.named_modules() if path in parts}
         return {
-            name: copy.deepcopy(value, memo)
+            name: _copied(value, memo)
             for name, value in held.items()
-            if name in withheld or (name not in _NO_ATTRIBUTES and isinstance(value, _NUMBERS))
+            if name in withheld or (name not in NO_ATTRIBUTES and isinstance(value, _NUMBERS))
         }
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
+        leaves, spec = tree_flatten((args, kwargs))
+        parts = [leaf.value.unbind(0) if type(leaf) is ModelTensor else None for leaf in leaves]
+        given = [tree_unflatten(_of_model(leaves, parts, i), spec) for i in range(self.module._fused_B)]
+        with outside(), _checkpoints_of_torchs():
+            plain = self.plain_models()
+            if not plain.refusal(*given[0]):
+                return joined(plain.run(given), ModelTensor)
+        if self.module._fused_B > 1 or self.own:
+            return self._as_arrays(leaves, spec)
+        shared = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and type(leaf) is not ModelTensor]
+        versions = [leaf._version for leaf in shared]
+        with _own_numbers(), outside(), _checkpoints_of_torchs():
+            outputs = plain.run(given)
+        if [leaf._version for leaf in shared] != versions:
+            raise WritesShared(f"{type(plain.models[0]).__name__} writes into a tensor that it is given")
+        return joined(outputs, ModelTensor)
+
+    def plain_models(self) -> PlainModels:
+        """Return the plain models, made anew if the array has changed in what they cannot follow."""
+        if self.plain is None or not self.plain.follow():
+            self.plain = PlainModels(self.module, self.module._fused_B)
+        return self.plain
+
+    def _as_arrays(self, leaves: Sequence[Any], spec: Any) -> Any:
+        """Run each model as an array of one."""
         if self._made_at != _changes and not self.own:
-            self.trees, self._plain, self._made_at = [], None, _changes
-        if self.module._fused_B == 1 and not self.own:
-            return self._as_torch(args, kwargs)
+            self.trees, self._made_at = [], _changes
         if not self.own and len(self.trees) != self.module._fused_B:
             self.trees = [narrow(self.module, index, 1) for index in range(self.module._fused_B)]
             for tree in self.trees:
-                tree._fused_report.reason, tree._fused_parts = "", None
-        leaves, spec = tree_flatten((args, kwargs))
+                tree._fused_report, tree._fused_parts = ModuleCoverage(), None
         split = [torch.split(leaf.value, 1) if type(leaf) is ModelTensor else None for leaf in leaves]
         outputs = []
         owner = state.random
@@ -96,14 +124,14 @@ class ModelParts:
         try:
             for index, tree in enumerate(self.trees):
                 state.random = _stream_of(owner, index)
-                inner_args, inner_kwargs = tree_unflatten(_of_model(leaves, split, index), spec)
-                outputs.append(_called(tree, inner_args, inner_kwargs, lent[index]))
+                args, kwargs = tree_unflatten(_of_one(leaves, split, index), spec)
+                outputs.append(_called(tree, args, kwargs, lent[index]))
             self._take_buffers(put)
         finally:
             state.random = owner
             for module, names, name, value in held:
                 _put(module, names, name, value)
-        return _joined(outputs)
+        return joined(outputs, _wrapped)
 
     def _take_buffers(self, put: Put) -> None:
         """Put buffers that the models' code has replaced into the array."""
@@ -119,18 +147,6 @@ class ModelParts:
                     )
             made = [value for value in now if value is not None]
             module._buffers[name] = torch.cat(made).detach() if made else None
-
-    def _called_as_torch(self, args: Any, kwargs: Any) -> Any:
-        assert self._plain is not None
-        training = self._plain.training
-        if self._draws.get(training) is False:
-            return self._plain(*args, **kwargs)
-        with _own_numbers() as start:
-            output = self._plain(*args, **kwargs)
-            self._draws[training] = (
-                not torch.equal(start, torch.get_rng_state()) or torch.cuda.is_initialized()
-            )
-        return output
 
     def _put_state(self) -> tuple[Held, Put, Sequence[Lent]]:
         """Lend the array's parameters and buffers to the single models; return what they held before, the buffers, and
@@ -160,49 +176,6 @@ class ModelParts:
                             _put(owner, names, name, part)
         return held, put, lent
 
-    def _as_torch(self, args: Any, kwargs: Any) -> Any:
-        if self._plain is None:
-            self._plain = with_dense_gradients(model_of(self.module, 0))
-        put = []
-        theirs = dict(self._plain.named_modules())
-        for path, module in self.module.named_modules():
-            own = theirs.get(path)
-            if own is None:
-                continue  # a part that only our layer has
-            own.train(module.training)
-            for names in ("_parameters", "_buffers"):
-                for name, value in getattr(module, names).items():
-                    if name not in getattr(own, names):
-                        continue
-                    part = None if value is None else value[0]
-                    if part is not None:
-                        if names == "_parameters":
-                            part = part.contiguous()  # as torch's own is
-                            mark_parameter(part)
-                        _put(own, names, name, part)
-                    if names == "_buffers":
-                        put.append((module, own, name, part))
-
-        def first(value: Any) -> Any:
-            return value.value[0].contiguous() if type(value) is ModelTensor else value
-
-        plain = [
-            a
-            for a in tree_leaves((args, kwargs))
-            if isinstance(a, torch.Tensor) and type(a) is not ModelTensor
-        ]
-        versions = [leaf._version for leaf in plain]
-        args, kwargs = tree_map(first, (args, kwargs))
-        with outside():
-            output = self._called_as_torch(args, kwargs)
-        if [leaf._version for leaf in plain] != versions:
-            raise WritesShared(f"{type(self._plain).__name__} writes into a tensor that it is given")
-        for module, own, name, part in put:
-            now = own._buffers[name]
-            if now is not part:
-                module._buffers[name] = None if now is None else now.detach().unsqueeze(0)
-        return tree_map(lambda o: wrap(o.unsqueeze(0)) if isinstance(o, torch.Tensor) else o, output)
-
 
 @contextmanager
 def lent_again(lent: Lent) -> Iterator[None]:
@@ -229,13 +202,23 @@ def _buffer(module: torch.nn.Module, name: str, index: int) -> torch.Tensor:
 
 
 @contextmanager
-def _own_numbers() -> Iterator[torch.Tensor]:
+def _own_numbers() -> Iterator[None]:
     """Context manager: seed torch's generator from the model's stream; restores the generator on exit."""
     with _lock:  # it belongs to all threads
         devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
         with torch.random.fork_rng(devices):
             torch.manual_seed(seeds_of(next_stream(1))[0])
-            yield torch.get_rng_state()
+            yield
+
+
+@contextmanager
+def _checkpoints_of_torchs() -> Iterator[None]:
+    """Context manager: no forward of an array is under way for what asks, such as a checkpoint."""
+    before, state.random = state.random, None
+    try:
+        yield
+    finally:
+        state.random = before
 
 
 _lock = threading.RLock()
@@ -252,7 +235,12 @@ def _put(module: torch.nn.Module, names: str, name: str, value: torch.Tensor) ->
     held[name] = value
 
 
-def _of_model(leaves: Sequence[Any], split: Sequence[Any], index: int) -> list[Any]:
+def _of_model(leaves: Sequence[Any], parts: Sequence[Any], index: int) -> list[Any]:
+    pairs = zip(leaves, parts, strict=True)
+    return [leaf if own is None else own[index] for leaf, own in pairs]
+
+
+def _of_one(leaves: Sequence[Any], split: Sequence[Any], index: int) -> list[Any]:
     pairs = zip(leaves, split, strict=True)
     return [leaf if parts is None else ModelTensor(parts[index]) for leaf, parts in pairs]
 
@@ -281,30 +269,11 @@ def _stream_of(owner: Any, index: int) -> Any:
     return SimpleNamespace(_buffers={FUNCTION_STREAM: stream.narrow(0, index, 1)})
 
 
-def _joined(outputs: list[Any]) -> Any:
-    """Stack the outputs of the models."""
-    flat = [tree_flatten(output) for output in outputs]
-    for index, (_, spec) in enumerate(flat):
-        if spec != flat[0][1]:
-            raise NotFusable(f"models 0 and {index} give outputs of different structure")
-    joined: list[Any] = []
-    for leaves in zip(*(leaves for leaves, _ in flat), strict=True):
-        if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
-            values = [leaf.value if type(leaf) is ModelTensor else leaf.unsqueeze(0) for leaf in leaves]
-            for index, value in enumerate(values):
-                if value.shape != values[0].shape:
-                    raise NotFusable(
-                        f"models 0 and {index} give outputs of different shape: {list(values[0].shape[1:])} and "
-                        f"{list(value.shape[1:])}"
-                    )
-            joined.append(ModelTensor(torch.cat(values)))
-        else:
-            for index, leaf in enumerate(leaves):
-                if leaf is not leaves[0] and type(leaf).__eq__ is not object.__eq__ and leaf != leaves[0]:
-                    raise NotFusable(
-                        f"models 0 and {index} give different outputs: {leaves[0]!r} and {leaf!r}"
-                    )
-            # Objects that cannot be compared, a cache for example, stay each model's own.
-            opaque = leaves[0] is not None and type(leaves[0]).__eq__ is object.__eq__
-            joined.append(list(leaves) if opaque else leaves[0])
-    return tree_unflatten(joined, flat[0][1])
+def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    # What a forward has made of parameters (a normalized weight) refers to their gradients, which no copy has.
+    return value.detach().clone() if isinstance(value, torch.Tensor) else copy.deepcopy(value, memo)
+
+
+def _wrapped(value: torch.Tensor) -> ModelTensor:
+    """Wrap outputs of arrays of one, `[B, 1, ...]`, as one model's code sees them."""
+    return ModelTensor(value.flatten(0, 1))

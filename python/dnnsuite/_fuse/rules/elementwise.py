@@ -143,6 +143,8 @@ def number(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     value = args[0].value.detach()
     if state.report is not None:
         state.report.asked = True
+        if state.B == 1 and not state.report.alone:
+            state.report.alone = f"{func.__name__.strip('_')}() of a tensor, in a shard of one model"
     if value.size(0) > 1 and not bool((value == value[:1]).all()):
         raise NotFusable(f"{func.__name__.strip('_')}() of a tensor differs from model to model")
     return func(value[0])

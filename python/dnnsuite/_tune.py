@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from .._files import OutputError, cache_folder, write_json
+from ._files import OutputError, cache_folder, write_json
 
 
 class TuningTable:

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from dnnsuite._step import tune
+from dnnsuite import _tune as tune
 
 
 def test_remembers_between_processes(tmp_path):

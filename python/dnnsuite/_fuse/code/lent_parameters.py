@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""Parameters of B models lent to B plain modules, and their gradients joined again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ..._torch import transforming
+from ...ops.partial_use import join_gradients
+
+_TOGETHER_BYTES = 1 << 24  # of parameters whose gradients are held until all models have theirs
+
+
+class _Lent(torch.autograd.Function):
+    """Views of each model's part of stacked parameters; model i's gradient becomes row i of the stacked one."""
+
+    @staticmethod
+    def forward(ctx: Any, apart: bool, *stacked: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.stacked, ctx.B = stacked, stacked[0].size(0)
+        return tuple(part for parameter in stacked for part in _views(parameter, apart))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
+        parts = [grads[at : at + ctx.B] for at in range(0, len(grads), ctx.B)]
+        return None, *map(join_gradients, ctx.stacked, parts)
+
+
+def _views(parameter: torch.Tensor, apart: bool) -> Sequence[torch.Tensor]:
+    """View each model's part; `apart` with a version counter of its own, for code that writes into it."""
+    parts = parameter.detach().unbind(0)
+    return [part.data for part in parts] if apart else parts
+
+
+def lent(stacked: Sequence[torch.Tensor], apart: bool = False) -> list[Sequence[torch.Tensor]]:
+    """Give each of the `stacked` `[B, ...]` as B tensors through which gradients reach it.
+
+    Args:
+        apart: the tensors may be written into without autograd taking it for a change of the others.
+    """
+    if transforming():
+        return [parameter.unbind(0) for parameter in stacked]
+    found: list[Any] = [None] * len(stacked)
+    wanted = []
+    for place, parameter in enumerate(stacked):
+        if torch.is_grad_enabled() and parameter.requires_grad:
+            wanted.append(place)
+        else:
+            found[place] = _views(parameter, apart)
+    for group in _groups(stacked, wanted):
+        parts = _Lent.apply(apart, *(stacked[place] for place in group))
+        B = stacked[group[0]].size(0)
+        for number, place in enumerate(group):
+            found[place] = parts[number * B : number * B + B]
+    return found
+
+
+def _groups(stacked: Sequence[torch.Tensor], places: Sequence[int]) -> Iterator[list[int]]:
+    """Cut `places` in groups of parameters that are not large together."""
+    group: list[int] = []
+    size = 0
+    for place in places:
+        group.append(place)
+        size += stacked[place].nbytes
+        if size > _TOGETHER_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

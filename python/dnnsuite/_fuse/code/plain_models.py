@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: MIT
+"""B ordinary torch modules on the storage of an array's module: the loop that a user would write, at its price.
+
+Their parameters and buffers are views of the array's, so edits, `state_dict` and optimizers see one set of tensors.
+Layers of torch's that draw random numbers draw those of the array.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ..._torch import TorchDispatchMode, mark_parameter, tree_leaves, tree_map
+from ...nn.array_module import ArrayModule
+from ...nn.model_tensor import ModelTensor, NotFusable, state
+from ..hooks import FORWARD_HOOKS
+from ..single_model import model_of, parts_of, with_dense_gradients
+from ..slices import narrow
+from .fused_attributes import INTERNAL, is_fused
+from .lent_parameters import lent
+
+NO_ATTRIBUTES = frozenset((*vars(torch.nn.Module()), *INTERNAL))
+_KNOWN_LEAVES = (torch.Tensor, bool, int, float, complex, str, type(None), torch.dtype, torch.device)
+
+
+class _Part:
+    """Module of the array, its counterparts in the plain models, and what it looked like when those were made."""
+
+    def __init__(self, module: torch.nn.Module, owners: list[Any]) -> None:
+        self.module, self.owners = module, owners
+        self.children = list(module._modules.values())
+        self.held = dict(vars(module))
+
+    def changed(self) -> list[str]:
+        """List the attributes that were set since the last call."""
+        now, known = vars(self.module), self.held
+        try:
+            if now == known:  # at the speed of C where all are the same objects
+                return []
+        except Exception:  # tensors and arrays have no one answer
+            pass
+        names = [name for name, value in now.items() if known.get(name, self) is not value]
+        gone = [name for name in known if name not in now]
+        self.held = dict(now)
+        return [name for name in (*names, *gone) if not name.startswith("_fused_")]
+
+    def follow(self) -> bool:
+        """Set in the plain models what was set in the array; return False if they must be made anew."""
+        if list(self.module._modules.values()) != self.children:
+            return False
+        for name in self.changed():
+            if name == "training":
+                for owner in self.owners:
+                    owner.training = self.module.training
+            elif name in NO_ATTRIBUTES or isinstance(self.module, ArrayModule):
+                return False
+            else:
+                for owner in self.owners:
+                    owner.__dict__.pop(name, None)
+                    if name in self.held:
+                        owner.__dict__[name] = self.held[name]
+        return True
+
+
+class _Buffers:
+    """One buffer of the array and the views of it in the plain models."""
+
+    def __init__(self, held: dict[str, Any], name: str, owners: list[dict[str, Any]]) -> None:
+        self.held, self.name, self.owners = held, name, owners
+        self.address = -1
+        self.parts: list[Any] = [None] * len(owners)
+        self.buffer: Any = self
+
+    def lend(self) -> None:
+        """Give the plain models views of the buffer; nothing is to do while it is the one of the last call."""
+        buffer = self.held[self.name]
+        address = -1 if buffer is None else buffer.data_ptr()
+        if buffer is self.buffer and address == self.address:
+            return
+        self.buffer, self.address = buffer, address
+        # `.data` starts a version counter of its own: what a model writes is no change of another's.
+        self.parts = [None if buffer is None else buffer.data[i] for i in range(len(self.owners))]
+        for owner, part in zip(self.owners, self.parts, strict=True):
+            owner[self.name] = part
+
+    def take(self) -> None:
+        """Put what the models' code has put in the buffer's place into the array."""
+        now = [owner[self.name] for owner in self.owners]
+        if all(new is old for new, old in zip(now, self.parts, strict=True)):
+            return
+        shapes = [None if value is None else list(value.shape) for value in now]
+        for index, shape in enumerate(shapes):
+            if shape != shapes[0]:
+                raise NotFusable(
+                    f"models 0 and {index} give their buffer {self.name} different shapes, {shapes[0]} and {shape}"
+                )
+        made = [value.detach() for value in now if value is not None]
+        self.held[self.name] = torch.stack(made) if made else None
+        self.buffer = self
+
+
+class _Draws(TorchDispatchMode):
+    """Notes whether an operator draws from torch's generator."""
+
+    drew = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.drew = self.drew or torch.Tag.nondeterministic_seeded in func.tags
+        return func(*args, **(kwargs or {}))
+
+
+class PlainModels:
+    """The models of `module` as torch modules of the user's own classes, which share its storage."""
+
+    def __init__(self, module: Any, B: int) -> None:
+        self.module, self.B = module, B
+        self.models: list[Any] = [with_dense_gradients(model_of(module, index)) for index in range(B)]
+        self._take_over_parts()
+        self._trees = [dict(model.named_modules()) for model in self.models]
+        self._parts = [
+            _Part(part, owners) for path, part in _paths(module) if (owners := self._counterparts(path))
+        ]
+        self._streams: list[tuple[Any, list[Any], Any]] = []
+        self._find_state()
+        for part in self._parts:
+            for owner in part.owners:
+                owner.__dict__.update({name: vars(part.module)[name] for name in FORWARD_HOOKS})
+        self._refusals: dict[Any, str] = {}
+        self.side_effects = False  # the models' code sets attributes
+        self._writes_parameters = False
+
+    def _take_over_parts(self) -> None:
+        """Make parts that ran one by one before parts of these models: what their code has set stays."""
+        for path, part in self.module.named_modules():
+            held = part.__dict__.get("_fused_parts")
+            if path and held is not None and held.plain is not None and held.plain.follow():
+                above, _, name = path.rpartition(".")
+                for model, own in zip(self.models, held.plain.models, strict=True):
+                    model.get_submodule(above)._modules[name] = own
+
+    def _counterparts(self, path: str) -> list[Any]:
+        return [tree[path] for tree in self._trees if path in tree]
+
+    def _find_state(self) -> None:
+        self._parameters: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
+        self._buffers: list[_Buffers] = []
+        self._places: list[tuple[Any, Any, dict[str, Any], str, bool]] = []
+        for path, module in self.module.named_modules():
+            owners = self._counterparts(path)
+            if not owners:
+                continue  # a part that only our layer has
+            if "rng" in module._buffers and not module._parameters:
+                self._streams.append((module, owners, None))
+            if any(name in owners[0]._parameters for name in module._parameters):
+                self._parameters.append((module._parameters, [owner._parameters for owner in owners]))
+            shared = getattr(module, "shared_buffers", ())
+            for name in module._buffers:
+                if name in owners[0]._buffers and name not in shared:
+                    self._buffers.append(
+                        _Buffers(module._buffers, name, [owner._buffers for owner in owners])
+                    )
+        self.complete = self._find_places()
+
+    def _find_places(self) -> bool:
+        """Find the lists and dictionaries that hold parameters (as torch's RNNs do); False if one cannot be written."""
+        lent_names = {id(held) for _, owners in self._parameters for held in owners}
+        complete = True
+        for tree in self._trees:
+            owned = {}
+            for module in tree.values():
+                for name, value in module._parameters.items():
+                    if value is not None:
+                        owned[id(value)] = (module._parameters, name)
+                        complete = complete and id(module._parameters) in lent_names
+            for module in tree.values():
+                for name, value in vars(module).items():
+                    if name not in NO_ATTRIBUTES:
+                        complete = self._search(value, owned, 4) and complete
+        return complete
+
+    def _search(self, value: Any, owned: dict[int, Any], depth: int) -> bool:
+        if isinstance(value, (list, dict)):
+            items = list(enumerate(value)) if isinstance(value, list) else list(value.items())
+            inner = []
+            for key, item in items:
+                weak = isinstance(item, weakref.ref)  # as torch's RNNs have beside the list
+                found = owned.get(id(item() if weak else item))
+                if found is None:
+                    inner.append(item)
+                else:
+                    self._places.append((value, key, *found, weak))
+            found_all = [depth > 0 and self._search(item, owned, depth - 1) for item in inner]
+            return all(found_all)
+        if isinstance(value, (tuple, set, frozenset)):
+            return not any(id(item) in owned for item in value)
+        return id(value) not in owned
+
+    # -- before and after a call -------------------------------------------------------------------------------------
+
+    def follow(self) -> bool:
+        """Take over what was set in the array since the last call; False if the models must be made anew."""
+        followed = [part.follow() for part in self._parts]
+        return all(followed)
+
+    def _lend(self, apart: bool) -> None:
+        """Lend the array's parameters and buffers to the models; `apart` for code that writes into parameters."""
+        places: dict[int, int] = {}
+        stacked: list[torch.Tensor] = []
+        for held, _ in self._parameters:
+            for value in held.values():
+                if value is not None and id(value) not in places:
+                    places[id(value)] = len(stacked)
+                    stacked.append(value)
+        parts = lent(stacked, apart)
+        for own in parts:
+            for part in own:
+                mark_parameter(part)
+        for held, owners in self._parameters:
+            for name, value in held.items():
+                if value is not None and name in owners[0]:
+                    for owner, part in zip(owners, parts[places[id(value)]], strict=True):
+                        owner[name] = part
+        for container, key, owner, name, weak in self._places:
+            container[key] = weakref.ref(owner[name]) if weak else owner[name]
+        for buffers in self._buffers:
+            buffers.lend()
+        self._lend_streams()
+
+    def _lend_streams(self) -> None:
+        for place, (module, owners, known) in enumerate(self._streams):
+            now = [module._buffers["rng"], module._buffers.get("p")]
+            if known is None or any(a is not b for a, b in zip(now, known, strict=True)):
+                for index, owner in enumerate(owners):
+                    _draw_as(owner, narrow(module, index, 1))
+                self._streams[place] = (module, owners, now)
+
+    # -- calls -------------------------------------------------------------------------------------------------------
+
+    def refusal(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+        """Explain why plain models do not compute what the array must; an empty string if they do.
+
+        The first call in a mode of training runs a copy of model 0 to see it.
+        """
+        key = tuple(part.module.training for part in self._parts)
+        if key not in self._refusals:
+            self._refusals[key] = self._looked_at(args, kwargs)
+        return self._refusals[key]
+
+    def _looked_at(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+        if not self.complete or not hasattr(TorchDispatchMode, "__torch_dispatch__"):
+            return "a parameter is held where it cannot be exchanged"
+        if any(is_fused(m) and not m._fused_code for m in self.module.modules()):
+            return "a module has a forward for all models"
+        leaves = tree_leaves((args, kwargs))
+        if any(not isinstance(leaf, _KNOWN_LEAVES) or type(leaf) is ModelTensor for leaf in leaves):
+            return "an argument is no tensor"
+        model = self._stranger()
+        own_args, own_kwargs = tree_map(_cloned, (args, kwargs))
+        given = [leaf for leaf in tree_leaves((own_args, own_kwargs)) if isinstance(leaf, torch.Tensor)]
+        before = [tensor._version for tensor in (*given, *model.parameters())]
+        attributes = {path: dict(vars(module)) for path, module in model.named_modules()}
+        from .checkpoints import torchs_checkpoints  # it imports this module
+
+        state.checkpointed = False
+        with torchs_checkpoints, _Draws() as draws, _generator_back(draws):
+            output = model(*own_args, **own_kwargs)
+        after = [tensor._version for tensor in (*given, *model.parameters())]
+        self._writes_parameters = after[len(given) :] != before[len(given) :]
+        self.side_effects = self._seen_from_outside(model, attributes)
+        if draws.drew:
+            return "its code draws random numbers"
+        if state.checkpointed and self._buffers:
+            return "its checkpoints may write buffers in the backward pass"
+        if after[: len(given)] != before[: len(given)]:
+            return "its code writes into its arguments"
+        if any(type(leaf) is ModelTensor for leaf in tree_leaves(output)):
+            return "its code looks at tensors of other modules"
+        return ""
+
+    def _seen_from_outside(self, model: Any, before: dict[str, Any]) -> bool:
+        """True if a forward is seen outside of parts whose models run one by one anyway: in attributes, or by hooks."""
+        apart = tuple(
+            path
+            for path, part in self.module.named_modules()
+            if is_fused(part) and part._fused_report.reason and path
+        )
+        for path, module in model.named_modules():
+            if any(path == name or path.startswith(f"{name}.") for name in apart):
+                continue
+            if module._forward_hooks or module._forward_pre_hooks or _differ(before[path], vars(module)):
+                return True
+        return False
+
+    def _stranger(self) -> Any:
+        """Copy model 0, storage and random streams included: its forward changes nothing of the array."""
+        model = with_dense_gradients(model_of(self.module, 0))
+        for path, module in self.module.named_modules():
+            if any(module is part for part, _, _ in self._streams):
+                _draw_as(model.get_submodule(path), copy.deepcopy(narrow(module, 0, 1)))
+        return model
+
+    def run(self, given: Sequence[tuple[Sequence[Any], dict[str, Any]]]) -> list[Any]:
+        """Call each model with its own arguments; return the models' outputs. Not inside code of all models."""
+        self._lend(self._writes_parameters)
+        outputs = [model(*args, **kwargs) for model, (args, kwargs) in zip(self.models, given, strict=True)]
+        for buffers in self._buffers:
+            buffers.take()
+        return outputs
+
+    def attributes(self, index: int) -> Iterator[tuple[torch.nn.Module, dict[str, Any]]]:
+        """Yield each module of the array and the attributes that model `index` has there."""
+        for part in self._parts:
+            if not isinstance(part.module, ArrayModule):
+                yield part.module, vars(part.owners[index])
+
+
+def _paths(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yield the modules of `parts_of`, each with its name."""
+    wanted = {id(module) for module in parts_of(root)}
+    for path, module in root.named_modules():
+        if id(module) in wanted:
+            yield path, module
+
+
+def _cloned(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def _differ(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    return before.keys() != after.keys() or any(before[name] is not value for name, value in after.items())
+
+
+@contextmanager
+def _generator_back(draws: _Draws) -> Iterator[None]:
+    """Context manager: put torch's generators back if an operator drew from them; other threads may be using them."""
+    state_before = torch.get_rng_state()
+    on_gpu = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+    try:
+        yield
+    finally:
+        if draws.drew:
+            torch.set_rng_state(state_before)
+            if on_gpu is not None:
+                torch.cuda.set_rng_state(on_gpu)
+
+
+class _Drawing:
+    """Mix-in of a layer of one model that draws the random numbers of the array's layer."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        layer = self.__dict__["_fused_layer"]
+        layer.training = self.training  # type: ignore[attr-defined]
+        result: torch.Tensor = layer(x.unsqueeze(0)).squeeze(0)
+        return result
+
+
+_classes: dict[Any, Any] = {}
+
+
+def _draw_as(owner: Any, layer: Any) -> None:
+    """Let torch's layer `owner` draw the numbers of `layer`, an array of one."""
+    original = type(owner)
+    owner.__dict__["_fused_layer"] = layer
+    if issubclass(original, _Drawing):
+        return
+    if original not in _classes:
+        _classes[original] = type(
+            original.__name__, (_Drawing, original), {"__module__": original.__module__}
+        )
+    owner.__class__ = _classes[original]

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: MIT
+"""Plain modules on an array's storage, against separate models over some steps."""
+
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite._fuse.code.plain_models import PlainModels
+from helpers import make_models
+
+ODD = -1.0  # of sum() in some models only, for a branch
+
+
+class Branch(torch.nn.Module):
+    """Code that asks for a number, which differs from model to model, around `body`."""
+
+    def __init__(self, body, forward=None):
+        super().__init__()
+        self.body, self.extra = body, forward
+        self.gain = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        h = self.body(x)
+        h = h * self.gain if self.extra is None else self.extra(self, h)
+        return h if x.sum() > 0 else -h
+
+
+class Listed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weights = torch.nn.ParameterList([torch.nn.Parameter(torch.randn(4)) for _ in range(2)])
+        self.named = {"first": self.weights[0], "more": [self.weights[1]]}
+
+    def forward(self, x):
+        return x * self.named["first"] + self.named["more"][0]
+
+
+class Recurrent(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = torch.nn.LSTM(4, 4, batch_first=True)
+
+    def forward(self, x):
+        return self.rnn(x)[0]
+
+
+def normalized():
+    return torch.nn.Sequential(
+        torch.nn.utils.spectral_norm(torch.nn.Linear(4, 4)), torch.nn.ReLU(), torch.nn.BatchNorm1d(4)
+    )
+
+
+def tied():
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4))
+    net[2].weight = net[0].weight
+    return net
+
+
+def rescale(self, h):
+    with torch.no_grad():
+        self.gain.mul_(1.5)
+    return h * self.gain
+
+
+def count(self, h):
+    self.calls = getattr(self, "calls", 0) + 1
+    return h / self.calls
+
+
+BODIES = {
+    "list": (Listed, None),
+    "recurrent": (Recurrent, None),
+    "norm": (normalized, None),
+    "tied": (tied, None),
+    "writes its parameter": (tied, rescale),
+    "counts": (tied, count),
+}
+
+
+def signed(steps, B):
+    x = torch.randn(steps, B, 5, 4, dtype=torch.float64).abs()
+    x[:, 1::2] *= ODD
+    return x
+
+
+def trained_alone(models, data):
+    for index, model in enumerate(models):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x in data[:, index]:
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("width", [0, 1, 3])
+def test_trains_as_separate_models_do(name, width):
+    """By hand (width 0) and in shards of a StepRunner."""
+    body, extra = BODIES[name]
+    models = [m.double() for m in make_models(lambda: Branch(body(), extra), 3)]
+    array = dnnsuite.fuse(models)
+    if extra is rescale:  # the attempt to run all at once has written already when it is given up
+        array.per_model("")
+    optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.1)
+    data = signed(4, 3)
+    losses = lambda part, x: part(x).square().flatten(1).mean(1)  # noqa: E731
+    if width:
+        with dnnsuite.StepRunner(array, optimizer, losses, width=width, threads=2) as runner:
+            for x in data:
+                runner.step(x)
+    else:
+        for x in data:
+            optimizer.zero_grad()
+            losses(array, x).sum().backward()
+            optimizer.step()
+    trained_alone(models, data)
+    for index, model in enumerate(models):
+        state = {key: value[index] for key, value in array.state_dict().items()}
+        torch.testing.assert_close(state, dict(model.state_dict()))
+    if not width:
+        assert [getattr(m, "calls", 4) for m in dnnsuite.unfuse(array)] == [4] * 3
+
+
+def test_a_hook_registered_later_sees_each_model():
+    array = dnnsuite.fuse(make_models(lambda: Branch(tied()), 3))
+    x = signed(1, 3)[0].float()
+    array(x)
+    seen = []
+    array.body[0].register_forward_hook(lambda module, args, output: seen.append(output.shape))
+    array(x)
+    assert seen == [(5, 4)] * 3
+
+
+def noisy(self, h):
+    return torch.nn.functional.dropout(h, 0.5) + torch.randn_like(h)
+
+
+def test_code_that_draws_has_the_streams_of_the_array():
+    """Its numbers depend on neither width nor neighbours, and torch's generator is left alone."""
+    models, x = make_models(lambda: Branch(tied(), noisy), 3), signed(1, 3)[0].float()
+    array, alone = dnnsuite.fuse(models, seeds=[5, 6, 7]), dnnsuite.fuse(models[1:2], seeds=[6])
+    before = torch.get_rng_state()
+    for _ in range(3):
+        torch.testing.assert_close(array(x)[1:2], alone(x[1:2]))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def refusal(make, *args):
+    array = dnnsuite.fuse(make_models(make, 2))
+    return PlainModels(array._root, 2).refusal(args, {})
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (None, ""),
+        (noisy, "its code draws random numbers"),
+        (lambda self, h: self.given.mul_(2) + h, "its code writes into its arguments"),
+    ],
+)
+def test_refuses_what_plain_models_would_do_otherwise(extra, message):
+    class Keeping(Branch):
+        def forward(self, x):
+            self.__dict__["given"] = x
+            return super().forward(x)
+
+    assert refusal(lambda: Keeping(tied(), extra), torch.ones(5, 4)) == message
+
+
+def test_refuses_a_parameter_that_cannot_be_exchanged():
+    class Held(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(4))
+            self.both = (self.weight, 2)
+
+        def forward(self, x):
+            return x * self.both[0]
+
+    assert "cannot be exchanged" in refusal(Held, torch.ones(5, 4))
