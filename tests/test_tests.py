@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
+_OF_OTHERS = ("_C", "_torch", "_obj", "_conv_forward")  # _conv_forward: of torch, whose users replace it
 PATCHES = {"setattr", "delattr", "object", "patch"}  # of pytest.MonkeyPatch, and of unittest.mock
 
 
@@ -42,7 +43,7 @@ def _is_private(path: str) -> bool:
     if first in ("self", "cls", "torch"):
         return False
     return any(
-        part.startswith("_") and not part.endswith("__") and part not in ("_C", "_torch", "_obj")
+        part.startswith("_") and not part.endswith("__") and part not in _OF_OTHERS
         for part in parts
     )
 
