@@ -42,10 +42,7 @@ def _is_private(path: str) -> bool:
     first, *parts = path.split(".")
     if first in ("self", "cls", "torch"):
         return False
-    return any(
-        part.startswith("_") and not part.endswith("__") and part not in _OF_OTHERS
-        for part in parts
-    )
+    return any(part.startswith("_") and not part.endswith("__") and part not in _OF_OTHERS for part in parts)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from dnnsuite.ops.partial_use import partly_used, users_of
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("together", [1, 1 << 20])
 def test_gradients_reach_the_stacked_parameters(apart, together, monkeypatch):
-    monkeypatch.setattr(lent_parameters, "_TOGETHER_BYTES", together)
+    monkeypatch.setattr(lent_parameters, "TOGETHER_BYTES", together)
     first, unused = (torch.nn.Parameter(torch.randn(3, 4)) for _ in range(2))
     frozen = torch.nn.Parameter(torch.randn(3, 2), requires_grad=False)
     parts, no_parts, fixed = lent([first, unused, frozen], apart)

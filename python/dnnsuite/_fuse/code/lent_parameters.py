@@ -11,7 +11,7 @@ import torch
 from ..._torch import transforming
 from ...ops.partial_use import join_gradients
 
-_TOGETHER_BYTES = 1 << 24  # of parameters whose gradients are held until all models have theirs
+TOGETHER_BYTES = 1 << 24  # of parameters whose gradients are held until all models have theirs
 
 
 class _Lent(torch.autograd.Function):
@@ -65,7 +65,7 @@ def _groups(stacked: Sequence[torch.Tensor], places: Sequence[int]) -> Iterator[
     for place in places:
         group.append(place)
         size += stacked[place].nbytes
-        if size > _TOGETHER_BYTES:
+        if size > TOGETHER_BYTES:
             yield group
             group, size = [], 0
     if group:

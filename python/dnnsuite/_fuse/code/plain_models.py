@@ -22,6 +22,7 @@ from ..hooks import FORWARD_HOOKS
 from ..single_model import model_of, parts_of, with_dense_gradients
 from ..slices import narrow
 from .fused_attributes import INTERNAL, is_fused
+from .kept_state import PythonNumbers
 from .lent_parameters import lent
 
 NO_ATTRIBUTES = frozenset((*vars(torch.nn.Module()), *INTERNAL))
@@ -267,8 +268,12 @@ class PlainModels:
         from .checkpoints import torchs_checkpoints  # it imports this module
 
         state.checkpointed = False
-        with torchs_checkpoints, _Draws() as draws, _generator_back(draws):
-            output = model(*own_args, **own_kwargs)
+        numbers = PythonNumbers()
+        try:
+            with torchs_checkpoints, _Draws() as draws, _generator_back(draws):
+                output = model(*own_args, **own_kwargs)
+        finally:
+            numbers.put_back()  # the models themselves draw them next
         after = [tensor._version for tensor in (*given, *model.parameters())]
         self._writes_parameters = after[len(given) :] != before[len(given) :]
         self.side_effects = self._seen_from_outside(model, attributes)
