@@ -16,7 +16,7 @@ from ...errors import InvalidArgument
 from ...nn.model_tensor import ModelTensor, NotFusable, RunsAnew, state, wrap
 from ...nn.random_streams import noted, repeated
 from ..rules.table import UNDERSTOOD_FUNCTIONS, settle, settle_since
-from .one_by_one import lent_again
+from .lent_parameters import lent_again
 from .per_model_factories import making
 
 _KEPT = ("B", "random", "report", "wary", "lent")

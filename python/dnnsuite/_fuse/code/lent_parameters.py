@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,6 +13,9 @@ from ..._torch import transforming
 from ...ops.partial_use import join_gradients
 
 TOGETHER_BYTES = 1 << 24  # of parameters whose gradients are held until all models have theirs
+
+# What modules hold for a call: module, the name of its registry, the name in it, and how to make what is lent.
+Lent = Sequence[tuple[torch.nn.Module, str, str, Callable[[], torch.Tensor]]]
 
 
 class _Lent(torch.autograd.Function):
@@ -70,3 +74,31 @@ def _groups(stacked: Sequence[torch.Tensor], places: Sequence[int]) -> Iterator[
             group, size = [], 0
     if group:
         yield group
+
+
+@contextmanager
+def lent_again(lent: Lent) -> Iterator[None]:
+    """Context manager: modules hold what they were `lent` for a call; buffers as they are now in the array."""
+    held = [(owner, names, name, getattr(owner, names)[name]) for owner, names, name, _ in lent]
+    parts = [part() for *_, part in lent]
+    try:
+        for (owner, names, name, _), part in zip(lent, parts, strict=True):
+            put_at(owner, names, name, part)
+        yield
+    finally:
+        for (owner, names, name, value), part in zip(held, parts, strict=True):
+            now = getattr(owner, names)[name]
+            if now is not part and now is not None:
+                part.copy_(now.detach())
+            put_at(owner, names, name, value)
+
+
+def put_at(module: torch.nn.Module, names: str, name: str, value: torch.Tensor) -> None:
+    """Replace a parameter or buffer, also where the module holds it in a plain list (as torch's RNNs do)."""
+    held = getattr(module, names)
+    for attribute in vars(module).values():
+        if type(attribute) is list:
+            for place, item in enumerate(attribute):
+                if item is held[name]:
+                    attribute[place] = value
+    held[name] = value

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import SimpleNamespace
@@ -29,6 +29,7 @@ from ..single_model import model_of
 from ..slices import narrow
 from .fused_attributes import ModuleCoverage
 from .joined_outputs import joined
+from .lent_parameters import Lent, put_at
 from .plain_models import NO_ATTRIBUTES, PlainModels
 
 _NUMBERS = (bool, int, float, complex, str)
@@ -44,7 +45,6 @@ def note_change() -> None:
 
 
 Held = list[tuple[torch.nn.Module, str, str, torch.Tensor]]
-Lent = Sequence[tuple[torch.nn.Module, str, str, Callable[[], torch.Tensor]]]
 Put = dict[tuple[torch.nn.Module, str, str], Sequence[torch.Tensor | None]]
 
 
@@ -130,7 +130,7 @@ class ModelParts:
         finally:
             state.random = owner
             for module, names, name, value in held:
-                _put(module, names, name, value)
+                put_at(module, names, name, value)
         return joined(outputs, _wrapped)
 
     def _take_buffers(self, put: Put) -> None:
@@ -173,25 +173,8 @@ class ModelParts:
                             now = (lambda part=part: part) if split else partial(_buffer, module, name, index)
                             lent[index].append((owner, names, name, now))
                             held.append((owner, names, name, getattr(owner, names)[name]))
-                            _put(owner, names, name, part)
+                            put_at(owner, names, name, part)
         return held, put, lent
-
-
-@contextmanager
-def lent_again(lent: Lent) -> Iterator[None]:
-    """Context manager: modules hold what they were `lent` for a call; buffers as they are now in the array."""
-    held = [(owner, names, name, getattr(owner, names)[name]) for owner, names, name, _ in lent]
-    parts = [part() for *_, part in lent]
-    try:
-        for (owner, names, name, _), part in zip(lent, parts, strict=True):
-            _put(owner, names, name, part)
-        yield
-    finally:
-        for (owner, names, name, value), part in zip(held, parts, strict=True):
-            now = getattr(owner, names)[name]
-            if now is not part and now is not None:
-                part.copy_(now.detach())
-            _put(owner, names, name, value)
 
 
 def _buffer(module: torch.nn.Module, name: str, index: int) -> torch.Tensor:
@@ -222,17 +205,6 @@ def _checkpoints_of_torchs() -> Iterator[None]:
 
 
 _lock = threading.RLock()
-
-
-def _put(module: torch.nn.Module, names: str, name: str, value: torch.Tensor) -> None:
-    """Replace a parameter or buffer, also where the module holds it in a plain list (as torch's RNNs do)."""
-    held = getattr(module, names)
-    for attribute in vars(module).values():
-        if type(attribute) is list:
-            for place, item in enumerate(attribute):
-                if item is held[name]:
-                    attribute[place] = value
-    held[name] = value
 
 
 def _of_model(leaves: Sequence[Any], parts: Sequence[Any], index: int) -> list[Any]:

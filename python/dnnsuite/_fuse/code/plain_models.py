@@ -21,6 +21,7 @@ from ...nn.model_tensor import ModelTensor, NotFusable, state
 from ..hooks import FORWARD_HOOKS
 from ..single_model import model_of, parts_of, with_dense_gradients
 from ..slices import narrow
+from .checkpoints import torchs_checkpoints
 from .fused_attributes import INTERNAL, is_fused
 from .kept_state import PythonNumbers
 from .lent_parameters import lent
@@ -265,8 +266,6 @@ class PlainModels:
         given = [leaf for leaf in tree_leaves((own_args, own_kwargs)) if isinstance(leaf, torch.Tensor)]
         before = [tensor._version for tensor in (*given, *model.parameters())]
         attributes = {path: dict(vars(module)) for path, module in model.named_modules()}
-        from .checkpoints import torchs_checkpoints  # it imports this module
-
         state.checkpointed = False
         numbers = PythonNumbers()
         try:
