@@ -11,8 +11,10 @@ from dnnsuite import ops
 
 assert ops  # opens the library
 SOURCE = Path(__file__).parents[2] / "cpp/fused"
+IN_PYTHON = {"draw"}  # of nn.random_draws, if something has imported it
 NAMES = sorted(
     {name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if name.startswith("dnnsuite::")}
+    - IN_PYTHON
 )
 CPU_ONLY = {"gemm"}  # on CUDA torch's batched product is called
 COMPOSED_ON_CUDA = {"pool", "recurrence"}

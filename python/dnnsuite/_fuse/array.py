@@ -93,6 +93,8 @@ class Array(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute each model's outputs from its part of the inputs `[B, ...]`."""
+        if torch.compiler.is_compiling():
+            return self._at_once(*args, **kwargs)
         under_way.finish(self)
         return choose(self._choice, args, kwargs, self._at_once)
 

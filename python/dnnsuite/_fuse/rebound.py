@@ -67,6 +67,11 @@ def _refuse_others(
             )
 
 
+def rebound(value: Any, copies: Mapping[int, Any]) -> Any:
+    """Copy a function or partial, with `copies` (by id) in place of the modules that it holds."""
+    return _exchanged(value, dict(copies))
+
+
 def plain(root: torch.nn.Module) -> None:
     """Put ordinary functions in place of the `ReboundFunction`s in `root`."""
     for module in root.modules():

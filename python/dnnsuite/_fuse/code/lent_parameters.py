@@ -36,7 +36,15 @@ class _Lent(torch.autograd.Function):
 def _views(parameter: torch.Tensor, apart: bool) -> Sequence[torch.Tensor]:
     """View each model's part; `apart` with a version counter of its own, for code that writes into it."""
     parts = parameter.detach().unbind(0)
-    return [part.data for part in parts] if apart else parts
+    if apart:
+        return [part.data for part in parts]
+    # torch lays results out as the weights lie, and code that views them expects those of a plain model.
+    return [part.contiguous() for part in parts] if lies_in_another_order(parameter) else parts
+
+
+def lies_in_another_order(parameter: torch.Tensor) -> bool:
+    """Return True for stacked weights of images `[B, C, ...]` that lie channels last."""
+    return parameter.dim() > 3 and not parameter.is_contiguous()
 
 
 def lent(stacked: Sequence[torch.Tensor], apart: bool = False) -> list[Sequence[torch.Tensor]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import types
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -23,6 +24,7 @@ from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, outside, state
 from ...nn.random_streams import FUNCTION_STREAM, seeds_of
 from ...ops.partial_use import split_by_model
+from ..rebound import rebound
 from ..rules.random import next_stream
 from ..rules.table import settle_since
 from ..single_model import model_of
@@ -243,7 +245,11 @@ def _stream_of(owner: Any, index: int) -> Any:
 
 def _copied(value: Any, memo: dict[int, Any]) -> Any:
     # What a forward has made of parameters (a normalized weight) refers to their gradients, which no copy has.
-    return value.detach().clone() if isinstance(value, torch.Tensor) else copy.deepcopy(value, memo)
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, types.FunctionType):  # of which copy makes no other
+        return rebound(value, memo)
+    return copy.deepcopy(value, memo)
 
 
 def _wrapped(value: torch.Tensor) -> ModelTensor:

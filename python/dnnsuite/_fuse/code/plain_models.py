@@ -24,7 +24,7 @@ from ..slices import narrow
 from .checkpoints import torchs_checkpoints
 from .fused_attributes import INTERNAL, is_fused
 from .kept_state import PythonNumbers
-from .lent_parameters import lent
+from .lent_parameters import lent, lies_in_another_order
 
 NO_ATTRIBUTES = frozenset((*vars(torch.nn.Module()), *INTERNAL))
 _KNOWN_LEAVES = (torch.Tensor, bool, int, float, complex, str, type(None), torch.dtype, torch.device)
@@ -278,6 +278,8 @@ class PlainModels:
         self.side_effects = self._seen_from_outside(model, attributes)
         if draws.drew:
             return "its code draws random numbers"
+        if self._writes_parameters and any(map(lies_in_another_order, self.module.parameters())):
+            return "its code writes into parameters"
         if state.checkpointed and self._buffers:
             return "its checkpoints may write buffers in the backward pass"
         if after[: len(given)] != before[: len(given)]:
