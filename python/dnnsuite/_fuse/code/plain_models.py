@@ -24,6 +24,7 @@ from ..slices import narrow
 from .checkpoints import torchs_checkpoints
 from .fused_attributes import INTERNAL, is_fused
 from .kept_state import PythonNumbers
+from .late_draws import names_that_draw
 from .lent_parameters import lent, lies_in_another_order
 
 NO_ATTRIBUTES = frozenset((*vars(torch.nn.Module()), *INTERNAL))
@@ -258,6 +259,8 @@ class PlainModels:
             return "a parameter is held where it cannot be exchanged"
         if any(is_fused(m) and not m._fused_code for m in self.module.modules()):
             return "a module has a forward for all models"
+        if names_that_draw(self.module):
+            return "its code may draw random numbers"
         leaves = tree_leaves((args, kwargs))
         if any(not isinstance(leaf, _KNOWN_LEAVES) or type(leaf) is ModelTensor for leaf in leaves):
             return "an argument is no tensor"
