@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dis
 import functools
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,10 +32,6 @@ _NO_STATE = (
 )
 _INTERNAL = frozenset((*vars(torch.nn.Module()), "_root", "_plain", "B"))
 _DEEP = 3  # containers in containers that are looked into
-_CHANGING = frozenset(
-    ("append", "extend", "insert", "pop", "popleft", "update", "add", "clear", "setdefault")
-)
-
 Path = tuple[Any, ...]
 
 
@@ -289,24 +284,17 @@ def _modules(array: torch.nn.Module) -> list[torch.nn.Module]:
     return [module for _, module in modules_of(array)]
 
 
-def _code_changes_state(kind: Any) -> bool:
-    """Return True if a method of a module's class `kind` may change Python state, as far as its code shows."""
+def _has_users_code(kind: Any) -> bool:
+    """Return True if a module's class `kind` has methods that are not torch's or ours: they, or a function that they
+    call, may change Python state."""
     return any(
-        _changes_state(function.__code__)
+        isinstance(function, types.FunctionType)
         for base in kind.__mro__
         if not base.__module__.startswith(("torch.nn.modules", "dnnsuite.nn", "dnnsuite._fuse", "builtins"))
         for name, function in vars(base).items()
-        if isinstance(function, types.FunctionType)
-        and name not in ("__init__", "__setattr__", "__setstate__")
+        if name not in ("__init__", "__setattr__", "__setstate__")
     )
 
 
-def _changes_state(code: types.CodeType) -> bool:
-    for step in dis.get_instructions(code):
-        if step.opname in ("STORE_ATTR", "STORE_SUBSCR", "DELETE_ATTR") or step.argval in _CHANGING:
-            return True
-    return any(_changes_state(inner) for inner in code.co_consts if isinstance(inner, types.CodeType))
-
-
-#: `_code_changes_state`, read once for each class.
-_changes_itself: Callable[[Any], bool] = functools.lru_cache(maxsize=1024)(_code_changes_state)
+#: `_has_users_code`, looked up once for each class.
+_changes_itself: Callable[[Any], bool] = functools.lru_cache(maxsize=1024)(_has_users_code)
