@@ -74,3 +74,37 @@ def test_momenta_of_norms_are():
 
     assert of([0.1, 0.1]) == of([0.1])
     assert of([0.1, 0.2]) != of([0.1, 0.1])
+
+
+class Counting(torch.nn.Module):
+    """User's code that draws numbers, makes tensors and writes into them."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm, self.drop = (
+            torch.nn.Linear(2, 2),
+            torch.nn.BatchNorm1d(2),
+            torch.nn.Dropout(0.5),
+        )
+
+    def forward(self, x):
+        total = torch.zeros(2)
+        total.add_(self.norm(self.layer(x)).sum(0))
+        return self.drop(x) + total + torch.rand(2)
+
+
+def layers():
+    return torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh(), torch.nn.AlphaDropout(0.1))
+
+
+@pytest.mark.parametrize("make", [Counting, Own, layers])
+def test_what_an_array_notes_for_itself_in_its_steps_is_no_fact(make):
+    made = dnnsuite.fuse([make(), make()])
+    before = module_facts(made, ERA)
+    for _ in range(12):  # beyond the steps that are timed for a choice of way
+        made(torch.randn(2, 5, 2)).sum().backward()
+    made.eval()(torch.randn(2, 5, 2))
+    with torch.no_grad():
+        made.train()(torch.randn(2, 5, 2))
+    assert module_facts(made, ERA) == before
+    assert module_facts(made, object()) == before

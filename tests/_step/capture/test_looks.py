@@ -88,9 +88,17 @@ def check(make, batches, width=B, threads=1):
     return modes
 
 
-@pytest.mark.parametrize(("width", "threads"), [(B, 1), (1, 2)])
+@pytest.mark.parametrize(("width", "threads"), [(B, 1), (2, 1), (1, 2)])
 def test_masks_with_and_without_padding_are_captured(width, threads):
     assert check(Masked, masks(), width, threads)[-1] == "captured"
+
+
+def test_a_recording_ends_when_models_of_another_shard_part_ways():
+    """In step 7 masks of the first two models differ: from then on the third runs as they do, one by one."""
+    x = torch.randn(B, 5, 4)
+    batches = [(x + step, torch.ones(B, 5, dtype=torch.bool)) for step in range(12)]
+    batches[7][1][0, 0] = False
+    assert check(Masked, batches, width=2)[-1] == "captured"
 
 
 def test_checks_of_distributions_are_made_in_replays():

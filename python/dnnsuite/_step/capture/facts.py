@@ -19,13 +19,9 @@ _SELF_COPIES = (
     torch.dtype,
     torch.device,
 )
-_FUSED_STATE = frozenset(f"_fused_{name}" for name in ("B", "report", "parts", "known", "rates")) | {
-    "_root",
-    "_plain",
-    "_last_setting",
-    "B",
-}
-_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
+_NO_FACTS = (frozenset(vars(torch.nn.Module())) - {"training"}) | {"_root", "_plain", "_last_setting", "B"}
+#: Of an array's own bookkeeping, `_fused_...`, the attributes that a step depends on; `_one_by_one` tells of others.
+_FUSED_FACTS = frozenset(("_fused_code", "_fused_withheld"))
 
 
 def module_facts(array: torch.nn.Module, era: object) -> tuple[Any, ...]:
@@ -39,10 +35,14 @@ def _of(module: torch.nn.Module, era: object) -> tuple[Any, ...]:
     values = [
         (name, _value(value, era))
         for name, value in vars(module).items()
-        if name not in _OF_EVERY_MODULE and name not in _FUSED_STATE and name not in lists
+        if _is_fact(name) and name not in lists
     ]
     recorded = module.recorded_values() if isinstance(module, ArrayModule) else ()
     return type(module), tuple(values), recorded, _one_by_one(module, era)
+
+
+def _is_fact(name: str) -> bool:
+    return name not in _NO_FACTS and (not name.startswith("_fused_") or name in _FUSED_FACTS)
 
 
 def _one_by_one(module: torch.nn.Module, era: object) -> Any:

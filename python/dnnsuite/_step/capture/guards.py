@@ -49,6 +49,13 @@ def ways(array: torch.nn.Module) -> list[tuple[str, bool]]:
     return [(report.reason, making) for report, making in reports if report is not None]
 
 
+def turns(array: torch.nn.Module) -> Callable[[], list[str]]:
+    """Make a quick reader of why parts of a user's code run one by one, each empty as long as that part does not."""
+    found = [vars(m).get("_fused_report") for _, m in modules_of(array)]
+    reports = [report for report in dict.fromkeys(found) if report is not None]
+    return lambda: [report.reason for report in reports]
+
+
 class ArrayModes:
     """Modes of an array that may change between two steps: train or eval, settings of its layers, hooks, frozen or not,
     and the place of its parameters, which an edit moves. They are compared in every step, so they are few."""

@@ -64,6 +64,7 @@ class CapturedStep:
         self._train, self._array, self._state, self._replays = train, array, state, replays
         self._subject, self._known = subject, known
         self._function_values = guards.function_values(function, array)
+        self._turns = guards.turns(array)
         self._values: list[Any] | None = None
         self._python: Any = None
         self.reset()
@@ -77,6 +78,7 @@ class CapturedStep:
         self.replayed = False
         self._changes = 0
         self._facts: Facts = ()
+        self._turned = self._turns()
 
     @property
     def mode(self) -> str:
@@ -88,6 +90,8 @@ class CapturedStep:
     def __call__(self, batch: Any, hyper: Sequence[dict[str, torch.Tensor]]) -> torch.Tensor:
         if self.refusal is not None:
             return self._train(batch, hyper)
+        if self._turns() != self._turned:
+            self._turn_to_another_way()
         inputs, key = guards.flatten(batch)
         given = len(inputs)
         for own in hyper:
@@ -127,6 +131,15 @@ class CapturedStep:
         if attempt is None and key is not None and len(self._attempts) < MAX_SHAPES:
             attempt = self._attempts[key] = _Attempt()
         return attempt
+
+    def _turn_to_another_way(self) -> None:
+        """Forget what was recorded before a part of the code turned to run its models one by one, in this shard or in
+        another: the step as written rounds in another way since."""
+        for attempt in self._attempts.values():
+            self._give_up(attempt, alone=False)
+        self._attempts, self._outcomes, self._facts = {}, Outcomes(), ()
+        self._shelf = {(self._python, tuple(self._values or ())): (self._attempts, self._outcomes)}
+        self._turned, self.replayed = self._turns(), False
 
     def python_changed(self, names: Sequence[str], state: Any) -> None:
         """Turn to the recordings for the Python state of the modules that is `state` now, for `names` have changed."""
