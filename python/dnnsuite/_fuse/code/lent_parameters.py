@@ -30,8 +30,12 @@ class _Lent(torch.autograd.Function):
 
 
 def _views(parameter: torch.Tensor, apart: bool) -> Sequence[torch.Tensor]:
-    """View each model's part; `apart` with a version counter of its own, for code that writes into it."""
-    parts = parameter.detach().unbind(0)
+    """View each model's part; `apart` with a version counter of its own, for code that writes into it.
+
+    What lies in another order of dimensions is copied: torch's layers would give their results in that order too.
+    """
+    whole = parameter.detach()
+    parts = (whole if apart or whole[:1].is_contiguous() else whole.contiguous()).unbind(0)
     return [part.data for part in parts] if apart else parts
 
 
