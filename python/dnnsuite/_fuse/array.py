@@ -20,7 +20,7 @@ from .code.user_module import UserModule
 from .coverage import Cover, coverage
 from .edits import ArrayEdit
 from .layer_table import CONTAINERS, ELEMENTWISE
-from .loop_choice import LoopChoice, choose
+from .loop_choice import LoopChoice
 from .single_model import model_of, parts_of
 from .slices import narrow
 
@@ -96,7 +96,9 @@ class Array(torch.nn.Module):
         if torch.compiler.is_compiling():
             return self._at_once(*args, **kwargs)
         under_way.finish(self)
-        return choose(self._choice, args, kwargs, self._at_once)
+        if torch.compiler.is_compiling():
+            return self._at_once(*args, **kwargs)
+        return self._choice.call(args, kwargs, self._at_once)
 
     def _at_once(self, *args: Any, **kwargs: Any) -> Any:
         if self._runs_as_it_is:

@@ -7,7 +7,6 @@ not depend on it, but for rounding.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import torch
 
 from .. import _tune as tune
-from .._torch import DYNAMO, at_end_of_backward, not_compiled, transforming, tree_leaves
+from .._torch import at_end_of_backward, transforming, tree_leaves
 from ..errors import InvalidArgument
 from ..nn.model_tensor import state
 from .code.fused_attributes import ModuleCoverage, bare_class, is_fused
@@ -228,14 +227,6 @@ def check_width(value: torch.Tensor, B: int) -> None:
             f"the array holds B={B} models and takes [B, ...] with the model in dimension 0; got "
             f"{list(value.shape)}. A batch that all models share is dnnsuite.stack(x, B={B}), which copies nothing"
         )
-
-
-@not_compiled
-def choose(choice: LoopChoice, args: Any, kwargs: Any, fused: Callable[..., Any]) -> Any:
-    """Run an array's models the way of `choice`; compiled code runs all at once."""
-    if DYNAMO in sys.modules and torch.compiler.is_compiling():
-        return fused(*args, **kwargs)
-    return choice.call(args, kwargs, fused)
 
 
 def run_in_a_loop(array: torch.nn.Module, loop: bool | None, why: str = "") -> None:

@@ -34,17 +34,18 @@ class _Lent(torch.autograd.Function):
 
 
 def _views(parameter: torch.Tensor, apart: bool) -> Sequence[torch.Tensor]:
-    """View each model's part; `apart` with a version counter of its own, for code that writes into it."""
-    parts = parameter.detach().unbind(0)
-    if apart:
-        return [part.data for part in parts]
-    # torch lays results out as the weights lie, and code that views them expects those of a plain model.
-    return [part.contiguous() for part in parts] if lies_in_another_order(parameter) else parts
+    """View each model's part; `apart` with a version counter of its own, for code that writes into it.
+
+    What lies in another order of dimensions is copied: torch's layers would give their results in that order too.
+    """
+    whole = parameter.detach()
+    parts = (whole.contiguous() if not apart and lies_in_another_order(parameter) else whole).unbind(0)
+    return [part.data for part in parts] if apart else parts
 
 
 def lies_in_another_order(parameter: torch.Tensor) -> bool:
-    """Return True for stacked weights of images `[B, C, ...]` that lie channels last."""
-    return parameter.dim() > 3 and not parameter.is_contiguous()
+    """Return True for stacked parameters whose dimensions do not lie in their order, as weights of images."""
+    return not parameter[:1].is_contiguous()
 
 
 def lent(stacked: Sequence[torch.Tensor], apart: bool = False) -> list[Sequence[torch.Tensor]]:

@@ -70,26 +70,27 @@ class ModelParts:
 
     def attributes(self, index: int, target: torch.nn.Module) -> dict[str, Any]:
         """Copy the plain attributes of model `index` that may differ, with modules of `target` in them."""
+        sources: list[Any] = [self.trees[index]] if self.own else []
         if self.plain is not None and self.plain.follow():
-            tree = self.plain.models[index]
-        elif self.own:
-            tree = self.trees[index]
-        else:
-            return {}
-        withheld = self.module._fused_withheld
-        # A layer of ours has attributes of its own, and some of torch's in another form.
-        held = vars(model_of(tree, 0) if isinstance(tree, ArrayModule) else tree)
-        parts = dict(target.named_modules())
-        memo = {id(part): parts[path] for path, part in tree.named_modules() if path in parts}
-        return {
-            name: _copied(value, memo)
-            for name, value in held.items()
-            if name in withheld or (name not in NO_ATTRIBUTES and isinstance(value, _NUMBERS))
-        }
+            sources.append(self.plain.models[index])
+        parts, found = dict(target.named_modules()), {}
+        for tree in sources:
+            # A layer of ours has attributes of its own, and some of torch's in another form.
+            held = vars(model_of(tree, 0) if isinstance(tree, ArrayModule) else tree)
+            memo = {id(part): parts[path] for path, part in tree.named_modules() if path in parts}
+            for name, value in held.items():
+                bound = name in found and callable(value)  # a plain model's function holds that model
+                if self._is_own(name, value) and not bound:
+                    found[name] = _copied(value, memo)
+        return found
+
+    def _is_own(self, name: str, value: Any) -> bool:
+        known = name in NO_ATTRIBUTES or not isinstance(value, _NUMBERS)
+        return name in self.module._fused_withheld or not known
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
         leaves, spec = tree_flatten((args, kwargs))
-        parts = [leaf.value.unbind(0) if type(leaf) is ModelTensor else None for leaf in leaves]
+        parts = [_parts(leaf) if type(leaf) is ModelTensor else None for leaf in leaves]
         given = [tree_unflatten(_of_model(leaves, parts, i), spec) for i in range(self.module._fused_B)]
         with outside(), _checkpoints_of_torchs():
             plain = self.plain_models()
@@ -207,6 +208,12 @@ def _checkpoints_of_torchs() -> Iterator[None]:
 
 
 _lock = threading.RLock()
+
+
+def _parts(tensor: ModelTensor) -> Sequence[torch.Tensor]:
+    """Cut a tensor of all models into those of each; what a layer of ours has made is laid out as torch's."""
+    value = tensor.value
+    return (value.contiguous() if tensor.of_layer else value).unbind(0)
 
 
 def _of_model(leaves: Sequence[Any], parts: Sequence[Any], index: int) -> list[Any]:
