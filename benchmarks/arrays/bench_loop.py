@@ -29,7 +29,7 @@ OPTIMIZERS: dict[str, tuple[Callable[..., torch.optim.Optimizer], Callable[..., 
     "fused": (lambda p: torch.optim.Adam(p, lr=1e-4, fused=True), lambda p: optim.Adam(p, lr=1e-4)),
     "sgd": (lambda p: torch.optim.SGD(p, lr=1e-4), lambda p: optim.SGD(p, lr=1e-4)),
 }
-SETTLED = 24  # steps after which every choice by measurement is made
+SETTLED = 40  # steps after which every choice by measurement is made
 
 
 def loop(work: Workload, B: int, optimizer: str) -> Callable[[], None]:

@@ -14,7 +14,7 @@ from dnnsuite._fuse.loop_choice import FUSED, LOOP, WayTrial
 from dnnsuite.errors import InvalidArgument
 from helpers import make_models
 
-STEPS = 18
+STEPS = 28
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def table(tmp_path, monkeypatch):
     return made
 
 
-def ways(seconds, steps=20):
+def ways(seconds, steps=30):
     """The ways of the steps of a trial in which each way takes its `seconds`."""
     trial, taken = WayTrial("key"), []
     for _ in range(steps):
@@ -38,16 +38,16 @@ def ways(seconds, steps=20):
 @pytest.mark.parametrize(("loop_s", "chosen"), [(0.5, LOOP), (0.99, FUSED), (2.0, FUSED)])
 def test_the_faster_way_is_taken_and_kept(loop_s, chosen, table):
     taken, trial = ways({FUSED: 1.0, LOOP: loop_s})
-    assert taken[:6] == [FUSED] * 6
-    assert {*taken[6:16]} == {FUSED, LOOP}
-    assert taken[16:] == [chosen] * 4
+    assert taken[:16] == [FUSED] * 16
+    assert {*taken[16:26]} == {FUSED, LOOP}
+    assert taken[26:] == [chosen] * 4
     assert "measured" in trial.why
     assert WayTrial("key").next() == chosen
 
 
 def test_a_loop_without_backward_is_given_up():
     trial = WayTrial("key")
-    for _ in range(7):
+    for _ in range(17):
         trial.add(trial.next(), 1.0)
     assert [trial.next() for _ in range(30)][-1] == FUSED
 

@@ -23,7 +23,7 @@ from .code.plain_models import PlainModels
 from .single_model import parts_of
 
 FUSED, LOOP = "fused", "loop"
-_FIRST = 6  # steps of all models at once before a loop is tried
+_FIRST = 16  # steps of all models at once before a loop is tried
 _TIMED = 4  # steps of each way, in turns, after a loop's first
 _MOST_SHAPES = 8  # of inputs that are measured; others run as the last one that was
 _LEVEL = 0.97  # the loop must take less than this share of the other's time

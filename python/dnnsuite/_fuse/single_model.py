@@ -11,6 +11,7 @@ import torch
 
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM
+from ..ops.torch_clip import forget
 from .code.fused_attributes import INTERNAL, bare_class, is_fused
 from .code.sequential import Sequential
 from .hooks import FORWARD_HOOKS, bind_hooks
@@ -67,6 +68,7 @@ def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
             made.__class__ = torch.nn.Sequential
         if is_fused(module):
             made.__class__ = bare_class(module)
+            forget(made)
             for name in INTERNAL:
                 made.__dict__.pop(name, None)
             parts: Any = module._fused_parts

@@ -19,7 +19,7 @@ from .._torch import take_over_clipping
 from ..errors import InvalidArgument
 from .clipping import clip_by_norms_, in_memory_order, total_norms
 
-__all__ = ["register"]
+__all__ = ["forget", "register"]
 
 _layers: weakref.WeakValueDictionary[int, torch.nn.Module] = weakref.WeakValueDictionary()
 
@@ -29,6 +29,11 @@ def register(layer: torch.nn.Module) -> None:
     if not _layers:
         take_over_clipping(_get_total_norm, _clip_grads_with_norm)
     _layers[id(layer)] = layer
+
+
+def forget(layer: torch.nn.Module) -> None:
+    """Note that `layer` has become one of a single model."""
+    _layers.pop(id(layer), None)
 
 
 def _listed(tensors: Any) -> list[Tensor]:

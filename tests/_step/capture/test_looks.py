@@ -81,16 +81,19 @@ def steps_of(make, batches, capture, width=B, threads=1):
     return [torch.stack(losses), *(t.detach().clone() for t in state)], modes
 
 
-def check(make, batches, width=B, threads=1):
+def check(make, batches, width=B, threads=1, exact=True):
+    """`exact`: no batch makes the models run one by one, which rounds otherwise."""
     captured, modes = steps_of(make, batches, True, width, threads)
     written, _ = steps_of(make, batches, False, width, threads)
-    assert all(map(torch.equal, captured, written))
+    if exact:
+        assert all(map(torch.equal, captured, written))
+    torch.testing.assert_close(captured, written)
     return modes
 
 
 @pytest.mark.parametrize(("width", "threads"), [(B, 1), (2, 1), (1, 2)])
 def test_masks_with_and_without_padding_are_captured(width, threads):
-    assert check(Masked, masks(), width, threads)[-1] == "captured"
+    assert check(Masked, masks(), width, threads, exact=False)[-1] == "captured"
 
 
 def test_a_recording_ends_when_models_of_another_shard_part_ways():
