@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
+import bench_loop
 import pytest
 import torch
-
-import bench_loop
 from loop_workloads import WORKLOADS, losses_of
 
 

@@ -96,8 +96,6 @@ class Array(torch.nn.Module):
         if torch.compiler.is_compiling():
             return self._at_once(*args, **kwargs)
         under_way.finish(self)
-        if torch.compiler.is_compiling():
-            return self._at_once(*args, **kwargs)
         return self._choice.call(args, kwargs, self._at_once)
 
     def _at_once(self, *args: Any, **kwargs: Any) -> Any:
