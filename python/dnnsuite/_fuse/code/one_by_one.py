@@ -216,12 +216,6 @@ def _parts(tensor: ModelTensor) -> Sequence[torch.Tensor]:
     return (value.contiguous() if tensor.of_layer else value).unbind(0)
 
 
-def _parts(tensor: ModelTensor) -> Sequence[torch.Tensor]:
-    """Cut a tensor of all models into those of each; what a layer of ours has made is laid out as torch's."""
-    value = tensor.value
-    return (value.contiguous() if tensor.of_layer else value).unbind(0)
-
-
 def _of_model(leaves: Sequence[Any], parts: Sequence[Any], index: int) -> list[Any]:
     pairs = zip(leaves, parts, strict=True)
     return [leaf if own is None else own[index] for leaf, own in pairs]
