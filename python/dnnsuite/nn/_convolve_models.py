@@ -71,7 +71,7 @@ class _Convolution(torch.autograd.Function):
         wanted = list(ctx.needs_input_grad[:3])
         found = [_Results(len(grad)), _Results(len(grad), weight), _Results(len(grad))]
         for g, x, w in zip(grad.unbind(0), input.unbind(0), weight.unbind(0), strict=True):
-            results = torch.ops.aten.convolution_backward(g, x, w, [w.size(0)], *ctx.geometry, wanted)
+            results = torch.ops.aten.convolution_backward(g, x, w, [g.size(1)], *ctx.geometry, wanted)
             for to, result in zip(found, results, strict=True):
                 if result is not None:
                     to.put(result)

@@ -212,7 +212,9 @@ def _geometry(
 ) -> Geometry | None:
     """What `convolve_models` is to do; None if it cannot: dtypes to be cast, padding by name, a single image."""
     alike = input.dtype == weight.dtype and input.is_floating_point()
-    if input.dim() != dims + 3 or not alike or torch.is_autocast_enabled(input.device.type):
+    device = input.device.type
+    autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    if input.dim() != dims + 3 or not alike or autocast:
         return None
     transposed = plain is F.conv_transpose2d or plain is F.conv_transpose3d
     stride, padding, *others = rest
