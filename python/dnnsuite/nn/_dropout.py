@@ -52,7 +52,9 @@ class Dropout(ArrayModule):
         p: Any = self._buffers["p"]
         known, of, version = self.__dict__.get("_fused_rates", (None, None, 0))
         if of is not p or version != p._version:
-            with hidden_from_modes():  # a recorded step depends on what `recorded_values` says, not on this look
+            with (
+                hidden_from_modes()
+            ):  # a recorded step depends on what `recorded_values` says, not on this look
                 values = known if p.is_meta else p.tolist()
                 if known is None or torch.tensor(known, dtype=p.dtype).tolist() != values:
                     known = _checked([float(f"{rate:.7g}") for rate in values])
