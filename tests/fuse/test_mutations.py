@@ -13,7 +13,7 @@ from mutated_models import Case
 RUNS = {"direct": {}, "whole": {"width": 3}, "single": {"width": 1}, "threads": {"width": 2, "threads": 2}}
 
 
-@pytest.mark.parametrize("seed", [*range(10), 11, 23])
+@pytest.mark.parametrize("seed", [*range(10), 11, 19, 23, 27])
 def test_an_array_follows_its_models_through_mutations(seed):
     case = Case(seed)
     run = list(RUNS)[seed % len(RUNS)]

@@ -7,6 +7,7 @@ from .array import unfuse as unfuse
 from .array import width as width
 from .batch import stack as stack
 from .batch import unstack as unstack
+from .code.one_by_one import models_apart as models_apart
 from .coverage import Cover as Cover
 from .coverage import coverage as coverage
 from .loop_choice import asks_for_numbers as asks_for_numbers
@@ -26,6 +27,7 @@ __all__ = [
     "fuse",
     "has_gradient_hook",
     "loops",
+    "models_apart",
     "narrow",
     "run_in_a_loop",
     "stack",

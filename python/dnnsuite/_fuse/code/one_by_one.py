@@ -46,6 +46,17 @@ def note_change() -> None:
     _changes += 1
 
 
+def models_apart(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yield by name the modules that run one by one in place of `module`, a part of an array, if any do."""
+    parts: Any = vars(module).get("_fused_parts")
+    if parts is None:
+        return
+    models = parts.trees if parts.plain is None else parts.plain.models
+    for index, model in enumerate(models):
+        for path, part in model.named_modules():
+            yield f"{path} of model {index}", part
+
+
 Held = list[tuple[torch.nn.Module, str, str, torch.Tensor]]
 Put = dict[tuple[torch.nn.Module, str, str], Sequence[torch.Tensor | None]]
 

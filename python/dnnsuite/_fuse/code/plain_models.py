@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -22,12 +22,14 @@ from ..hooks import FORWARD_HOOKS
 from ..single_model import model_of, parts_of, with_dense_gradients
 from ..slices import narrow
 from .checkpoints import torchs_checkpoints
+from .containers import Containers
 from .fused_attributes import INTERNAL, is_fused
 from .kept_state import PythonNumbers
 from .late_draws import names_that_draw
 from .lent_parameters import lent, lies_in_another_order
 
 NO_ATTRIBUTES = frozenset((*vars(torch.nn.Module()), *INTERNAL))
+_VALUES = (bool, int, float, complex, str, bytes, type(None))
 _KNOWN_LEAVES = (torch.Tensor, bool, int, float, complex, str, type(None), torch.dtype, torch.device)
 
 
@@ -38,19 +40,26 @@ class _Part:
         self.module, self.owners = module, owners
         self.children = list(module._modules.values())
         self.held = dict(vars(module))
+        self.containers = Containers(self._own())
+        self.taken = dict(vars(owners[0]))  # of model 0, after its last call
+
+    def _own(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self.module).items() if name not in NO_ATTRIBUTES}
 
     def changed(self) -> list[str]:
         """List the attributes that were set since the last call."""
         now, known = vars(self.module), self.held
+        inside = self.containers.changed()
         try:
             if now == known:  # at the speed of C where all are the same objects
-                return []
+                return inside
         except Exception:  # tensors and arrays have no one answer
             pass
+        self.containers = Containers(self._own())
         names = [name for name, value in now.items() if known.get(name, self) is not value]
         gone = [name for name in known if name not in now]
         self.held = dict(now)
-        return [name for name in (*names, *gone) if not name.startswith("_fused_")]
+        return [name for name in (*names, *gone, *inside) if not name.startswith("_fused_")]
 
     def follow(self) -> bool:
         """Set in the plain models what was set in the array; return False if they must be made anew."""
@@ -66,8 +75,29 @@ class _Part:
                 for owner in self.owners:
                     owner.__dict__.pop(name, None)
                     if name in self.held:
-                        owner.__dict__[name] = self.held[name]
+                        value = self.held[name]
+                        owner.__dict__[name] = copy.deepcopy(value) if self.containers.holds(name) else value
         return True
+
+    def take(self) -> None:
+        """Give the module what all models' code has set alike, such as a counter: new models begin with it."""
+        now = vars(self.owners[0])
+        with suppress(Exception):  # tensors and arrays have no one answer
+            if now == self.taken:  # at the speed of C
+                return
+        before, self.taken = self.taken, dict(now)
+        if isinstance(self.module, ArrayModule):
+            return
+        fixed = NO_ATTRIBUTES | vars(self.module).get("_fused_withheld", frozenset())
+        for name, value in now.items():
+            if name in fixed or not isinstance(value, _VALUES) or before.get(name, self) is value:
+                continue
+            if all(_agree(vars(owner).get(name, self), value) for owner in self.owners):
+                self.module.__dict__[name] = self.held[name] = value
+
+
+def _agree(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and bool(a == b)
 
 
 class _Buffers:
@@ -319,6 +349,8 @@ class PlainModels:
         outputs = [model(*args, **kwargs) for model, (args, kwargs) in zip(self.models, given, strict=True)]
         for buffers in self._buffers:
             buffers.take()
+        for part in self._parts:
+            part.take()
         return outputs
 
     def attributes(self, index: int) -> Iterator[tuple[torch.nn.Module, dict[str, Any]]]:

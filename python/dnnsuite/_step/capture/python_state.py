@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ..._fuse import models_apart
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
 from .guards import modules_of
@@ -108,8 +109,13 @@ def holders_of(modules: Sequence[torch.nn.Module]) -> Iterator[Holder]:
 
 
 def python_values(array: torch.nn.Module) -> dict[str, Any]:
-    """Collect the plain Python values in the modules of an array, and in containers and objects of theirs, by name."""
+    """Collect the plain Python values in the modules of an array, and in containers and objects of theirs, by name.
+
+    Models that run one by one have modules, and values, of their own.
+    """
     named = list(modules_of(array))
+    for name, module in named[:]:
+        named += [(f"{name}.{path}", part) for path, part in models_apart(module)]
     found: dict[str, Any] = {}
     for holder in holders_of([module for _, module in named]):
         where = [named[holder.path[0]][0], *map(str, holder.path[1:])]

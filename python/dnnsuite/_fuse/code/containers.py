@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+"""Lists, dictionaries and sets in a module that a user may change in place, which no assignment tells of."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_DEEP = 3  # containers in containers that are looked into
+
+
+class Containers:
+    """Attributes of `attributes` that are containers of plain values, and what was in them."""
+
+    def __init__(self, attributes: dict[str, Any]) -> None:
+        self._held = {name: value for name, value in attributes.items() if _is_plain_container(value, _DEEP)}
+        self._known = copy.deepcopy(self._held)
+
+    def holds(self, name: str) -> bool:
+        """Return True if attribute `name` is one of them."""
+        return name in self._held
+
+    def changed(self) -> list[str]:
+        """List the names of those that hold something else than at the last call."""
+        if self._held == self._known:  # at the speed of C
+            return []
+        names = [name for name, value in self._held.items() if value != self._known[name]]
+        self._known = copy.deepcopy(self._held)
+        return names
+
+
+def _is_plain_container(value: Any, depth: int) -> bool:
+    if type(value) not in (list, dict, set) or not depth:
+        return False
+    parts = [*value, *value.values()] if isinstance(value, dict) else value
+    return all(isinstance(part, _PLAIN) or _is_plain_container(part, depth - 1) for part in parts)
