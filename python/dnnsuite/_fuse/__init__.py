@@ -15,6 +15,7 @@ from .loop_choice import loops as loops
 from .loop_choice import run_in_a_loop as run_in_a_loop
 from .rules import dimensions as _dimensions  # noqa: F401
 from .rules import elementwise, layers, products, random, shapes  # noqa: F401
+from .slices import OwnAttributes as OwnAttributes
 from .slices import narrow as narrow
 from .slices import views as views
 from .state import has_gradient_hook as has_gradient_hook
@@ -22,6 +23,7 @@ from .state import has_gradient_hook as has_gradient_hook
 __all__ = [
     "Array",
     "Cover",
+    "OwnAttributes",
     "asks_for_numbers",
     "coverage",
     "fuse",

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..nn.array_module import ArrayModule
-from .code.fused_attributes import ModuleCoverage
+from .code.fused_attributes import ModuleCoverage, plain_attributes
 
 
 def tree(array: torch.nn.Module) -> Iterator[torch.nn.Module]:
@@ -75,3 +75,42 @@ def narrow(
                 module.__dict__["_fused_report"] = ModuleCoverage()
                 module._fused_restore(parts.attributes(0, module))  # type: ignore[operator]
     return part
+
+
+class OwnAttributes:
+    """Attributes of models of `part` `[start, start + length)` of `array`, where models have their own.
+
+    What the models' code makes of them, a counter that differs from model to model, goes back to the array.
+    """
+
+    def __init__(self, array: torch.nn.Module, part: torch.nn.Module, start: int, length: int) -> None:
+        self._start, self._length = start, length
+        self._pairs = [
+            (parts, theirs)
+            for mine, theirs in zip(tree(array), tree(part), strict=True)
+            if (parts := mine.__dict__.get("_fused_parts")) is not None and parts.own
+        ]
+        self._known = self._now()
+
+    def _now(self) -> list[list[dict[str, Any]]]:
+        return [[plain_attributes(one) for one in self._models(theirs)] for _, theirs in self._pairs]
+
+    def _models(self, module: torch.nn.Module) -> list[Any]:
+        own: Any = module.__dict__.get("_fused_parts")
+        if own is None:  # a part of one model, which is that model
+            return [module]
+        models: list[Any] = own.trees if own.plain is None else own.plain.models
+        return models
+
+    def give_back(self) -> None:
+        """Set in the array's models what has changed since the last call."""
+        if not self._pairs:
+            return
+        now = self._now()
+        for (parts, _), own, known in zip(self._pairs, now, self._known, strict=True):
+            for index, (new, old) in enumerate(zip(own, known, strict=True)):
+                changed = {name: value for name, value in new.items() if old.get(name, self) != value}
+                if changed:
+                    parts.trees[self._start + index].__dict__.update(changed)
+                    parts.plain = None  # made again, with these
+        self._known = now

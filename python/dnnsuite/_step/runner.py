@@ -13,7 +13,7 @@ import torch
 from .. import _tune as tune
 from .. import _under_way as under_way
 from .. import optim
-from .._fuse import asks_for_numbers, loops, run_in_a_loop
+from .._fuse import OwnAttributes, asks_for_numbers, loops, run_in_a_loop
 from .._fuse import width as array_width
 from .._torch import mark_stepped
 from ..errors import InvalidArgument
@@ -199,6 +199,7 @@ class StepRunner:
         """Run steps of `deal` from now on. No step may be under way."""
         self._deal, self._dealt_width = deal, width
         self._python = PythonState(self._array, [shard.array for shard in deal.shards])
+        self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in deal.shards]
         self._threads.deal(len(deal.shards), deal.run)
 
     def _end_threads(self) -> None:
@@ -370,12 +371,18 @@ class StepRunner:
         Python values that a forward changes, such as a counter, are up to date in the array after it.
         """
         self._threads.wait_for_all()
-        self._python.carry_back()
+        self._carry_back()
 
     def _settle(self) -> None:
         """Wait until no step is under way, for somebody who reads or changes the array."""
         self._threads.settle()
+        self._carry_back()
+
+    def _carry_back(self) -> None:
+        """Give the array the Python values that the models' code has changed in the shards."""
         self._python.carry_back()
+        for own in self._own:
+            own.give_back()
 
     def close(self) -> None:
         """Finish the steps asked for, end the threads, and let the memory pool go. May be called again.
@@ -388,7 +395,7 @@ class StepRunner:
         self._closed = True
         try:
             self._end_threads()
-            self._python.carry_back()
+            self._carry_back()
         finally:
             if self._on_cpu:
                 memory.trim()

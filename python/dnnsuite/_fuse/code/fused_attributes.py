@@ -14,6 +14,9 @@ INTERNAL = tuple(
     for name in ("B", "report", "code", "parts", "known", "withheld", "making", "draws", "ranks", "unsure")
 )
 
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
+
 
 class ModuleCoverage:
     """Notes for `coverage` on a user's module: functions without a rule, and why its models run one by one."""
@@ -37,3 +40,12 @@ def is_fused(module: Any) -> bool:
 def bare_class(module: torch.nn.Module) -> type[torch.nn.Module]:
     """Return the user's class of a module of an array."""
     return getattr(type(module), "_fused_original", type(module))
+
+
+def plain_attributes(module: torch.nn.Module) -> dict[str, Any]:
+    """Collect the numbers and strings that a user's module keeps."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, _PLAIN) and name not in _OF_EVERY_MODULE and name not in INTERNAL
+    }

@@ -266,8 +266,13 @@ class PlainModels:
 
     def _lend_streams(self) -> None:
         for place, (module, owners, known) in enumerate(self._streams):
-            now = [module._buffers["rng"], module._buffers.get("p")]
-            if known is None or any(a is not b for a, b in zip(now, known, strict=True)):
+            rates = module._buffers.get("p")
+            now = [module._buffers["rng"], rates, None if rates is None else rates._version]
+            if (
+                known is None
+                or known[2] != now[2]
+                or any(a is not b for a, b in zip(now[:2], known, strict=False))
+            ):
                 for index, owner in enumerate(owners):
                     _draw_as(owner, narrow(module, index, 1))
                 self._streams[place] = (module, owners, now)
