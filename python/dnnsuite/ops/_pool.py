@@ -87,7 +87,7 @@ def _spread(grad: Tensor, taps: Tensor, height: int, width: int, *steps: int) ->
 
 
 class _Largest(torch.autograd.Function):
-    """What `differentiable` would make, but x is not kept: the taps are all that any gradient needs."""
+    """Differentiable maximum that does not keep x: the taps are all that any gradient needs."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:

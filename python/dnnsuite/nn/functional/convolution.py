@@ -210,7 +210,7 @@ def _convolution(
 def _geometry(
     plain: Callable[..., Tensor], dims: int, input: Tensor, weight: Tensor, *rest: Any
 ) -> Geometry | None:
-    """What `convolve_models` is to do; None if it cannot: dtypes to be cast, padding by name, a single image."""
+    """Describe a convolution for `convolve_models`; None if it takes no such: dtypes to be cast, padding by name."""
     alike = input.dtype == weight.dtype and input.is_floating_point()
     device = input.device.type
     autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
