@@ -6,7 +6,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+from .fused_attributes import PLAIN_VALUES
+
 _DEEP = 3  # containers in containers that are looked into
 
 
@@ -34,4 +35,4 @@ def _is_plain_container(value: Any, depth: int) -> bool:
     if type(value) not in (list, dict, set) or not depth:
         return False
     parts = [*value, *value.values()] if isinstance(value, dict) else value
-    return all(isinstance(part, _PLAIN) or _is_plain_container(part, depth - 1) for part in parts)
+    return all(isinstance(part, PLAIN_VALUES) or _is_plain_container(part, depth - 1) for part in parts)

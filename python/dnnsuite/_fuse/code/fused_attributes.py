@@ -14,8 +14,10 @@ INTERNAL = tuple(
     for name in ("B", "report", "code", "parts", "known", "withheld", "making", "draws", "ranks", "unsure")
 )
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
+#: Types of values that are copied by assigning them, and compared by `==`.
+PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None))
+#: Attributes that are torch's or an array's, and no user's.
+NO_ATTRIBUTES = frozenset((*vars(torch.nn.Module()), *INTERNAL))
 
 
 class ModuleCoverage:
@@ -47,5 +49,5 @@ def plain_attributes(module: torch.nn.Module) -> dict[str, Any]:
     return {
         name: value
         for name, value in vars(module).items()
-        if isinstance(value, _PLAIN) and name not in _OF_EVERY_MODULE and name not in INTERNAL
+        if isinstance(value, PLAIN_VALUES) and name not in NO_ATTRIBUTES
     }

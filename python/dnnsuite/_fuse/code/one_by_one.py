@@ -29,10 +29,10 @@ from ..rules.random import next_stream
 from ..rules.table import settle_since
 from ..single_model import model_of
 from ..slices import narrow
-from .fused_attributes import ModuleCoverage
+from .fused_attributes import NO_ATTRIBUTES, ModuleCoverage
 from .joined_outputs import joined
 from .lent_parameters import Lent, put_at
-from .plain_models import NO_ATTRIBUTES, PlainModels
+from .plain_models import PlainModels
 
 _NUMBERS = (bool, int, float, complex, str)
 

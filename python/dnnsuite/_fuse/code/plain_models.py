@@ -23,13 +23,11 @@ from ..single_model import model_of, parts_of, with_dense_gradients
 from ..slices import narrow
 from .checkpoints import torchs_checkpoints
 from .containers import Containers
-from .fused_attributes import INTERNAL, is_fused
+from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
 from .kept_state import PythonNumbers
 from .late_draws import names_that_draw
 from .lent_parameters import lent, lies_in_another_order
 
-NO_ATTRIBUTES = frozenset((*vars(torch.nn.Module()), *INTERNAL))
-_VALUES = (bool, int, float, complex, str, bytes, type(None))
 _KNOWN_LEAVES = (torch.Tensor, bool, int, float, complex, str, type(None), torch.dtype, torch.device)
 
 
@@ -90,7 +88,7 @@ class _Part:
             return
         fixed = NO_ATTRIBUTES | vars(self.module).get("_fused_withheld", frozenset())
         for name, value in now.items():
-            if name in fixed or not isinstance(value, _VALUES) or before.get(name, self) is value:
+            if name in fixed or not isinstance(value, PLAIN_VALUES) or before.get(name, self) is value:
                 continue
             if all(_agree(vars(owner).get(name, self), value) for owner in self.owners):
                 self.module.__dict__[name] = self.held[name] = value
