@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
-from children import children
+from children import assert_ends, children
 from dnnsuite._files import OutputError
 from dnnsuite._runs import group as engine
 from dnnsuite._runs.group import Direct, GroupOutcome, InShares, OnFailure, run_group
@@ -131,12 +130,7 @@ def test_a_worker_without_a_result_crashed(spec_of: SpecOf) -> None:
 def test_children_of_workers_end_with_them(spec_of: SpecOf) -> None:
     outcome = run(spec_of("leaves_a_child"))
     assert outcome.ok
-    child = (
-        psutil.Process(outcome.results[0]["child"])
-        if psutil.pid_exists(outcome.results[0]["child"])
-        else None
-    )
-    assert child is None or child.wait(10) is None
+    assert_ends(outcome.results[0]["child"])
 
 
 def test_an_exception_while_waiting_ends_all(spec_of: SpecOf) -> None:

@@ -6,9 +6,9 @@ import sys
 import threading
 import time
 
-import psutil
 import pytest
 
+from children import assert_ends
 from dnnsuite._runs.interrupts import Interrupted, deferred, interruptible
 
 
@@ -93,8 +93,7 @@ def test_a_second_signal_ends_a_clean_up_that_hangs_and_the_workers(how: str) ->
     assert process.returncode == 130
     assert "SIGINT: cleaning up; once more to end at once" in said
     assert "ended at once by SIGINT" in said
-    state = psutil.Process(worker).status() if psutil.pid_exists(worker) else psutil.STATUS_ZOMBIE
-    assert state == psutil.STATUS_ZOMBIE
+    assert_ends(worker)
 
 
 def test_a_signal_that_a_wrapper_passes_on_is_the_same_press(capfd: pytest.CaptureFixture[str]) -> None:

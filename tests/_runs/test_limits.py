@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: MIT
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -9,6 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from children import assert_ends
 from dnnsuite._runs import limits
 
 
@@ -51,13 +50,7 @@ def test_a_worker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     pid = int(child_file.read_text())
     parent.kill()
     parent.wait()
-    for _ in range(250):
-        if not Path(f"/proc/{pid}").exists() or "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text():
-            break
-        time.sleep(0.02)
-    else:
-        os.kill(pid, signal.SIGKILL)
-        raise AssertionError("the child outlived its parent")
+    assert_ends(pid)
 
 
 def test_a_parent_that_is_gone_is_noticed() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from children import assert_ends
 from dnnsuite import jobs
 from dnnsuite._files import TEMPORARY, OutputError
 from dnnsuite._runs.reading import read_run
@@ -265,14 +266,6 @@ def test_a_suite_of_an_earlier_version_is_continued(run_toy, tmp_path: Path) -> 
     assert [run.repeat for run in again.runs] == [0, 1]
 
 
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "ZX"
-
-
 @pytest.mark.parametrize("pinning", ["auto", "affinity"])
 def test_what_hides_is_ended_and_told(
     pinning: str, run_toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -282,7 +275,7 @@ def test_what_hides_is_ended_and_told(
     assert done.ok
     assert done.runs[0].isolation.details["survivors"] == 1
     assert "left processes behind" in done.runs[0].disturbances
-    assert not alive(int((tmp_path / "hidden").read_text()))
+    assert_ends(int((tmp_path / "hidden").read_text()))
 
 
 def test_what_hangs_is_ended_when_its_time_is_over(run_toy, tmp_path: Path) -> None:

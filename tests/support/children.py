@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The processes that a test has left behind."""
 
+import time
+
 import psutil
 
 
@@ -8,6 +10,24 @@ def children():
     """All below this process, but for multiprocessing's tracker of resources, which lives as long as it does."""
     left = psutil.Process().children(recursive=True)
     return [process for process in left if not _tracks_resources(process)]
+
+
+def assert_ends(pid, within_s=20.0):
+    """Wait for a process to end: one that was killed still has to run once to die.
+
+    An orphan that nobody waits for stays as a zombie, which counts as ended.
+    """
+    end_s = time.monotonic() + within_s
+    while (status := _status(pid)) not in (None, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+        assert time.monotonic() < end_s, f"process {pid} is still {status} after {within_s} s"
+        time.sleep(0.02)
+
+
+def _status(pid):
+    try:
+        return psutil.Process(pid).status()
+    except psutil.NoSuchProcess:
+        return None
 
 
 def _tracks_resources(process):

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from children import assert_ends
 from dnnsuite import results
 from dnnsuite._runs import facts
 from dnnsuite.errors import InvalidArgument, Unavailable
@@ -242,11 +243,10 @@ def test_interrupted_twice_then_resumed(toys: None, toy_run: RunToy, tmp_path: P
 def test_a_killed_workflow_leaves_no_worker(toys: None, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     process = command(tmp_path / "out", *SLOW, env={**os.environ, "TOY_MARKER": str(marker)})
-    worker = psutil.Process(marked(marker))
+    worker = marked(marker)
     process.kill()
     process.communicate()
-    worker.wait(timeout=10)
-    assert not worker.is_running()
+    assert_ends(worker)
 
 
 def test_a_full_disk_keeps_finished_runs(toys: None, tmp_path: Path) -> None:
