@@ -15,7 +15,6 @@ from ...nn.waiting_relu import input_of_relu
 from .random import next_stream
 from .table import FINDERS, FunctionRule, arguments, settle, width_of
 
-
 #: Functions of torch called as those of that name in torch.nn.functional are: `torch.max_pool2d(x, 2)`. Up to how many
 #: arguments mean the same in both; behind them torch has options of one backend.
 _TWINS: dict[Any, int] = {
