@@ -12,7 +12,7 @@ from one_device import OneDevice
 
 META = Setting(device="meta")
 # They read from the device: a norm that ends a loop, masks that are compared, the seeds of what runs model by model.
-HOST_DECIDES = {"deq", "gpt2", "swin"}
+HOST_DECIDES = {"deq"}
 
 
 @pytest.mark.parametrize("name", [name for name in WORKLOADS if name not in HOST_DECIDES])
