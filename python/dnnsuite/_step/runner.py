@@ -350,6 +350,15 @@ class StepRunner:
             return f"{self._eager[self._loop_key]}; its models run in a loop"
         return self._deal.mode
 
+    @property
+    def settled(self) -> bool:
+        """True once all that the first steps find out is known: what is replayed, models per shard, a loop or not."""
+        if self.mode == "warming up" or (self._trial is not None and not self._trial.done):
+            return False
+        if not (self._on_cpu and self.mode.startswith("eager")):
+            return True
+        return self._loop_trial is not None and self._loop_trial.done
+
     def refresh(self, array: torch.nn.Module | None = None, optimizer: ArrayOptimizer | None = None) -> None:
         """Deal the array out anew, as it is now; `array` and `optimizer` replace the old ones.
 
