@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .. import _memory as memory
 from .. import _tune as tune
 from .. import _under_way as under_way
 from .. import optim
@@ -18,7 +19,6 @@ from .._fuse import width as array_width
 from .._torch import mark_stepped
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler, HyperParameters
-from . import memory
 from .batches import own_copy
 from .capture import CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
 from .deal import Deal, autocast_now, parts_of
@@ -128,8 +128,7 @@ class StepRunner:
         self._warm = self._looked = False
         self._eager: dict[str, str] = {}  # arrays that cannot be captured, and why
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
-            self._let_memory_go = weakref.finalize(self, memory.hold())
-            self._let_memory_go.atexit = False
+            self._let_memory_go = memory.hold_while(self)
         self._trial: WidthTrial | None = None
         self._forget()
         self._set_up(array, optimizer)
