@@ -32,6 +32,7 @@ _INSTALLED = (
     "<",
 )
 
+
 class Reach:
     """Walk through code from a function; `readers` read the values that it can see."""
 
