@@ -57,6 +57,7 @@ class Deal:
     ) -> None:
         self.shards = shards
         self._flush, self._autocast = flush, autocast
+        self._seen: Any = None
         self._captured = [
             CapturedStep(shard.train, shard.array, loss_function, shard.state, replays, shard, known)
             for shard in self.shards
@@ -73,10 +74,10 @@ class Deal:
                     return mode
         return "captured"
 
-    @property
-    def reads_live(self) -> bool:
-        """True if a step may read Python's numbers while it runs, not when it is asked for."""
-        return any(captured.reads_live for captured in self._captured)
+    def reads_live(self, seen: Any) -> bool:
+        """Return True if a step with the values `seen`, from `read`, may read them anew while it runs."""
+        before, self._seen = self._seen, seen
+        return before != seen or any(captured.reads_live for captured in self._captured)
 
     @property
     def follows(self) -> bool:

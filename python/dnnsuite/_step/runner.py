@@ -254,7 +254,7 @@ class StepRunner:
             self._threads.run_here(step)
             return
         deal.run_alone(not self._later)
-        live = self._later and deal.reads_live
+        live = self._later and deal.reads_live(step.asked[1])
         self._threads.submit(step)
         if live:
             self._threads.settle()

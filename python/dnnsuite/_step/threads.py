@@ -20,10 +20,10 @@ RunShard = Callable[[int, tuple[Any, ...], Any], torch.Tensor]
 class SubmittedStep:
     """A training step of all models that was asked for and may still be under way. `losses()` waits for it."""
 
-    __slots__ = ("_wait", "batch", "error", "left", "parts", "vectors")
+    __slots__ = ("_wait", "asked", "batch", "error", "left", "parts")
 
-    def __init__(self, wait: Callable[[SubmittedStep], None], batch: Any, vectors: Any, shards: int) -> None:
-        self._wait, self.batch, self.vectors = wait, batch, vectors
+    def __init__(self, wait: Callable[[SubmittedStep], None], batch: Any, asked: Any, shards: int) -> None:
+        self._wait, self.batch, self.asked = wait, batch, asked
         self.parts: list[torch.Tensor | None] = [None] * shards
         self.left = shards  # shards that have not ended the step
         self.error: BaseException | None = None
@@ -116,7 +116,7 @@ class ShardThreads:
         try:
             for index in range(len(step.parts)):
                 try:
-                    step.parts[index] = self._run(index, step.batch, step.vectors)
+                    step.parts[index] = self._run(index, step.batch, step.asked)
                 except Exception as error:
                     step.error = step.error or error
             step.left = 0
@@ -193,7 +193,7 @@ class ShardThreads:
             index, step = taken
             losses, error = None, None
             try:
-                losses = self._run(index, step.batch, step.vectors)
+                losses = self._run(index, step.batch, step.asked)
             except BaseException as raised:
                 error = raised
             with self._changed:

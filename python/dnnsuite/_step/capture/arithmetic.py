@@ -272,16 +272,23 @@ for _name, _what in _READS.items():
 
 
 @contextlib.contextmanager
-def followed_in_math() -> Iterator[None]:
-    """Block in which the functions of Python's module `math` are written down for followed numbers."""
-    before = {name: held for name, held in vars(math).items() if isinstance(held, types.BuiltinFunctionType)}
+def followed_in_math(spaces: Sequence[dict[str, Any]]) -> Iterator[None]:
+    """Block in which the functions of Python's module `math` are written down for followed numbers, also by the names
+    that they have in these namespaces."""
+    known = {id(held) for held in vars(math).values() if isinstance(held, types.BuiltinFunctionType)}
+    before = [
+        (space, name, held)
+        for space in (vars(math), *spaces)
+        for name, held in space.items()
+        if id(held) in known
+    ]
     try:
-        for name, function in before.items():
-            setattr(math, name, _followed(function))
+        for space, name, function in before:
+            space[name] = _followed(function)
         yield
     finally:
-        for name, function in before.items():
-            setattr(math, name, function)
+        for space, name, function in before:
+            space[name] = function
 
 
 def _followed(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -36,13 +36,16 @@ class Attempt:
     values: Any = None  # Python values of the modules before the recording
     ways: Any = None  # in which the modules' code ran while recorded
     read: list[Read] = field(default_factory=list)
-    followed: FollowedStep | None = None  # with numbers as inputs, not compared yet
     numbered: list[NumberedReplay] = field(default_factory=list)  # for numbers that lead other ways
+    pending: list[NumberedReplay] = field(default_factory=list)  # of these, not compared yet
 
-    def find(self, numbers: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Any:
-        """Find the replay for these numbers, and the values of its arithmetic; None without one."""
-        for one in self.numbered:
-            values = one.step.values(numbers)
-            if values is not None and all(read.holds(inputs) for read in one.read):
-                return one, values
-        return None
+
+def find_numbered(
+    replays: Sequence[NumberedReplay], numbers: Sequence[Any], inputs: Sequence[torch.Tensor]
+) -> tuple[NumberedReplay, list[Any]] | None:
+    """Find the replay for these numbers, and the values of its arithmetic; None without one."""
+    for one in replays:
+        values = one.step.values(numbers)
+        if values is not None and all(read.holds(inputs) for read in one.read):
+            return one, values
+    return None

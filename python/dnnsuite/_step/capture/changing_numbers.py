@@ -12,7 +12,7 @@ import torch
 
 from .arithmetic import is_number
 from .python_state import Path, put_python_value, python_value_at
-from .value_readers import Reader
+from .reach import Reach
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class ChangingNumbers:
     """Numbers that have changed from one step to another; those that could not be followed are values like others.
 
     Args:
-        readers: of all that the code can see beside its arguments.
+        reach: all that the code can see beside its arguments.
         array: array whose modules run.
     """
 
-    def __init__(self, readers: Sequence[Reader], array: torch.nn.Module) -> None:
-        self._readers, self._array = readers, array
+    def __init__(self, reach: Reach, array: torch.nn.Module) -> None:
+        self._readers, self.spaces, self._array = reach.readers, reach.spaces, array
         self.places: list[Place] = []
         self._given_up: set[Place] = set()
         self.why: str | None = None  # the first of them could not be followed
@@ -68,11 +68,11 @@ class ChangingNumbers:
         if place not in self.places and place not in self._given_up:
             self.places.append(place)
 
-    def give_up(self, places: Sequence[Place], why: str) -> None:
-        """Leave these numbers among the values that a recording is made for."""
-        self._given_up.update(places)
+    def give_up(self, why: str) -> None:
+        """Leave the numbers of now among the values that a recording is made for."""
+        self._given_up.update(self.places)
         self.why = self.why or why
-        self.places = [place for place in self.places if place not in self._given_up]
+        self.places = []
 
     def values(self, places: Sequence[Place], seen: Sequence[Any]) -> list[Any]:
         """List the values at places, None where nothing is any more; `seen` is what the readers read now."""

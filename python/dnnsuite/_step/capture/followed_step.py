@@ -27,6 +27,7 @@ _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _FUNCTIONS = (
     *("add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide"),
     *("clamp", "clip", "clamp_min", "clamp_max", "lerp", "addcmul", "addcdiv", "masked_fill", "where"),
+    *("leaky_relu", "elu", "celu", "smooth_l1_loss", "huber_loss"),
     *("fill", "full", "full_like", "new_full", "greater", "greater_equal", "less", "less_equal", "not_equal"),
 )
 #: Functions of torch whose result is the same formula for any number, 0, 1 and -1 aside.
@@ -114,6 +115,10 @@ class _FollowingRecorder(StepRecorder):
         self.fed: list[tuple[int, type]] = []
 
     def _with_slots(self, value: Any) -> Any:
+        if type(value) is FollowedNumber:
+            self._refuse(
+                "a number that changes reaches torch where it is not followed, as in a backward pass"
+            )
         if type(value) in (int, float) and value in self.handed:
             return TensorSlot(self._number(value))
         return super()._with_slots(value)
@@ -195,7 +200,8 @@ def follow(
     try:
         for place, number in zip(places, trace.numbers, strict=True):
             numbers.put(place, number)
-        with recorder, HiddenReads(recorder.recording), _HandOver(trace, recorder.handed), followed_in_math():
+        hidden, handed = HiddenReads(recorder.recording), _HandOver(trace, recorder.handed)
+        with recorder, hidden, handed, followed_in_math(numbers.spaces):
             losses = step()
         recorder.recording.losses = recorder.slot(losses).index
         updates = list(_updates(trace, places, [numbers.held(place) for place in places]))

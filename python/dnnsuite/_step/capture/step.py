@@ -11,20 +11,21 @@ import torch
 from ..._torch import no_capture
 from . import guards
 from .arithmetic import is_number, same
-from .attempt import Attempt, NumberedReplay
+from .attempt import Attempt, NumberedReplay, find_numbered
 from .changing_numbers import NO_STATE, ChangingNumbers, HeldState
 from .comparison import State, difference, reads_of
 from .cuda import CudaGraphs
 from .followed_step import FollowedStep, NotFollowed, WritesElsewhere, follow
 from .hidden_reads import HiddenReads
 from .library import Facts, Proven, Recordings, Subject, prove
-from .looks import Outcomes, ValueChanged
+from .looks import Outcomes, Replay, ValueChanged
 from .python_state import python_numbers, python_values
 from .record import StepRecorder, StepRecording
 from .script import NotScriptable, Script, Scripts, described
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
+MAX_WAYS = 8  # of steps with numbers as inputs, which lead Python one way or another
 MAX_CHANGES = 8  # times that a step is recorded anew because a value was another one
 
 
@@ -54,13 +55,14 @@ class CapturedStep:
         `subject` and `known` are there where recordings are shared with other shards."""
         self._train, self._array, self._state, self._replays = train, array, state, replays
         self._subject, self._known = subject, known
-        self._readers = guards.readers_of(function, array)
+        reach = guards.reach_of(function, array)
+        self._readers = reach.readers
         self._sees_numbers = any(is_number(v) for reader in self._readers for _, v, _ in reader.places())
         self._turns = guards.turns(array)
         self._values: list[Any] | None = None
         self._python: HeldState = NO_STATE
         self._moved: str | None = None  # Python value of the modules that has changed since the last step
-        self._numbers = ChangingNumbers(self._readers, array)
+        self._numbers = ChangingNumbers(reach, array)
         self.alone = True  # nobody else runs the code meanwhile
         self.reset()
 
@@ -115,7 +117,7 @@ class CapturedStep:
             return self._train(batch, hyper)
         if attempt.stage in ("begin", "wait"):
             self._look_around(attempt, key)
-        if attempt.numbered:
+        if attempt.stage == "follow" and attempt.numbered:
             losses = self._numbered(attempt, inputs)
             if losses is not None:
                 return losses
@@ -138,25 +140,19 @@ class CapturedStep:
 
     def _numbered(self, attempt: Attempt, inputs: list[torch.Tensor]) -> torch.Tensor | None:
         """Replay a step of which numbers are inputs; None if no replay is for these."""
-        found, self.replayed = attempt.find(self._now(), inputs), False
-        if found is not None:
-            one, values = found
-            self.replayed = True
-            try:
-                losses = one.replay([*inputs, *one.step.inputs(values)])
-            except ValueChanged as error:
-                attempt.numbered.remove(one)
-                self._changed(str(error))
-            else:
-                one.step.update(self._numbers, values)
-                return losses
-        elif attempt.stage == "replay":
-            place = next((one.step.place for one in attempt.numbered if one.step.place), "")
-            self._changed(f"a number that Python looks at keeps changing{place}")
-        if attempt.stage == "replay":
-            attempt.stage = "follow" if attempt.numbered else "record"
-            attempt.recording = attempt.numbered[0].step.recording if attempt.numbered else None
-        return None
+        found, self.replayed = find_numbered(attempt.numbered, self._now(), inputs), False
+        if found is None:
+            return None
+        one, values = found
+        try:
+            losses = one.replay([*inputs, *one.step.inputs(values)])
+        except ValueChanged as error:
+            attempt.numbered.remove(one)
+            self._changed(str(error))
+            return None
+        one.step.update(self._numbers, values)
+        self.replayed = True
+        return losses
 
     def _attempt(self, key: Any, inputs: Sequence[torch.Tensor], values: list[Any]) -> Attempt | None:
         if values != self._values or self._moved is not None:
@@ -257,7 +253,7 @@ class CapturedStep:
             if attempt.stage == "record":
                 return self._record(attempt, batch, hyper, inputs)
             if attempt.stage == "follow" and self.alone:
-                return self._follow(attempt, batch, hyper, inputs)
+                return self._compare_or_follow(attempt, batch, hyper, inputs)
             if attempt.stage == "compare":
                 return self._compare(attempt, batch, hyper, inputs)
             return self._as_written(attempt, batch, hyper)
@@ -333,7 +329,7 @@ class CapturedStep:
                 attempt.recording = recording
                 attempt.read = reads_of(recording, inputs)
                 attempt.stage = "replay" if self._follows(attempt) else "compare"
-                self._choose_by_outcome(attempt, recording)
+                self._choose_by_outcome(attempt, recording, attempt.replay)
             except NotScriptable as error:
                 recording.refuse(str(error))
         attempt.ways = guards.ways(self._array)
@@ -377,9 +373,9 @@ class CapturedStep:
             self._known.keep(made)
         self._give_up(attempt, alone=made is None or not made.settled)
 
-    def _choose_by_outcome(self, attempt: Attempt, recording: StepRecording) -> None:
+    def _choose_by_outcome(self, attempt: Attempt, recording: StepRecording, replay: Replay) -> None:
         """If Python has read values of the batch, use the recording for batches with the same values only."""
-        guard = attempt.replay.guard if attempt.replay is not None else None
+        guard = replay.guard
         if guard is None:
             return
         place = recording.calls[recording.looks[0]].place
@@ -404,46 +400,84 @@ class CapturedStep:
         self, attempt: Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> torch.Tensor:
         """Run the step once replayed and once as written, from the same state."""
-        recording, replay, followed = attempt.recording, attempt.replay, attempt.followed
-        assert recording is not None
-        assert replay is not None
-        begin, now = self._now(), None
-        given: list[Any] = inputs
-        if followed is not None:
-            now = followed.values(begin)
-            if now is None:
-                return self._record(attempt, batch, hyper, inputs)
-            recording, given = followed.as_written(now), [*inputs, *followed.inputs(now)]
+        assert attempt.recording is not None
+        assert attempt.replay is not None
+        try:
+            losses, why = self._both(attempt, attempt.recording, attempt.replay, inputs, batch, hyper, inputs)
+        except ValueChanged as error:
+            self._changed(str(error))
+            return self._train(batch, hyper) if self.refusal else self._record(attempt, batch, hyper, inputs)
+        if attempt.stage == "record":
+            return losses
+        if why is not None:
+            self._refuse(why)
+        else:
+            self._keep(attempt, self._proven(attempt) if attempt.facts else None)
+        attempt.stage, attempt.recording = "replay", None
+        return losses
+
+    def _both(
+        self,
+        attempt: Attempt,
+        recording: StepRecording,
+        replay: Replay,
+        given: Sequence[Any],
+        batch: Any,
+        hyper: Sequence[Any],
+        inputs: list[torch.Tensor],
+    ) -> tuple[torch.Tensor, str | None]:
+        """Run a step both ways; return its losses, and why the replay is not the step as written.
+
+        Args:
+            given: what the replay takes.
+        """
         state = State([*recording.written_externals(), *self._state()])
         why, replayed = None, None
         try:
             replayed = replay(given)
-        except ValueChanged as error:
-            self._changed(str(error))
-            return self._train(batch, hyper) if self.refusal else self._record(attempt, batch, hyper, inputs)
+        except ValueChanged:
+            raise
         except Exception as error:  # whatever a replay fails with, the step as written follows
             why = described(error)
         state.exchange()
         losses, second = self._watch(batch, hyper, inputs)
         if guards.ways(self._array) != attempt.ways:
             attempt.stage = "record"
-            return losses
+            return losses, None
         why = why or second.refusal or difference(recording, second) or self._side_effect(attempt)
-        if why is None and followed is not None and now is not None:
-            why = self._other_counters(followed.ends(begin, now))
         pairs = zip([replayed, *state.values], [losses, *state.tensors], strict=True)
         if why is None and not all(self._replays.same(a, b.detach()) for a, b in pairs if a is not None):
             why = "a replay gives other bits than the step as written"
-        if why is not None and followed is not None:
-            self._give_numbers_up(followed.places, why)
+        return losses, why
+
+    def _compare_or_follow(
+        self, attempt: Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
+    ) -> torch.Tensor:
+        """Compare a step with numbers as inputs with the step as written, or look for the way of these numbers."""
+        begin = self._now()
+        found = find_numbered(attempt.pending, begin, inputs)
+        if found is None:
+            if len(attempt.pending) == MAX_WAYS or len(attempt.numbered) == MAX_WAYS:
+                places = [one.step.place for one in (*attempt.pending, *attempt.numbered)]
+                where = next(filter(None, places), "")
+                self._give_numbers_up(f"a number that Python looks at keeps changing{where}")
+                return self._train(batch, hyper)
+            return self._follow(attempt, batch, hyper, inputs)
+        one, values = found
+        attempt.pending.remove(one)
+        recording, given = one.step.as_written(values), [*inputs, *one.step.inputs(values)]
+        try:
+            losses, why = self._both(attempt, recording, one.replay, given, batch, hyper, inputs)
+        except ValueChanged as error:
+            self._changed(str(error))
+            return self._train(batch, hyper)
+        if attempt.stage == "record":
             return losses
+        why = why or self._other_counters(one.step.ends(begin, values))
         if why is not None:
-            self._refuse(why)
-        elif followed is not None:
-            attempt.numbered.append(NumberedReplay(followed, replay, attempt.read))
+            self._give_numbers_up(why)
         else:
-            self._keep(attempt, self._proven(attempt) if attempt.facts else None)
-        attempt.stage, attempt.recording, attempt.followed = "replay", None, None
+            attempt.numbered.append(one)
         return losses
 
     def _now(self) -> list[Any]:
@@ -461,7 +495,7 @@ class CapturedStep:
     ) -> torch.Tensor:
         """Run the step once with stand-ins for numbers, which does not count, and once as written."""
         assert attempt.recording is not None
-        begin, places = self._now(), tuple(self._numbers.places)
+        begin = self._now()
         state = State([*attempt.recording.written_externals(), *self._state()])
         followed, why = None, None
         try:
@@ -487,7 +521,7 @@ class CapturedStep:
             return losses
         why = why or self._prepare(attempt, followed, begin, second, batch, hyper, inputs)
         if why is not None:
-            self._give_numbers_up(places, why)
+            self._give_numbers_up(why)
         return losses
 
     def _prepare(
@@ -510,17 +544,16 @@ class CapturedStep:
         if why is not None:
             return why
         try:
-            attempt.replay = self._replays.prepare(self._train, followed.recording, batch, hyper, inputs)
+            replay = self._replays.prepare(self._train, followed.recording, batch, hyper, inputs)
         except NotScriptable as error:
             return str(error)
-        attempt.followed, attempt.stage = followed, "compare"
-        attempt.read = reads_of(followed.recording, inputs)
-        self._choose_by_outcome(attempt, followed.recording)
+        attempt.pending.append(NumberedReplay(followed, replay, reads_of(followed.recording, inputs)))
+        self._choose_by_outcome(attempt, followed.recording, replay)
         return None
 
-    def _give_numbers_up(self, places: Sequence[Any], why: str) -> None:
+    def _give_numbers_up(self, why: str) -> None:
         """Take numbers for values that a recording is made for, as they cannot be followed."""
-        self._numbers.give_up(places, why)
+        self._numbers.give_up(why)
         self._turn_to_key(why)
 
     def _side_effect(self, attempt: Attempt) -> str | None:
