@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -23,7 +23,7 @@ from ways import Way, repeat, timed
 from work import roof
 from workloads import Workload
 
-from dnnsuite.profiler.cpu import CpuInstrument, OpsInstrument
+from dnnsuite.profiler.cpu import observe_steps
 from dnnsuite.profiler.roofline import Peaks, Roofline, measure_peaks
 
 NEAR = 0.75  # of the roof: what a workload should reach
@@ -80,27 +80,9 @@ def gaps(workload: Workload, B: int, setting: Setting, peaks: Peaks) -> list[Gap
     """Operators of the array's step, those that lose the most first."""
     way = variants.fused(workload, B, setting)
     way(_WARMUP)
-    return gaps_of(*_observed(way), peaks, B)
-
-
-def _observed(way: Callable[[int], object]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    instruments: tuple[Any, ...] = (OpsInstrument(), CpuInstrument())
     count = round(min(max(_SECONDS / timed(way, 1, time.perf_counter), _STEPS[0]), _STEPS[1]))
-    try:
-        for instrument in instruments:
-            instrument.open()
-            instrument.start()
-        for index in range(count):
-            way(1)
-            for instrument in instruments:
-                instrument.step(index)
-        for instrument in instruments:
-            instrument.stop()
-    finally:
-        for instrument in instruments:
-            instrument.close()
-    ops, cpu = instruments
-    return ops.tables()["ops"], cpu.tables()["steps_cpu"]
+    observed = observe_steps(lambda: way(1), count)
+    return gaps_of(observed.ops, observed.steps, peaks, B)
 
 
 def gaps_of(ops: pd.DataFrame, steps: pd.DataFrame, peaks: Peaks, B: int) -> list[Gap]:
