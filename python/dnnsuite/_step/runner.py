@@ -365,12 +365,13 @@ class StepRunner:
 
     @property
     def settled(self) -> bool:
-        """True once all that the first steps find out is known: what is replayed, models per shard, a loop or not."""
-        if self.mode == "warming up" or (self._trial is not None and not self._trial.done):
+        """True once steps run as all further ones will: replayed or not, models per shard, a loop or not."""
+        trial, loop_trial = self._trial, self._loop_trial
+        if self.mode == "warming up" or (trial is not None and not trial.done):
             return False
         if not (self._on_cpu and self.mode.startswith("eager")):
-            return True
-        return self._loop_trial is not None and self._loop_trial.done
+            return self._dealt_width == self.width
+        return loop_trial is not None and loop_trial.done and loop_trial.loop == self._looping
 
     def refresh(self, array: torch.nn.Module | None = None, optimizer: ArrayOptimizer | None = None) -> None:
         """Deal the array out anew, as it is now; `array` and `optimizer` replace the old ones.
