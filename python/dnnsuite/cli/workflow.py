@@ -48,6 +48,9 @@ def workflow(
         Text, typer.Option(help="Samples of the machine beside each run: auto, nvml, dcgm or none.  [auto]")
     ] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/NAME-TIME]")] = None,
+    hfta_tree: Annotated[
+        Text, typer.Option(help="Also write the finished runs to this folder, as HFTA lays them out.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Do what is missing in --out (or the last one).")
     ] = False,
@@ -69,10 +72,12 @@ def workflow(
     from .._runs.folder import WORKFLOW_FILE, default_out
 
     where = Path(out) if out else default_out(name, WORKFLOW_FILE, resume)
-    return _run_workflow(name, asked, where, resume, as_json)
+    return _run_workflow(name, asked, where, resume, as_json, hfta_tree)
 
 
-def _run_workflow(name: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool) -> int:
+def _run_workflow(
+    name: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool, hfta_tree: str | None = None
+) -> int:
     from .._runs.folder import WORKFLOW_FILE
     from .._runs.interrupts import Interrupted
     from ..workflow.sweep import sweep
@@ -85,6 +90,10 @@ def _run_workflow(name: str, asked: dict[str, Any], out: Path, resume: bool, as_
             again = f"dnnsuite workflow {name} --resume --out {out}"
             say(f"{kept} finished runs are kept in {out}; continue: {again}")
         raise
+    if hfta_tree and report.table is not None:
+        from ..results import save_hfta_tree
+
+        report.files += save_hfta_tree(out, to=hfta_tree)
     if as_json:
         print(json.dumps(_as_dict(report)))
     else:
