@@ -23,7 +23,9 @@ def workflow(
     name: Annotated[str, typer.Argument(help="A job; `dnnsuite list` names them.", show_default=False)],
     device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
     device_model: Annotated[Text, typer.Option(help="Name for the files.  [the GPU's]")] = None,
-    modes: Annotated[Texts, typer.Option(help="serial,concurrent,mps,mig,hfta.  [all there are]")] = None,
+    modes: Annotated[
+        Texts, typer.Option(help="serial,concurrent,mps,mig,hfta; mps and mig change the GPU.  [all others]")
+    ] = None,
     precisions: Annotated[Texts, typer.Option(help="fp32,amp.  [all the job has on the device]")] = None,
     repeats: Annotated[Number, typer.Option(help="Runs of each point.  [preset]")] = None,
     epochs: Annotated[Number, typer.Option(help="Epochs of a run; the first is warm-up.  [preset]")] = None,
