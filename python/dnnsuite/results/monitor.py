@@ -126,7 +126,8 @@ def _quantity(
     reaching = values[weights_s > 0]
     if not len(reaching):
         return
-    average = float(np.average(values, weights=weights_s))
+    peak = float(reaching.max())
+    average = min(peak, float(np.average(values, weights=weights_s)))  # else 100.00000000000001 %
     total = average * (window[1] - window[0]) * 1e-9
     if unit == "J":  # a counter
         grown = np.interp(window, times[known], values)
@@ -134,7 +135,7 @@ def _quantity(
     yield MonitorRow(
         job=record.job, device=record.device.type, mode=record.mode, precision=record.precision, B=record.B,
         plan_id=record.plan_id, repeat=record.repeat, share=record.share, kind=record.kind, path=str(directory),
-        of=of, metric=metric, unit=unit, mean=average, peak=float(reaching.max()), total=total,
+        of=of, metric=metric, unit=unit, mean=average, peak=peak, total=total,
         samples=len(reaching),
     )  # fmt: skip
 
