@@ -16,7 +16,7 @@ def test_preset_and_defaults() -> None:
     found = resolve("toy", {})
     assert (found.epochs, found.iters_per_epoch, found.repeats, found.batch_size) == (2, 3, 1, 4)
     assert (found.limit_B, found.max_B, found.plan) == (2, None, None)
-    assert found.modes == ["serial", "concurrent", "mps", "mig", "hfta"]
+    assert found.modes == ["serial", "concurrent", "hfta"]  # the others change the GPU: only by name
     assert found.threads == host.num_cpus()
     assert WorkflowSettings.from_dict(found.to_dict()) == found
 
@@ -51,6 +51,7 @@ def test_what_is_given_wins() -> None:
         ({"lambd": 0.0}, "--lambd 0.0: must be positive"),
         ({"timeout_s": -1.0}, "--timeout -1.0: must be positive"),
         ({"threads": 0}, "--threads 0"),
+        ({"monitor": "sar"}, "--monitor sar: accepted are auto, nvml, dcgm, none"),
         ({"dataroot": "/no/such/folder"}, "--dataroot /no/such/folder: no such directory"),
         ({"plugins": ["nowhere_at_all"]}, "--plugin nowhere_at_all"),
     ],
@@ -93,6 +94,12 @@ def test_differences_compare_what_was_given(tmp_path: Path) -> None:
         "--epochs is 3, was 2",
         "--modes is serial,hfta, was serial",
     ]
+
+
+def test_a_record_from_before_runs_were_monitored() -> None:
+    found = resolve("toy", {"monitor": "none"})
+    older = {name: value for name, value in found.to_dict().items() if name != "monitor"}
+    assert WorkflowSettings.from_dict(older).monitor == "auto"
 
 
 def test_a_record_of_another_version() -> None:

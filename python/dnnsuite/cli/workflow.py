@@ -23,7 +23,9 @@ def workflow(
     name: Annotated[str, typer.Argument(help="A job; `dnnsuite list` names them.", show_default=False)],
     device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
     device_model: Annotated[Text, typer.Option(help="Name for the files.  [the GPU's]")] = None,
-    modes: Annotated[Texts, typer.Option(help="serial,concurrent,mps,mig,hfta.  [all there are]")] = None,
+    modes: Annotated[
+        Texts, typer.Option(help="serial,concurrent,mps,mig,hfta; mps and mig change the GPU.  [all others]")
+    ] = None,
     precisions: Annotated[Texts, typer.Option(help="fp32,amp.  [all the job has on the device]")] = None,
     repeats: Annotated[Number, typer.Option(help="Runs of each point.  [preset]")] = None,
     epochs: Annotated[Number, typer.Option(help="Epochs of a run; the first is warm-up.  [preset]")] = None,
@@ -48,6 +50,9 @@ def workflow(
         Text, typer.Option(help="Samples of the machine beside each run: auto, nvml, dcgm or none.  [auto]")
     ] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/NAME-TIME]")] = None,
+    hfta_tree: Annotated[
+        Text, typer.Option(help="Also write the finished runs to this folder, as HFTA lays them out.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Do what is missing in --out (or the last one).")
     ] = False,
@@ -69,10 +74,12 @@ def workflow(
     from .._runs.folder import WORKFLOW_FILE, default_out
 
     where = Path(out) if out else default_out(name, WORKFLOW_FILE, resume)
-    return _run_workflow(name, asked, where, resume, as_json)
+    return _run_workflow(name, asked, where, resume, as_json, hfta_tree)
 
 
-def _run_workflow(name: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool) -> int:
+def _run_workflow(
+    name: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool, hfta_tree: str | None = None
+) -> int:
     from .._runs.folder import WORKFLOW_FILE
     from .._runs.interrupts import Interrupted
     from ..workflow.sweep import sweep
@@ -85,6 +92,10 @@ def _run_workflow(name: str, asked: dict[str, Any], out: Path, resume: bool, as_
             again = f"dnnsuite workflow {name} --resume --out {out}"
             say(f"{kept} finished runs are kept in {out}; continue: {again}")
         raise
+    if hfta_tree and report.table is not None:
+        from ..results import save_hfta_tree
+
+        report.files += save_hfta_tree(out, to=hfta_tree)
     if as_json:
         print(json.dumps(_as_dict(report)))
     else:

@@ -123,7 +123,7 @@ def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
     return WorkflowSettings(
         job=job, plugins=plugins, preset=preset_name, device=device,
         device_model=_slug(given["device_model"]) if "device_model" in given else _device_model(device),
-        modes=_several("mode", given.get("modes"), list(modes.MODES)),
+        modes=_several("mode", given.get("modes") or modes.DEFAULT, list(modes.MODES)),
         precisions=_several("precision", given.get("precisions"), offered),
         repeats=number("repeats", 1), epochs=number("epochs", 1),
         iters_per_epoch=number("iters_per_epoch", 1), batch_size=number("batch_size", 1),
