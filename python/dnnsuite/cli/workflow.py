@@ -11,6 +11,7 @@ import typer
 
 from ..errors import Error, InvalidArgument
 from ._options import Json, Number, Text, Texts
+from ._search_flags import with_search_flags
 from ._status import FAILED, say
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["workflow"]
 
 
+@with_search_flags
 def workflow(
     name: Annotated[str, typer.Argument(help="A job; `dnnsuite list` names them.", show_default=False)],
     device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
@@ -26,13 +28,17 @@ def workflow(
     modes: Annotated[
         Texts, typer.Option(help="serial,concurrent,mps,mig,hfta; mps and mig change the GPU.  [all others]")
     ] = None,
-    precisions: Annotated[Texts, typer.Option(help="fp32,amp.  [all the job has on the device]")] = None,
+    precisions: Annotated[Texts, typer.Option(help="fp32,amp,bf16,fp64.  [fp32, and amp on a GPU]")] = None,
+    bf16: Annotated[bool, typer.Option("--bf16", help="Measure in bfloat16 too.")] = False,
     repeats: Annotated[Number, typer.Option(help="Runs of each point.  [preset]")] = None,
     epochs: Annotated[Number, typer.Option(help="Epochs of a run; the first is warm-up.  [preset]")] = None,
     iters_per_epoch: Annotated[Number, typer.Option(help="Iterations of an epoch.  [preset]")] = None,
     batch_size: Annotated[Number, typer.Option(help="Items per model and iteration.  [preset]")] = None,
     seed: Annotated[Number, typer.Option(help="Of models, data, plan and order.  [1]")] = None,
-    preset: Annotated[Text, typer.Option(help="quick or paper.  [quick]")] = None,
+    preset: Annotated[Text, typer.Option(help="quick, default or paper.  [default]")] = None,
+    option: Annotated[
+        Texts, typer.Option(help="An option of the job, as dropout=0.2; repeatable.  [preset]")
+    ] = None,
     plan: Annotated[
         Texts, typer.Option(help="The numbers of models to measure, as 1,2,4,8.  [searched]")
     ] = None,
@@ -60,6 +66,7 @@ def workflow(
         bool, typer.Option("--dry-run", help="Say what would run, in which order; run nothing.")
     ] = False,
     as_json: Json = False,
+    **search: Any,
 ) -> int:
     """Measure a job's training throughput by mode and number of models, and draw the speedup curve."""
     asked = {
@@ -67,7 +74,7 @@ def workflow(
         "repeats": repeats, "epochs": epochs, "iters_per_epoch": iters_per_epoch, "batch_size": batch_size,
         "seed": seed, "preset": preset, "plan": plan, "max_B": max_B, "max_num_Bs": max_num_Bs,
         "lambd": lambd, "data": data, "dataroot": dataroot, "threads": threads, "timeout_s": timeout,
-        "plugins": plugin, "monitor": monitor,
+        "plugins": plugin, "options": option, "bf16": bf16 or None, "monitor": monitor, **search,
     }  # fmt: skip
     if dry_run:
         return _describe_plan(name, asked, as_json)

@@ -97,6 +97,7 @@ class Launcher:
             data=settings.data,
             dataroot=settings.dataroot,
             threads=self.threads(point.mode, point.B),
+            options=dict(settings.options),
         )
         if common.B:
             return [common]  # its model i starts from seed + i
