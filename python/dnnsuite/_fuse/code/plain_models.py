@@ -28,6 +28,7 @@ from .kept_state import PythonNumbers
 from .late_draws import names_that_draw
 from .lent_parameters import lent, lies_in_another_order
 
+WRITES_ARGUMENTS = "its code writes into its arguments"
 _KNOWN_LEAVES = (torch.Tensor, bool, int, float, complex, str, type(None), torch.dtype, torch.device)
 
 
@@ -319,7 +320,7 @@ class PlainModels:
         if state.checkpointed and self._buffers:
             return "its checkpoints may write buffers in the backward pass"
         if after[: len(given)] != before[: len(given)]:
-            return "its code writes into its arguments"
+            return WRITES_ARGUMENTS
         if any(type(leaf) is ModelTensor for leaf in tree_leaves(output)):
             return "its code looks at tensors of other modules"
         return ""
