@@ -92,6 +92,7 @@ TESTED_BY: dict[str, str] = {
     "profiler/_site/sitecustomize.py": "profiling/test_script.py",
     "pin/_guard.py": "pin/test_partition.py",
     "pin/report.py": "cli/test_pin.py",
+    "jobs/_equality.py": "jobs/test_declared_job.py",
     "jobs/_spread.py": "jobs/test_distributed.py",
     "pin/_running.py": "pin/test_partition.py",
     "cli/_options.py": "cli/test_workflow.py",

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Training workloads by name: `FusedJob`, of which many train as one array, and `PlainJob`, of one plain model.
 
-A job's own module is imported when it is asked for. `Job` and `Training` are earlier names of `FusedJob` and
+`declare` makes a fused job of a `FusedWorkload`, which is written for one plain model. A job's own module is imported
+when it is asked for. `Job` and `Training` are earlier names of `FusedJob` and
 `PlainJob`, and stay.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from ._fused_job import FusedJob as FusedJob
@@ -15,23 +17,34 @@ from ._workload import Workload as Workload
 from ._workload import get as get
 from ._workload import names as names
 from ._workload import register as register
+from .fused_workload import Batches as Batches
+from .fused_workload import FusedWorkload as FusedWorkload
+from .fused_workload import Made as Made
+from .fused_workload import Preset as Preset
 
 if TYPE_CHECKING:
     from ._plain_job import PlainJob, SeedUnit
+    from .declared_job import DeclaredJob, declare
 
     Training = PlainJob
 
 Job = FusedJob
 
 __all__ = [
-    "FusedJob", "Job", "JobConfig", "PlainJob", "SeedUnit", "Training", "Workload", "get", "names", "register",
+    "Batches", "DeclaredJob", "FusedJob", "FusedWorkload", "Job", "JobConfig", "Made", "PlainJob", "Preset", "SeedUnit",
+    "Training", "Workload", "declare", "get", "names", "register",
 ]  # fmt: skip
-_OF_PLAIN_JOBS = {"PlainJob": "PlainJob", "SeedUnit": "SeedUnit", "Training": "PlainJob"}
+_BRING_TORCH = {
+    "DeclaredJob": (".declared_job", "DeclaredJob"),
+    "PlainJob": ("._plain_job", "PlainJob"),
+    "SeedUnit": ("._plain_job", "SeedUnit"),
+    "Training": ("._plain_job", "PlainJob"),
+    "declare": (".declared_job", "declare"),
+}
 
 
-def __getattr__(name: str) -> Any:  # these bring torch along
-    if name in _OF_PLAIN_JOBS:
-        from . import _plain_job
-
-        return getattr(_plain_job, _OF_PLAIN_JOBS[name])
+def __getattr__(name: str) -> Any:
+    if name in _BRING_TORCH:
+        module, own = _BRING_TORCH[name]
+        return getattr(importlib.import_module(module, __name__), own)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import abc
 import random
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from ._workload import JobConfig, Workload
 
 
 class FusedJob(Workload):
     """A workload with a fused form: hyper-parameters, epochs and a check of equality for a workflow."""
+
+    family: ClassVar[str] = "fused"
 
     @classmethod
     def precisions(cls, device: str) -> list[str]:
@@ -21,7 +24,7 @@ class FusedJob(Workload):
     @classmethod
     @abc.abstractmethod
     def preset(cls, name: str, device: str) -> dict[str, Any]:
-        """Defaults of the workflow by name (`quick`, `paper`): epochs, iters_per_epoch, repeats, max_B, max_num_Bs."""
+        """Defaults of the workflow by name (`quick`, `default`, `paper`): those of a `Preset` that the job chooses."""
 
     @classmethod
     @abc.abstractmethod
@@ -36,3 +39,18 @@ class FusedJob(Workload):
     @abc.abstractmethod
     def end_epoch(self) -> None:
         """Go on to the next epoch: learning-rate schedules."""
+
+    @classmethod
+    def default_precisions(cls, device: str) -> list[str]:
+        """The precisions of a workflow that is asked for none: those of HFTA's that the job has."""
+        offered = cls.precisions(device)
+        return [name for name in ("fp32", "amp") if name in offered] or offered
+
+    @classmethod
+    def option_defaults(cls) -> Mapping[str, Any] | None:
+        """The job's options and their defaults; None where only the job itself knows them."""
+        return None
+
+    def hold_batches(self, count: int) -> bool:
+        """Train from now on on the next `count` batches in turn, kept on the device; return False if it cannot."""
+        return False

@@ -32,6 +32,7 @@ class PlainJob(Workload):
     `setup`, `batch` and `train`. Starting loaders and compiling belong to `setup`.
     """
 
+    family: ClassVar[str] = "plain"
     scope: ClassVar[str] = "student"  # one copy per slot; "all": one that has the machine
     distributed: ClassVar[bool] = False  # of several processes where `scope` is "all": one for each device
     default_precision: ClassVar[str] = "fp32"

@@ -25,11 +25,11 @@ class MaskStream:
         """Apply this step's mask to `x`, and go on to the next step."""
         if p == 0.0:
             return x
-        y = ops.dropout(
-            x.unsqueeze(0), torch.tensor([p], device=x.device), self._rng.to(x.device, copy=True)
-        ).squeeze(0)
+        wide = x if x.dtype == torch.float64 else x.float()  # the kernels of a CPU know no others
+        rate = torch.tensor([p], device=x.device)
+        y = ops.dropout(wide.unsqueeze(0), rate, self._rng.to(x.device, copy=True)).squeeze(0)
         self._rng[0, 1] += 1
-        return y
+        return y.to(x.dtype)
 
 
 class _StreamDropout(torch.nn.Module):

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import difflib
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -61,6 +63,8 @@ class Workload(abc.ABC):
     name: ClassVar[str]
     description: ClassVar[str]
     unit: ClassVar[str]
+    #: Jobs of two families may have one name: `dcgan` is a plain job of the suite, and a fused one.
+    family: ClassVar[str] = ""
 
     def __init__(self, config: JobConfig) -> None:
         if config.B < 0:
@@ -114,9 +118,8 @@ class Workload(abc.ABC):
         return self.config.batch_size * self.config.models
 
 
-_REGISTRY: dict[str, type[Workload]] = {}
+_REGISTRY: dict[str, dict[str, type[Workload]]] = {}  # by family, then by name
 # The package's own and their modules, which register themselves. They import torch: not before one is wanted.
-_FUSED_JOBS = {"bert": ".bert"}
 _PLAIN_JOBS = {  # of the benchmark suite, in its order
     "toy_reg": ".toy_reg",
     "toy_lstm": ".toy_lstm",
@@ -139,42 +142,78 @@ _PLAIN_JOBS = {  # of the benchmark suite, in its order
     "dcgan_all": ".dcgan",
     "scaling": ".scaling",
 }
+_FUSED_JOBS = {  # HFTA's workflows
+    "bert": ".fused.bert",
+}
+_OWN = {"plain": _PLAIN_JOBS, "fused": _FUSED_JOBS}  # where two have one name, the first is meant
+# Names by which HFTA's scripts know its workflows.
+_ALIASES = {
+    "mobilenet_cifar10_v3s": "mobilenet_v3_small",
+    "mobilenet_cifar10_v3l": "mobilenet_v3_large",
+}
 
 
 def register(name: str) -> Callable[[WorkloadT], WorkloadT]:
-    """Class decorator that makes a workload known by `name`. Raises InvalidArgument if another class has it."""
+    """Class decorator that makes a workload known by `name`.
+
+    Raises InvalidArgument if another class of its family has the name.
+    """
 
     def add(workload: WorkloadT) -> WorkloadT:
-        if name in _REGISTRY and _REGISTRY[name].__qualname__ != workload.__qualname__:
-            raise InvalidArgument(f"job {name!r} is already {_REGISTRY[name].__qualname__}")
+        known = _REGISTRY.setdefault(workload.family, {})
+        if name in known and _home(known[name]) != _home(workload):
+            raise InvalidArgument(f"job {name!r} is already {known[name].__qualname__}")
         workload.name = name
-        _REGISTRY[name] = workload
+        known[name] = workload
         return workload
 
     return add
 
 
+def _home(workload: type) -> tuple[str, str]:
+    """Module and name of a class, the same for one that is defined anew when its module is run or loaded again."""
+    spec = getattr(sys.modules.get(workload.__module__), "__spec__", None)
+    return spec.name if spec else workload.__module__, workload.__qualname__
+
+
+def _families(kind: type) -> list[str]:
+    """Families in which a workload of `kind` may be, those that are asked first first."""
+    family = getattr(kind, "family", "")
+    return [family] if family else [*_OWN, *(known for known in _REGISTRY if known not in _OWN)]
+
+
 def names(kind: type = Workload) -> list[str]:
     """Names of the package's own workloads and those registered; of one `kind`, `FusedJob` or `PlainJob`, if given."""
-    own = {**_FUSED_JOBS, **_PLAIN_JOBS}
-    return sorted(name for name in {*own, *_REGISTRY} if kind is Workload or issubclass(get(name), kind))
+    found = {
+        name for family in _families(kind) for name in (*_OWN.get(family, ()), *_REGISTRY.get(family, ()))
+    }
+    return sorted(found)
 
 
 def get(name: str, kind: type = Workload) -> Any:
-    """The class of the workload called `name`. Raises InvalidArgument listing the known ones of `kind`."""
-    own = {**_FUSED_JOBS, **_PLAIN_JOBS}
-    if name not in _REGISTRY and name in own:
-        importlib.import_module(own[name], __package__)
-    try:
-        found = _REGISTRY[name]
-    except KeyError:
-        raise InvalidArgument(f"no job {name!r}; there is {', '.join(names())}") from None
-    if not issubclass(found, kind):
+    """The class of the workload called `name`, or known by it to HFTA.
+
+    Where a plain and a fused job have the name, `kind` decides, and without it the plain one is meant. Raises
+    InvalidArgument listing the known ones of `kind`.
+    """
+    name = _ALIASES.get(name, name)
+    for family in _families(kind):
+        if name not in _REGISTRY.get(family, {}) and name in _OWN.get(family, {}):
+            importlib.import_module(_OWN[family][name], __package__)
+        if name in _REGISTRY.get(family, {}):
+            return _REGISTRY[family][name]
+    if name in names():
         others = ", ".join(names(kind))
         raise InvalidArgument(
             f"job {name!r} is no {kind.__name__}, and one is needed here; there is {others}"
         )
-    return found
+    raise InvalidArgument(f"no job {name!r}{_meant(name, names())}; there is {', '.join(names())}")
+
+
+def _meant(word: str, known: Sequence[str]) -> str:
+    """The known word that is nearest, as a question."""
+    near = difflib.get_close_matches(word, known, 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def option(options: Mapping[str, Any], allowed: Sequence[str], job: str) -> None:
@@ -182,4 +221,4 @@ def option(options: Mapping[str, Any], allowed: Sequence[str], job: str) -> None
     for name in options:
         if name not in allowed:
             has = ", ".join(allowed) or "none"
-            raise InvalidArgument(f"job {job} has no option {name!r}; it has {has}")
+            raise InvalidArgument(f"job {job} has no option {name!r}{_meant(name, allowed)}; it has {has}")

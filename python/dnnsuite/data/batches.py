@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT
+"""Batches of samples that lie in memory, in random order, without an end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import torch
+
+
+class ArrayBatches:
+    """Batches of rows of some tensors; batch i depends on the seed and on i alone.
+
+    Each pass takes all samples in a new order; a batch may span two passes, so every one has `batch_size` samples.
+
+    Args:
+        samples: CPU tensors `[T, ...]` of one first size.
+        batch_size: N, samples in a batch.
+        seed: of the order, and of what `prepare` draws.
+        record: provenance, for the record.
+        sizes: sizes that the data decide, as the number of classes.
+        prepare: (generator, *rows) → the tensors of a batch, as random crops of the rows; rows themselves if None.
+
+    Raises:
+        InvalidArgument: no samples, tensors of unlike first sizes, or a batch size below one.
+    """
+
+    def __init__(
+        self,
+        *samples: torch.Tensor,
+        batch_size: int,
+        seed: int = 0,
+        record: Mapping[str, Any] | None = None,
+        sizes: Mapping[str, Any] | None = None,
+        prepare: Callable[..., tuple[torch.Tensor, ...]] | None = None,
+    ) -> None:
+        counts = [len(tensor) for tensor in samples]
+        if not counts or min(counts) < 1 or len(set(counts)) > 1:
+            raise InvalidArgument(f"batches need tensors with one number of samples, 1 or more; got {counts}")
+        if batch_size < 1:
+            raise InvalidArgument(f"batch_size {batch_size} is below 1")
+        self.samples, self.batch_size, self.seed = samples, batch_size, seed
+        self.record, self.sizes = dict(record or {}), dict(sizes or {})
+        self._prepare = prepare
+        self._orders: dict[int, torch.Tensor] = {}  # of the last passes
+
+    def batch(self, i: int) -> tuple[torch.Tensor, ...]:
+        """Batch i since training began, tensors `[N, ...]`."""
+        if i < 0:
+            raise InvalidArgument(f"batch {i} does not exist: batches count from 0")
+        rows = self._rows(i)
+        chosen = tuple(tensor[rows] for tensor in self.samples)
+        return chosen if self._prepare is None else self._prepare(self._generator(1, i), *chosen)
+
+    def _rows(self, i: int) -> torch.Tensor:
+        """Indices of the samples in batch i, `[N]`."""
+        import torch
+
+        count = len(self.samples[0])
+        first, parts = i * self.batch_size, []
+        while first < (i + 1) * self.batch_size:
+            number, start = divmod(first, count)
+            taken = self._order(number)[start : start + (i + 1) * self.batch_size - first]
+            parts.append(taken)
+            first += len(taken)
+        return torch.cat(parts)
+
+    def _order(self, number: int) -> torch.Tensor:
+        """The order of the samples in a pass."""
+        import torch
+
+        if number not in self._orders:
+            self._orders = {n: order for n, order in self._orders.items() if n == number - 1}
+            self._orders[number] = torch.randperm(len(self.samples[0]), generator=self._generator(0, number))
+        return self._orders[number]
+
+    def _generator(self, stream: int, number: int) -> torch.Generator:
+        """A generator of its own for each pass and each batch, so that none needs those before it."""
+        import numpy as np
+        import torch
+
+        words = np.random.SeedSequence([self.seed & (2**64 - 1), stream, number]).generate_state(1, np.uint64)
+        return torch.Generator().manual_seed(int(words[0] >> np.uint64(1)))

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: MIT
+"""The job of a declared workload: one plain model, or an array of B that `dnnsuite.fuse` makes of plain models."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+import torch
+
+from .. import _fuse, optim
+from .._step import StepRunner, SubmittedStep
+from ..errors import InvalidArgument
+from ._fused_job import FusedJob
+from ._workload import JobConfig, option, register
+from .fused_workload import Batches, FusedWorkload, Loss, Made, Values
+
+Batch = tuple[torch.Tensor, ...]
+
+
+class Trainee(torch.nn.Module):
+    """One model and its losses as a forward, so that the array of it returns `[B]` losses."""
+
+    def __init__(self, model: torch.nn.Module, losses: tuple[Loss, ...]) -> None:
+        super().__init__()
+        self.model, self._losses = model, losses
+
+    def forward(self, part: int, *batch: torch.Tensor) -> torch.Tensor:
+        return self._losses[part](self.model, *batch)
+
+
+class DeclaredJob(FusedJob):
+    """A `FusedJob` of a `FusedWorkload`. Model i is made from the seed `config.seed + i`."""
+
+    workload: ClassVar[FusedWorkload]
+
+    def __init__(self, config: JobConfig) -> None:
+        super().__init__(config)
+        workload = self.workload
+        option(config.options, list(workload.options), self.name)
+        option(config.hyper, list(workload.hyper), self.name)
+        self.options = {**workload.options, **config.options}
+        self.hyper = {
+            name: list(config.hyper.get(name, [value] * config.models))
+            for name, value in workload.hyper.items()
+        }
+        self.batches: Batches | None = None  # the training data, once they are loaded
+        self._held: list[Batch] = []
+        self._parts: list[_Part] = []
+        self._iteration = 0
+
+    @classmethod
+    def precisions(cls, device: str) -> list[str]:
+        return ["fp32", "amp", "fp64"] if device.startswith("cuda") else ["fp32", "bf16", "fp64"]
+
+    @classmethod
+    def preset(cls, name: str, device: str) -> dict[str, Any]:
+        return cls.workload.preset(name, device)
+
+    @classmethod
+    def option_defaults(cls) -> Mapping[str, Any]:
+        return cls.workload.options
+
+    @classmethod
+    def hyperparameters(cls, generator: random.Random, models: int) -> dict[str, list[float]]:
+        drawn = [cls.workload.sample(generator) for _ in range(models)]
+        return {name: [values[name] for values in drawn] for name in cls.workload.hyper}
+
+    def setup(self) -> None:
+        config = self.config
+        if config.threads:
+            torch.set_num_threads(config.threads)
+        batches = self.batches = self.batches or self.workload.data(config, self.options)
+        self.options.update(batches.sizes)
+        built = [self.build(i) for i in range(config.models)]
+        torch.manual_seed(config.seed)
+        self._parts = self._plain_parts(built[0]) if config.B == 0 else self._array_parts(built)
+
+    def build(self, index: int) -> Trainee:
+        """The plain model `index` as it starts, with its losses."""
+        hyper = {name: values[index] for name, values in self.hyper.items()}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.config.seed + index)
+            model = self.workload.model(self.options, hyper)
+        trainee = Trainee(model, tuple(self.workload.parts().values())).to(self.config.device)
+        return trainee.double() if self.config.precision == "fp64" else trainee
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The plain model, or the array of models."""
+        return self.trainee.model
+
+    @property
+    def optimizers(self) -> list[Any]:
+        """The optimizer of the models, or one of each part of them."""
+        return [part.optimizer for part in self._parts]
+
+    def fused(self, built: Sequence[Trainee]) -> Any:
+        """One array of `built`, which draws random numbers as each of them does alone."""
+        return _fuse.fuse(built, seeds=[self.config.seed + i for i in range(len(built))])
+
+    def _plain_parts(self, trainee: Trainee) -> list[_Part]:
+        self.trainee = trainee
+        hyper = {name: values[0] for name, values in self.hyper.items()}
+        return [_PlainPart(self, trainee, part, hyper) for part in self.workload.parts()]
+
+    def _array_parts(self, built: Sequence[Trainee]) -> list[_Part]:
+        names = list(self.workload.parts())
+        arrays = [self.fused(built) for _ in names]
+        self.trainee = arrays[0]
+        for array, name in zip(arrays, names, strict=True):
+            _train_only(array, name)
+            _share_tensors(array, arrays[0])
+        return [_ArrayPart(self, array, name) for array, name in zip(arrays, names, strict=True)]
+
+    def batch(self, index: int) -> Batch:
+        """Batch `index` on the device, one that all models share: tensors `[N, ...]`."""
+        assert self.batches is not None, "setup was not called"
+        return tuple(self._placed(x) for x in self.batches.batch(index))
+
+    def _placed(self, x: torch.Tensor) -> torch.Tensor:
+        double = self.config.precision == "fp64" and x.is_floating_point()
+        return x.to(self.config.device, torch.float64 if double else x.dtype)
+
+    def hold_batches(self, count: int) -> bool:
+        self._held = [self.batch(self._iteration + i) for i in range(count)]
+        return True
+
+    def step(self) -> None:
+        held = self._held
+        batch = held[self._iteration % len(held)] if held else self.batch(self._iteration)
+        self._iteration += 1
+        for part in self._parts:
+            part.step(batch)
+            if len(self._parts) > 1:  # the next one reads what this one writes
+                part.synchronize()
+
+    def synchronize(self) -> None:
+        for part in self._parts:
+            part.synchronize()
+        if self.config.device.startswith("cuda"):
+            torch.cuda.synchronize()
+
+    def end_epoch(self) -> None:
+        for part in self._parts:
+            if part.schedule is not None:
+                part.schedule.step()
+
+    def losses(self) -> list[float]:
+        """Losses of the last step, those of a model's parts added up."""
+        if not self._iteration:
+            return []
+        return [float(value) for value in torch.stack([part.losses() for part in self._parts]).sum(0)]
+
+    def provenance(self) -> dict[str, Any]:
+        assert self.batches is not None, "setup was not called"
+        workload, dtype = self.workload, self.autocast_dtype
+        return {
+            "data": {**self.batches.record, **self.batches.sizes},
+            "model": dict(self.options),
+            "parameters_per_model": sum(p.numel() for p in self.model.parameters()) // self.config.models,
+            "optimizer": workload.optimizer.name,
+            "schedule": workload.schedule.name if workload.schedule else None,
+            "autocast": str(dtype).removeprefix("torch.") if dtype else None,
+            "hyper": self.hyper,
+        }
+
+    def close(self) -> None:
+        for part in self._parts:
+            part.close()
+
+    @property
+    def items_per_step(self) -> int:
+        return self.config.batch_size * self.config.models * self.workload.items_per_sample
+
+    @property
+    def autocast_dtype(self) -> torch.dtype | None:
+        """amp is bfloat16 where the GPU computes in it, else float16; None without autocast."""
+        if self.config.precision == "bf16":
+            return torch.bfloat16
+        if self.config.precision != "amp":
+            return None
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """Context manager: torch.autocast in half precision, nothing else."""
+        dtype = self.autocast_dtype
+        device = torch.device(self.config.device).type
+        return torch.autocast(device, dtype=dtype) if dtype else contextlib.nullcontext()
+
+    def scaler(self) -> torch.amp.GradScaler | None:
+        """A scaler of gradients where they can underflow."""
+        return torch.amp.GradScaler(self.config.device) if self.autocast_dtype == torch.float16 else None
+
+    @classmethod
+    def check_equality(cls, config: JobConfig, steps: int = 20) -> dict[str, Any]:
+        from ._equality import check
+
+        return check(cls, config, steps)
+
+
+class _Part(Protocol):
+    """The training of a model, or of one part of it."""
+
+    optimizer: Any
+    schedule: Any
+
+    def step(self, batch: Batch) -> None: ...
+    def losses(self) -> torch.Tensor: ...
+    def synchronize(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class _PlainPart:
+    """One plain model, or a part of it with the others held."""
+
+    def __init__(self, job: DeclaredJob, trainee: Trainee, name: str, hyper: Values) -> None:
+        self._job, self._trainee, self._name = job, trainee, name
+        self._number = list(job.workload.parts()).index(name)
+        self.optimizer = _made(torch.optim, job.workload.optimizer, hyper, _parameters(trainee, name))
+        schedule = job.workload.schedule
+        self.schedule = schedule and _made(torch.optim.lr_scheduler, schedule, hyper, self.optimizer)
+        self._scaler = job.scaler()
+        self._last = torch.empty(0)
+
+    def step(self, batch: Batch) -> None:
+        if self._name:
+            _train_only(self._trainee, self._name)
+        self.optimizer.zero_grad(set_to_none=True)
+        with self._job.autocast():
+            loss = self._trainee(self._number, *batch)
+        if self._scaler is None:
+            loss.backward()
+            self.optimizer.step()
+        else:
+            self._scaler.scale(loss).backward()
+            self._scaler.step(self.optimizer)
+            self._scaler.update()
+        self._last = loss.detach()
+
+    def losses(self) -> torch.Tensor:
+        return self._last.reshape(1)
+
+    def synchronize(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _ArrayPart:
+    """B models at once, or a part of each with the others held."""
+
+    def __init__(self, job: DeclaredJob, array: Any, name: str) -> None:
+        self._B = job.config.B
+        number = list(job.workload.parts()).index(name)
+        self.optimizer = _made(optim, job.workload.optimizer, job.hyper, _parameters(array, name))
+        schedule = job.workload.schedule
+        self.schedule = schedule and _made(optim.lr_scheduler, schedule, job.hyper, self.optimizer)
+
+        def losses(array: Any, *batch: torch.Tensor) -> torch.Tensor:
+            with job.autocast():
+                found: torch.Tensor = array(number, *batch)
+            return found
+
+        self.runner = StepRunner(
+            array, self.optimizer, losses, threads=job.config.threads, scaler=job.scaler()
+        )
+        self._last: SubmittedStep | None = None
+
+    def step(self, batch: Batch) -> None:
+        self._last = self.runner.step(*(_fuse.stack(x, self._B) for x in batch))
+
+    def losses(self) -> torch.Tensor:
+        assert self._last is not None, "no step was made yet"
+        return self._last.losses()
+
+    def synchronize(self) -> None:
+        self.runner.synchronize()
+
+    def close(self) -> None:
+        self.runner.close()
+
+
+def declare(workload: FusedWorkload) -> type[DeclaredJob]:
+    """Register a workload by its name, and return its job, which is of the module that defines its model.
+
+    Raises InvalidArgument if another job with a fused form has the name, or torch or dnnsuite lacks a class of it.
+    """
+    for made, rooms in (
+        (workload.optimizer, (torch.optim, optim)),
+        (workload.schedule, (torch.optim.lr_scheduler, optim.lr_scheduler)),
+    ):
+        if made is not None and (
+            lacking := [room.__name__ for room in rooms if not hasattr(room, made.name)]
+        ):
+            raise InvalidArgument(f"workload {workload.name}: {lacking[0]} has no {made.name}")
+    name = "".join(word.title() for word in workload.name.replace("-", "_").split("_")) + "Job"
+    body = {
+        "workload": workload,
+        "description": workload.description,
+        "unit": workload.unit,
+        "__doc__": f"{workload.description}.",
+        "__module__": getattr(workload.model, "__module__", None) or __name__,
+        "__qualname__": name,
+    }
+    return register(workload.name)(type(name, (DeclaredJob,), body))
+
+
+def _made(room: Any, made: Made, hyper: Values, of: Any) -> Any:
+    """An optimizer of these parameters, or a schedule of this optimizer."""
+    return getattr(room, made.name)(of, **made.filled(hyper))
+
+
+def _is_of(parameter: str, part: str) -> bool:
+    return not part or parameter.startswith(f"model.{part}.")
+
+
+def _parameters(trainee: torch.nn.Module, part: str) -> list[torch.nn.Parameter]:
+    found = [p for name, p in trainee.named_parameters() if _is_of(name, part)]
+    if not found:
+        raise InvalidArgument(f"the model has no part {part!r} with parameters")
+    return found
+
+
+def _train_only(trainee: torch.nn.Module, part: str) -> None:
+    """Hold all parameters that are not of `part`, and let those be trained that are."""
+    if part:
+        for name, parameter in trainee.named_parameters():
+            parameter.requires_grad_(_is_of(name, part))
+
+
+def _share_tensors(array: torch.nn.Module, first: torch.nn.Module) -> None:
+    """Have `array` keep its parameters and buffers where `first` keeps those of the same name."""
+    for mine, its in (
+        (array.named_parameters(), first.named_parameters()),
+        (array.named_buffers(), first.named_buffers()),
+    ):
+        for (_, tensor), (_, other) in zip(mine, its, strict=True):
+            tensor.data = other.data

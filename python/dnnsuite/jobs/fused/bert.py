@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""Masked-language-model training of BERT, the first workload of HFTA's throughput study (MLSys 2021).
+
+HFTA's script reads `--emsize 128` but builds its network from `--nhid` alone, 512 wide with a feed-forward of 2048;
+here each names what it says, and the preset `paper` has the network that HFTA built.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import torch
+
+from ... import data, models
+from .._workload import JobConfig
+from ..declared_job import declare
+from ..fused_workload import FusedWorkload, Made, Preset, Values
+
+
+class MaskedText:
+    """Sequences of a text with tokens to fill in: tokens `[N, L]`, masked positions `[N, P]`, what stood there."""
+
+    def __init__(self, config: JobConfig, options: Values) -> None:
+        corpus = data.text.load(config.data, config.dataroot, options["vocab_size"], config.data_seed)
+        self.record = {"source": corpus.source, "licence": corpus.licence, "sha256": corpus.sha256,
+                       "tokens": len(corpus.tokens)}  # fmt: skip
+        self.sizes = {"vocab_size": corpus.vocab_size}
+        self.batch = data.mlm.MaskedLM(corpus, config.batch_size, options["bptt"], config.data_seed).batch
+
+
+def sample(generator: random.Random) -> dict[str, float]:
+    """HFTA's ranges."""
+    return {
+        "lr": generator.uniform(0.1, 10.0),
+        "gamma": generator.uniform(0.3, 0.99),
+        "step_size": int(generator.uniform(3, 20)),
+    }
+
+
+def model(options: Values, hyper: Values) -> models.BERT:
+    sizes = {name: options[name] for name in ("emsize", "nhid", "nlayers", "nhead", "dropout")}
+    return models.BERT(torch.nn, options["vocab_size"], max_len=options["bptt"], **sizes)
+
+
+def loss(model: Any, tokens: torch.Tensor, positions: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of the masked positions `[N, P]` in the sequences `[N, L]`."""
+    return torch.nn.functional.cross_entropy(model(tokens, positions).float(), targets.flatten())
+
+
+WORKLOAD = FusedWorkload(
+    name="bert",
+    description="BERT masked-language model, 8 layers of 128, Adadelta + StepLR, on text",
+    unit="sequences",
+    options={
+        "emsize": 128, "nhid": 512, "nlayers": 8, "nhead": 8, "dropout": 0.1, "bptt": 32, "vocab_size": 8192,
+    },
+    hyper={"lr": 1.0, "gamma": 0.7, "step_size": 10},
+    sample=sample,
+    model=model,
+    data=MaskedText,
+    loss=loss,
+    optimizer=Made("Adadelta", {"lr": "lr"}),
+    schedule=Made("StepLR", {"step_size": "step_size", "gamma": "gamma"}),
+    presets={
+        "default": Preset(
+            3, 4, max_B=4, max_num_Bs=4, cuda={"iters_per_epoch": 50, "max_B": None, "max_num_Bs": 6}
+        ),
+        "paper": Preset(
+            5, 1000, max_num_Bs=10, options={"emsize": 512, "nhid": 2048, "vocab_size": 33_279},
+        ),
+    },
+)  # fmt: skip
+
+declare(WORKLOAD)

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+"""A fused workload as data: from one declaration come the job of one plain model and the job of B models at once.
+
+Model and loss are written for one model, in plain torch; `jobs.declare` makes a `FusedJob` of them, which trains one of
+them (B = 0) or, through `dnnsuite.fuse`, an array. `dnnsuite.jobs.fused` has the declarations of the package.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ..errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import torch
+
+    from ._workload import JobConfig
+
+Values = Mapping[str, Any]
+Loss = Callable[..., "torch.Tensor"]
+
+PRESETS = ("quick", "default", "paper")
+
+
+class Batches(Protocol):
+    """Training data without an end.
+
+    Attributes:
+        record: provenance: source, licence, what identifies it.
+        sizes: options that the data decide (a vocabulary's size), which replace those asked for.
+    """
+
+    @property
+    def record(self) -> Mapping[str, Any]: ...
+    @property
+    def sizes(self) -> Mapping[str, Any]: ...
+
+    def batch(self, i: int) -> tuple[torch.Tensor, ...]:
+        """Batch `i` since training began, on the CPU; it depends on nothing but `i` and the seed."""
+
+
+class Made(NamedTuple):
+    """A class that torch and dnnsuite have by the same name, and its arguments.
+
+    An argument is the name of a hyperparameter, a constant, or a tuple of these:
+    `Made("Adam", {"lr": "lr", "betas": ("beta1", 0.999)})`.
+    """
+
+    name: str
+    arguments: Values
+
+    def filled(self, hyper: Values) -> dict[str, Any]:
+        """Arguments with the values of `hyper`, of one model or lists of all models."""
+        return {name: _filled(value, hyper) for name, value in self.arguments.items()}
+
+    def hyperparameters(self) -> set[str]:
+        """Names of the hyperparameters that it takes."""
+        parts = [part for value in self.arguments.values() for part in _parts(value)]
+        return {part for part in parts if isinstance(part, str)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """A protocol: how long, how often, with which batch and which sizes.
+
+    Attributes:
+        epochs, iters_per_epoch, repeats, batch_size: of each run; the first epoch is warm-up.
+        max_B: where the search for the largest B ends; None is the memory's end.
+        max_num_Bs: how many Bs are measured.
+        options: options that are not the workload's defaults.
+        search: settings of the search per mode, as `{"hfta": {"dry_run_repeats": 1}}`.
+        cuda: fields that are others on a GPU, as `{"iters_per_epoch": 50}`.
+    """
+
+    epochs: int
+    iters_per_epoch: int
+    batch_size: int = 32
+    repeats: int = 3
+    max_B: int | None = None
+    max_num_Bs: int = 5
+    options: Values = dataclasses.field(default_factory=dict)
+    search: Mapping[str, Values] = dataclasses.field(default_factory=dict)
+    cuda: Values = dataclasses.field(default_factory=dict)
+
+    def on(self, device: str) -> dict[str, Any]:
+        """Plain values for a device."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "cuda"}
+        return {**fields, **(self.cuda if device.startswith("cuda") else {})}
+
+
+@dataclasses.dataclass(frozen=True)
+class FusedWorkload:
+    """One training workload, declared once.
+
+    Attributes:
+        name: by which `dnnsuite workflow NAME` and `jobs.get` know it.
+        description: one line for `dnnsuite list`.
+        unit: what a sample of the batch is, in the plural: "images".
+        options: the options and their defaults. A number stays a number of its kind, text stays text.
+        hyper: hyperparameters and the values of a model for which none are drawn.
+        sample: draws the hyperparameters of one model.
+        model: (options, one model's hyperparameters) → a plain torch module.
+        data: (job's configuration, options) → `Batches`.
+        loss: (model, *batch) → the loss `[]` of one model. Instead, a mapping of names of submodules to losses: in each
+            step these parts are trained one after the other, the others held, each by an optimizer of its own.
+        optimizer, schedule: of each model; the schedule goes on at the end of an epoch.
+        presets: by name; one that is missing is that of `default`.
+        items_per_sample: how many items of `unit` one sample of a batch is.
+    """
+
+    name: str
+    description: str
+    unit: str
+    model: Callable[[Values, Values], torch.nn.Module]
+    data: Callable[[JobConfig, Values], Batches]
+    loss: Loss | Mapping[str, Loss]
+    optimizer: Made
+    hyper: Mapping[str, float]
+    sample: Callable[[random.Random], Mapping[str, float]]
+    presets: Mapping[str, Preset]
+    options: Values = dataclasses.field(default_factory=dict)
+    schedule: Made | None = None
+    items_per_sample: int = 1
+
+    def __post_init__(self) -> None:
+        for made in filter(None, (self.optimizer, self.schedule)):
+            if unknown := sorted(made.hyperparameters() - set(self.hyper)):
+                raise InvalidArgument(
+                    f"workload {self.name}: {made.name} takes the hyperparameter {unknown[0]!r}, which `hyper` "
+                    f"has not; it has {', '.join(self.hyper)}"
+                )
+        if "default" not in self.presets:
+            raise InvalidArgument(
+                f"workload {self.name} has no preset 'default'; it has {', '.join(self.presets)}"
+            )
+        if unknown := sorted(set(self.presets) - set(PRESETS)):
+            raise InvalidArgument(
+                f"workload {self.name}: preset {unknown[0]!r} is none of {', '.join(PRESETS)}"
+            )
+
+    def parts(self) -> dict[str, Loss]:
+        """Losses by the part of the model that each trains, in their order; "" is the whole model."""
+        return {"": self.loss} if callable(self.loss) else dict(self.loss)
+
+    def preset(self, name: str, device: str) -> dict[str, Any]:
+        """Plain values of a preset on a device."""
+        return self.presets.get(name, self.presets["default"]).on(device)
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _filled(value: Any, hyper: Values) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_filled(part, hyper) for part in value)
+    return hyper[value] if isinstance(value, str) else value

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: MIT
+import pytest
+import torch
+
+from dnnsuite.data.batches import ArrayBatches
+from dnnsuite.errors import InvalidArgument
+
+
+def numbered(count, **arguments):
+    return ArrayBatches(torch.arange(count), torch.arange(count) * 2, **arguments)
+
+
+def test_each_pass_takes_all_samples_once_though_batches_span_passes():
+    batches = numbered(10, batch_size=4, seed=3)
+    taken = torch.cat([batches.batch(i)[0] for i in range(5)])
+    assert sorted(taken[:10].tolist()) == sorted(taken[10:].tolist()) == list(range(10))
+    assert taken[:10].tolist() != taken[10:].tolist()
+
+
+def test_a_batch_larger_than_the_data_has_its_size():
+    x, y = numbered(3, batch_size=8).batch(1)
+    assert len(x) == 8
+    assert torch.equal(y, 2 * x)
+
+
+def test_a_batch_depends_on_its_number_and_the_seed_alone():
+    def draw(generator, x, y):
+        return torch.rand(len(x), generator=generator), x
+
+    first, second = (numbered(10, batch_size=4, seed=3, prepare=draw) for _ in range(2))
+    for i in (7, 0, 3):
+        assert all(map(torch.equal, first.batch(i), second.batch(i)))
+    second.batch(5)
+    assert all(map(torch.equal, first.batch(7), second.batch(7)))
+    assert not torch.equal(first.batch(0)[0], first.batch(1)[0])
+    other = numbered(10, batch_size=4, seed=4, prepare=draw)
+    assert not torch.equal(first.batch(0)[0], other.batch(0)[0])
+
+
+@pytest.mark.parametrize(
+    ("samples", "size", "words"),
+    [
+        ((torch.zeros(0, 2),), 4, "1 or more"),
+        ((torch.zeros(3), torch.zeros(2)), 4, r"\[3, 2\]"),
+        ((torch.zeros(3),), 0, "batch_size 0"),
+    ],
+)
+def test_refuses_what_makes_no_batch(samples, size, words):
+    with pytest.raises(InvalidArgument, match=words):
+        ArrayBatches(*samples, batch_size=size)
+
+
+def test_batches_count_from_zero():
+    with pytest.raises(InvalidArgument, match="batch -1"):
+        numbered(3, batch_size=1).batch(-1)

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: MIT
+"""Jobs made from declarations of a few lines."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from dnnsuite import jobs
+from dnnsuite.data.batches import ArrayBatches
+from dnnsuite.errors import InvalidArgument
+from dnnsuite.jobs import FusedWorkload, JobConfig, Made, Preset
+
+
+def model(options, hyper):
+    return torch.nn.Sequential(
+        torch.nn.Linear(4, options["width"]),
+        torch.nn.BatchNorm1d(options["width"]),
+        torch.nn.ReLU(),
+        torch.nn.Dropout(hyper["dropout"]),
+        torch.nn.Linear(options["width"], 3),
+    )
+
+
+def data(config, options):
+    generator = torch.Generator().manual_seed(config.data_seed)
+    x = torch.randn(64, 4, generator=generator)
+    y = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
+    return ArrayBatches(x, y, batch_size=config.batch_size, seed=config.data_seed, record={"source": "drawn"})
+
+
+def loss(model, x, y):
+    return torch.nn.functional.cross_entropy(model(x).float(), y)
+
+
+SMALL = FusedWorkload(
+    name="small",
+    description="a small classifier",
+    unit="points",
+    options={"width": 8},
+    hyper={"lr": 0.01, "momentum": 0.9, "dropout": 0.25, "gamma": 0.5},
+    sample=lambda g: {"lr": g.uniform(0.01, 0.1), "momentum": 0.9, "dropout": g.random() / 2, "gamma": 0.5},
+    model=model,
+    data=data,
+    loss=loss,
+    optimizer=Made("SGD", {"lr": "lr", "momentum": "momentum"}),
+    schedule=Made("StepLR", {"step_size": 1, "gamma": "gamma"}),
+    presets={"default": Preset(2, 3, batch_size=8)},
+)
+HYPER = {
+    "lr": [0.01, 0.05, 0.1],
+    "momentum": [0.0, 0.5, 0.9],
+    "dropout": [0.0, 0.2, 0.5],
+    "gamma": [0.5, 0.9, 1.0],
+}
+
+
+class Adversaries(torch.nn.Module):
+    """Two networks, trained by turns."""
+
+    def __init__(self):
+        super().__init__()
+        self.forger, self.judge = (
+            torch.nn.Linear(2, 4),
+            torch.nn.Sequential(
+                torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.LeakyReLU(), torch.nn.Linear(8, 1)
+            ),
+        )
+
+
+def judged(model, x, z):
+    softplus = torch.nn.functional.softplus
+    return softplus(-model.judge(x)).mean() + softplus(model.judge(model.forger(z))).mean()
+
+
+def passed(model, x, z):
+    return torch.nn.functional.softplus(-model.judge(model.forger(z))).mean()
+
+
+def pairs(config, options):
+    generator = torch.Generator().manual_seed(config.data_seed)
+    x, z = torch.randn(32, 4, generator=generator), torch.randn(32, 2, generator=generator)
+    return ArrayBatches(x, z, batch_size=config.batch_size, seed=config.data_seed)
+
+
+ADVERSARIAL = dataclasses.replace(
+    SMALL,
+    name="adversarial",
+    options={},
+    hyper={"lr": 0.01},
+    sample=lambda g: {"lr": g.random()},
+    model=lambda options, hyper: Adversaries(),
+    data=pairs,
+    loss={"judge": judged, "forger": passed},
+    optimizer=Made("Adam", {"lr": "lr", "betas": (0.5, 0.999)}),
+    schedule=None,
+)
+
+
+@pytest.fixture(scope="module")
+def Small():
+    return jobs.declare(SMALL)
+
+
+@pytest.fixture(scope="module")
+def Adversarial():
+    return jobs.declare(ADVERSARIAL)
+
+
+@pytest.fixture
+def started():
+    """Makes jobs ready to step, and closes them afterwards."""
+    made = []
+
+    def start(kind, **settings):
+        job = kind(JobConfig(**{"batch_size": 8, "threads": 1, **settings}))
+        made.append(job)
+        job.setup()
+        return job
+
+    yield start
+    for job in made:
+        job.close()
+
+
+@pytest.mark.parametrize("precision", ["fp64", "fp32", "bf16"])
+def test_the_array_is_what_plain_models_are(Small, precision):
+    config = JobConfig(B=3, batch_size=8, threads=1, precision=precision, hyper=HYPER)
+    record = Small.check_equality(config, steps=20)
+    assert record["passed"], record
+    assert (record["steps"], record["models"]) == (20, 3)
+
+
+def test_parts_are_trained_by_turns_each_by_its_own_optimizer(Adversarial, started):
+    """Against the loop that everybody writes: the judge steps, and then judges what the forger steps on."""
+    config = JobConfig(B=3, batch_size=8, threads=1, precision="fp64", hyper={"lr": [0.01, 0.02, 0.03]})
+    assert Adversarial.check_equality(config, steps=10)["passed"]
+    job = started(Adversarial, precision="fp64", hyper={"lr": [0.02]}, seed=4)
+    own = job.build(0).model
+    optimizers = {
+        name: torch.optim.Adam(getattr(own, name).parameters(), lr=0.02, betas=(0.5, 0.999))
+        for name in ("judge", "forger")
+    }
+    for i in range(5):
+        x, z = job.batch(i)
+        for name, of in (("judge", judged), ("forger", passed)):
+            own.zero_grad()
+            of(own, x, z).backward()
+            optimizers[name].step()
+        job.step()
+    for (name, mine), its in zip(job.model.named_parameters(), own.parameters(), strict=True):
+        torch.testing.assert_close(mine, its, rtol=1e-12, atol=1e-12, msg=name)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_parts_of_an_array_share_their_tensors(Adversarial, started, threads):
+    job = started(Adversarial, B=3, threads=threads)
+    before = {name: x.clone() for name, x in job.model.state_dict().items() if x.is_floating_point()}
+    for _ in range(6):
+        job.step()
+    job.synchronize()
+    assert len(job.optimizers) == 2
+    assert len(job.losses()) == 3
+    after = job.model.state_dict()
+    assert all(not torch.equal(after[name], x) for name, x in before.items() if "weight" in name)
+
+
+def test_a_loss_that_falls(Small, started):
+    for B in (0, 2):
+        job = started(
+            Small,
+            B=B,
+            batch_size=32,
+            hyper={**{n: v[:1] * max(B, 1) for n, v in HYPER.items()}, "lr": [0.1] * max(B, 1)},
+        )
+        history = []
+        for _ in range(60):
+            job.step()
+            history.append(sum(job.losses()))
+        assert sum(history[-10:]) < 0.8 * sum(history[:10])
+
+
+def test_hyperparameters_are_the_samplers_and_reach_the_model(Small, started):
+    import random
+
+    drawn = Small.hyperparameters(random.Random(1), 2)
+    assert set(drawn) == set(SMALL.hyper)
+    job = started(Small, B=2, hyper=drawn)
+    assert job.model[3].p.tolist() == pytest.approx(drawn["dropout"])
+    assert job.optimizers[0].param_groups[0]["lr"].tolist() == pytest.approx(drawn["lr"])
+
+
+def test_held_batches_need_no_loader(Small, started):
+    for B in (0, 2):
+        job = started(Small, B=B)
+        job.step()
+        assert job.hold_batches(3)
+        job.batches = None
+        for _ in range(5):
+            job.step()
+        assert all(0 < value < 10 for value in job.losses())
+
+
+def test_provenance_tells_data_sizes_and_hyperparameters(Small, started):
+    about = started(Small, B=2).provenance()
+    assert about["data"] == {"source": "drawn"}
+    assert about["model"] == {"width": 8}
+    assert about["parameters_per_model"] == sum(
+        p.numel() for p in model({"width": 8}, {"dropout": 0}).parameters()
+    )
+    assert about["optimizer"] == "SGD"
+    assert about["autocast"] is None
+    assert about["hyper"]["lr"] == [0.01, 0.01]
+
+
+def test_its_job_is_of_the_module_that_declares_it(Small):
+    assert Small.__module__ == __name__
+    assert Small.__name__ == "SmallJob"
+    assert jobs.get("small", jobs.FusedJob) is Small
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"optimizer": Made("Adamm", {})}, "torch.optim has no Adamm"),
+        ({"optimizer": Made("LBFGS", {})}, "dnnsuite.optim has no LBFGS"),
+        ({"schedule": Made("Steps", {})}, "torch.optim.lr_scheduler has no Steps"),
+        ({"name": "bert"}, "already BertJob"),
+    ],
+)
+def test_refuses_what_cannot_be_made(changes, words):
+    jobs.get("bert")
+    with pytest.raises(InvalidArgument, match=words):
+        jobs.declare(dataclasses.replace(SMALL, **{"name": "other", **changes}))
+
+
+def test_a_part_that_the_model_has_not_is_refused(started):
+    kind = jobs.declare(dataclasses.replace(SMALL, name="partial", loss={"head": loss}))
+    with pytest.raises(InvalidArgument, match="no part 'head'"):
+        started(kind)
