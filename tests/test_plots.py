@@ -106,3 +106,15 @@ def test_nothing_to_draw(axes: Axes) -> None:
 def test_a_wide_interval_does_not_flatten_the_curves(axes: Axes) -> None:
     plots.throughput(summary(("hfta", "fp32", 1, 1.0, 0.5, 2.0), ("hfta", "fp32", 2, 2.0, 0.0, 9e4)), axes)
     assert axes.get_ylim() == (0, 3.0)
+
+
+def test_losses_of_models_alone_and_of_the_array():
+    losses = pd.DataFrame(
+        {"serial:0.1": [4.0, 2.0, 1.0], "hfta:0.1": [4.0, 2.0, 1.2], "control:0.1": [0.0] * 3}
+    )
+    ax = plots.convergence(losses, 2, Figure().subplots())
+    assert [line.get_label() for line in ax.lines] == ["serial:0.1", "hfta:0.1"]
+    assert ax.lines[1].get_xdata().tolist() == [0, 2]
+    assert ax.lines[1].get_ydata().tolist() == [3.0, 1.2]
+    with pytest.raises(InvalidArgument, match="nothing to draw"):
+        plots.convergence(losses[["control:0.1"]], 1, Figure().subplots())

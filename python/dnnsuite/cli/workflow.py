@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from ..errors import Error, InvalidArgument
+from . import convergence
 from ._options import Json, Number, Text, Texts
 from ._status import FAILED, say
 
@@ -20,7 +21,13 @@ __all__ = ["workflow"]
 
 
 def workflow(
-    name: Annotated[str, typer.Argument(help="A job; `dnnsuite list` names them.", show_default=False)],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A job (`dnnsuite list` names them), convergence or resnet_partially_fused.",
+            show_default=False,
+        ),
+    ],
     device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
     device_model: Annotated[Text, typer.Option(help="Name for the files.  [the GPU's]")] = None,
     modes: Annotated[Texts, typer.Option(help="serial,concurrent,mps,mig,hfta.  [all there are]")] = None,
@@ -43,6 +50,11 @@ def workflow(
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
     threads: Annotated[Number, typer.Option(help="CPU threads, shared by a run's processes.  [all]")] = None,
     timeout: Annotated[Optional[float], typer.Option(help="Seconds a run may take.  [3600]")] = None,  # noqa: UP045
+    job: Annotated[Text, typer.Option(help="For convergence: the job that trains.  [resnet]")] = None,
+    lrs: Annotated[
+        Texts, typer.Option(help="For convergence: learning rates, one per model, as .002,.001.  [the job's]")
+    ] = None,
+    models: Annotated[Number, typer.Option(help="For convergence: how many models.  [3]")] = None,
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/NAME-TIME]")] = None,
     resume: Annotated[
@@ -61,6 +73,11 @@ def workflow(
         "lambd": lambd, "data": data, "dataroot": dataroot, "threads": threads, "timeout_s": timeout,
         "plugins": plugin,
     }  # fmt: skip
+    if name == convergence.NAME:
+        own = {"job": job, "lrs": lrs, "models": models}
+        return convergence.compare({**asked, **own}, out, resume, dry_run, as_json)
+    if given := [flag for flag, value in (("--job", job), ("--lrs", lrs), ("--models", models)) if value]:
+        raise InvalidArgument(f"{given[0]} is an option of `dnnsuite workflow {convergence.NAME}`")
     if dry_run:
         return _describe_plan(name, asked, as_json)
     from .._runs.folder import WORKFLOW_FILE, default_out

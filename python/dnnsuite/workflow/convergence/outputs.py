@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+"""Files of a comparison of convergence: losses as CSV, the figure, the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ... import results
+from ..._files import write_json
+from .settings import ConvergenceSettings
+from .verdict import Verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["table_of", "write_outputs"]
+
+
+def write_outputs(
+    root: Path, settings: ConvergenceSettings, read: Mapping[str, Mapping[str, Any]], verdict: Verdict
+) -> list[Path]:
+    """Write `convergence.csv`, `convergence.png` and `verdict.json`; returns their paths."""
+    from matplotlib.figure import Figure  # without pyplot: no display is looked for, no state is kept
+
+    from ... import plots
+
+    files = [root / name for name in ("convergence.csv", "convergence.png", "verdict.json")]
+    table = table_of(settings.lrs, read)
+    results.save_csv(table, files[0], index=True)
+    axes = plots.convergence(table, settings.smooth, Figure(figsize=(6.4, 4.0)).subplots())
+    axes.set_title(f"{settings.job} {settings.precision}: {verdict.word}")
+    plots.save(axes, files[1])
+    write_json(files[2], verdict.to_dict())
+    return files
+
+
+def table_of(lrs: list[float], read: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """Losses by iteration, a column `{way}:{learning rate}` each."""
+    import pandas as pd
+
+    columns = {
+        f"{way}:{lr:g}": [row[index] for row in read[way]["losses"]]
+        for way in ("serial", "hfta", "control")
+        for index, lr in enumerate(lrs)
+    }
+    table = pd.DataFrame(columns, dtype=float)
+    table.index.name = "iteration"
+    return table
