@@ -118,3 +118,13 @@ def test_losses_of_models_alone_and_of_the_array():
     assert ax.lines[1].get_ydata().tolist() == [3.0, 1.2]
     with pytest.raises(InvalidArgument, match="nothing to draw"):
         plots.convergence(losses[["control:0.1"]], 1, Figure().subplots())
+
+
+def test_partly_fused_over_the_units_left_unfused():
+    table = pd.DataFrame(
+        {f"{mode}:fp32{end}": [1.0, 2.0] for mode in ("serial", "hfta") for end in ("", ":low", ":high")},
+        index=pd.Index([0, 10], name="serial num"),
+    )
+    ax = plots.partially_fused(table, Figure().subplots())
+    assert [line.get_label() for line in ax.lines] == ["serial fp32", "hfta fp32"]
+    assert ax.get_xlabel() == "serial layers"

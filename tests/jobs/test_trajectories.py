@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-import tiny_workloads  # noqa: F401  (registers blobs)
+import tiny_workloads
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.jobs import JobConfig
 from dnnsuite.jobs.trajectories import SKETCH, default_rates, train

@@ -56,6 +56,7 @@ def workload(name: str) -> FusedWorkload:
         optimizer=Made("SGD", {"lr": "lr", "momentum": 0.9}),
         schedule=Made("StepLR", {"step_size": "step_size", "gamma": "gamma"}),
         presets={"default": Preset(2, 5, batch_size=8, repeats=2, max_B=2)},
+        units=[["0", "1"], ["5"]],
     )
 
 

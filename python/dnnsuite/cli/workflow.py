@@ -139,10 +139,11 @@ def _as_dict(report: WorkflowReport) -> dict[str, Any]:
 
 
 def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
+    from ..workflow.partial import options_of
     from ..workflow.points import planned_points
     from ..workflow.settings import resolve
 
-    settings = resolve(name, asked)
+    settings = resolve(*options_of(name, asked))
     order, remarks = planned_points(settings)
     steps = sum(settings.epochs * settings.iters_per_epoch * point.B for _, point in order)
     if as_json:

@@ -23,6 +23,7 @@ from ..errors import Error, Unavailable
 from . import modes, plan
 from .launch import MAX_PROCESSES, Launcher, Point, guess_s, replica_directories
 from .metrics import measured
+from .partial import is_partial
 from .points import drawn_Bs, fixed_Bs
 from .settings import WorkflowSettings
 
@@ -33,6 +34,7 @@ __all__ = ["Workflow", "WorkflowReport"]
 
 # Times that a dry run is made which something else on the machine ended, before the search gives up.
 _TRIES = 3
+_MODELS_COMPARED = 3  # with as many separate ones, where all arrays are of one large B
 
 
 @dataclass
@@ -152,14 +154,18 @@ class Workflow:
 
     def check_equality(self) -> None:
         """Compare the fused array with separate models; where they differ, it is not measured."""
+        fused = [name for name, _ in self._combinations() if modes.get(name).width(1)]
         for precision in self.settings.precisions:
-            Bs = self.state["Bs"].get(f"hfta/{precision}")
+            # Of partly fused arrays the one in the middle: half of it takes each way.
+            mode = fused[len(fused) // 2] if fused else "hfta"
+            Bs = self.state["Bs"].get(f"{mode}/{precision}")
             if Bs and "passed" not in self.state["equality"].get(precision, {}):
                 B = next((B for B in Bs if B > 1), Bs[0])
+                B = min(B, _MODELS_COMPARED) if is_partial(mode) else B
                 self.progress.stage(
                     f"equality check: {B} fused models against {B} separate ones, {precision}"
                 )
-                self.state["equality"][precision] = self._equality(Point("hfta", precision, B))
+                self.state["equality"][precision] = self._equality(Point(mode, precision, B))
                 self.record.save()
         for precision, check in self.state["equality"].items():
             if not check.get("passed"):
@@ -192,7 +198,7 @@ class Workflow:
             Point(name, precision, B)
             for name, precision in self._combinations()
             for B in self.state["Bs"].get(f"{name}/{precision}", [])
-            if name != "hfta" or precision in passed
+            if not modes.get(name).width(1) or precision in passed
         ]
 
     def run_all(self) -> None:

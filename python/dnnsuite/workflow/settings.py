@@ -14,6 +14,7 @@ from .._runs.device import choose_device
 from .._runs.plugins import import_plugins
 from ..errors import InvalidArgument
 from . import modes
+from .partial import is_partial, number_of
 
 __all__ = ["PRESETS", "WorkflowSettings", "resolve"]
 
@@ -120,7 +121,7 @@ def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
     return WorkflowSettings(
         job=job, plugins=plugins, preset=preset_name, device=device,
         device_model=_slug(given["device_model"]) if "device_model" in given else _device_model(device),
-        modes=_several("mode", given.get("modes"), list(modes.MODES)),
+        modes=_modes(given.get("modes")),
         precisions=_several("precision", given.get("precisions"), offered),
         repeats=number("repeats", 1), epochs=number("epochs", 1),
         iters_per_epoch=number("iters_per_epoch", 1), batch_size=number("batch_size", 1),
@@ -136,7 +137,7 @@ def differences(recorded: WorkflowSettings, asked: Mapping[str, Any]) -> list[st
     """Options a user gave with `--resume` that are not what the directory was made with, as sentences."""
     given = {name: value for name, value in asked.items() if value is not None}
     normal: dict[str, Callable[[Any], Any]] = {
-        "modes": lambda value: _several("mode", value, list(modes.MODES)),
+        "modes": _modes,
         "precisions": lambda value: _split(value),
         "plan": _plan,
         "plugins": list,
@@ -191,6 +192,14 @@ def _several(what: str, values: Sequence[str] | None, accepted: list[str]) -> li
         return accepted
     chosen = {_one_of(what, value, accepted) for value in _split(values)}
     return [value for value in accepted if value in chosen]
+
+
+def _modes(values: Sequence[str] | None) -> list[str]:
+    """The modes in the order of `modes.MODES`, then partly fused ones by the number of units left unfused."""
+    partial = {value for value in _split(values or ()) if is_partial(value)}
+    others = [value for value in _split(values or ()) if value not in partial]
+    whole = _several("mode", others, list(modes.MODES)) if others or not partial else []
+    return [*whole, *sorted(partial, key=lambda mode: int(number_of(mode) or 0))]
 
 
 def _split(values: Sequence[str]) -> list[str]:
