@@ -30,7 +30,7 @@ RANK = {
     "errors": 1,
     "_files": 2, "_torch": 2, "_under_way": 2, "host": 2,
     "_tune": 3, "ops": 3, "timing": 3,
-    "data": 4, "nn": 4, "optim": 4, "pin": 4,
+    "_memory": 4, "data": 4, "nn": 4, "optim": 4, "pin": 4,
     "_fuse": 5, "_runs": 5,
     "_step": 6, "models": 6, "results": 6,
     "cluster": 7, "jobs": 7, "plots": 7,
@@ -44,7 +44,7 @@ RANK = {
 # Each room is in one of these. Training and observing know nothing of each other.
 SIDES = {
     "shared": {"_C", "_files", "_torch", "_under_way", "errors", "host"},
-    "training": {"_fuse", "_step", "_tune", "data", "jobs", "models", "nn", "ops", "optim"},
+    "training": {"_fuse", "_memory", "_step", "_tune", "data", "jobs", "models", "nn", "ops", "optim"},
     "observing": {"_runs", "cluster", "importers", "pin", "plots", "profiler", "report", "results", "timing"},
     "both": {"advisor", "cli", "doctor", "profiling", "suites", "workflow"},
 }
@@ -70,7 +70,7 @@ TESTED_BY: dict[str, str] = {
     "cpp/fused/cpu/isa.cpp": "ops/test_library.py",
     "cpp/fused/schema.cpp": "ops/test_operators.py",
     "cpp/gpu/nvtx.cpp": "profiler/test_nvtx.py",
-    "cpp/host/torch_allocator.cpp": "_step/test_memory.py",
+    "cpp/host/torch_allocator.cpp": "test_memory.py",
     "_step/shard.py": "_step/test_runner.py",
     "nn/functional/bilinear.py": "nn/test_bilinear.py",
     "nn/functional/distance.py": "nn/test_distance.py",

@@ -3,6 +3,7 @@
 
     python benchmarks/fused.py mlp_s pointnet --B 1 8
     python benchmarks/fused.py --B 8 --threads 2 --out results --markdown README.md
+    python benchmarks/fused.py --roof --rounds 3 --markdown table.md --missing --minutes 20
     python benchmarks/fused.py resnet18 --variants all --out results
     python benchmarks/fused.py lstm gru --B 8 --roof
     python benchmarks/fused.py mlp_m --memory
@@ -29,8 +30,12 @@ variants:
   dnnsuite              the fused array, run by StepRunner; on a GPU as a CUDA graph
 
 `--amp` has every variant under torch.autocast, with a GradScaler for fp16. Compare runs of one machine only.
-`--out DIR` has fused.csv (every round), fused.md and fused.png, all written anew after each workload; what DIR holds of
-other workloads stays in the table, so that it can be filled in pieces. `--peer MODULE:FUNCTION`
+`--out DIR` has fused.csv (every round), fused.md and fused.png, all written anew after each workload, as is the table
+that `--markdown FILE` puts into FILE (without `--out` its rounds are in a .csv beside FILE). What is there of other
+workloads stays in the table, so that it can be filled in pieces: `--missing` measures what it lacks, `--minutes N`
+begins no further workload after N minutes, Ctrl-C loses the one under way, and the last line says what remains. With
+`--rounds 3 --segment 0.2`, six variants and `--roof` a workload takes 10 s (mlp_s) to two minutes (swin, vit, lstm,
+transformer_lm). `--peer MODULE:FUNCTION`
 adds a variant of your own: a function (B, workload) that returns one that trains one step of all B models; `workload`
 has `make()`, `batch()` and `loss`.
 
@@ -49,8 +54,10 @@ context besides.
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -149,33 +156,70 @@ def show(workload: str, B: int, seconds: ways.Seconds, notes: dict[str, str]) ->
             print(f"{name:>22}  left out: {note}", flush=True)
 
 
+class Table:
+    """Rounds on disk and what is made of them; without a place for them, rounds of this run alone."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        """Raises Error for rounds of another machine, and for a FILE without a place for the table."""
+        self.out, self.file = options.out, options.markdown
+        self.csv: Path | None = options.out and options.out / "fused.csv"
+        if self.file is not None:
+            self.csv = self.csv or self.file.with_suffix(".csv")
+            table.check_place(self.file)
+        self.machine = machine_line()
+        self.rows = table.read_csv(self.csv) if self.csv else []
+        if others := {row.machine for row in self.rows} - {self.machine}:
+            raise Error(
+                f"{self.csv} is of another machine ({', '.join(others)}): give --out a folder of its own"
+            )
+
+    def has(self, group: table.Group, variants: list[str]) -> bool:
+        """True if each of `variants` was measured, or has a reason why not."""
+        return {row.variant for row in self.rows if row.group == group}.issuperset(variants)
+
+    def put(self, group: table.Group, seconds: ways.Seconds, notes: dict[str, str]) -> None:
+        """Take the rounds of a workload in place of those before, and write all anew."""
+        others = [row for row in self.rows if row.group != group]
+        self.rows = others + table.rows_of(group, seconds, notes, self.machine)
+        if self.csv:
+            table.write_csv(self.csv, self.rows)
+        if self.out:
+            write_text(self.out / "fused.md", table.markdown(self.rows))
+            table.draw(self.rows, self.out / "fused.png")
+        if self.file:
+            table.put(table.markdown(self.rows), self.file)
+
+
 def run(options: argparse.Namespace) -> list[Row]:
-    """Measures all, and keeps what is in the output folder up to date."""
+    """Measures what is asked for, in the time that there is, and keeps what is on disk up to date."""
     makers = {name: VARIANTS[name] for name in options.variants} | {name: peer(name) for name in options.peer}
-    csv, machine = options.out and options.out / "fused.csv", machine_line()
-    rows = table.read_csv(csv) if csv else []
-    if others := {row.machine for row in rows} - {machine}:
-        raise Error(f"{csv} is of another machine ({', '.join(others)}): give --out a folder of its own")
-    progress = Progress()
+    found, progress, begin = Table(options), Progress(), time.monotonic()
+    wanted = [*makers, *([table.ROOF] if options.roof else [])]
+    groups = [table.Group(options.setting, B, name) for name in options.workloads for B in options.B]
+    left = [group for group in groups if not (options.missing and found.has(group, wanted))]
+    if not left:
+        return found.rows
     peaks = step_roof.peaks_now(options.setting, progress) if options.roof else None
-    points = [(workload, B) for workload in options.workloads for B in options.B]
+    count = len(left)
     try:
-        for number, (workload, B) in enumerate(points, 1):
-            progress.where = f"[{number}/{len(points)}] {workload}, B={B}"
+        while left and time.monotonic() - begin < 60 * options.minutes:
+            _, B, workload = group = left[0]
+            since = time.monotonic()
+            progress.where = f"[{count - len(left) + 1}/{count}] {workload}, B={B}"
             seconds, notes = measure(workload, B, makers, options, progress)
             progress.clear()
             if peaks:
                 add_roof(workload, B, seconds, notes, peaks, options)
             show(workload, B, seconds, notes)
-            group = table.Group(options.setting, B, workload)
-            rows = [row for row in rows if row.group != group] + table.rows_of(group, seconds, notes, machine)
-            if csv:
-                table.write_csv(csv, rows)
-                write_text(options.out / "fused.md", table.markdown(rows))
-                table.draw(rows, options.out / "fused.png")
+            found.put(group, seconds, notes)
+            left.pop(0)
+            print(f"{'':>22}  took {time.monotonic() - since:.0f} s", flush=True)
     finally:
         progress.clear()
-    return rows
+        if left:
+            names = ", ".join(f"{group.workload} (B={group.B})" for group in left)
+            print(f"remaining: {names}; --missing measures what the table lacks", flush=True)
+    return found.rows
 
 
 def chosen(asked: str, setting: Setting) -> list[str]:
@@ -212,6 +256,13 @@ def parse() -> argparse.Namespace:
         metavar="FILE",
         help=f"put the table between {table.BEGIN} and {table.END} in FILE",
     )
+    add("--missing", action="store_true", help="measure only what the table on disk lacks")
+    add(
+        "--minutes",
+        type=float,
+        default=math.inf,
+        help="begin no further workload after so many (default: all)",
+    )
     add("--roof", action="store_true", help="the share of the roof, and which operators hold the rest")
     add("--memory", action="store_true", help="peak memory instead of speed")
     options = parser.parse_args()
@@ -246,9 +297,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
-    rows = run(options)
-    if options.markdown:
-        table.put(table.markdown(rows), options.markdown)
+    run(options)
 
 
 if __name__ == "__main__":

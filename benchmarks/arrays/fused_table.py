@@ -207,18 +207,28 @@ def _notes(rows: Iterable[Row]) -> list[str]:
 
 
 def put(text: str, path: Path) -> None:
-    """Write a table to a file of its own, or between the markers of one that has them.
+    """Write a table between the markers of a file, which is made if there is none.
 
     Raises Error for a file that is there and has no markers, and leaves it as it is.
     """
-    whole = text
-    if path.exists():
-        before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-        _, end, after = rest.partition(END)
-        if not (begin and end):
-            raise Error(f"{path} has no place for the table: put {BEGIN} and {END} where it belongs")
-        whole = f"{before}{BEGIN}\n{text}{END}{after}"
-    write_text(path, whole)
+    before, after = _around(path)
+    write_text(path, f"{before}{BEGIN}\n{text}{END}{after}")
+
+
+def check_place(path: Path) -> None:
+    """Raises Error for a file into which `put` would put nothing."""
+    _around(path)
+
+
+def _around(path: Path) -> tuple[str, str]:
+    """What stands before and after the markers."""
+    if not path.exists():
+        return "", "\n"
+    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise Error(f"{path} has no place for the table: put {BEGIN} and {END} where it belongs")
+    return before, after
 
 
 def draw(rows: list[Row], path: Path) -> None:

@@ -29,7 +29,7 @@ from dnnsuite.profiler.roofline import Peaks, Roofline, measure_peaks
 NEAR = 0.75  # of the roof: what a workload should reach
 MOST = 10  # gaps to show
 BETWEEN = "between operators"
-_WARMUP, _SECONDS, _STEPS = 8, 1.0, (4, 40)  # steps to observe: what fits in a while, within bounds
+_WARMUP, _SECONDS, _STEPS = 2, 1.0, (4, 40)  # steps to observe: what fits in a while, within bounds
 _SIZE = 1024  # of the matrices
 _PRECISION = {torch.bfloat16: "bf16", torch.float16: "bf16"}
 

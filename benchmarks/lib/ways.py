@@ -24,6 +24,7 @@ from dnnsuite.errors import Error
 
 Way = Callable[[int], float | None]  # trains so many steps; CPU seconds of other processes, if it has any
 Seconds = dict[str, list[float]]
+_WARM_S = 1.0
 _GRACE_S = 10.0  # in which a process that is not needed any more ends by itself
 
 
@@ -167,6 +168,14 @@ def timed(way: Way, steps: int, clock: Callable[[], float]) -> float:
     return seconds + elsewhere if clock is cpu_clock else seconds
 
 
+def _warm_up(way: Way, steps: int, clock: Callable[[], float]) -> float:
+    """Seconds of a step after these; a slow way has fewer."""
+    first_s = timed(way, 1, clock)
+    left = max(2, min(steps - 1, round(_WARM_S / max(first_s, 1e-6))))
+    timed(way, left - 1, clock)
+    return timed(way, 1, clock)
+
+
 def measure(
     ways: dict[str, Way],
     B: int,
@@ -177,12 +186,15 @@ def measure(
     segment_s: float = 0.3,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Seconds:
-    """Seconds of a step of one model, per way and round. A round has `steps` steps of each, or about `segment_s`."""
+    """Seconds of a step of one model, per way and round. A round has `steps` steps of each, or about `segment_s`.
+
+    A way has `warmup` steps before, or as many as it takes a second for, three at least.
+    """
     counts = {}
     for name, way in ways.items():
         progress(f"warming up {name}")
-        way(warmup)
-        counts[name] = steps or max(1, min(1000, round(segment_s * 2 / max(timed(way, 2, clock), 1e-6))))
+        step_s = _warm_up(way, warmup, clock)
+        counts[name] = steps or max(1, min(1000, round(segment_s / max(step_s, 1e-6))))
     seconds: Seconds = {name: [] for name in ways}
     for number in range(rounds):
         progress(f"round {number + 1} of {rounds}")

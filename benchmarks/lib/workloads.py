@@ -160,6 +160,7 @@ def _swin() -> torch.nn.Module:
 
 
 def _gpt2() -> torch.nn.Module:
+    data.import_torchvision()  # transformers would import it, and fail where it does not belong to this torch
     import transformers
 
     config = transformers.GPT2Config(

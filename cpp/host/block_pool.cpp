@@ -116,7 +116,8 @@ void* BlockPool::reused(std::size_t& bytes) noexcept {
 
 /// Makes room for `bytes` more, as far as what is in use allows for it.
 void BlockPool::shrink(std::size_t bytes) noexcept {
-    const auto limit = static_cast<std::size_t>(kSlack * static_cast<double>(std::max(most_, used_ + bytes)));
+    const std::size_t most = std::max(most_, used_ + bytes);
+    const std::size_t limit = std::max(static_cast<std::size_t>(kSlack * static_cast<double>(most)), most + kFree);
     while (!kept_.empty() && used_ + kept_bytes_ + bytes > limit) drop(kept_.begin());
 }
 

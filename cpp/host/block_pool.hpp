@@ -16,13 +16,15 @@ namespace dnnsuite::host {
 /// What malloc does instead costs a page fault for every 4 KiB of each step, or, told to keep its memory, splits it: an
 /// aligned block of glibc before 2.38 does not fit where one of the same size was.
 ///
-/// No more is kept than brings the whole to kSlack times the most that was in use at once; what was unused for longest
-/// is unmapped. All functions may be called from any thread.
+/// No more is kept than brings the whole to kSlack times the most that was in use at once, or to kFree more than it: small
+/// steps and the validation between them have sizes of their own, and would unmap each other's blocks at every turn. What
+/// was unused for longest is unmapped. All functions may be called from any thread.
 class BlockPool {
   public:
     static constexpr std::size_t kLeast = std::size_t{1} << 16;  // smaller requests are malloc's
     static constexpr std::size_t kAlignment = 64;
     static constexpr double kSlack = 1.1;
+    static constexpr std::size_t kFree = std::size_t{64} << 20;
 
     struct Usage {
         std::int64_t used_bytes, kept_bytes, most_used_bytes;

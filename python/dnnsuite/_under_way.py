@@ -9,20 +9,21 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-_waits: weakref.WeakKeyDictionary[Any, list[weakref.WeakMethod[Callable[[], None]]]] = (
+#: By owner: who waits, held weakly, and its method. A `WeakMethod` complains when both end with the interpreter.
+_waits: weakref.WeakKeyDictionary[Any, list[tuple[weakref.ref[Any], Callable[[Any], None]]]] = (
     weakref.WeakKeyDictionary()
 )
 
 
 def announce(owner: Any, wait: Callable[[], None]) -> None:
     """Let `finish(owner)` call the method `wait` as long as its object lives; neither is kept alive."""
-    held = [known for known in _waits.get(owner, ()) if known() is not None]
-    _waits[owner] = [*held, weakref.WeakMethod(wait)]
+    held = [known for known in _waits.get(owner, ()) if known[0]() is not None]
+    _waits[owner] = [*held, (weakref.ref(wait.__self__), wait.__func__)]  # type: ignore[attr-defined]
 
 
 def finish(owner: Any) -> None:
     """Wait until no step that trains `owner`, an array or an optimizer, is under way."""
-    for held in _waits.get(owner, ()):
-        wait = held()
-        if wait is not None:
-            wait()
+    for held, wait in _waits.get(owner, ()):
+        who = held()
+        if who is not None:
+            wait(who)

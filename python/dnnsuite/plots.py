@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["DPI", "convergence", "partially_fused", "rates", "save", "svg", "throughput"]
+__all__ = [
+    "DPI", "Drawn", "Request", "convergence", "partially_fused", "rates", "save", "svg", "throughput",
+]  # fmt: skip
 
 DPI = 300
 
@@ -30,6 +34,30 @@ _COLOURS = {
 _HEADROOM = 1.5
 _LINES = {"fp32": "--", "bf16": "--", "amp": "-"}
 _MARKERS = "os^vDPX*"  # one for each job, where there are several
+
+
+@dataclass(frozen=True)
+class Request:
+    """A figure to draw from finished runs, as `dnnsuite plot` was asked for it.
+
+    Attributes:
+        save: prefix of the files to write; None leaves their name and folder to the kind of figure.
+        metric: name of the quantity, for kinds that have several; None draws all.
+        allow_unlike: pool runs of unlike machines or jobs, with a note.
+    """
+
+    directories: tuple[Path, ...]
+    save: Path | None = None
+    metric: str | None = None
+    allow_unlike: bool = False
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Files that were written for a :class:`Request`, and sentences for its reader."""
+
+    files: Sequence[Path]
+    notes: Sequence[str] = field(default=())
 
 
 def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:

@@ -59,6 +59,38 @@ def test_two_variants_end_to_end(tmp_path):
     assert "left out" in second.stdout
 
 
+def test_a_table_is_filled_in_pieces(monkeypatch, capsys, tmp_path):
+    """Within its time, through an interruption, by what is missing; the rounds lie beside the table."""
+    path, seen = tmp_path / "table.md", []
+
+    def measure(workload, B, makers, options, progress):
+        seen.append(workload)
+        if workload == "gru":
+            raise KeyboardInterrupt
+        return {name: [0.1, 0.1] for name in makers}, {}
+
+    monkeypatch.setattr(fused, "measure", measure)
+    asked = ["--variants", "dnnsuite", "--markdown", str(path)]
+    fused.run(parsed(monkeypatch, "mlp_s", "mlp_m", *asked, "--minutes", "0"))
+    assert not seen
+    assert "remaining: mlp_s (B=8), mlp_m (B=8)" in capsys.readouterr().out
+    with pytest.raises(KeyboardInterrupt):
+        fused.run(parsed(monkeypatch, "mlp_s", "gru", "mlp_m", *asked))
+    assert "remaining: gru (B=8), mlp_m (B=8)" in capsys.readouterr().out
+    assert "| mlp_s | 8 |" in path.read_text()
+    seen.clear()
+    fused.run(parsed(monkeypatch, "mlp_s", "mlp_m", *asked, "--missing"))
+    assert seen == ["mlp_m"]
+    assert "remaining" not in capsys.readouterr().out
+    fused.run(parsed(monkeypatch, "mlp_s", "mlp_m", *asked, "--missing", "--variants", "vmap,dnnsuite"))
+    assert seen == ["mlp_m", "mlp_s", "mlp_m"]
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["table.csv", "table.md"]
+    path.write_text("no place")
+    with pytest.raises(Error, match="no place for the table"):
+        fused.run(parsed(monkeypatch, "mlp_s", *asked))
+    assert len(seen) == 3
+
+
 def test_the_roof_and_its_gaps(monkeypatch, peaks, capsys, tmp_path):
     """On a machine that can do next to nothing every share is high; on one that can do anything a note says why."""
     quick = ["--B", "2", "--rounds", "2", "--segment", "0.01", "--variants", "dnnsuite", "--roof"]

@@ -128,8 +128,9 @@ def test_put_fills_the_place_of_the_table_again_and_again(tmp_path):
 
 
 def test_put_makes_a_file_and_spoils_none(tmp_path):
-    table.put("text\n", tmp_path / "new.md")
-    assert (tmp_path / "new.md").read_text() == "text\n"
+    for text in ("old\n", "text\n"):
+        table.put(text, tmp_path / "new.md")
+    assert (tmp_path / "new.md").read_text() == f"{table.BEGIN}\ntext\n{table.END}\n"
     for other in ("no place\n", f"{table.END} {table.BEGIN}\n"):
         (tmp_path / "other.md").write_text(other)
         with pytest.raises(Error, match="no place for the table"):

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """What is special about convolutions written into place; values are compared in test_conv.py and test_equality.py."""
 
+import pytest
 import torch
 
+import dnnsuite
 from dnnsuite.nn import functional
 from dnnsuite.nn._convolve_models import convolve_models
 
@@ -91,3 +93,23 @@ def test_under_transforms():
 def test_no_models():
     x, weight, bias = (t[:0] for t in inputs())
     assert convolve_models(x, weight, bias, GEOMETRY).shape == (0, 2, 4, 5, 4)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_result_may_be_written_into(last):
+    models = [torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.Conv2d(8, 4, 1)) for _ in range(2)]
+    array = dnnsuite.fuse([torch.nn.Sequential(model, Doubled()) for model in models])
+    x = torch.randn(2, 5, 3, 9, 9)
+    if last:
+        x = x.movedim(2, -1).contiguous().movedim(-1, 2)
+    array(x).sum().backward()
+    assert not [cover for cover in array.coverage() if cover.how == "per model"]
+    expected = torch.stack([model(own).mul(2).relu() for model, own in zip(models, x, strict=True)])
+    torch.testing.assert_close(array(x), expected)
+
+
+class Doubled(torch.nn.Module):
+    """Writes into what it is given."""
+
+    def forward(self, x):
+        return torch.relu_(x.mul_(2))

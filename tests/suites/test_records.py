@@ -24,7 +24,7 @@ def ended(folder: Path, verdict: Verdict, result: dict[str, Any], **held: object
     for name in ("spec.json", "result.json", "report.json", "stderr.txt"):
         (folder / name).write_text("[{}]")
     outcome = WorkerOutcome(verdict, result, 2.5, held)
-    run = ended_run(folder, ASKED, outcome, {"level": "cgroup", "plan": "hash"})
+    run = ended_run(folder, ASKED, outcome, {"level": "cgroup", "plan": "hash"}, {"samples": 3})
     left = {path.name for path in folder.iterdir()}
     assert left == ({"stderr.txt", "report.json"} if run.ok else {"stderr.txt"})
     return run

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
+from .. import _memory as memory
 from .. import _under_way as under_way
 from .. import nn
 from ..errors import InvalidArgument
@@ -65,12 +67,19 @@ def _check_of_all_models(name: str, value: Any, B: int) -> None:
         )
 
 
+#: Arrays that have been trained by hand; what they hold is no state of theirs, which copies would share.
+_pooled: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+
+
 class Array(torch.nn.Module):
     """B models of one architecture as one module, on inputs and outputs `[B, ...]`; `fuse` makes it.
 
     Parameters, buffers and `state_dict` have the models' names and are stacked on dimension 0. `array[i]` is a copy of
     model i as an ordinary torch module. `drop`, `append`, `replace` and `clone` change which models there are, in the
     time of copying parameters; give them the optimizer (and what else keeps values per model) to change along.
+
+    On a CPU large tensors of B models would be paged in anew in every step: from its first forward with gradients on, an
+    array that is trained without a `StepRunner` holds the memory pool that `StepRunner` describes, until it is collected.
     """
 
     B: int
@@ -97,7 +106,12 @@ class Array(torch.nn.Module):
         if torch.compiler.is_compiling():
             return self._at_once(*args, **kwargs)
         under_way.finish(self)
-        return self._choice.call(args, kwargs, self._at_once)
+        choice = self._choice
+        if choice.forced is None and self not in _pooled and torch.is_grad_enabled():
+            _pooled.add(self)
+            if all(p.device.type == "cpu" for p in self._root.parameters()):
+                memory.hold_while(self)
+        return choice.call(args, kwargs, self._at_once)
 
     def _at_once(self, *args: Any, **kwargs: Any) -> Any:
         if self._runs_as_it_is:

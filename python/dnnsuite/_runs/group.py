@@ -109,6 +109,7 @@ def run_group(
     starter: Starter,
     on_failure: OnFailure = "end",
     tick: Callable[[], None] = lambda: None,
+    started: Callable[[int], None] = lambda pid: None,
 ) -> GroupOutcome:
     """Run one worker per spec, all together.
 
@@ -118,6 +119,7 @@ def run_group(
         starter: :class:`Direct`, or :class:`InShares` of a partition.
         on_failure: `end`: the first worker that fails ends the others; `continue`: it leaves them alone.
         tick: called about ten times a second while waiting.
+        started: called with the id of each worker's process.
 
     Raises:
         OutputError: a worker, or this process, cannot write into its directory.
@@ -128,7 +130,7 @@ def run_group(
     try:
         for index, (spec, own) in enumerate(zip(specs, variables, strict=True)):
             with deferred():
-                group.start(index, spec, own)
+                started(group.start(index, spec, own))
         group.wait(time.monotonic() + timeout_s, tick)
     finally:
         with deferred():
@@ -157,7 +159,7 @@ class _Group:
         self._first_failure: int | None = None
         self._late: set[int] = set()  # that still ran when time was over
 
-    def start(self, index: int, spec: WorkerSpec, variables: Mapping[str, str]) -> None:
+    def start(self, index: int, spec: WorkerSpec, variables: Mapping[str, str]) -> int:
         command = _command(spec.processes, spec.write())
         environment = {name: value for name, value in os.environ.items() if name not in _PLACE}
         with ExitStack() as files:
@@ -178,6 +180,7 @@ class _Group:
                 raise Error(f"cannot start a worker: {error}") from error
         worker_started(process.pid)
         self._members.append(_Member(spec, process, mine, time.monotonic()))
+        return process.pid
 
     def wait(self, deadline_s: float, tick: Callable[[], None]) -> None:
         """Wait until all have ended, or one has failed whose failure ends the others, or time is over."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .. import _memory as memory
 from .. import _tune as tune
 from .. import _under_way as under_way
 from .. import optim
@@ -18,7 +19,6 @@ from .._fuse import width as array_width
 from .._torch import mark_stepped
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler, HyperParameters
-from . import memory
 from .batches import own_copy
 from .capture import CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
 from .deal import Deal, autocast_now, parts_of
@@ -128,8 +128,7 @@ class StepRunner:
         self._warm = self._looked = False
         self._eager: dict[str, str] = {}  # arrays that cannot be captured, and why
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
-            self._let_memory_go = weakref.finalize(self, memory.hold())
-            self._let_memory_go.atexit = False
+            self._let_memory_go = memory.hold_while(self)
         self._trial: WidthTrial | None = None
         self._forget()
         self._set_up(array, optimizer)
@@ -349,6 +348,15 @@ class StepRunner:
         if self._looping:
             return f"{self._eager[self._loop_key]}; its models run in a loop"
         return self._deal.mode
+
+    @property
+    def settled(self) -> bool:
+        """True once all that the first steps find out is known: what is replayed, models per shard, a loop or not."""
+        if self.mode == "warming up" or (self._trial is not None and not self._trial.done):
+            return False
+        if not (self._on_cpu and self.mode.startswith("eager")):
+            return True
+        return self._loop_trial is not None and self._loop_trial.done
 
     def refresh(self, array: torch.nn.Module | None = None, optimizer: ArrayOptimizer | None = None) -> None:
         """Deal the array out anew, as it is now; `array` and `optimizer` replace the old ones.

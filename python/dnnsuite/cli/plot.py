@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from ._options import Json
+from ..errors import InvalidArgument
+from ._options import Json, Text
+from .figure_kinds import draw, kind_for
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["plot"]
+    from ..plots import Drawn, Request
+
+__all__ = ["plot", "throughput"]
 
 
 def plot(
@@ -26,26 +30,45 @@ def plot(
             help="Outputs of workflows or suites, or a tree of HFTA's timing.csv files.", show_default=False
         ),
     ],
+    kind: Annotated[
+        Text, typer.Option(help="Figure to draw; an unknown name lists them.  [by the results, throughput]")
+    ] = None,
+    metric: Annotated[Text, typer.Option(help="Quantity to draw, for kinds with several.  [all]")] = None,
     save: Annotated[Optional[Path], typer.Option(help="PREFIX of the .csv and .png to write.")] = None,  # noqa: UP045
     allow_unlike: Annotated[
         bool, typer.Option("--allow-unlike", help="Pool runs of unlike machines or jobs, with a note.")
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Draw normalised throughput over B from finished runs (of a suite, each job's rate), and write it as CSV."""
+    """Draw a figure from finished runs, and write its numbers as CSV.
+
+    throughput: normalised over B (of a suite, each job's rate).
+    """
+    from ..plots import Request
+
+    chosen = kind_for(kind, directories)
+    drawn = draw(chosen, Request(tuple(directories), save, metric, allow_unlike))
+    for sentence in drawn.notes:
+        print(f"dnnsuite: {sentence}", file=sys.stderr)
+    files = [str(path) for path in drawn.files]
+    print(json.dumps({"files": files}) if as_json else "\n".join(files))
+    return 0
+
+
+def throughput(request: Request) -> Drawn:
+    """Draw normalised throughput over B; rates where only a suite's runs are."""
     from .. import plots, results
 
-    table = results.load(*directories)
-    summary = results.summarize(table, allow_unlike)
-    for sentence in (*table.attrs["problems"], *summary.attrs["notes"]):
-        print(f"dnnsuite: {sentence}", file=sys.stderr)
-    prefix = save or directories[0] / _name(table)
+    if request.metric is not None:
+        raise InvalidArgument(f"--metric {request.metric}: throughput has one quantity; leave --metric away")
+    table = results.load(*request.directories)
+    summary = results.summarize(table, request.allow_unlike)
+    prefix = request.save or request.directories[0] / _name(table)
     axes = _drawn(summary)
     files = [prefix.with_name(prefix.name + suffix) for suffix in (".csv", ".png")]
-    results.save_csv(results.wide(table, allow_unlike), files[0], index=True)
+    results.save_csv(results.wide(table, request.allow_unlike), files[0], index=True)
     plots.save(axes, files[1])
-    print(json.dumps({"files": [str(path) for path in files]}) if as_json else "\n".join(map(str, files)))
-    return 0
+    return plots.Drawn(files, (*table.attrs["problems"], *summary.attrs["notes"]))
 
 
 def _drawn(summary: pd.DataFrame) -> Axes:

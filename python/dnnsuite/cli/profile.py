@@ -36,6 +36,7 @@ def profile(
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that one batch size may take.")] = 3600.0,
+    monitor: Annotated[str, typer.Option(help="Samples of the machine: auto, nvml, dcgm or none.")] = "auto",
     stop: Annotated[bool, typer.Option("--stop", help="End a script once it has been observed.")] = False,
     out: Annotated[Optional[Path], typer.Option(help="Output directory.  [dnnsuite-runs/profile-NAME-TIME]")] = None,  # noqa: UP045
     resume: Annotated[bool, typer.Option("--resume", help="Make what --out (or the last folder) lacks.")] = False,
@@ -55,12 +56,12 @@ def profile(
         from ..profiling.script import run_script
 
         where = out or default_out(f"profile-{Path(target[0]).name}", PROFILES_FILE, False)
-        return run_script(target, where, start_iteration, profile_iterations, metrics, stop, as_json)
+        return run_script(target, where, start_iteration, profile_iterations, metrics, stop, as_json, monitor)
     from ..profiling.sizes import Request
 
     request = Request(
         target[0], _sizes(batch_sizes), metrics, start_iteration, profile_iterations, B, device, precision, threads,
-        seed, data, dataroot, tuple(plugin or ()), timeout,
+        seed, data, dataroot, tuple(plugin or ()), timeout, monitor,
     ).checked()  # fmt: skip
     return _profile_job(request, out or default_out(f"profile-{request.job}", PROFILES_FILE, resume), as_json)
 

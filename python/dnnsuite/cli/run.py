@@ -46,6 +46,9 @@ def run(
     data: Annotated[Text, typer.Option(help="Source of the data: auto, real or synthetic.  [auto]")] = None,
     dataroot: Annotated[Text, typer.Option(help="Folder with the data sets.  [$DATA_DIRECTORY of a jobs file]")] = None,
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
+    monitor: Annotated[
+        Text, typer.Option(help="Samples of the machine beside each job: auto, nvml, dcgm or none.  [auto]")
+    ] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/SUITE-TIME]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Do what is missing in --out (or the last one).")] = False,
     cluster: Annotated[
@@ -66,6 +69,7 @@ def run(
         "alone": alone or None, "device": device,
         "precision": precision, "preset": preset, "batch_size": batch_size, "order": order, "timeout_s": timeout,
         "pin": pin, "require": require, "seed": seed, "data": data, "dataroot": dataroot, "plugins": plugin,
+        "monitor": monitor,
     }  # fmt: skip
     if show or dry_run:
         from ..suites import prepare

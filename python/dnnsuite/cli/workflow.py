@@ -56,6 +56,9 @@ def workflow(
     ] = None,
     models: Annotated[Number, typer.Option(help="For convergence: how many models.  [3]")] = None,
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
+    monitor: Annotated[
+        Text, typer.Option(help="Samples of the machine beside each run: auto, nvml, dcgm or none.  [auto]")
+    ] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/NAME-TIME]")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Do what is missing in --out (or the last one).")
@@ -71,7 +74,7 @@ def workflow(
         "repeats": repeats, "epochs": epochs, "iters_per_epoch": iters_per_epoch, "batch_size": batch_size,
         "seed": seed, "preset": preset, "plan": plan, "max_B": max_B, "max_num_Bs": max_num_Bs,
         "lambd": lambd, "data": data, "dataroot": dataroot, "threads": threads, "timeout_s": timeout,
-        "plugins": plugin,
+        "plugins": plugin, "monitor": monitor,
     }  # fmt: skip
     if name == convergence.NAME:
         own = {"job": job, "lrs": lrs, "models": models}

@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..errors import InvalidArgument
+from ..profiler.dcgm import BY_NAME, ENTITY, FIELDS, HEADER, NOTHING, column_of, device_of
 from ..profiler.sampler import samples_table
 from ._text import BadFile, fields_of, read_lines
 
@@ -25,60 +26,11 @@ __all__ = ["is_dcgm", "read"]
 Row = tuple[int, str, str, float, str]  # t_ns, device, name, value, unit
 
 
-class _Field(NamedTuple):
-    """A field of DCGM: its number, its name in dcgmi's header and (behind DCGM_FI_) in the exporter's, and ours."""
-
-    number: int
-    short: str
-    long: str
-    name: str
-    factor: float
-    unit: str
-
-
-_MIB = float(1 << 20)
-_FIELDS = [
-    _Field(100, "SMCLK", "DEV_SM_CLOCK", "sm_clock", 1e6, "Hz"),
-    _Field(101, "MMCLK", "DEV_MEM_CLOCK", "memory_clock", 1e6, "Hz"),
-    _Field(112, "DVCCTR", "DEV_CLOCK_THROTTLE_REASONS", "clock_reasons", 1, "bits"),
-    _Field(140, "MMTMP", "DEV_MEMORY_TEMP", "memory_temperature", 1, "°C"),
-    _Field(150, "TMPTR", "DEV_GPU_TEMP", "temperature", 1, "°C"),
-    _Field(155, "POWER", "DEV_POWER_USAGE", "power_average", 1, "W"),
-    _Field(156, "TOTEC", "DEV_TOTAL_ENERGY_CONSUMPTION", "energy", 1e-3, "J"),
-    _Field(157, "PWINST", "DEV_POWER_USAGE_INSTANT", "power", 1, "W"),
-    _Field(203, "GPUTL", "DEV_GPU_UTIL", "gpu_util", 1, "%"),
-    _Field(204, "MCUTL", "DEV_MEM_COPY_UTIL", "memory_util", 1, "%"),
-    _Field(206, "ENCUTL", "DEV_ENC_UTIL", "encoder_util", 1, "%"),
-    _Field(207, "DECUTL", "DEV_DEC_UTIL", "decoder_util", 1, "%"),
-    _Field(250, "FBTTL", "DEV_FB_TOTAL", "memory_total", _MIB, "bytes"),
-    _Field(251, "FBFRE", "DEV_FB_FREE", "memory_free", _MIB, "bytes"),
-    _Field(252, "FBUSD", "DEV_FB_USED", "memory_used", _MIB, "bytes"),
-    _Field(1001, "GRACT", "PROF_GR_ENGINE_ACTIVE", "gpm_graphics", 100, "%"),
-    _Field(1002, "SMACT", "PROF_SM_ACTIVE", "gpm_sm", 100, "%"),
-    _Field(1003, "SMOCC", "PROF_SM_OCCUPANCY", "gpm_occupancy", 100, "%"),
-    _Field(1004, "TENSO", "PROF_PIPE_TENSOR_ACTIVE", "gpm_tensor", 100, "%"),
-    _Field(1005, "DRAMA", "PROF_DRAM_ACTIVE", "gpm_dram", 100, "%"),
-    _Field(1006, "FP64A", "PROF_PIPE_FP64_ACTIVE", "gpm_fp64", 100, "%"),
-    _Field(1007, "FP32A", "PROF_PIPE_FP32_ACTIVE", "gpm_fp32", 100, "%"),
-    _Field(1008, "FP16A", "PROF_PIPE_FP16_ACTIVE", "gpm_fp16", 100, "%"),
-    _Field(1009, "PCITX", "PROF_PCIE_TX_BYTES", "gpm_pcie_tx", 1, "bytes/s"),
-    _Field(1010, "PCIRX", "PROF_PCIE_RX_BYTES", "gpm_pcie_rx", 1, "bytes/s"),
-    _Field(1011, "NVLTX", "PROF_NVLINK_TX_BYTES", "gpm_nvlink_tx", 1, "bytes/s"),
-    _Field(1012, "NVLRX", "PROF_NVLINK_RX_BYTES", "gpm_nvlink_rx", 1, "bytes/s"),
-]
-_BY_NAME = {
-    key: field
-    for field in _FIELDS
-    for key in (str(field.number), field.short, field.long, f"DCGM_FI_{field.long}")
-}
-_DEFINITIONS = {field.name: f"DCGM's field {field.number}, DCGM_FI_{field.long}" for field in _FIELDS} | {
+_DEFINITIONS = {field.name: f"DCGM's field {field.number}, DCGM_FI_{field.long}" for field in FIELDS} | {
     "gpu_util": "DCGM's field 203: time in which some kernel was running, on however few SMs: not how much of the "
     "GPU was used"
 }
-_NOTHING = {"N/A", "n/a", "NA", "", "-", "NaN", "nan", "null"}
-_HEADER = re.compile(r"\s*#\s*Entity\b\s*(.*)$", re.IGNORECASE)
 _SECOND = re.compile(r"\s*#?\s*Id\b", re.IGNORECASE)  # the header's second line, with units in old versions
-_ENTITY = re.compile(r"\s*([A-Za-z][\w-]*)\s+(\d[\w/:.]*)((?:\s+\S+)*)\s*$")
 _EXPOSED = re.compile(r"(DCGM_FI_\w+)\{(.*)\}\s+(\S+)(?:\s+(-?\d+))?\s*$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _TIMES = {"timestamp_ms": 10**6, "timestamp_ns": 1, "t_ns": 1, "timestamp": 10**9, "time": 10**9}
@@ -88,7 +40,7 @@ _DEVICES = ("gpu", "entity", "device", "gpuid", "gpu_id")
 
 def is_dcgm(line: str) -> bool:
     """Return True if a line is a header, or a sample, of one of DCGM's tools."""
-    return bool(_HEADER.match(line) or _EXPOSED.match(line) or ("DCGM_FI_" in line and _is_csv(line)))
+    return bool(HEADER.match(line) or _EXPOSED.match(line) or ("DCGM_FI_" in line and _is_csv(line)))
 
 
 def _is_csv(line: str) -> bool:
@@ -116,7 +68,7 @@ def read(path: str | Path, interval_s: float = 1.0, begin_ns: int = 0) -> pd.Dat
         raise InvalidArgument(f"interval_s={interval_s}: must be positive")
     lines = read_lines(path)
     clock = _Clock(round(interval_s * 1e9), begin_ns)
-    if any(_HEADER.match(line) for line in lines):
+    if any(HEADER.match(line) for line in lines):
         rows = [*_monitor(path, lines, clock)]
     elif any(_EXPOSED.match(line.strip()) for line in lines):
         rows = [*_exposition(path, lines, clock)]
@@ -151,15 +103,15 @@ def _monitor(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
     columns: list[tuple[str, float, str]] = []
     after_header = False
     for number, line in enumerate(lines, 1):
-        if header := _HEADER.match(line):
-            columns = [_column(name) for name in header[1].split()]
+        if header := HEADER.match(line):
+            columns = [column_of(name) for name in header[1].split()]
             if not columns:
                 raise BadFile(path, "a header without fields", number)
             after_header = True
             continue
         if after_header and _SECOND.match(line):
             continue
-        entity = _ENTITY.match(line) if columns else None
+        entity = ENTITY.match(line) if columns else None
         if entity is None or not _is_value(entity[3]):
             if columns and re.match(r"\s*GPU\b", line):
                 raise BadFile(path, "a GPU without values: the line is damaged", number)
@@ -173,7 +125,7 @@ def _monitor(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
                 "damaged; without it the rest can be imported",
                 number,
             )
-        device = _device(entity[1], entity[2])
+        device = device_of(entity[1], entity[2])
         t_ns = clock.at(device)
         for text, (name, factor, unit) in zip(values, columns, strict=True):
             yield t_ns, device, name, _number(path, number, text, bool(unit)) * factor, unit
@@ -182,21 +134,12 @@ def _monitor(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
 def _is_value(rest: str) -> bool:
     """Return True if values follow an entity: dcgmi's messages begin with words, too."""
     first = rest.split()[:1]
-    return bool(first) and (first[0] in _NOTHING or first[0][0] in "-.0123456789")
-
-
-def _device(kind: str, number: str) -> str:
-    return f"gpu{number}" if kind.upper() == "GPU" else f"{kind.lower()}{number}"
-
-
-def _column(name: str) -> tuple[str, float, str]:
-    field = _BY_NAME.get(name) or _BY_NAME.get(name.upper())
-    return (field.name, field.factor, field.unit) if field else (name, 1.0, "")
+    return bool(first) and (first[0] in NOTHING or first[0][0] in "-.0123456789")
 
 
 def _number(path: Path, line: int, text: str, is_known: bool) -> float:
     try:
-        return float("nan" if text in _NOTHING else text)
+        return float("nan" if text in NOTHING else text)
     except ValueError:
         if not is_known:
             return float("nan")  # a field of text, a name or a version
@@ -217,7 +160,7 @@ def _exposition(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row
             raise BadFile(path, 'no label gpu="...": the line is damaged', number)
         part = f"/{labels['GPU_I_ID']}" if "GPU_I_ID" in labels else ""
         device = f"gpu{labels['gpu']}{part}"
-        name, factor, unit = _column(found[1])
+        name, factor, unit = column_of(found[1])
         t_ns = int(found[4]) * 10**6 if found[4] else clock.at((device, name))
         if abs(t_ns) >= 2**63:
             raise BadFile(path, f"{found[4]!r} is no time in ms", number)
@@ -239,7 +182,7 @@ def _csv(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
     fields = (
         []
         if tall
-        else [number for number, name in enumerate(names) if number not in taken and name in _BY_NAME]
+        else [number for number, name in enumerate(names) if number not in taken and name in BY_NAME]
     )
     if not (tall or fields):
         raise BadFile(path, f"none of the columns {', '.join(names)} is a field of DCGM", head + 1)
@@ -255,7 +198,7 @@ def _csv(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
         who = f"gpu{who}" if who.isdigit() else who
         pairs = [(values[tall[0]], values[tall[1]])] if tall else [(names[at], values[at]) for at in fields]
         for written, text in pairs:
-            name, factor, unit = _column(written)
+            name, factor, unit = column_of(written)
             t_ns = _time(path, number, values[time[0]], time[1]) if time else clock.at((who, name))
             yield t_ns, who, name, _number(path, number, text, bool(unit)) * factor, unit
 

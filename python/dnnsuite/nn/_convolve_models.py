@@ -61,7 +61,7 @@ class _Convolution(torch.autograd.Function):
         biases: Any = [None] * len(input) if bias is None else bias.unbind(0)
         for x, w, b in zip(input.unbind(0), weight.unbind(0), biases, strict=True):
             found.put(torch.convolution(x, w, b, *geometry))
-        return found.all()
+        return found.all().data  # no view: torch refuses to write in place into one that a Function has made
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:

@@ -49,11 +49,20 @@ class Sampler:
     A deadline that is missed is counted and left out, so that samples stay on one grid. What `read` raises ends
     the thread and becomes a note. A process that was forked has no such thread: there, `stop` only forgets it.
 
+    Args:
+        keep: takes the time and the readings of each call, in the thread; by default they become `rows`.
+
     Raises:
         InvalidArgument: the interval is not positive.
     """
 
-    def __init__(self, name: str, read: Callable[[], Iterable[Reading]], interval_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[], Iterable[Reading]],
+        interval_s: float,
+        keep: Callable[[int, Iterable[Reading]], None] | None = None,
+    ) -> None:
         if not interval_s > 0:
             raise InvalidArgument(f"the interval between samples must be positive, got {interval_s} s")
         self.name, self.interval_s = name, interval_s
@@ -61,6 +70,7 @@ class Sampler:
         self.reads = self.missed = self.cost_ns = self.cpu_ns = self.lasted_ns = 0
         self.failure: BaseException | None = None
         self._read = read
+        self._keep = keep or self._append
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._owner = 0
@@ -116,11 +126,14 @@ class Sampler:
 
     def _take(self) -> None:
         cpu, wall = time.thread_time_ns(), now_ns()
-        for reading in self._read():
-            self.rows.append((wall, *reading))
+        self._keep(wall, self._read())
         self.cost_ns += now_ns() - wall
         self.cpu_ns += time.thread_time_ns() - cpu
         self.reads += 1
+
+    def _append(self, t_ns: int, readings: Iterable[Reading]) -> None:
+        for reading in readings:
+            self.rows.append((t_ns, *reading))
 
     def notes(self) -> list[str]:
         """Cost of the sampling, missed samples and the reason for an early end, a sentence each."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._runs.spec import WorkerSpec
 from .._runs.worker import Siblings
+from ..timing import now_ns
 
 if TYPE_CHECKING:
     from ..profiler import Schedule
@@ -49,7 +50,7 @@ def observe(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
     `spec.details` are: metrics, start_iteration, profile_iterations.
 
     Returns:
-        {profile, provenance}: what was seen, and of what.
+        {profile, provenance, window}: what was seen, of what, and when.
     """
     from .. import jobs, profiler
     from ..profiler.catalogue import choose
@@ -86,13 +87,15 @@ def observe(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
             device=config.device,
             about=about,
         ) as p:
+            start_ns = now_ns()
             for index in range(steps):
                 job.step()
                 p.step()
                 _tell(directory, index + 1, steps)
+            window = {"start_ns": start_ns, "stop_ns": now_ns()}
         about["losses"] = job.losses()
         p.save(directory)
-        return {"profile": p.record(), "provenance": job.provenance()}
+        return {"profile": p.record(), "provenance": job.provenance(), "window": window}
 
 
 def _watch_data(job: Any, phases: PhasesInstrument) -> None:

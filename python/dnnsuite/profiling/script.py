@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from ..errors import Error
 from ..profiler import script
 from ..profiler.activity import variables_for_markers
 from ..profiler.catalogue import choose
+from ..profiler.monitor import Monitor
 from .job import windows_of
 
 __all__ = ["run_script"]
@@ -34,6 +35,7 @@ def run_script(
     metrics: str,
     stop: bool,
     as_json: bool,
+    monitor: str = "auto",
 ) -> int:
     """Run `command` with the profiler in every Python that it starts; print what was seen.
 
@@ -55,7 +57,10 @@ def run_script(
         "metrics": metrics,
         "stop": stop,
     }
-    status = _run(command, _environment(settings), sys.stderr if as_json else None)
+    with Monitor(monitor, counters=False) as watching:
+        status = _run(command, _environment(settings), sys.stderr if as_json else None, watching.follow)
+    if out.is_dir():  # a script in which nothing was observed makes none
+        watching.write(out)
     found = [path.parent for path in sorted(out.rglob("status.json"))]
     profiles = [_read(directory) for directory in found]
     observed = [each for each in profiles if each["observed"]]
@@ -83,13 +88,16 @@ def _environment(settings: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _run(command: Sequence[str], environment: dict[str, str], stdout: Any) -> int:
+def _run(
+    command: Sequence[str], environment: dict[str, str], stdout: Any, started: Callable[[int], None]
+) -> int:
     """The command's exit status as a shell tells it. A signal that ends this process is handed on first."""
     with deferred():
         try:
             process = subprocess.Popen(list(command), env=environment, stdout=stdout)
         except OSError as error:
             raise Error(f"cannot start {command[0]}: {error.strerror or error}") from error
+    started(process.pid)
     try:
         returncode = process.wait()
     except Interrupted as interrupted:

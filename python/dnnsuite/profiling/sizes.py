@@ -25,6 +25,7 @@ from .._runs.resume import final
 from .._runs.spec import RESULT_FILE, SPEC_FILE, WorkerSpec
 from ..errors import InvalidArgument
 from ..profiler.activity import variables_for_markers
+from ..profiler.monitor import Monitor, check_monitor
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,6 +51,7 @@ class Request:
     dataroot: str | None = None
     plugins: tuple[str, ...] = ()
     timeout_s: float = 3600.0
+    monitor: str = "auto"
 
     def checked(self) -> Request:
         """Itself, with batch sizes and device resolved.
@@ -67,6 +69,7 @@ class Request:
         import_plugins(self.plugins, [os.getcwd()])
         Job = jobs.get(self.job)
         choose(self.metrics)
+        check_monitor(self.monitor)
         windows_of(self.start_iteration, self.profile_iterations)
         sizes = self.batch_sizes or (getattr(Job, "defaults", {}).get("batch_size", 32),)
         device = choose_device(self.device)
@@ -142,7 +145,10 @@ _FOUND = ("profile", "provenance", "process")
 def _claim(request: Request, folder: PlanFolder, known: bool) -> None:
     settings = {key: value for key, value in asdict(request).items() if key != "batch_sizes"}
     settings = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
-    differing = sorted(key for key in settings if known and folder.state.get(key) != settings[key])
+    before = {"monitor": "auto"}  # of directories that an earlier version began
+    differing = sorted(
+        key for key in settings if known and folder.state.get(key, before.get(key)) != settings[key]
+    )
     if differing:
         raise InvalidArgument(
             f"{folder.root} holds profiles of another request (they differ in {', '.join(differing)})"
@@ -181,7 +187,19 @@ def _one(request: Request, size: int, folder: PlanFolder, say: Callable[[str], N
     )
     try:
         tick = _Ticker(directory, say).tick
-        outcome = run_group([spec], [_environment(request)], request.timeout_s, Direct(memory), "end", tick)
+        # DCGM would hold the counters that a profile reads: only when it is asked for.
+        monitor = Monitor(request.monitor, gpus=request.device == "cuda", counters=False)
+        with monitor:
+            outcome = run_group(
+                [spec],
+                [_environment(request)],
+                request.timeout_s,
+                Direct(memory),
+                "end",
+                tick,
+                monitor.follow,
+            )
+        monitor.write(directory)
         result = outcome.results[0]
         environment = facts.environment()
         rate = _rate(result)
@@ -197,7 +215,8 @@ def _one(request: Request, size: int, folder: PlanFolder, say: Callable[[str], N
             items_per_step=float(result["profile"]["about"]["items_per_step"]) if outcome.ok else 0.0,
             versions=environment["versions"], commit=facts.commit(), metrics=(rate,) if rate and outcome.ok else (),
             asked=asdict(request), resolved=config.to_dict(),
-            details={name: result[name] for name in _FOUND if name in result},
+            window=result.get("window", {}),
+            details={**{name: result[name] for name in _FOUND if name in result}, "monitor": monitor.record()},
         )  # fmt: skip
         for name in ("progress.txt", SPEC_FILE, RESULT_FILE):
             (directory / name).unlink(missing_ok=True)

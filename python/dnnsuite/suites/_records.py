@@ -29,13 +29,18 @@ def rate_of(run: RunRecord) -> Metric | None:
 
 
 def ended_run(
-    directory: Path, asked: RunRecord, outcome: WorkerOutcome, pinning: Mapping[str, Any]
+    directory: Path,
+    asked: RunRecord,
+    outcome: WorkerOutcome,
+    pinning: Mapping[str, Any],
+    monitor: Mapping[str, Any],
 ) -> RunRecord:
     """The record of a copy that has ended; the files between it and its worker are removed.
 
     Args:
         asked: its record as far as it was known before.
         pinning: what the partition says of itself.
+        monitor: facts on the sampling of the machine.
     """
     for name in (SPEC_FILE, RESULT_FILE):
         (directory / name).unlink(missing_ok=True)
@@ -51,7 +56,7 @@ def ended_run(
         seconds=outcome.seconds,
         disturbances=flags,
         isolation=replace(asked.isolation, level=pinning["level"], details={**pinning, **outcome.held}),
-        details={**asked.details, **_details(result)},
+        details={**asked.details, **_details(result), "monitor": monitor},
     )
     return _with_figures(run, result) if verdict.ok else run
 
@@ -63,7 +68,7 @@ def missing_run(asked: RunRecord, reason: str) -> RunRecord:
         asked,
         verdict=Verdict.failed("unavailable", reason),
         isolation=isolation,
-        details={**asked.details, **_details({})},
+        details={**asked.details, **_details({}), "monitor": {}},
     )
 
 

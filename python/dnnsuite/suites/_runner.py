@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import timing
+from .._C import parse_cpu_list
 from .._files import write_text
 from .._runs import facts
 from .._runs.folder import PlanFolder
@@ -23,6 +24,7 @@ from .._runs.record import Isolation, Moment, RunRecord, Verdict, new_id
 from .._runs.resume import final
 from .._runs.spec import WorkerSpec
 from ..pin import Partition, Slot
+from ..profiler.monitor import Monitor
 from ._records import ended_run, missing_run, run_name
 from ._screen import Screen
 from ._seed_format import summary_line, total_line
@@ -123,23 +125,35 @@ class Runner:
         specs = [self._spec(group, i, directory) for i, directory in enumerate(directories)]
         asked = [self._asked(group, i) for i in range(len(directories))]
         self.screen.watch(directories)
-        outcome = run_group(
-            specs,
-            [self._variables(group.entry, group.repeat)] * len(specs),
-            self.settings.timeout_s,
-            InShares(self.partition, group.shares),
-            "continue",
-            self.screen.tick,
-        )
+        monitor = self._monitor(group)
+        with monitor:
+            outcome = run_group(
+                specs,
+                [self._variables(group.entry, group.repeat)] * len(specs),
+                self.settings.timeout_s,
+                InShares(self.partition, group.shares),
+                "continue",
+                self.screen.tick,
+                monitor.follow,
+            )
         pinning = self.partition.record()
         runs = [
-            ended_run(directory, about, worker, pinning)
+            ended_run(directory, about, worker, pinning, monitor.record())
             for directory, about, worker in zip(directories, asked, outcome.workers, strict=True)
         ]
+        for copy, directory in enumerate(directories):
+            slot = self._slot(group, copy)
+            monitor.write(directory, slot.gpus if group.entry.device != "cpu" else None)
         with deferred():  # the copies of a job belong together: all of them, or none
             for directory, run in zip(directories, runs, strict=True):
                 self.record.finish_run(directory, run)
         return runs
+
+    def _monitor(self, group: _Group) -> Monitor:
+        """One for all copies, on CPUs that no copy has where there are some."""
+        taken = {cpu for i in range(len(group.shares)) for cpu in parse_cpu_list(self._slot(group, i).cpus)}
+        free = os.sched_getaffinity(0) - taken
+        return Monitor(self.settings.monitor, free, gpus=group.entry.device != "cpu")
 
     def _slot(self, group: _Group, copy: int) -> Slot:
         return self.plan.slot(group.shares[copy])

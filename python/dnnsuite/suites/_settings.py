@@ -10,6 +10,7 @@ from typing import Any
 from .._runs.order import ORDERS
 from ..errors import InvalidArgument
 from ..pin import BACKENDS, LEVELS
+from ..profiler.monitor import check_monitor
 
 __all__ = ["SuiteSettings"]
 
@@ -33,6 +34,7 @@ class SuiteSettings:
     seed: int = 0
     order: str = "fixed"
     alone: bool = False
+    monitor: str = "auto"
 
     @classmethod
     def of(cls, asked: Mapping[str, Any]) -> SuiteSettings:
@@ -47,6 +49,7 @@ class SuiteSettings:
             raise InvalidArgument(f"--repeat {made.repeat}: must be at least 1")
         if not made.timeout_s > 0:
             raise InvalidArgument(f"--timeout {made.timeout_s}: must be positive")
+        check_monitor(made.monitor)
         accepted = {"pin": BACKENDS, "order": ORDERS, "require": LEVELS}
         for name, values in accepted.items():
             value = getattr(made, name)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from .settings import WorkflowSettings
 
 if TYPE_CHECKING:
     from ..jobs import JobConfig
+    from ..profiler.monitor import Monitor
 
 __all__ = ["MAX_PROCESSES", "Launcher", "Point", "guess_s", "hyperparameters", "replica_directories"]
 
@@ -121,11 +123,13 @@ class Launcher:
         repeat: int = 0,
         details: Mapping[str, Any] | None = None,
         tick: Callable[[], None] = lambda: None,
+        monitor: Monitor | None = None,
     ) -> GroupOutcome:
         """Run one point in `directory`; the device is prepared before and put back after.
 
         Args:
             task: a function of :mod:`dnnsuite.workflow.tasks`; `details` is what it reads.
+            monitor: samples the machine while the workers run.
 
         Raises:
             Unavailable: the device cannot be prepared for the mode.
@@ -154,9 +158,15 @@ class Launcher:
             )
         ]
         common = self.environment(point)
-        with mode.place[settings.device](processes) as environments:
+        # The monitor comes after the device is prepared: a GPU cannot be split while NVML is open.
+        with mode.place[settings.device](processes) as environments, monitor or nullcontext():
             variables = [{**common, **own} for own in environments]
-            return run_group(specs, variables, settings.timeout_s, Direct(share), "end", tick)
+            follow = monitor.follow if monitor else _unwatched
+            return run_group(specs, variables, settings.timeout_s, Direct(share), "end", tick, follow)
+
+
+def _unwatched(pid: int) -> None:
+    """A worker that no monitor follows."""
 
 
 # A worker that imports torch reserves about 230 MB before it makes its first tensor.

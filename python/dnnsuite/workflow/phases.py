@@ -20,6 +20,7 @@ from .._runs.record import Isolation, Metric, Moment, RunRecord, Samples, Verdic
 from .._runs.resume import final
 from .._runs.samples import SAMPLES_FILE, read_steps
 from ..errors import Error, Unavailable
+from ..profiler.monitor import Monitor
 from . import modes, plan
 from .launch import MAX_PROCESSES, Launcher, Point, guess_s, replica_directories
 from .metrics import measured
@@ -232,11 +233,15 @@ class Workflow:
         name = f"{stamp()}-{self.settings.job}-{point.mode}-B{point.B}-{point.precision}-r{repeat}"
         directory = self.record.begin_run(name)
         load_before = host.load_average()
+        monitor = Monitor(self.settings.monitor, gpus=self.settings.device == "cuda")
         details = {"epochs": self.settings.epochs, "iters_per_epoch": self.settings.iters_per_epoch}
         try:
-            outcome = self.launcher.run("rate", point, directory, repeat, details, self.progress.tick)
+            outcome = self.launcher.run(
+                "rate", point, directory, repeat, details, self.progress.tick, monitor
+            )
         except Unavailable as error:
             outcome = GroupOutcome.not_started("unavailable", str(error), time.monotonic() - began_s)
+        monitor.write(directory)
         metrics, window = self._measured(point, directory, outcome) if outcome.ok else ((), {})
         asked = self._asked(point, repeat, started)
         run = replace(
@@ -254,6 +259,7 @@ class Workflow:
                 "load_before": load_before,
                 "load_after": host.load_average(),
                 "replicas": outcome.results,
+                "monitor": monitor.record(),
             },
         )
         with deferred():

@@ -6,13 +6,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
 from .. import host
 from .._runs.device import choose_device
 from .._runs.plugins import import_plugins
 from ..errors import InvalidArgument
+from ..profiler.monitor import check_monitor
 from . import modes
 from .partial import is_partial, number_of
 
@@ -62,6 +63,7 @@ class WorkflowSettings:
     dry_run_iters: int
     equality_steps: int
     timeout_s: float
+    monitor: str = "auto"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for the record."""
@@ -71,7 +73,8 @@ class WorkflowSettings:
     def from_dict(values: Mapping[str, Any]) -> WorkflowSettings:
         """Raises InvalidArgument when the record was written by another version."""
         names = {field.name for field in fields(WorkflowSettings)}
-        if set(values) != names:
+        needed = {field.name for field in fields(WorkflowSettings) if field.default is MISSING}
+        if not needed <= set(values) <= names:
             odd = ", ".join(sorted(names ^ set(values)))
             raise InvalidArgument(f"the recorded settings are of another version (they differ in: {odd})")
         return WorkflowSettings(**values)
@@ -130,6 +133,7 @@ def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
         plan=plan, max_B=max_B, limit_B=None if plan or max_B else preset["max_B"],
         max_num_Bs=number("max_num_Bs", 1), lambd=lambd,
         dry_run_iters=preset["dry_run_iters"], equality_steps=preset["equality_steps"], timeout_s=timeout_s,
+        monitor=check_monitor(given.get("monitor", "auto")),
     )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ INDEX = torch.tensor([[0, 1, 2, 0], [2, 1, 0, 1]])
         lambda x: torch.cat([x, torch.zeros(1, 3, 4)]),
         lambda x: torch.stack([x, x + 1], dim=-1).sum(-1) + torch.stack((x, x))[0],
         lambda x: x.flip(0) + x.flip(-1, 0),
+        lambda x: x.roll(1, 0) + torch.roll(x, shifts=(-1, 2), dims=(0, -1)) + x.roll(5) + x.mT.roll((2,)).mT,
         lambda x: x[0].gather(0, INDEX) + x[1].scatter(0, INDEX, 5.0)[:2],
         lambda x: x.index_select(1, torch.tensor([0, 2])),
         lambda x: F.normalize(x) + F.normalize(x, dim=-1),

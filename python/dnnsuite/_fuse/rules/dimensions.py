@@ -201,6 +201,15 @@ def flip(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return wrap_all(args[0].value.flip(moved(sizes_of(args[1:], kwargs, "dims"), args[0].dim())))
 
 
+@rule("roll")
+def roll(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    values = dict(zip(("input", "shifts", "dims"), args, strict=False)) | kwargs
+    x, shifts, dims = values["input"], values["shifts"], values.get("dims")
+    if dims is None or (isinstance(dims, Sequence) and not dims):  # over all elements in their order
+        return wrap_all(x.value.flatten(1).roll(shifts, 1).view(x.value.shape))
+    return wrap_all(x.value.roll(shifts, moved(dims, x.dim())))
+
+
 @rule("cat concat concatenate stack")
 def cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tensors = args[0] if args else kwargs["tensors"]

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Rules of `torch.nn.functional`: our function of the same name, on `[B, ...]`."""
+"""Rules of `torch.nn.functional`, and of the functions of torch behind it: ours of the same name, on `[B, ...]`."""
 
 from __future__ import annotations
 
 import inspect
 from typing import Any
 
+import torch
 from torch.nn import functional
 
 from ...nn import functional as ours
@@ -14,11 +15,34 @@ from ...nn.waiting_relu import input_of_relu
 from .random import next_stream
 from .table import FINDERS, FunctionRule, arguments, settle, width_of
 
+#: Functions of torch called as those of that name in torch.nn.functional are: `torch.max_pool2d(x, 2)`. Up to how many
+#: arguments mean the same in both; behind them torch has options of one backend.
+_TWINS: dict[Any, int] = {
+    torch.max_pool1d: 6,
+    torch.max_pool2d: 6,
+    torch.max_pool3d: 6,
+    torch.layer_norm: 5,
+    torch.group_norm: 5,
+    torch.dropout: 3,
+}
+_BACKEND_OPTIONS = frozenset({"cudnn_enable", "cudnn_enabled"})
+
+
+def _as_functional(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Turn the arguments of one of `_TWINS` into those of its twin."""
+    names = {"train": "training"}
+    kept = {names.get(name, name): value for name, value in kwargs.items() if name not in _BACKEND_OPTIONS}
+    return args[: _TWINS[func]], kept
+
 
 def layer_rule(func: Any) -> FunctionRule | None:
-    """Find the rule of a function of torch.nn.functional that `dnnsuite.nn.functional` has too."""
+    """Find the rule of a function of torch.nn.functional, or of its twin in torch, that `dnnsuite.nn.functional` has
+    too."""
     name = getattr(func, "__name__", "")
-    if name == "_scaled_dot_product_attention" or getattr(functional, name, None) is not func:
+    twin = func in _TWINS
+    if name == "_scaled_dot_product_attention" or not (twin or getattr(functional, name, None) is func):
         return None
     mine = getattr(ours, name, None)
     if mine is None or mine is func or name not in ours.__all__:
@@ -28,6 +52,8 @@ def layer_rule(func: Any) -> FunctionRule | None:
 
     def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         B = width_of(args, kwargs)
+        if twin:
+            args, kwargs = _as_functional(func, args, kwargs)
         if pools and not kwargs.get("return_indices") and len(args) < 7 and type(args[0]) is ModelTensor:
             before = input_of_relu(args[0].deferred)
             if before is not None:

@@ -120,7 +120,9 @@ def python_values(array: torch.nn.Module) -> dict[str, Any]:
     for holder in holders_of([module for _, module in named]):
         where = [named[holder.path[0]][0], *map(str, holder.path[1:])]
         for key, value in _items(holder.held).items():
-            if isinstance(value, _PLAIN) and (len(holder.path) > 1 or _is_state(key, value)):
+            if len(holder.path) == 1 and not _is_state(key, value):
+                continue
+            if isinstance(value, _PLAIN):
                 found[".".join([*where, str(key)]).lstrip(".")] = value
             elif isinstance(value, (set, frozenset, tuple)):
                 found[".".join([*where, str(key)]).lstrip(".")] = len(value)

@@ -9,18 +9,18 @@ from __future__ import annotations
 import functools
 import sysconfig
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from .value_readers import CellReader, NameReader, Reader, cell_contents
+
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 _CONTAINERS = (list, dict, set, tuple)
 _NO_METHODS = (*_PLAIN, *_CONTAINERS, torch.Tensor, type, types.ModuleType)
-_SHORT = 16  # containers up to this length are compared value by value, others by their length
-_FEW = 256  # elements of an array that is compared by value
 _MANY = 400  # functions that are followed
 _PATHS = ("purelib", "platlib", "stdlib", "platstdlib")
 _PACKAGE = Path(__file__).parents[2]
@@ -31,9 +31,6 @@ _INSTALLED = (
     str(Path(torch.__file__).parents[1]),  # a user's, or an environment below this one
     "<",
 )
-
-Reader = Callable[[], Any]
-
 
 class Reach:
     """Walk through code from a function; `readers` read the values that it can see."""
@@ -72,13 +69,13 @@ class Reach:
         self._seen.add(id(function.__code__))
         names = _names(function.__code__)
         for cell in function.__closure__ or ():
-            self.readers.append(functools.partial(_cell_value, cell, names))
-            self._follow(_cell_contents(cell))
+            self.readers.append(CellReader(cell, names))
+            self._follow(cell_contents(cell))
         for name in names:
             if name in function.__globals__:
                 self._global(function.__globals__, name, names)
             if name in getattr(owner, "__dict__", ()):
-                self.readers.append(functools.partial(_named_value, vars(owner), name, names))
+                self.readers.append(NameReader(vars(owner), name, names))
                 self._follow(vars(owner)[name])
             method = getattr(type(owner), name, None) if owner is not None else None
             if isinstance(method, types.FunctionType) and not _installed(method.__code__):
@@ -94,7 +91,7 @@ class Reach:
             return
         else:
             self._follow(value)
-        self.readers.append(functools.partial(_named_value, names_now, name, names))
+        self.readers.append(NameReader(names_now, name, names))
 
     def _follow(self, value: Any) -> None:
         """Follow the code of a value that is held by code."""
@@ -149,43 +146,3 @@ def _names(code: types.CodeType) -> frozenset[str]:
 
 def _inner(code: types.CodeType) -> Iterator[types.CodeType]:
     return (one for one in code.co_consts if isinstance(one, types.CodeType))
-
-
-def value_of(value: Any, names: frozenset[str] = frozenset(), depth: int = 2) -> Any:
-    """Make a copy of `value` that compares unequal when `value` has become another one.
-
-    Args:
-        names: attributes of objects that count.
-    """
-    if isinstance(value, _PLAIN):
-        return value
-    if isinstance(value, np.ndarray):
-        return value.tobytes() if value.size <= _FEW and value.dtype != object else id(value)
-    if isinstance(value, dict):
-        value = tuple(value.items())
-    if isinstance(value, (*_CONTAINERS,)):
-        if depth and len(value) <= _SHORT:
-            return tuple(value_of(part, names, depth - 1) for part in value)
-        return len(value)
-    held = getattr(value, "__dict__", None)
-    if held is None or not depth or not names or isinstance(value, torch.Tensor):
-        return id(value)
-    shown = [(name, held[name]) for name in names if name in held]
-    if isinstance(value, (type, types.ModuleType)):
-        shown = [(name, one) for name, one in shown if isinstance(one, (*_PLAIN, *_CONTAINERS))]
-    return id(value), tuple((name, value_of(one, names, depth - 1)) for name, one in shown)
-
-
-def _cell_contents(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # empty
-        return None
-
-
-def _cell_value(cell: types.CellType, names: frozenset[str]) -> Any:
-    return value_of(_cell_contents(cell), names)
-
-
-def _named_value(held: Any, name: str, names: frozenset[str]) -> Any:
-    return value_of(held.get(name), names)

@@ -24,25 +24,35 @@ _ALPHA = 1.7580993408473766  # SELU's value far left, negated (Klambauer et al.,
 
 def drawn(p: Rate, rng: Tensor | None, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
     """(p, rng) as operators want them for x `[B, ...]`; (None, None) if nothing drops."""
-    if isinstance(p, (int, float)):
-        rates = [float(p)] * len(x)
+    if isinstance(p, Tensor) and p.device.type != "cpu":
+        _check_number(len(p), len(x))  # to look at the values would be to wait for the device
     else:
-        rates = [float(rate) for rate in (p.tolist() if isinstance(p, Tensor) else p)]
-    if len(rates) != len(x):
-        raise InvalidArgument(
-            f"p has {len(rates)} values for {len(x)} models: give one value, or one per model"
-        )
-    for rate in rates:
-        if not 0.0 <= rate <= 1.0:
-            raise InvalidArgument(f"dropout probability must be between 0 and 1, got {rate!r}")
-    if not any(rates):
-        return None, None
+        rates = _rates(p, len(x))
+        if not any(rates):
+            return None, None
+        if not isinstance(p, Tensor) or p.dtype != torch.float32 or p.device != x.device:
+            p = torch.tensor(rates, dtype=torch.float32, device=x.device)
     if rng is None:
         keys = torch.randint(-(1 << 62), 1 << 62, (len(x),), dtype=torch.int64)
         rng = torch.stack([keys, torch.zeros_like(keys)], 1).to(x.device)
-    if isinstance(p, Tensor) and p.dtype == torch.float32 and p.device == x.device:
-        return p, rng
-    return torch.tensor(rates, dtype=torch.float32, device=x.device), rng
+    return p.to(x.device, torch.float32), rng
+
+
+def _rates(p: Rate, models: int) -> list[float]:
+    if isinstance(p, (int, float)):
+        rates = [float(p)] * models
+    else:
+        rates = [float(rate) for rate in (p.tolist() if isinstance(p, Tensor) else p)]
+    _check_number(len(rates), models)
+    for rate in rates:
+        if not 0.0 <= rate <= 1.0:
+            raise InvalidArgument(f"dropout probability must be between 0 and 1, got {rate!r}")
+    return rates
+
+
+def _check_number(rates: int, models: int) -> None:
+    if rates != models:
+        raise InvalidArgument(f"p has {rates} values for {models} models: give one value, or one per model")
 
 
 def drop(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ counted.
 """
 
 from ._ops import OpsInstrument
+from ._system import SystemReader
 from ._usage import CpuInstrument
 
-__all__ = ["CpuInstrument", "OpsInstrument"]
+__all__ = ["CpuInstrument", "OpsInstrument", "SystemReader"]

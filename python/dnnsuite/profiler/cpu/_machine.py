@@ -10,6 +10,7 @@ from pathlib import Path
 from ...timing import now_ns
 from ..sampler import Reading
 from . import _procfs
+from ._system import SystemReader
 
 __all__ = ["DEFINITIONS", "MachineReader"]
 
@@ -28,7 +29,6 @@ DEFINITIONS = {
     "clock": "of the CPU: cpufreq's, else /proc/cpuinfo's",
     "power": "mean since the last sample, from RAPL's energy counter",
 }
-_PRESSURES = ("cpu", "memory", "io")
 
 
 class MachineReader:
@@ -41,58 +41,28 @@ class MachineReader:
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
         self._cpus = sorted(os.sched_getaffinity(0))
-        self._before: dict[str, float] = {}
+        self._system = SystemReader(root)
         self._then_ns = 0
-        self._process_s = 0.0
+        self._process_s = self._waited_s = 0.0
 
     def forget(self) -> None:
         """The next rates begin at the next `read`: nothing of the time between two windows is in them."""
-        self._before, self._then_ns = {}, 0
+        self._then_ns = 0
+        self._system.forget()
 
     def read(self) -> Iterator[Reading]:
         """Yield the readings of now; quantities that this machine lacks are left out."""
         now, process_s = now_ns(), sum(os.times()[:2])
-        counters = self._counters()
+        waited = _procfs.sched_ns(_procfs.read_text(self._root / "proc/self/schedstat"))
+        waited_s = waited[1] / 1e9 if waited else 0.0
         if self._then_ns:
             wall_s = max(now - self._then_ns, 1) / 1e9
             yield Reading("process", "cpus_used", (process_s - self._process_s) / wall_s, "CPUs")
-            yield from self._rates(counters, wall_s)
+            if waited:
+                yield Reading("process", "main_waiting", 100 * (waited_s - self._waited_s) / wall_s, "%")
+        yield from self._system.rates(now)
         yield from self._levels()
-        self._before, self._then_ns, self._process_s = counters, now, process_s
-
-    def _counters(self) -> dict[str, float]:
-        """Everything that only grows, s or J."""
-        proc = self._root / "proc"
-        counters = {f"cpu.{k}": v for k, v in _procfs.cpu_times_s(_procfs.read_text(proc / "stat")).items()}
-        waited = _procfs.sched_ns(_procfs.read_text(proc / "self/schedstat"))
-        if waited:
-            counters["waited"] = waited[1] / 1e9
-        for name in _PRESSURES:
-            stalled = _procfs.pressure(_procfs.read_text(proc / "pressure" / name))
-            if "some" in stalled:
-                counters[f"pressure.{name}"] = stalled["some"] / 1e6
-        for zone, (energy, top) in _procfs.rapl_j(self._root).items():
-            counters[f"energy.{zone}"], counters[f"top.{zone}"] = energy, top
-        return counters
-
-    def _rates(self, now: dict[str, float], wall_s: float) -> Iterator[Reading]:
-        grown = {key: value - self._before[key] for key, value in now.items() if key in self._before}
-        times = {key[4:]: max(0.0, value) for key, value in grown.items() if key.startswith("cpu.")}
-        total = sum(times.values())
-        if total > 0:  # shorter than the kernel's tick otherwise
-            idle = times.get("idle", 0.0) + times.get("iowait", 0.0)
-            yield Reading("machine", "busy", 100 * (total - idle) / total, "%")
-            for name in ("steal", "iowait"):
-                yield Reading("machine", name, 100 * times.get(name, 0.0) / total, "%")
-        for key, value in grown.items():
-            kind, _, which = key.partition(".")
-            if kind == "waited":
-                yield Reading("process", "main_waiting", 100 * value / wall_s, "%")
-            elif kind == "pressure":
-                yield Reading("machine", f"pressure_{which}", 100 * value / wall_s, "%")
-            elif kind == "energy":
-                joules = value if value >= 0 else value + now[f"top.{which}"]  # the counter began again
-                yield Reading(which, "power", joules / wall_s, "W")
+        self._then_ns, self._process_s, self._waited_s = now, process_s, waited_s
 
     def _levels(self) -> Iterator[Reading]:
         proc = self._root / "proc/self"

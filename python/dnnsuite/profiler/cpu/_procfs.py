@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 __all__ = [
+    "KeptFile",
     "cpu_times_s",
     "frequencies_hz",
     "key_values",
@@ -28,6 +29,37 @@ def read_text(path: Path) -> str:
         return path.read_text()
     except (OSError, UnicodeDecodeError):
         return ""
+
+
+class KeptFile:
+    """A file of /proc that is read ten times a second: opened once, which costs a third of opening it each time.
+
+    Args:
+        path: the file.
+        most_bytes: how much of its beginning is read.
+    """
+
+    def __init__(self, path: Path, most_bytes: int = 4096) -> None:
+        self._path, self._most_bytes = path, most_bytes
+        self._file: int | None = None
+
+    def text(self) -> str:
+        """What it holds now; empty when it cannot be read."""
+        try:
+            if self._file is None:
+                self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.pread(self._file, self._most_bytes, 0).decode(errors="replace")
+        except OSError:
+            self.close()
+            return ""
+
+    def close(self) -> None:
+        """Close it; the next `text` opens it again."""
+        opened, self._file = self._file, None
+        if opened is not None:
+            os.close(opened)
+
+    __del__ = close
 
 
 def cpu_times_s(stat: str) -> dict[str, float]:

@@ -5,6 +5,6 @@ Needs no rights and, from Hopper on, shows the pipes of the SMs too (GPM). Not r
 """
 
 from ._gpu_state import NvmlInstrument
-from ._reasons import decode_reasons
+from ._reasons import SLOWED, decode_reasons
 
-__all__ = ["NvmlInstrument", "decode_reasons"]
+__all__ = ["SLOWED", "NvmlInstrument", "decode_reasons"]

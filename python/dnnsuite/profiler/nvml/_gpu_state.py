@@ -35,7 +35,7 @@ class NvmlInstrument:
     name = "nvml"
 
     def __init__(self, interval_s: float = 0.1, devices: Sequence[int] | None = None) -> None:
-        self._sampler = Sampler("nvml", self._read, interval_s)
+        self._sampler = Sampler("nvml", self.read, interval_s)
         self._numbers = devices
         self._devices: list[NvmlDevice] = []
         self._nvml: Any = None
@@ -75,7 +75,8 @@ class NvmlInstrument:
     def stop(self) -> None:
         self._sampler.stop()
 
-    def _read(self) -> Iterator[Reading]:
+    def read(self) -> Iterator[Reading]:
+        """Yield the readings of now, of every GPU that is open; what a GPU refuses becomes a note."""
         for device in self._devices:
             yield from device.read()
 

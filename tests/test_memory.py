@@ -7,12 +7,12 @@ import textwrap
 
 import pytest
 
-from dnnsuite._step import memory
+from dnnsuite import _memory as memory
 
 
 def run(program):
     """What a fresh Python prints."""
-    text = "import os, resource, torch\nfrom dnnsuite._step import memory\n" + textwrap.dedent(program)
+    text = "import os, resource, torch\nfrom dnnsuite import _memory as memory\n" + textwrap.dedent(program)
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False
     )
@@ -88,6 +88,27 @@ def test_torchs_allocator_is_back_when_the_last_runner_is_collected(threads):
     print(from_pool())
     """
     ) == ["True", "False"]
+
+
+def test_an_array_that_is_trained_by_hand_holds_the_pool_until_it_is_collected():
+    assert run(
+        RUNNER
+        + """
+    import copy
+    array = dnnsuite.fuse([torch.nn.Linear(4, 4) for _ in range(3)])
+    with torch.no_grad():
+        array(torch.randn(3, 2, 4))
+    print(from_pool())
+    array(torch.randn(3, 2, 4)).sum().backward()
+    print(from_pool())
+    other = copy.deepcopy(array)
+    make()[0].close()
+    print(from_pool())
+    del array
+    gc.collect()
+    print(from_pool(), other.B)
+    """
+    ) == ["False", "True", "True", "False", "3"]
 
 
 def test_tensors_of_the_pool_outlive_it():
@@ -182,7 +203,7 @@ def test_under_another_torch_malloc_serves_and_the_log_says_so_once():
             release()
         print(memory.refusal())
     """
-    text = "import torch\nfrom dnnsuite._step import memory\n" + textwrap.dedent(text)
+    text = "import torch\nfrom dnnsuite import _memory as memory\n" + textwrap.dedent(text)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", text], capture_output=True, text=True, timeout=120, check=False
     )

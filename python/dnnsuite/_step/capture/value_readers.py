@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+"""Readers of values that code can see: copies that compare unequal when a value has become another one."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+_CONTAINERS = (list, dict, set, tuple)
+_SHORT = 16  # containers up to this length are compared value by value, others by their length
+_FEW = 256  # elements of an array that is compared by value
+_DEEP = 3  # containers and objects in one another that are looked into
+_NAMESPACES = (type, types.ModuleType)
+
+Path = tuple[int, ...]
+Put = Callable[[Any], None]
+
+
+class Reader:
+    """Reader of a value that code reaches by `names`; call it for a copy of the value of now."""
+
+    __slots__ = ("_names",)
+
+    def held(self) -> Any:
+        """Return the value itself."""
+        raise NotImplementedError
+
+    def put(self, value: Any) -> None:
+        """Put another value in its place."""
+        raise NotImplementedError
+
+    def __call__(self) -> Any:
+        return value_of(self.held(), self._names)
+
+    def places(self) -> Iterator[tuple[Path, Any, Put]]:
+        """Yield each plain value that can be replaced: its path in the copy, itself, and what replaces it."""
+        return _places(self.held(), self._names, (), self.put, _DEEP)
+
+
+class CellReader(Reader):
+    """Reader of a variable that a function closes over."""
+
+    __slots__ = ("_cell",)
+
+    def __init__(self, cell: types.CellType, names: frozenset[str]) -> None:
+        self._cell, self._names = cell, names
+
+    def held(self) -> Any:
+        return cell_contents(self._cell)
+
+    def put(self, value: Any) -> None:
+        self._cell.cell_contents = value
+
+
+class NameReader(Reader):
+    """Reader of a global, or of an attribute of an object."""
+
+    __slots__ = ("_name", "_space")
+
+    def __init__(self, space: dict[str, Any], name: str, names: frozenset[str]) -> None:
+        self._space, self._name, self._names = space, name, names
+
+    def held(self) -> Any:
+        return self._space.get(self._name)
+
+    def put(self, value: Any) -> None:
+        self._space[self._name] = value
+
+
+def cell_contents(cell: types.CellType) -> Any:
+    """Return what a cell holds; None for an empty one."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def value_of(value: Any, names: frozenset[str] = frozenset(), depth: int = _DEEP) -> Any:
+    """Make a copy of `value` that compares unequal when `value` has become another one.
+
+    Args:
+        names: attributes of objects that count.
+    """
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, np.ndarray):
+        return value.tobytes() if value.size <= _FEW and value.dtype != object else id(value)
+    if isinstance(value, _CONTAINERS):
+        if not depth or len(value) > _SHORT:
+            return len(value)
+        if isinstance(value, dict):
+            return tuple((value_of(key, names, 1), value_of(one, names, depth - 1)) for key, one in value.items())
+        return tuple(value_of(part, names, depth - 1) for part in value)
+    shown = _shown(value, names, depth)
+    if shown is None:
+        return id(value)
+    return id(value), tuple((name, value_of(one, names, depth - 1)) for name, one in shown)
+
+
+def _shown(value: Any, names: frozenset[str], depth: int) -> Sequence[tuple[str, Any]] | None:
+    """List the attributes of an object that count; None if it is not looked into."""
+    held = getattr(value, "__dict__", None)
+    if held is None or not depth or not names or isinstance(value, torch.Tensor):
+        return None
+    shown = [(name, held[name]) for name in names if name in held]
+    if isinstance(value, _NAMESPACES):
+        shown = [(name, one) for name, one in shown if isinstance(one, (*_PLAIN, *_CONTAINERS))]
+    return shown
+
+
+@dataclass(frozen=True)
+class _Setter:
+    """Puts a value under a key of a container, or of an object's attributes."""
+
+    held: Any
+    key: Any
+
+    def __call__(self, value: Any) -> None:
+        if isinstance(self.held, (dict, list)):
+            self.held[self.key] = value
+        else:
+            setattr(self.held, self.key, value)
+
+
+def _places(
+    value: Any, names: frozenset[str], path: Path, put: Put | None, depth: int
+) -> Iterator[tuple[Path, Any, Put]]:
+    if isinstance(value, _PLAIN):
+        if put is not None:
+            yield path, value, put
+    elif isinstance(value, (list, tuple, dict)):
+        if not depth or len(value) > _SHORT:
+            return
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for number, (key, part) in enumerate(items):
+            inner = (*path, number, 1) if isinstance(value, dict) else (*path, number)
+            setter = None if isinstance(value, tuple) else _Setter(value, key)
+            yield from _places(part, names, inner, setter, depth - 1)
+    else:
+        for number, (name, part) in enumerate(_shown(value, names, depth) or ()):
+            yield from _places(part, names, (*path, 1, number, 1), _Setter(value, name), depth - 1)

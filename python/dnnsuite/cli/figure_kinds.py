@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+"""Kinds of figure that `dnnsuite plot` draws: a table from a name to the function that draws it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from ..plots import Drawn, Request
+
+__all__ = ["KINDS", "Kind", "draw", "kind_for"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of figure.
+
+    Attributes:
+        draw: `module:function` of a function `(plots.Request) -> plots.Drawn`, imported when it is called.
+        file: a file by which a directory of such results is recognised; empty for kinds that are asked for by name.
+    """
+
+    name: str
+    draw: str
+    file: str = ""
+
+
+KINDS = (Kind("throughput", "dnnsuite.cli.plot:throughput"),)
+
+
+def kind_for(name: str | None, directories: Sequence[Path]) -> Kind:
+    """The kind of that name; without one, that of the first directory's file, else the first of the table.
+
+    Raises:
+        InvalidArgument: there is no such kind; the message lists them.
+    """
+    if name is None:
+        return next(
+            (kind for kind in KINDS if kind.file and (directories[0] / kind.file).is_file()), KINDS[0]
+        )
+    for kind in KINDS:
+        if kind.name == name:
+            return kind
+    raise InvalidArgument(f"--kind {name}: accepted are {', '.join(kind.name for kind in KINDS)}")
+
+
+def draw(kind: Kind, request: Request) -> Drawn:
+    """Draw a figure of this kind."""
+    module, _, function = kind.draw.partition(":")
+    draws: Callable[[Request], Drawn] = getattr(importlib.import_module(module), function)
+    return draws(request)
