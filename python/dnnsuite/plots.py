@@ -18,8 +18,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "DPI", "Drawn", "Request", "convergence", "partially_fused", "rates", "save", "svg", "throughput",
-]  # fmt: skip
+    "DPI",
+    "Drawn",
+    "Request",
+    "convergence",
+    "partially_fused",
+    "rates",
+    "save",
+    "svg",
+    "throughput",
+]
 
 DPI = 300
 

@@ -10,8 +10,17 @@ import pytest
 
 import tiny_workloads
 from dnnsuite.errors import InvalidArgument
+from dnnsuite.plots import Request
 from dnnsuite.workflow import modes, run
-from dnnsuite.workflow.partial import is_partial, number_of, options_of, table_of, unfused_names, units_of
+from dnnsuite.workflow.partial import (
+    draw,
+    is_partial,
+    number_of,
+    options_of,
+    table_of,
+    unfused_names,
+    units_of,
+)
 from dnnsuite.workflow.settings import resolve
 
 TINY = {"plugins": ["tiny_workloads"], "device": "cpu", "threads": 1, "precisions": ["fp32"]}
@@ -104,5 +113,7 @@ def test_a_sweep(monkeypatch, tmp_path):
     assert (check["passed"], check["models"]) == (True, 3)
     records = [json.loads(path.read_text()) for path in (tmp_path / "out/runs").glob("*hfta-2*/run.json")]
     assert [record["details"]["configs"][0]["unfused"] for record in records] == [["0", "1", "5"]]
+    drawn = draw(Request((tmp_path / "out",), save=tmp_path / "twice"))
+    assert drawn.files[0].read_bytes() == report.files[0].read_bytes()
     again = run("blobs_partially_fused", tmp_path / "out", resume=True, quiet=True)
     assert again.ok

@@ -31,7 +31,11 @@ class Kind:
     file: str = ""
 
 
-KINDS = (Kind("throughput", "dnnsuite.cli.plot:throughput"),)
+KINDS = (
+    Kind("throughput", "dnnsuite.cli.plot:throughput"),
+    Kind("convergence", "dnnsuite.workflow.convergence.outputs:draw", "convergence.csv"),
+    Kind("partially_fused", "dnnsuite.workflow.partial:draw", "throughputs.csv"),
+)
 
 
 def kind_for(name: str | None, directories: Sequence[Path]) -> Kind:

@@ -42,7 +42,8 @@ def plot(
 ) -> int:
     """Draw a figure from finished runs, and write its numbers as CSV.
 
-    throughput: normalised over B (of a suite, each job's rate).
+    throughput: normalised over B (of a suite, each job's rate). convergence: losses over iterations. partially_fused:
+    throughput over the units left unfused.
     """
     from ..plots import Request
 

@@ -49,28 +49,13 @@ def write_outputs(
     files = [root / f"{stem}.csv", root / "results.csv"]
     results.save_csv(results.wide(table, allow_unlike=True), files[0], index=True)
     results.save_csv(table, files[1])
-    partly_fused = _write_partial(root, summary)
-    if partly_fused:
-        files = [*partly_fused, *files]
+    partly_fused = partial.table_of(summary)
+    if partly_fused is not None:
+        files = [*partial.write(partly_fused, root / "throughputs"), *files]
     elif summary["normalized"].notna().any():
         files.insert(1, root / f"{stem}.png")
         _draw(summary, files[1])
     return table, summary, files
-
-
-def _write_partial(root: Path, summary: pd.DataFrame) -> list[Path]:
-    """HFTA's files of a partly fused sweep, if it was one."""
-    from matplotlib.figure import Figure
-
-    from .. import plots
-
-    table = partial.table_of(summary)
-    if table is None:
-        return []
-    files = [root / "throughputs.csv", root / "throughputs.png"]
-    results.save_csv(table, files[0], index=True)
-    plots.save(plots.partially_fused(table, Figure(figsize=(6.4, 4.0)).subplots()), files[1])
-    return files
 
 
 def _draw(summary: pd.DataFrame, path: Path) -> None:

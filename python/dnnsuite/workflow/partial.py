@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument
@@ -15,7 +16,19 @@ from ..errors import InvalidArgument
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SUFFIX", "is_partial", "number_of", "options_of", "table_of", "unfused_names", "units_of"]
+    from ..plots import Drawn, Request
+
+__all__ = [
+    "SUFFIX",
+    "draw",
+    "is_partial",
+    "number_of",
+    "options_of",
+    "table_of",
+    "unfused_names",
+    "units_of",
+    "write",
+]
 
 SUFFIX = "_partially_fused"
 _PREFIX = "hfta-"
@@ -124,3 +137,32 @@ def table_of(summary: pd.DataFrame) -> pd.DataFrame | None:
                 columns[f"serial:{precision}{end}"] = pd.Series(float(serial[name].iloc[0]), index)
             columns[f"hfta:{precision}{end}"] = by_number[name].reindex(index)
     return pd.DataFrame(columns, index=index)
+
+
+def write(table: pd.DataFrame, prefix: Path) -> list[Path]:
+    """Write the table and its figure; returns their paths."""
+    from matplotlib.figure import Figure
+
+    from .. import plots, results
+
+    files = [prefix.with_name(prefix.name + suffix) for suffix in (".csv", ".png")]
+    results.save_csv(table, files[0], index=True)
+    plots.save(plots.partially_fused(table, Figure(figsize=(6.4, 4.0)).subplots()), files[1])
+    return files
+
+
+def draw(request: Request) -> Drawn:
+    """Draw partly fused sweeps anew from their runs; repeats of several are pooled.
+
+    Raises:
+        InvalidArgument: no partly fused array was measured.
+    """
+    from .. import plots, results
+
+    loaded = results.load(*request.directories)
+    summary = results.summarize(loaded, request.allow_unlike)
+    table = table_of(summary)
+    if table is None or request.metric is not None:
+        raise InvalidArgument("--kind partially_fused draws runs of hfta-0, hfta-1, …, and has no --metric")
+    files = write(table, request.save or request.directories[0] / "throughputs")
+    return plots.Drawn(files, (*loaded.attrs["problems"], *summary.attrs["notes"]))

@@ -4,7 +4,9 @@ import json
 import pandas as pd
 import pytest
 
-from dnnsuite.workflow.convergence.outputs import table_of
+from dnnsuite.errors import InvalidArgument
+from dnnsuite.plots import Request
+from dnnsuite.workflow.convergence.outputs import draw, table_of
 
 
 def test_columns_and_rows():
@@ -22,3 +24,13 @@ def test_files(finished):
     assert table["hfta:0.1"].tolist() == pytest.approx(table["serial:0.1"].tolist(), rel=1e-4)
     assert (finished.root / "convergence.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((finished.root / "verdict.json").read_text())["verdict"] == "same"
+
+
+def test_the_figure_is_drawn_anew(finished, tmp_path):
+    drawn = draw(Request((finished.root,), save=tmp_path / "again"))
+    assert [path.name for path in drawn.files] == ["again.csv", "again.png"]
+    assert drawn.files[0].read_bytes() == (finished.root / "convergence.csv").read_bytes()
+    with pytest.raises(InvalidArgument, match="no comparison of convergence in it"):
+        draw(Request((tmp_path,)))
+    with pytest.raises(InvalidArgument, match="draws one comparison"):
+        draw(Request((finished.root, finished.root)))
