@@ -37,7 +37,7 @@ RANK = {
     "profiler": 8, "report": 8,
     "importers": 9,
     "suites": 10, "workflow": 10,
-    "profiling": 11,
+    "advisor": 11, "profiling": 11,
     "doctor": 12,
     "cli": 13,
 }  # fmt: skip
@@ -46,7 +46,7 @@ SIDES = {
     "shared": {"_C", "_files", "_torch", "_under_way", "errors", "host"},
     "training": {"_fuse", "_memory", "_step", "_tune", "data", "jobs", "models", "nn", "ops", "optim"},
     "observing": {"_runs", "cluster", "importers", "pin", "plots", "profiler", "report", "results", "timing"},
-    "both": {"cli", "doctor", "profiling", "suites", "workflow"},
+    "both": {"advisor", "cli", "doctor", "profiling", "suites", "workflow"},
 }
 APART = {("training", "observing"), ("observing", "training")}
 TORCH = frozenset({"functorch", "torch", "torchvision"})
@@ -63,7 +63,7 @@ NEVER_TORCH = {
     "timing",
 }
 # Inside functions only: their --help and their errors come at once.
-LATE_TORCH = {"cli", "data", "doctor", "host", "profiler", "profiling", "suites", "workflow"}
+LATE_TORCH = {"advisor", "cli", "data", "doctor", "host", "profiler", "profiling", "suites", "workflow"}
 
 # Sources that are tested under another name than their own.
 TESTED_BY: dict[str, str] = {

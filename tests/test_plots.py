@@ -135,3 +135,25 @@ def test_hftas_table_in_hftas_style() -> None:
     ax = plots.hfta(table, "Normalized Throughput")
     assert ax.get_legend_handles_labels()[1] == ["hfta:amp", "serial:fp32"]
     assert ax.get_ylabel() == "Normalized Throughput"
+
+
+def test_losses_of_models_alone_and_of_the_array():
+    losses = pd.DataFrame(
+        {"serial:0.1": [4.0, 2.0, 1.0], "hfta:0.1": [4.0, 2.0, 1.2], "control:0.1": [0.0] * 3}
+    )
+    ax = plots.convergence(losses, 2, Figure().subplots())
+    assert [line.get_label() for line in ax.lines] == ["serial:0.1", "hfta:0.1"]
+    assert ax.lines[1].get_xdata().tolist() == [0, 2]
+    assert ax.lines[1].get_ydata().tolist() == [3.0, 1.2]
+    with pytest.raises(InvalidArgument, match="nothing to draw"):
+        plots.convergence(losses[["control:0.1"]], 1, Figure().subplots())
+
+
+def test_partly_fused_over_the_units_left_unfused():
+    table = pd.DataFrame(
+        {f"{mode}:fp32{end}": [1.0, 2.0] for mode in ("serial", "hfta") for end in ("", ":low", ":high")},
+        index=pd.Index([0, 10], name="serial num"),
+    )
+    ax = plots.partially_fused(table, Figure().subplots())
+    assert [line.get_label() for line in ax.lines] == ["serial fp32", "hfta fp32"]
+    assert ax.get_xlabel() == "serial layers"

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ._fuse import fuse, stack, unfuse, unstack
     from ._fuse.coverage import coverage
     from ._step import StepRunner
+    from .advisor import advise
 
     __version__: str
 
@@ -41,6 +42,7 @@ _HOME_OF = {
     "stack": "._fuse",
     "unstack": "._fuse",
     "StepRunner": "._step",
+    "advise": ".advisor",
 }
 _MODULES = (
     "data", "errors", "importers", "jobs", "models", "nn", "ops", "optim", "pin", "plots", "profiler", "report",
@@ -48,8 +50,8 @@ _MODULES = (
 )  # fmt: skip
 
 __all__ = [
-    "StepRunner", "__version__", "coverage", "data", "errors", "fuse", "importers", "jobs", "models", "nn", "ops",
-    "optim", "pin", "plots", "profiler", "report", "results", "stack", "suites", "timing", "unfuse",
+    "StepRunner", "__version__", "advise", "coverage", "data", "errors", "fuse", "importers", "jobs", "models", "nn",
+    "ops", "optim", "pin", "plots", "profiler", "report", "results", "stack", "suites", "timing", "unfuse",
     "unstack", "workflow",
 ]  # fmt: skip
 

@@ -17,7 +17,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["DPI", "Drawn", "Request", "hfta", "machine_load", "rates", "save", "svg", "throughput"]
+__all__ = [
+    "DPI",
+    "Drawn",
+    "Request",
+    "convergence",
+    "hfta",
+    "machine_load",
+    "partially_fused",
+    "rates",
+    "save",
+    "svg",
+    "throughput",
+]
 
 DPI = 300
 
@@ -244,6 +256,69 @@ def hfta(table: pd.DataFrame, label: str) -> Axes:
     ax.set_xlabel("B")
     ax.set_ylabel(label)
     ax.legend(bbox_to_anchor=(1.05, 1), loc="upper left")
+    return ax
+
+
+def partially_fused(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw normalised throughput over the number of units that are left unfused; serial is a level.
+
+    Args:
+        table: of `throughputs.csv`: index `serial num`, columns `serial:<precision>`, `hfta:<precision>`, and each with
+            `:low` and `:high`.
+        ax: where to draw; a new figure by default.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    ax = _axes(ax)
+    for name in [str(name) for name in table.columns if str(name).count(":") == 1]:
+        mode, precision = name.split(":")
+        values, low, high = (table[f"{name}{end}"].to_numpy(float) for end in ("", ":low", ":high"))
+        style: Any = {"color": _COLOURS.get(mode, "tab:gray"), "linestyle": _LINES.get(precision, "-.")}
+        label = f"{mode} {precision}"
+        if mode == "serial":
+            ax.axhline(values[0], label=label, **style)
+            continue
+        ax.plot(table.index, values, marker="o", markersize=4, label=label, **style)
+        ax.fill_between(table.index, low, high, alpha=0.3, color=style["color"], linewidth=0)
+    ax.set_title("HFTA Partially Fused Throughputs")
+    ax.set_xlabel("serial layers")
+    ax.set_ylabel("Normalized Throughput")
+    ax.set_ylim(bottom=0)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.grid(alpha=0.3)
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    return ax
+
+
+# HFTA's colours of models alone and of the array's, in turns.
+_ALONE = ("blue", "forestgreen", "cornflowerblue")
+_FUSED = ("red", "darkviolet", "darkorange")
+
+
+def convergence(losses: pd.DataFrame, smooth: int = 1, ax: Axes | None = None) -> Axes:
+    """Draw training losses over iterations: models alone as lines, those of the array dashed.
+
+    Args:
+        losses: of `convergence.csv`: a row per iteration, columns `serial:<lr>` and `hfta:<lr>`; others are left out.
+        smooth: iterations that a point is the mean of.
+        ax: where to draw; a new figure by default.
+
+    Raises:
+        InvalidArgument: there is no such column.
+    """
+    ax = _axes(ax)
+    means = losses.groupby(losses.reset_index(drop=True).index // max(smooth, 1)).mean()
+    for way, colours, line in (("serial", _ALONE, "-"), ("hfta", _FUSED, "--")):
+        names = [name for name in losses.columns if str(name).startswith(f"{way}:")]
+        for index, name in enumerate(names):
+            style: Any = {"color": colours[index % len(colours)], "linestyle": line, "linewidth": 0.8}
+            ax.plot(means.index * smooth, means[name], label=name, **style)
+    if not ax.lines:
+        raise InvalidArgument("nothing to draw: no column serial:<lr> or hfta:<lr>")
+    ax.set_xlabel("Train iterations")
+    ax.set_ylabel("Train loss")
+    ax.grid(alpha=0.3)
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     return ax
 
 

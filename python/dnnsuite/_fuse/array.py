@@ -25,6 +25,7 @@ from .layer_table import CONTAINERS, ELEMENTWISE
 from .loop_choice import LoopChoice
 from .single_model import model_of, parts_of
 from .slices import narrow
+from .unfused import ASKED, Unfused, chosen_parts
 
 
 def _gather(root: torch.nn.Module) -> None:
@@ -284,15 +285,20 @@ class Array(torch.nn.Module):
         """List the way each part of the array runs, and the time of the parts that are not fused."""
         return coverage(self)
 
-    def per_model(self, name: str, reason: str = "asked for") -> None:
+    def per_model(self, name: str, reason: str = ASKED) -> None:
         """Run the models of the user's module `name` one by one from now on."""
         module = self._root.get_submodule(name)
         if not isinstance(module, UserModule):
-            raise InvalidArgument(f"{name!r} is a {type(module).__name__}, which has no code of a user's own")
+            raise InvalidArgument(
+                f"{name!r} is a {type(module).__name__}, which has no code of a user's own: "
+                "name it in fuse(models, unfused=...)"
+            )
         module._fused_report.reason = module._fused_report.reason or reason
 
 
-def fuse(models: Sequence[torch.nn.Module], *, seeds: Sequence[int] | None = None) -> Array:
+def fuse(
+    models: Sequence[torch.nn.Module], *, seeds: Sequence[int] | None = None, unfused: Unfused = ()
+) -> Array:
     """Make an array that computes what each of the `models` would, on inputs and outputs `[B, ...]`.
 
     The models are ordinary torch modules of one architecture, used as they are; their parameters and buffers are
@@ -300,11 +306,17 @@ def fuse(models: Sequence[torch.nn.Module], *, seeds: Sequence[int] | None = Non
     `dnnsuite.nn`. A module of the user's own keeps its code, which is run once for all models: every tensor in it
     seems to be one model's. Code that cannot be fused, such as a branch on data or attributes that differ, runs once
     per model; `array.coverage()` lists it. A class that says `array_forward =
-    True` has a `forward` for `[B, ...]` itself. `seeds` starts model i's random streams (`dnnsuite.nn.seed`); without
-    them they come from torch's generator.
+    True` has a `forward` for `[B, ...]` itself.
+
+    Args:
+        models: B modules; model i is slot i of the array.
+        seeds: start of each model's random streams (`dnnsuite.nn.seed`); without them they come from torch's generator.
+        unfused: parts to run model by model although they could be fused: names of modules (`"fc"`, `"layer1.0"`,
+            `"blocks.*"` as in `fnmatch`), or a function of a module's name and the module that returns True for them.
 
     Raises:
-        InvalidArgument: naming the first difference, if the models do not have the same shape.
+        InvalidArgument: naming the first difference, if the models do not have the same shape; naming the nearest
+            modules, if a name of `unfused` matches none.
     """
     models = list(models)
     if not models:
@@ -314,7 +326,7 @@ def fuse(models: Sequence[torch.nn.Module], *, seeds: Sequence[int] | None = Non
             raise InvalidArgument(f"fuse takes torch modules; model {index} is a {type(model).__name__}")
         if isinstance(model, (Array, ArrayModule)):
             raise InvalidArgument(f"model {index} is an array of models already")
-    array = Array(Fusion(models).tree(), len(models))
+    array = Array(Fusion(models, unfused=chosen_parts(models[0], unfused)).tree(), len(models))
     if seeds is not None:
         nn.seed(array, seeds)
     return array

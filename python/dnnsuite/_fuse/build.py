@@ -22,6 +22,7 @@ from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, says_all
 from .rebound import rebind
 from .state import stacked_parameter, stacked_tensor
 from .ties import tie
+from .unfused import ASKED
 
 _OF_NO_SHAPE = frozenset(
     {"activation", "activation_relu_or_gelu", "enable_nested_tensor", "use_nested_tensor"}
@@ -33,12 +34,17 @@ class Fusion:
     """Conversion of B models into one tree of modules."""
 
     def __init__(
-        self, models: Sequence[torch.nn.Module], registered: Mapping[int, str] | None = None
+        self,
+        models: Sequence[torch.nn.Module],
+        registered: Mapping[int, str] | None = None,
+        unfused: frozenset[int] = frozenset(),
     ) -> None:
-        """`registered` are the places of what belongs to the whole models, if these are parts of them."""
+        """`registered` are the places of what belongs to the whole models, if these are parts of them; `unfused` the
+        modules of the first, by identity, that run model by model."""
         if no_fuse is not None:
             raise Unavailable(no_fuse, remedy="install a torch that `dnnsuite doctor` has no warning for")
         self.models, self.B = models, len(models)
+        self._unfused = unfused
         self._registered = registered_in(models) if registered is None else registered
         self._memo: dict[int, Any] = {}
         self._visited: dict[int, list[int]] = {}
@@ -57,6 +63,8 @@ class Fusion:
             if module is None:
                 continue
             make_user_module(module, self.B)
+            if id(first) in self._unfused:
+                module._fused_report.reason = ASKED
             unlike = differences(models, self._registered)
             if unlike:
                 name, index = next(iter(unlike.items()))
@@ -100,7 +108,8 @@ class Fusion:
             refuse_backward_hooks(parts, ".".join(filter(None, (path, inner))) or "the top")
         # A stack of layers can refuse: what it is made of may have no rule; then it is fused part by part.
         can_fuse = getattr(RULES.get(kind), "can_fuse", None)
-        whole = as_torch_made_it(models) and not hooked_inside(first)
+        apart = bool(self._unfused) and any(id(part) in self._unfused for part in first.modules())
+        whole = not apart and as_torch_made_it(models) and not hooked_inside(first)
         if whole and (can_fuse is None or can_fuse(models)) and not _has_more_state(models):
             leaf = self._leaf(models, path)
             if leaf is not None:
@@ -121,7 +130,7 @@ class Fusion:
             if isinstance(value, torch.Tensor) and value.grad_fn is not None:  # deepcopy would refuse it
                 self._memo[id(value)] = value.detach().clone()
         del self._memo[id(first)]
-        as_it_is = kind in ELEMENTWISE or kind is torch.nn.Sequential
+        as_it_is = (kind in ELEMENTWISE or kind is torch.nn.Sequential) and id(first) not in self._unfused
         if not (as_it_is and not differences(models, self._registered) and "forward" not in vars(first)):
             self._shells.append((first, list(models)))
 

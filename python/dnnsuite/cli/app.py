@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import typer
 
-from . import doctor, import_, list_, metrics, pin, plot, profile, report, roofline, run, workflow
+from . import advise, doctor, import_, list_, metrics, pin, plot, profile, report, roofline, run, workflow
 from ._status import reporting
 
 __all__ = ["main"]
@@ -34,6 +34,7 @@ app.command("list")(reporting(list_.list_jobs))
 app.command()(reporting(doctor.doctor))
 app.command()(reporting(workflow.workflow))
 app.command()(reporting(plot.plot))
+app.command()(reporting(advise.advise))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

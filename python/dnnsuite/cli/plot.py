@@ -43,7 +43,8 @@ def plot(
     """Draw a figure from finished runs, and write its numbers as CSV.
 
     throughput: normalised over B (of a suite, each job's rate). monitor: load of CPUs, memory and GPUs while the runs
-    were rated, over B (of a suite, by job).
+    were rated, over B (of a suite, by job). convergence: losses over iterations. partially_fused: throughput over the
+    units left unfused.
     """
     from ..plots import Request
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from ..errors import Error, InvalidArgument
+from . import convergence
 from ._options import Json, Number, Text, Texts
 from ._search_flags import with_search_flags
 from ._status import FAILED, say
@@ -22,7 +23,13 @@ __all__ = ["workflow"]
 
 @with_search_flags
 def workflow(
-    name: Annotated[str, typer.Argument(help="A job; `dnnsuite list` names them.", show_default=False)],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A job (`dnnsuite list` names them), convergence or resnet_partially_fused.",
+            show_default=False,
+        ),
+    ],
     device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
     device_model: Annotated[Text, typer.Option(help="Name for the files.  [the GPU's]")] = None,
     modes: Annotated[
@@ -51,6 +58,11 @@ def workflow(
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
     threads: Annotated[Number, typer.Option(help="CPU threads, shared by a run's processes.  [all]")] = None,
     timeout: Annotated[Optional[float], typer.Option(help="Seconds a run may take.  [3600]")] = None,  # noqa: UP045
+    job: Annotated[Text, typer.Option(help="For convergence: the job that trains.  [resnet]")] = None,
+    lrs: Annotated[
+        Texts, typer.Option(help="For convergence: learning rates, one per model, as .002,.001.  [the job's]")
+    ] = None,
+    models: Annotated[Number, typer.Option(help="For convergence: how many models.  [3]")] = None,
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
     monitor: Annotated[
         Text, typer.Option(help="Samples of the machine beside each run: auto, nvml, dcgm or none.  [auto]")
@@ -76,6 +88,11 @@ def workflow(
         "lambd": lambd, "data": data, "dataroot": dataroot, "threads": threads, "timeout_s": timeout,
         "plugins": plugin, "options": option, "bf16": bf16 or None, "monitor": monitor, **search,
     }  # fmt: skip
+    if name == convergence.NAME:
+        own = {"job": job, "lrs": lrs, "models": models}
+        return convergence.compare({**asked, **own}, out, resume, dry_run, as_json)
+    if given := [flag for flag, value in (("--job", job), ("--lrs", lrs), ("--models", models)) if value]:
+        raise InvalidArgument(f"{given[0]} is an option of `dnnsuite workflow {convergence.NAME}`")
     if dry_run:
         return _describe_plan(name, asked, as_json)
     from .._runs.folder import WORKFLOW_FILE, default_out
@@ -143,10 +160,11 @@ def _as_dict(report: WorkflowReport) -> dict[str, Any]:
 
 
 def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
+    from ..workflow.partial import options_of
     from ..workflow.points import planned_points
     from ..workflow.settings import resolve
 
-    settings = resolve(name, asked)
+    settings = resolve(*options_of(name, asked))
     order, remarks = planned_points(settings)
     steps = sum(settings.epochs * settings.iters_per_epoch * point.B for _, point in order)
     if as_json:

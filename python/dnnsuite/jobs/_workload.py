@@ -23,7 +23,7 @@ class JobConfig:
     `B` models in a fused array, 0 for one plain torch model. `hyper` has one value per model of each
     hyper-parameter. Model i starts from `seed + i`; all models see the batches of `data_seed`. `threads` None
     is all cores. `options` are the job's own (`bert`: emsize, nhid, nlayers, nhead, bptt, dropout,
-    vocab_size).
+    vocab_size). `unfused` are the modules of the model that run model by model in the array.
     """
 
     B: int = 0
@@ -37,6 +37,7 @@ class JobConfig:
     dataroot: str | None = None
     threads: int | None = None
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    unfused: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def models(self) -> int:

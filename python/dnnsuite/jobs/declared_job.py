@@ -99,7 +99,8 @@ class DeclaredJob(FusedJob):
 
     def fused(self, built: Sequence[Trainee]) -> Any:
         """One array of `built`, which draws random numbers as each of them does alone."""
-        return _fuse.fuse(built, seeds=[self.config.seed + i for i in range(len(built))])
+        seeds = [self.config.seed + i for i in range(len(built))]
+        return _fuse.fuse(built, seeds=seeds, unfused=[f"model.{name}" for name in self.config.unfused])
 
     def _plain_parts(self, trainee: Trainee) -> list[_Part]:
         self.trainee = trainee

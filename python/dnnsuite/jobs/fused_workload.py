@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..errors import InvalidArgument
@@ -111,6 +111,7 @@ class FusedWorkload:
         optimizer, schedule: of each model; the schedule goes on at the end of an epoch.
         presets: by name; one that is missing is that of `default`.
         items_per_sample: how many items of `unit` one sample of a batch is.
+        units: parts of the model, names of modules each, as `NAME_partially_fused` leaves them unfused in turn.
     """
 
     name: str
@@ -126,6 +127,7 @@ class FusedWorkload:
     options: Values = dataclasses.field(default_factory=dict)
     schedule: Made | None = None
     items_per_sample: int = 1
+    units: Sequence[Sequence[str]] = ()
 
     def __post_init__(self) -> None:
         for made in filter(None, (self.optimizer, self.schedule)):

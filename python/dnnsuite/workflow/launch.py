@@ -16,6 +16,7 @@ from .._runs.group import Direct, GroupOutcome, run_group
 from .._runs.limits import memory_share_bytes
 from .._runs.spec import WorkerSpec
 from . import modes
+from .partial import unfused_names
 from .settings import WorkflowSettings
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class Launcher:
             dataroot=settings.dataroot,
             threads=self.threads(point.mode, point.B),
             options=dict(settings.options),
+            unfused=unfused_names(settings.job, point.mode),
         )
         if common.B:
             return [common]  # its model i starts from seed + i

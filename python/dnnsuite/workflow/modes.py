@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .._runs.modes import MODES as NAMES
 from ..errors import InvalidArgument
@@ -18,6 +18,7 @@ from .devices import (
     mps_unavailable,
     whole_gpu,
 )
+from .partial import number_of
 
 __all__ = ["DEFAULT", "MODES", "Mode", "get"]
 
@@ -94,6 +95,9 @@ def get(name: str) -> Mode:
     Raises:
         InvalidArgument: there is none; the message lists them.
     """
+    if (unfused := number_of(name)) is not None:
+        description = f"one array of B models with {unfused} of their units unfused, one process"
+        return replace(MODES["hfta"], name=name, description=description)
     if name not in MODES:
         raise InvalidArgument(f"unknown mode {name!r}; modes are {', '.join(MODES)}")
     return MODES[name]

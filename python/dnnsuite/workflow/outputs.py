@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import results
 from ..errors import Error
+from . import partial
 from .settings import WorkflowSettings
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ def write_outputs(
     files = [root / f"{stem}.csv", root / "results.csv"]
     results.save_csv(results.wide(table, allow_unlike=True), files[0], index=True)
     results.save_csv(table, files[1])
-    if summary["normalized"].notna().any():
+    partly_fused = partial.table_of(summary)
+    if partly_fused is not None:
+        files = [*partial.write(partly_fused, root / "throughputs"), *files]
+    elif summary["normalized"].notna().any():
         files.insert(1, root / f"{stem}.png")
         _draw(summary, files[1])
     return table, summary, files

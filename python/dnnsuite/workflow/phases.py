@@ -157,14 +157,17 @@ class Workflow:
 
     def check_equality(self) -> None:
         """Compare the fused array with separate models; where they differ, it is not measured."""
+        fused = [name for name, _ in self._combinations() if modes.get(name).width(1)]
         for precision in self.settings.precisions:
-            Bs = self.state["Bs"].get(f"hfta/{precision}")
+            # Of partly fused arrays the one in the middle: half of it takes each way.
+            mode = fused[len(fused) // 2] if fused else "hfta"
+            Bs = self.state["Bs"].get(f"{mode}/{precision}")
             if Bs and "passed" not in self.state["equality"].get(precision, {}):
                 B = min(_EQUALITY_B, Bs[-1])
                 self.progress.stage(
                     f"equality check: {B} fused models against {B} separate ones, {precision}"
                 )
-                self.state["equality"][precision] = self._equality(Point("hfta", precision, B))
+                self.state["equality"][precision] = self._equality(Point(mode, precision, B))
                 self.record.save()
         for precision, check in self.state["equality"].items():
             if not check.get("passed"):
@@ -197,7 +200,7 @@ class Workflow:
             Point(name, precision, B)
             for name, precision in self._combinations()
             for B in self.state["Bs"].get(f"{name}/{precision}", [])
-            if name != "hfta" or precision in passed
+            if not modes.get(name).width(1) or precision in passed
         ]
 
     def run_all(self) -> None:

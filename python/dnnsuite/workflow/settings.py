@@ -16,6 +16,7 @@ from ..errors import InvalidArgument
 from ..profiler.monitor import check_monitor
 from . import modes
 from .job_options import parse_options
+from .partial import is_partial, number_of
 from .search import FLAGS, SEARCHED, as_flag, resolve_search
 
 __all__ = ["PRESETS", "WorkflowSettings", "resolve"]
@@ -136,7 +137,7 @@ def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
     return WorkflowSettings(
         job=Job.name, plugins=plugins, preset=preset_name, device=device,
         device_model=_slug(given["device_model"]) if "device_model" in given else _device_model(device),
-        modes=_several("mode", given.get("modes") or modes.DEFAULT, list(modes.MODES)),
+        modes=_modes(given.get("modes")),
         precisions=_precisions(Job, device, given.get("precisions"), bool(given.get("bf16"))),
         repeats=number("repeats", 1), epochs=number("epochs", 1),
         iters_per_epoch=number("iters_per_epoch", 1), batch_size=number("batch_size", 1),
@@ -154,7 +155,7 @@ def differences(recorded: WorkflowSettings, asked: Mapping[str, Any]) -> list[st
     """Options a user gave with `--resume` that are not what the directory was made with, as sentences."""
     given = {name: value for name, value in asked.items() if value is not None}
     normal: dict[str, Callable[[Any], Any]] = {
-        "modes": lambda value: _several("mode", value, list(modes.MODES)),
+        "modes": _modes,
         "precisions": lambda value: _split(value),
         "plan": _plan,
         "plugins": list,
@@ -231,6 +232,14 @@ def _several(what: str, values: Sequence[str] | None, accepted: list[str]) -> li
         return accepted
     chosen = {_one_of(what, value, accepted) for value in _split(values)}
     return [value for value in accepted if value in chosen]
+
+
+def _modes(values: Sequence[str] | None) -> list[str]:
+    """The modes in the order of `modes.MODES`, then partly fused ones by the number of units left unfused."""
+    partial = {value for value in _split(values or ()) if is_partial(value)}
+    others = [value for value in _split(values or ()) if value not in partial]
+    whole = _several("mode", others, list(modes.MODES)) if others else [] if partial else modes.DEFAULT
+    return [*whole, *sorted(partial, key=lambda mode: int(number_of(mode) or 0))]
 
 
 def _split(values: Sequence[str]) -> list[str]:

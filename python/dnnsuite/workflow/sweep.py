@@ -17,6 +17,7 @@ from .._runs.plugins import import_plugins
 from .._runs.progress import Progress
 from .._runs.record import VERSION
 from .._runs.resume import refuse_other_settings
+from .partial import options_of
 from .phases import Workflow, WorkflowReport
 from .settings import WorkflowSettings, differences, resolve
 
@@ -47,6 +48,7 @@ def sweep(
         InvalidArgument, Unavailable, OutputError: as their messages say; finished runs are kept.
         Interrupted: a signal came; finished runs are kept, no worker is left.
     """
+    job, asked = options_of(job, asked, defaults=not resume)
     settings = None if resume else resolve(job, asked)
     with interruptible(), opened(out, WORKFLOW_FILE, resume) as record:
         if settings is None:

@@ -166,3 +166,40 @@ def test_dropout_of_a_model_alone_is_that_of_the_array():
     alone = dnnsuite.fuse(models[1:2], seeds=[8])
     for _ in range(2):
         torch.testing.assert_close(looped(x)[1], alone(x[1:2])[0])
+
+
+class InPlace(torch.nn.Module):
+    """Writes into what it is given, and returns that or something else."""
+
+    def __init__(self, returns_it):
+        super().__init__()
+        self.conv, self.act, self.returns_it = torch.nn.Linear(4, 4), WritesItsInput(returns_it), returns_it
+
+    def forward(self, x):
+        h = self.conv(x)
+        made = self.act(h)
+        if self.returns_it:
+            made *= 2
+        return h + made.sin()
+
+
+class WritesItsInput(torch.nn.Module):
+    def __init__(self, returns_it):
+        super().__init__()
+        self.returns_it = returns_it
+
+    def forward(self, x):
+        return x.mul_(3) if self.returns_it else x.mul_(3).exp()
+
+
+@pytest.mark.parametrize("returns_it", [True, False])
+def test_code_that_writes_into_its_argument(returns_it):
+    models = make_models(lambda: InPlace(returns_it), 3, torch.float64)
+    array = dnnsuite.fuse(models)
+    array.per_model("act")
+    x = torch.randn(3, 5, 4, dtype=torch.float64)
+    array(x).sum().backward()
+    for index, model in enumerate(models):
+        model(x[index]).sum().backward()
+        assert_near(array.conv.weight.grad[index], model.conv.weight.grad)
+    assert_near(array(x)[1], models[1](x[1]))

@@ -29,10 +29,11 @@ from ..rules.random import next_stream
 from ..rules.table import settle_since
 from ..single_model import model_of
 from ..slices import narrow
+from ..unfused import ASKED
 from .fused_attributes import NO_ATTRIBUTES, ModuleCoverage
 from .joined_outputs import joined
 from .lent_parameters import Lent, put_at
-from .plain_models import PlainModels
+from .plain_models import WRITES_ARGUMENTS, PlainModels
 
 _NUMBERS = (bool, int, float, complex, str)
 
@@ -105,9 +106,12 @@ class ModelParts:
         given = [tree_unflatten(_of_model(leaves, parts, i), spec) for i in range(self.module._fused_B)]
         with outside(), _checkpoints_of_torchs():
             plain = self.plain_models()
-            if not plain.refusal(*given[0]):
+            refusal = plain.refusal(*given[0])
+            if not refusal:
                 return joined(plain.run(given), ModelTensor)
-        if self.module._fused_B > 1 or self.own:
+            if refusal == WRITES_ARGUMENTS and all(map(_may_be_written, leaves)):
+                return self._on_copies(leaves, spec, parts)
+        if self.module._fused_B > 1 or self.own or self.module._fused_report.reason == ASKED:
             return self._as_arrays(leaves, spec)
         shared = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and type(leaf) is not ModelTensor]
         versions = [leaf._version for leaf in shared]
@@ -116,6 +120,23 @@ class ModelParts:
         if [leaf._version for leaf in shared] != versions:
             raise WritesShared(f"{type(plain.models[0]).__name__} writes into a tensor that it is given")
         return joined(outputs, ModelTensor)
+
+    def _on_copies(self, leaves: Sequence[Any], spec: Any, parts: Sequence[Any]) -> Any:
+        """Run code that writes into its arguments on a copy of each model's part; what it wrote goes back at once.
+
+        Views of one tensor would not do: what one model writes makes autograd refuse what another has saved.
+        """
+        copies = [None if own is None else [part.clone() for part in own] for own in parts]
+        before = [own and own[0]._version for own in copies]
+        given = [tree_unflatten(_of_model(leaves, copies, i), spec) for i in range(self.module._fused_B)]
+        outputs = self.plain_models().run(given)
+        same = None
+        for leaf, own, version in zip(leaves, copies, before, strict=True):
+            if own is not None and any(part._version != version for part in own):
+                leaf.value.copy_(torch.stack(own))
+                if all(output is part for output, part in zip(outputs, own, strict=True)):
+                    same = leaf  # as `relu_` returns what it was given
+        return joined(outputs, ModelTensor) if same is None else same
 
     def plain_models(self) -> PlainModels:
         """Return the plain models, made anew if the array has changed in what they cannot follow."""
@@ -219,6 +240,14 @@ def _checkpoints_of_torchs() -> Iterator[None]:
 
 
 _lock = threading.RLock()
+
+
+def _may_be_written(leaf: Any) -> bool:
+    """True for what is no tensor, and for a tensor of all models of which each has its own part in memory."""
+    if type(leaf) is not ModelTensor:
+        return not isinstance(leaf, torch.Tensor)
+    value = leaf.value
+    return not (value.is_leaf and value.requires_grad) and (value.size(0) == 1 or value.stride(0) != 0)
 
 
 def _parts(tensor: ModelTensor) -> Sequence[torch.Tensor]:

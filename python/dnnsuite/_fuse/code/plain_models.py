@@ -28,6 +28,7 @@ from .lent_parameters import lent, lies_in_another_order
 from .plain_draws import Draws, draw_as, generator_back
 from .plain_parts import Buffers, Part, paths_of
 
+WRITES_ARGUMENTS = "its code writes into its arguments"
 _KNOWN_LEAVES = (torch.Tensor, bool, int, float, complex, str, type(None), torch.dtype, torch.device)
 
 
@@ -203,7 +204,7 @@ class PlainModels:
         if state.checkpointed and self._buffers:
             return "its checkpoints may write buffers in the backward pass"
         if after[: len(given)] != before[: len(given)]:
-            return "its code writes into its arguments"
+            return WRITES_ARGUMENTS
         if any(type(leaf) is ModelTensor for leaf in tree_leaves(output)):
             return "its code looks at tensors of other modules"
         return ""

@@ -38,6 +38,7 @@ from .fused_attributes import ModuleCoverage
 from .kept_state import Kept, keep, put_back
 from .one_by_one import ModelParts
 from .per_model_factories import making
+from .sequential import Sequential
 
 
 class UserModule(OwnTensors):
@@ -250,7 +251,8 @@ def user_module_class(original: Any) -> Any:
 
 def make_user_module(module: torch.nn.Module, B: int) -> None:
     """Turn `module`, a copy of a user's with its state stacked already, into an array's."""
-    original = type(module)
+    # The models' own class: the array's way to run a container is none of a single model's.
+    original = torch.nn.Sequential if type(module) is Sequential else type(module)
     module.__class__ = user_module_class(original)
     register(module)
     module.__dict__.update(

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: MIT
+"""Advice from what was measured: curves of rate over B, the mode and B to use, the cost of a sweep. Pure."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .prediction import Limits, Measured, StepTime, fitted
+
+__all__ = ["Advice", "Curve", "Point", "concluded"]
+
+_BS = (1, 2, 4, 8, 16, 32, 64)
+_MOST = 64  # where nobody knows the memory
+_NEAR_BEST = 0.95  # a smaller B that reaches so much of the best is preferred
+# Processes side by side: each has as much of the machine as if it were alone, at best; memory is shared.
+_SHARING = (0.6, 0.85)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Rate of a mode with B models, in steps of a model per second, and its 95 % interval.
+
+    `gain` is the rate over that of one plain model at a time.
+    """
+
+    mode: str
+    B: int
+    rate: float
+    low: float
+    high: float
+    gain: float
+    measured: bool
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Rates of one mode over B. `most` is the most models that fit in memory, None if unknown."""
+
+    mode: str
+    points: tuple[Point, ...]
+    most: int | None
+
+    def at(self, B: int) -> Point:
+        """Raises KeyError if B is not on the curve."""
+        return {point.B: point for point in self.points}[B]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The answer: the mode and B to use, why, and the hours of a sweep in each mode.
+
+    Attributes:
+        mode, B: what to use: `serial` is one plain model after the other.
+        gain, low, high: times faster than serial, with a 95 % interval.
+        reason: one sentence.
+        curves: predicted rates of each mode.
+        sweep_s: seconds of a sweep by mode, at the mode's best B.
+        trials, steps: of that sweep.
+        limits: what bounds an array: arithmetic and memory.
+        fit: the fitted time of a step of the array.
+    """
+
+    mode: str
+    B: int
+    gain: float
+    low: float
+    high: float
+    reason: str
+    curves: tuple[Curve, ...]
+    sweep_s: Mapping[str, float]
+    trials: int
+    steps: int
+    limits: Limits
+    fit: StepTime
+    measured_s: Mapping[str, float] = field(default_factory=dict)
+
+    def curve(self, mode: str) -> Curve:
+        """The curve of a mode."""
+        return {each.mode: each for each in self.curves}[mode]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [f"{'mode':<11} {'B':>3}  {'steps/s':>9}  times serial"]
+        for curve in self.curves:
+            for point in curve.points:
+                noted = "" if point.measured else "  predicted"
+                share = point.gain / point.rate
+                between = f"[{point.low * share:.2f}, {point.high * share:.2f}]"
+                lines.append(
+                    f"{point.mode:<11} {point.B:>3}  {point.rate:>9.4g}  {point.gain:.2f} {between}{noted}"
+                )
+        lines.append(self.reason)
+        costs = ", ".join(f"{mode} {_duration(s)}" for mode, s in self.sweep_s.items())
+        lines.append(f"A sweep of {self.trials} trials of {self.steps} steps: {costs}.")
+        return "\n".join(lines)
+
+
+def concluded(
+    plain: Measured,
+    arrays: Mapping[int, Measured],
+    alone: Measured | None,
+    threads: int,
+    limits: Limits,
+    trials: int,
+    steps: int,
+) -> Advice:
+    """Conclude from the measured steps.
+
+    Args:
+        plain: a step of one plain model with all threads. arrays: a step of an array, by its B.
+        alone: a step of one plain model with one thread, which processes side by side have; None on a GPU.
+        threads: CPU threads of a run; 1 on a GPU.
+        trials, steps: of the sweep whose cost is asked.
+    """
+    fit = fitted(arrays, threads)
+    most = limits.most()
+    serial = Curve("serial", (_point("serial", 1, plain, plain, True),), most)
+    largest = min(most or _MOST, _MOST)
+    Bs = sorted({*arrays, *_BS[: bisect.bisect(_BS, largest)]})
+    fused = Curve(
+        "hfta",
+        tuple(_point("hfta", B, arrays.get(B) or fit.interval(B, limits), plain, B in arrays) for B in Bs),
+        most,
+    )
+    curves = [serial, fused]
+    if alone is not None and threads > 1:
+        curves.append(_side_by_side(alone, plain, threads, most))
+    best = {curve.mode: _chosen(curve) for curve in curves}
+    winner = max(best.values(), key=lambda point: point.rate)
+    costs = {curve.mode: _sweep_s(curve, best[curve.mode], trials, steps) for curve in curves}
+    chosen = winner if winner.low > best["serial"].rate or winner.mode == "serial" else best["serial"]
+    share = 1 / best["serial"].rate
+    return Advice(
+        chosen.mode, chosen.B, chosen.gain, chosen.low * share, chosen.high * share,
+        _reason(chosen, winner, share, most, fit), tuple(curves), costs, trials, steps, limits, fit,
+        {"plain": plain.seconds, **{f"B={B}": point.seconds for B, point in arrays.items()}},
+    )  # fmt: skip
+
+
+def _point(mode: str, B: int, step: Measured, plain: Measured, measured: bool) -> Point:
+    return Point(
+        mode, B, B / step.seconds, B / step.high, B / step.low, B * plain.seconds / step.seconds, measured
+    )
+
+
+def _side_by_side(alone: Measured, plain: Measured, threads: int, most: int | None) -> Curve:
+    """Processes of one thread each: estimated, for none was started."""
+    points = []
+    for B in sorted({1, threads, 2 * threads}):
+        lanes = min(B, threads)
+        shared = _SHARING if lanes > 1 else (1.0, 1.0)
+        rate = lanes / alone.seconds
+        low, high = shared[0] * lanes / alone.high, lanes / alone.low
+        middle = rate * (1 + shared[1]) / 2
+        points.append(Point("concurrent", B, middle, low, high, middle * plain.seconds, False))
+    return Curve("concurrent", tuple(points), most)
+
+
+def _chosen(curve: Curve) -> Point:
+    """The smallest B that comes near the best of what is sure: the lower ends, which far predictions have low."""
+    best = max(point.low for point in curve.points)
+    return next(point for point in curve.points if point.low >= _NEAR_BEST * best)
+
+
+def _sweep_s(curve: Curve, point: Point, trials: int, steps: int) -> float:
+    """Seconds of all trials at the point's B; the last round may have fewer models."""
+    full, rest = divmod(trials, point.B)
+    if curve.mode == "serial":
+        return trials * steps / point.rate
+    seconds = full * steps * point.B / point.rate
+    if rest:  # an array of fewer models: the nearest that is known is taken for it
+        near = next(p for p in curve.points if rest <= p.B)
+        seconds += steps * near.B / near.rate
+    return seconds
+
+
+def _reason(chosen: Point, winner: Point, share: float, most: int | None, fit: StepTime) -> str:
+    if chosen is not winner:
+        return (
+            f"Use serial: {winner.mode} with B={winner.B} may be {winner.gain:.2f} times as fast, but the interval "
+            f"[{winner.low * share:.2f}, {winner.high * share:.2f}] includes no gain."
+        )
+    if chosen.mode == "serial":
+        return "Use serial: nothing that trains several models at once is faster here."
+    fixed = 100 * fit.fixed_s / fit.seconds(1)
+    room = f"; at most {most} models fit in memory" if most is not None else ""
+    why = f"{fixed:.0f} % of an array's step of one model does not grow with B" if chosen.mode == "hfta" else (
+        "the cores train models side by side"
+    )  # fmt: skip
+    return (
+        f"Use {chosen.mode} with B={chosen.B}: {chosen.gain:.2f} times serial "
+        f"[{chosen.low * share:.2f}, {chosen.high * share:.2f}]; {why}{room}."
+    )
+
+
+def _duration(seconds: float) -> str:
+    if not math.isfinite(seconds):
+        return "unknown"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite.advise` and `dnnsuite advise`: measure, predict, and say what to use."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidArgument
+from .advice import Advice, concluded
+from .measurement import BS, Measurement, measure
+from .prediction import Measured
+from .subjects import JobSubject, ModelsSubject
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["advise", "advise_job", "verified"]
+
+_TRIALS, _STEPS = 16, 1000
+
+
+def advise(
+    models: Sequence[torch.nn.Module] | Callable[[], torch.nn.Module],
+    batch: Any,
+    loss: Callable[..., torch.Tensor],
+    optimizer: Callable[[Any], torch.optim.Optimizer] | None = None,
+    *,
+    trials: int = _TRIALS,
+    steps: int = _STEPS,
+    threads: int | None = None,
+) -> Advice:
+    """Say which way of training many such models is the fastest here, with how many at once, and what a sweep costs.
+
+    A few steps are measured of one plain model and of arrays of 1, 2 and 4, on copies; it takes seconds.
+
+    Args:
+        models: plain torch modules of one architecture (one is enough), or a function that makes one.
+        batch: a tensor `[N, ...]`, or a tuple of them, on the models' device.
+        loss: (model, *batch) → the loss `[]` of one model.
+        optimizer: parameters → a `torch.optim` optimizer; by default SGD.
+        trials, steps: of the sweep whose cost is asked: models to train, and steps of each.
+        threads: CPU threads; torch's number by default.
+
+    Returns:
+        The advice; `print` shows its table and reason.
+
+    Raises:
+        InvalidArgument: for what is no model, or cannot be fused; the message says what.
+    """
+    import torch
+
+    def sgd(parameters: Any) -> torch.optim.Optimizer:
+        return torch.optim.SGD(parameters, lr=1e-3)
+
+    _check(trials, steps, threads)
+    subject = ModelsSubject(models, batch, loss, optimizer or sgd)
+    return _concluded(measure(subject, threads or torch.get_num_threads()), trials, steps)
+
+
+def advise_job(
+    job: str, *, trials: int = _TRIALS, steps: int | None = None, threads: int | None = None, **options: Any
+) -> Advice:
+    """The same for a job; `options` are `preset`, `device`, `precision`, `batch_size`, `seed`, `data` and `options`."""
+    from .. import host
+
+    _check(trials, steps, threads)
+    subject, own_steps = _subject(job, options)
+    with _repeatable():
+        found = measure(subject, threads or host.num_cpus())
+    return _concluded(found, trials, own_steps if steps is None else steps)
+
+
+def verified(job: str, B: int, threads: int | None = None, **options: Any) -> tuple[Advice, Measured]:
+    """(advice, the measured step of B models), to see how well a job's prediction is.
+
+    The larger array takes turns with the small ones, so all see the same machine; the prediction knows only the small.
+    """
+    from .. import host
+
+    subject, steps = _subject(job, options)
+    with _repeatable():
+        found = measure(subject, threads or host.num_cpus(), (*BS, B))
+    arrays = {b: found.arrays[b] for b in BS}
+    known = Measurement(found.plain, found.alone, arrays, found.limits, found.threads)
+    return _concluded(known, _TRIALS, steps), found.arrays[B]
+
+
+def _check(trials: int, steps: int | None, threads: int | None) -> None:
+    for name, value in (("trials", trials), ("steps", steps), ("threads", threads)):
+        if value is not None and value < 1:
+            raise InvalidArgument(f"{name} must be at least 1, got {value}")
+
+
+def _concluded(found: Measurement, trials: int, steps: int) -> Advice:
+    return concluded(found.plain, found.arrays, found.alone, found.threads, found.limits, trials, steps)
+
+
+def _subject(job: str, given: Mapping[str, Any]) -> tuple[JobSubject, int]:
+    """(the job as its preset has it, steps of a run)."""
+    from .. import jobs
+    from .._runs.device import choose_device
+
+    asked = {name: value for name, value in given.items() if value is not None}
+    device = choose_device(asked.pop("device", "auto"))
+    kind = jobs.get(job, jobs.FusedJob)
+    preset = kind.preset(asked.pop("preset", "quick"), device)
+    offered = kind.precisions(device)
+    precision = asked.pop("precision", "fp32")
+    if precision not in offered:
+        raise InvalidArgument(f"unknown precision {precision!r}; job {job} has {', '.join(offered)}")
+    config = jobs.JobConfig(
+        device=device, precision=precision, batch_size=asked.pop("batch_size", preset.get("batch_size", 32)),
+        seed=asked.pop("seed", 1), data=asked.pop("data", "auto"), dataroot=asked.pop("dataroot", None),
+        options={**preset.get("options", {}), **asked.pop("options", {})},
+    )  # fmt: skip
+    if asked:
+        raise InvalidArgument(f"advise has no option {next(iter(asked))!r}")
+    return JobSubject(job, config), preset["epochs"] * preset["iters_per_epoch"]
+
+
+@contextlib.contextmanager
+def _repeatable() -> Iterator[None]:
+    """Context manager: leave torch's random numbers as they were."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        yield

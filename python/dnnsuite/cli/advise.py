@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite advise`: which way of training many models pays here, and with how many at once."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import InvalidArgument
+from ._options import Json, Number, Text, Texts
+
+if TYPE_CHECKING:
+    from ..advisor import Advice
+
+__all__ = ["advise"]
+
+
+def advise(
+    jobs: Annotated[list[str], typer.Argument(help="Jobs; `dnnsuite list` names them.", show_default=False)],
+    trials: Annotated[int, typer.Option(help="Models of the sweep whose cost is asked.")] = 16,
+    steps: Annotated[Number, typer.Option(help="Training steps of each.  [preset]")] = None,
+    preset: Annotated[Text, typer.Option(help="quick, default or paper.  [quick]")] = None,
+    device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
+    precision: Annotated[Text, typer.Option(help="fp32, amp, …  [fp32]")] = None,
+    batch_size: Annotated[Number, typer.Option(help="Items per model and step.  [preset]")] = None,
+    data: Annotated[Text, typer.Option(help="Source of the data, as auto or synthetic.  [auto]")] = None,
+    threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
+    plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
+    verify: Annotated[
+        Number,
+        typer.Option(help="Measure an array of so many models, too, and say how far off the prediction was."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Measure a few steps of a job, predict its speed over the number of models, and say what a sweep would cost."""
+    from .._runs.plugins import import_plugins
+
+    import_plugins(plugin or [], [os.getcwd()])
+    options = {
+        "preset": preset, "device": device, "precision": precision, "batch_size": batch_size, "data": data,
+    }  # fmt: skip
+    if verify is not None:
+        return _verify(jobs, verify, threads, options, as_json)
+    from ..advisor import advise_job
+
+    found: dict[str, Advice] = {}
+    for job in jobs:
+        found[job] = advise_job(job, trials=trials, steps=steps, threads=threads, **options)
+        if not as_json:
+            print(f"{job}\n{found[job]}\n" if len(jobs) > 1 else found[job])
+    if as_json:
+        print(json.dumps({job: advice.to_dict() for job, advice in found.items()}))
+    return 0
+
+
+def _verify(jobs: list[str], B: int, threads: int | None, options: dict[str, Any], as_json: bool) -> int:
+    """Print a row of a Markdown table for each job: prediction, measurement, error."""
+    from ..advisor.front import verified
+    from ..advisor.measurement import BS
+
+    if (most := max(BS)) >= B:
+        raise InvalidArgument(f"--verify {B}: arrays up to {most} are measured anyway; name a larger one")
+    rows = []
+    if not as_json:
+        print(
+            "| job | B | predicted, times serial | measured | error | in the interval | advice |\n"
+            + "|---" * 7
+            + "|"
+        )
+    for job in jobs:
+        advice, step = verified(job, B, threads, **options)
+        serial_s = advice.measured_s["plain"]
+        predicted = advice.fit.interval(B, advice.limits)
+        gain, low, high = (B * serial_s / s for s in (predicted.seconds, predicted.high, predicted.low))
+        measured = B * serial_s / step.seconds
+        row = {"job": job, "B": B, "predicted": gain, "low": low, "high": high, "measured": measured,
+               "error_pct": 100 * (gain / measured - 1), "inside": low <= measured <= high,
+               "mode": advice.mode, "best_B": advice.B}  # fmt: skip
+        rows.append(row)
+        if not as_json:
+            print(
+                f"| {job} | {B} | {gain:.2f} [{low:.2f}, {high:.2f}] | {measured:.2f} | {row['error_pct']:+.0f} % | "
+                f"{'yes' if row['inside'] else 'no'} | {advice.mode}, B={advice.B} |",
+                flush=True,
+            )
+    if as_json:
+        print(json.dumps(rows))
+    return 0

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite workflow convergence`: does an array train as its models do alone?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Error, InvalidArgument
+from ._status import FAILED, say
+
+if TYPE_CHECKING:
+    from ..workflow.convergence import ConvergenceReport
+
+__all__ = ["NAME", "compare"]
+
+NAME = "convergence"
+# Options of a sweep over modes and numbers of models, which has no meaning here.
+_NOT_HERE = ("device_model", "modes", "repeats", "plan", "max_B", "max_num_Bs", "lambd")
+
+
+def compare(asked: dict[str, Any], out: str | None, resume: bool, dry_run: bool, as_json: bool) -> int:
+    """Run the comparison, or say what it would be.
+
+    Raises:
+        InvalidArgument: an option has no meaning here, or a value is refused.
+    """
+    from .._runs.folder import WORKFLOW_FILE, default_out
+
+    options = {name: value for name, value in asked.items() if value is not None}
+    for name in _NOT_HERE:
+        if name in options:
+            flag = "--" + name.replace("_", "-")
+            raise InvalidArgument(
+                f"{flag} has no meaning for convergence; it has --job, --lrs, --models, --epochs"
+            )
+    precisions = [each for value in options.pop("precisions", []) for each in value.split(",")]
+    if len(precisions) > 1:
+        raise InvalidArgument(
+            f"--precisions {','.join(precisions)}: convergence is compared in one precision"
+        )
+    if precisions:
+        options["precision"] = precisions[0]
+    if dry_run:
+        return _describe(options, as_json)
+    where = Path(out) if out else default_out(NAME, WORKFLOW_FILE, resume)
+    return _run(where, resume, options, as_json)
+
+
+def _run(where: Path, resume: bool, options: dict[str, Any], as_json: bool) -> int:
+    from .._runs.folder import WORKFLOW_FILE
+    from .._runs.interrupts import Interrupted
+    from ..workflow import convergence
+
+    try:
+        report = convergence.run(where, resume, **options)
+    except (Interrupted, Error, OSError) as error:
+        if not isinstance(error, InvalidArgument) and (where / WORKFLOW_FILE).is_file():
+            kept = len(list((where / "runs").glob("[!.]*/run.json")))
+            again = f"dnnsuite workflow {NAME} --resume --out {where}"
+            say(f"{kept} finished trainings are kept in {where}; continue: {again}")
+        raise
+    if as_json:
+        print(json.dumps(_as_dict(report)))
+    else:
+        if report.verdict is not None:
+            print(report.verdict)
+        for path in report.files:
+            print(path)
+    for problem in report.problems:
+        say(problem)
+    return 0 if report.ok else FAILED
+
+
+def _as_dict(report: ConvergenceReport) -> dict[str, Any]:
+    return {
+        "out": str(report.root),
+        "ok": report.ok,
+        "problems": report.problems,
+        "verdict": None if report.verdict is None else report.verdict.to_dict(),
+        "files": [str(path) for path in report.files],
+        "settings": report.settings.to_dict(),
+    }
+
+
+def _describe(options: dict[str, Any], as_json: bool) -> int:
+    from ..workflow.convergence.plan import WAYS
+    from ..workflow.convergence.settings import resolve
+
+    settings = resolve(options)
+    if as_json:
+        print(json.dumps({"settings": settings.to_dict(), "trainings": list(WAYS)}))
+        return 0
+    for key, value in settings.to_dict().items():
+        print(f"{key:<16} {value}")
+    print(f"\n{len(WAYS)} trainings of {settings.iterations} iterations of {len(settings.lrs)} models:")
+    for way, what in WAYS.items():
+        print(f"  {way:<8} {what}")
+    return 0

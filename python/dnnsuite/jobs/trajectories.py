@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: MIT
+"""Losses of every iteration, of models that train alone and of the same models in one array.
+
+All start from the same weights, see the same batches and draw the same dropout masks, so only rounding tells them
+apart. `control` is a model alone whose sums are taken in another order: how much rounding does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+
+from .. import _fuse
+from ..errors import InvalidArgument
+from ._separate import share_masks
+from ._workload import JobConfig, get
+from .reordered_sums import ReorderedSums
+
+__all__ = ["SKETCH", "Trajectory", "Way", "default_rates", "train"]
+
+Way = Literal["serial", "control", "hfta"]
+#: Numbers that stand for a model's weights: the distance of two sketches is that of the weights within about 2 %.
+SKETCH = 4096
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """The training of some models.
+
+    Attributes:
+        losses: [iteration][model].
+        start, end: a sketch of each model's parameters, before and after.
+        accuracy: of each model, on data held out; None where the job has none.
+        provenance: of the job.
+    """
+
+    losses: list[list[float]]
+    start: list[list[float]]
+    end: list[list[float]]
+    accuracy: list[float] | None
+    provenance: dict[str, Any]
+
+
+def default_rates(job: str, models: int) -> list[float]:
+    """Learning rates for so many models: the job's own, and each half of the one before.
+
+    Raises:
+        InvalidArgument: the job has no learning rate.
+    """
+    from ._fused_job import FusedJob
+
+    workload = getattr(get(job, FusedJob), "workload", None)
+    rate = None if workload is None else workload.hyper.get("lr")
+    if rate is None:
+        raise InvalidArgument(f"job {job} has no hyperparameter lr: name values with --lrs")
+    return [float(rate) / 2**index for index in range(models)]
+
+
+def train(
+    job: str,
+    config: JobConfig,
+    way: Way,
+    iterations: int,
+    iters_per_epoch: int,
+    ready: Callable[[], None] = lambda: None,
+) -> Trajectory:
+    """Train the models of `config`, which has one value of each hyperparameter per model.
+
+    Args:
+        job: a declared workload's name.
+        config: `B` is the number of models, whichever way they train.
+        way: `hfta` is one array, `serial` the models one after the other, `control` that with reordered sums.
+        iterations: of each model. iters_per_epoch: after so many the learning-rate schedule goes on.
+        ready: called when the first model is set up.
+    """
+    kind = _same_start(_declared(job))
+    if way == "hfta":
+        with closing(kind(config)) as array:
+            return _trained(array, iterations, iters_per_epoch, ready)
+    parts: list[Trajectory] = []
+    for index in range(config.B):
+        with _one(kind, config, index) as model, _sums(way):
+            parts.append(_trained(model, iterations, iters_per_epoch, ready if index == 0 else lambda: None))
+    return _joined(parts)
+
+
+def _declared(job: str) -> Any:
+    from ._fused_job import FusedJob
+
+    kind = get(job, FusedJob)
+    if not hasattr(kind, "workload"):
+        raise InvalidArgument(f"job {job} is no declared workload (dnnsuite.jobs.declare), which this needs")
+    return kind
+
+
+def _same_start(kind: Any) -> Any:
+    """The job with all models starting from the weights of the first."""
+
+    def build(self: Any, index: int) -> Any:
+        model = kind.build(self, index)
+        if index:
+            model.load_state_dict(kind.build(self, 0).state_dict())
+        return model
+
+    return type(kind.__name__, (kind,), {"build": build, "__module__": kind.__module__})
+
+
+@contextlib.contextmanager
+def _one(kind: Any, config: JobConfig, index: int) -> Iterator[Any]:
+    """Model `index` alone, with the dropout masks that it draws in the array."""
+    hyper = {name: [values[index]] for name, values in config.hyper.items()}
+    with closing(kind(replace(config, B=0, hyper=hyper))) as job:
+        job.setup()
+        share_masks(job.trainee, _fuse.fuse([job.trainee]), config.seed + index)
+        yield job
+
+
+def _sums(way: Way) -> contextlib.AbstractContextManager[Any]:
+    return ReorderedSums() if way == "control" else contextlib.nullcontext()
+
+
+def _trained(job: Any, iterations: int, iters_per_epoch: int, ready: Callable[[], None]) -> Trajectory:
+    if job.batches is None:
+        job.setup()
+    models = job.config.models
+    start = _sketches(job.trainee, job.config.B, models)
+    ready()
+    losses = []
+    for iteration in range(1, iterations + 1):
+        job.step()
+        losses.append(job.losses())
+        if iteration % iters_per_epoch == 0:
+            job.end_epoch()
+    job.synchronize()
+    score = getattr(job, "held_out_accuracy", lambda: None)()
+    return Trajectory(losses, start, _sketches(job.trainee, job.config.B, models), score, job.provenance())
+
+
+def _joined(parts: list[Trajectory]) -> Trajectory:
+    scores = [part.accuracy for part in parts]
+    return Trajectory(
+        [[row[0] for row in rows] for rows in zip(*(part.losses for part in parts), strict=True)],
+        [part.start[0] for part in parts],
+        [part.end[0] for part in parts],
+        None if None in scores else [score[0] for score in scores if score is not None],
+        parts[0].provenance,
+    )
+
+
+@torch.no_grad()
+def _sketches(trainee: torch.nn.Module, B: int, models: int) -> list[list[float]]:
+    """A count sketch of each model's parameters: each number is added, with a random sign, to one of `SKETCH`."""
+    found = torch.zeros(models, SKETCH, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    for _, parameter in sorted(trainee.named_parameters()):
+        values = parameter.detach().cpu().double()
+        values = values.reshape(models, -1)
+        place = torch.randint(SKETCH, (values.size(1),), generator=generator)
+        sign = torch.randint(2, (values.size(1),), generator=generator).double() * 2 - 1
+        found.index_add_(1, place, values * sign)
+    return [list(row) for row in found.tolist()]

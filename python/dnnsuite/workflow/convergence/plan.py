@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: MIT
+"""The three trainings of a comparison of convergence, one run each, and what is concluded from them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..._files import OutputError, read_json
+from ..._runs import facts
+from ..._runs.folder import WORKFLOW_FILE, PlanFolder, opened, stamp
+from ..._runs.group import Direct, GroupOutcome, run_group
+from ..._runs.interrupts import Interrupted, deferred, interruptible
+from ..._runs.limits import memory_share_bytes
+from ..._runs.plugins import import_plugins
+from ..._runs.progress import Progress
+from ..._runs.record import VERSION, Isolation, Metric, Moment, RunRecord, data_source, new_id
+from ..._runs.resume import final, refuse_other_settings
+from ..._runs.spec import WorkerSpec
+from ...errors import InvalidArgument
+from .outputs import write_outputs
+from .settings import ConvergenceSettings, resolve
+from .task import TRAJECTORY_FILE
+from .verdict import Verdict, Ways, judge
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["NAME", "WAYS", "ConvergenceReport", "run", "trajectories"]
+
+NAME = "convergence"
+WAYS = {
+    "serial": "models one by one",
+    "control": "models one by one, sums in another order",
+    "hfta": "models as one array",
+}
+
+
+@dataclass
+class ConvergenceReport:
+    """The end of a comparison. `verdict` is None where a training did not finish."""
+
+    root: Path
+    settings: ConvergenceSettings
+    verdict: Verdict | None
+    files: list[Path]
+    problems: list[str]
+
+    @property
+    def ok(self) -> bool:
+        """True if all finished, and the array trains as its models do."""
+        return not self.problems
+
+
+def run(
+    out: str | Path,
+    resume: bool = False,
+    console: Console | None = None,
+    quiet: bool = False,
+    **options: Any,
+) -> ConvergenceReport:
+    """Compare convergence into directory `out`: the same as `dnnsuite workflow convergence`.
+
+    Args:
+        out: output directory; empty or absent, or with `resume` one to continue.
+        options: `job`, `lrs`, `models`, `epochs`, `iters_per_epoch`, `precision` and the others of the command.
+
+    Raises:
+        InvalidArgument, Unavailable, OutputError: as their messages say; finished trainings are kept.
+        Interrupted: a signal came; finished trainings are kept, no worker is left.
+    """
+    root = Path(out)
+    settings = None if resume else resolve(options)
+    with interruptible(), opened(root, WORKFLOW_FILE, resume) as folder:
+        if settings is None:
+            settings = _continued(folder, options)
+        else:
+            _begin(folder, settings, options)
+        try:
+            with Progress(console, quiet) as progress:
+                return _Comparison(folder, settings, progress).execute()
+        except Interrupted as interrupted:
+            folder.drop_unfinished()
+            folder.state["status"] = f"interrupted by {interrupted}"
+            with suppress(OutputError):
+                folder.save()
+            raise
+
+
+def _begin(folder: PlanFolder, settings: ConvergenceSettings, asked: Mapping[str, Any]) -> None:
+    folder.state.update({
+        "format": VERSION, "workflow": NAME, "settings": settings.to_dict(), "environment": facts.environment(),
+        "status": "running", "asked": {name: value for name, value in asked.items() if value is not None},
+        "created": stamp(),
+    })  # fmt: skip
+    folder.save()
+
+
+def _continued(folder: PlanFolder, asked: Mapping[str, Any]) -> ConvergenceSettings:
+    """The recorded settings, if what is asked for now and the machine agree with them."""
+    if folder.state.get("workflow") != NAME:
+        raise InvalidArgument(
+            f"--resume: {folder.root} is no comparison of convergence; choose another --out"
+        )
+    settings = ConvergenceSettings.from_dict(folder.state["settings"])
+    import_plugins(settings.plugins, [os.getcwd()])
+    given = {name: value for name, value in asked.items() if value is not None}
+    now = resolve({**folder.state["asked"], **given})
+    then = settings.to_dict()
+    odd = [
+        f"{name} is {value}, was {then[name]}" for name, value in now.to_dict().items() if value != then[name]
+    ]
+    refuse_other_settings(folder.root, odd + facts.changes(folder.state["environment"], facts.environment()))
+    folder.state["status"] = "running"
+    return settings
+
+
+class _Comparison:
+    """The three trainings in one directory; those that an earlier process has finished are not done again."""
+
+    def __init__(self, folder: PlanFolder, settings: ConvergenceSettings, progress: Progress) -> None:
+        self.folder, self.settings, self.progress = folder, settings, progress
+        self.problems: list[str] = []
+
+    def execute(self) -> ConvergenceReport:
+        done = {run.record.mode for run in self.folder.finished()[0] if final(run.record)}
+        left = [way for way in WAYS if way not in done]
+        self.progress.stage(f"{len(left)} of {len(WAYS)} trainings to do", len(left))
+        for way in left:
+            self.progress.now(WAYS[way], None)
+            record = self._train(way)
+            said = "" if record.ok else f"{record.verdict.failure}: {record.verdict.message}"
+            self.progress.done(f"{WAYS[way]}: {said or f'{record.seconds:.1f} s'}")
+            if not record.ok:
+                break
+        return self._conclude()
+
+    def _train(self, way: str) -> RunRecord:
+        settings = self.settings
+        started, began_s = Moment.now(), time.monotonic()
+        directory = self.folder.begin_run(f"{stamp()}-{settings.job}-{way}-{settings.precision}-r0")
+        config = self._config()
+        details = {
+            "way": way,
+            "iterations": settings.iterations,
+            "iters_per_epoch": settings.iters_per_epoch,
+        }
+        on_cpu = settings.device == "cpu"
+        share = memory_share_bytes(1)
+        spec = WorkerSpec(
+            "dnnsuite.workflow.convergence.task:train", str(directory), settings.job, config, details,
+            tuple(settings.plugins), (os.getcwd(),), memory_limit_bytes=share if on_cpu else None,
+        )  # fmt: skip
+        outcome = run_group(
+            [spec], [self._environment()], settings.timeout_s, Direct(share), "end", self.progress.tick
+        )
+        record = self._record(way, config, started, outcome, time.monotonic() - began_s)
+        if outcome.ok:
+            last = read_json(directory / TRAJECTORY_FILE)["losses"][-1]
+            metrics = (
+                Metric("loss/final", float("nan") if value is None else value, "", replica=index)
+                for index, value in enumerate(last)
+            )
+            record = replace(record, metrics=tuple(metrics))
+        with deferred():
+            self.folder.finish_run(directory, record)
+        return record
+
+    def _config(self) -> dict[str, Any]:
+        from ...jobs import JobConfig
+
+        settings = self.settings
+        return JobConfig(
+            B=len(settings.lrs), device=settings.device, precision=settings.precision,
+            batch_size=settings.batch_size, seed=settings.seed, data_seed=settings.seed, hyper={"lr": settings.lrs},
+            data=settings.data, dataroot=settings.dataroot, threads=settings.threads, options=settings.options,
+        ).to_dict()  # fmt: skip
+
+    def _environment(self) -> dict[str, str]:
+        threads = str(self.settings.threads)
+        chosen = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
+        if self.settings.device == "cuda":
+            chosen["NVIDIA_TF32_OVERRIDE"] = "0"
+        return chosen
+
+    def _record(
+        self, way: str, config: Mapping[str, Any], started: Moment, outcome: GroupOutcome, seconds: float
+    ) -> RunRecord:
+        from ... import jobs
+
+        settings, state = self.settings, self.folder.state
+        described = state["environment"]["machine"]
+        provenance = outcome.results[0].get("provenance") if outcome.results else None
+        return RunRecord(
+            id=new_id(), kind="training", plan_id=self.folder.id, plan=NAME, job=settings.job, mode=way,
+            precision=settings.precision, B=len(settings.lrs) if way == "hfta" else 1, repeat=0,
+            verdict=outcome.verdict, machine=facts.machine(described),
+            device=facts.device(settings.device, described), started=started,
+            unit=jobs.get(settings.job).unit, seconds=seconds, preset=settings.preset,
+            seed=settings.seed, job_version=facts.source_hash(jobs.get(settings.job))[:12],
+            batch_size=settings.batch_size, threads=settings.threads, isolation=Isolation("none"),
+            versions=state["environment"]["versions"], commit=facts.commit(), asked=state.get("asked", {}),
+            resolved=settings.to_dict(), data=data_source(provenance) or "unknown",
+            details={"config": dict(config), "replicas": outcome.results, "way": WAYS[way]},
+        )  # fmt: skip
+
+    def _conclude(self) -> ConvergenceReport:
+        runs = {run.record.mode: run for run in self.folder.finished()[0]}
+        for way, found in runs.items():
+            if not found.record.ok:
+                failed = found.record.verdict
+                self.problems.append(f"{WAYS[way]}: {failed.failure}: {failed.message}")
+        verdict, files = None, []
+        if not self.problems:
+            read = trajectories(self.folder.root)
+            verdict = _judged(read, self.settings)
+            files = write_outputs(self.folder.root, self.settings, read, verdict)
+            if not verdict.same:
+                self.problems.append(f"{self.settings.job} {self.settings.precision}: {verdict}")
+        state = self.folder.state
+        state["verdict"] = None if verdict is None else verdict.to_dict()
+        state["status"] = "failed" if self.problems else "done"
+        state["problems"] = self.problems
+        self.folder.save()
+        return ConvergenceReport(self.folder.root, self.settings, verdict, files, self.problems)
+
+
+def trajectories(root: Path) -> dict[str, dict[str, Any]]:
+    """What each finished training in `root` has left, by its way: losses, start, end, accuracy."""
+    from ..._runs.reading import read_runs
+
+    return {
+        run.record.mode: read_json(run.directory / TRAJECTORY_FILE)
+        for run in read_runs(root / "runs")[0]
+        if run.record.ok
+    }
+
+
+def _judged(read: Mapping[str, Mapping[str, Any]], settings: ConvergenceSettings) -> Verdict:
+    def ways(name: str) -> Ways:
+        return Ways(*(read[way][name] for way in WAYS))
+
+    accuracy = None if read["serial"]["accuracy"] is None else ways("accuracy")
+    return judge(
+        ways("losses"), read["serial"]["start"], ways("end"), accuracy, settings.precision, settings.smooth
+    )

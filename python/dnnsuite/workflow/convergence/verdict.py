@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""Judgement on two trainings that should differ by rounding alone. Pure.
+
+A network is chaotic: rounding errors grow from step to step until two right runs have losses of their own. So no fixed
+tolerance will do. The measure is a control: the same models trained alone with their sums in another order. The array
+may be, at each iteration, as far from the models alone as the control was up to there, times `MARGIN`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["MARGIN", "Verdict", "judge", "smoothed"]
+
+# Right arrays were seen up to 6 times as far as the control (they round in other places, too); wrong ones 1000 times.
+MARGIN = 30.0
+_ROUNDINGS = 64  # of one number: a difference within these is none, whatever the control had the luck to do
+_EPSILON = {"fp64": 2.0**-52, "fp32": 2.0**-23, "amp": 2.0**-8, "bf16": 2.0**-8}
+
+Losses = Sequence[Sequence[float]]
+Weights = Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Same or different, and by how much. Differences are relative, and the largest over all models.
+
+    Attributes:
+        same: the array trains as its models do alone.
+        loss, loss_control: of losses averaged over `smooth` iterations, array and control against the models alone.
+        raw: of losses of single iterations.
+        weights, weights_control: of weights: distance at the end over the way that training went.
+        accuracy, accuracy_control: largest difference of accuracies on held-out data; None where there are none.
+        iteration, model: where the array first was further away than the control allows; None if nowhere.
+        margin: how much further than the control it may be.
+    """
+
+    same: bool
+    loss: float
+    loss_control: float
+    raw: float
+    weights: float
+    weights_control: float
+    accuracy: float | None
+    accuracy_control: float | None
+    iteration: int | None
+    model: int | None
+    smooth: int
+    margin: float = MARGIN
+
+    @property
+    def word(self) -> str:
+        """`same` or `differs`."""
+        return "same" if self.same else "differs"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for a record."""
+        return {"verdict": self.word, **asdict(self)}
+
+    def __str__(self) -> str:
+        where = (
+            "" if self.iteration is None else f"; first at iteration {self.iteration} of model {self.model}"
+        )
+        return (
+            f"{self.word}: smoothed losses differ by {self.loss:.2g} at most (control {self.loss_control:.2g}), "
+            f"weights by {self.weights:.2g} ({self.weights_control:.2g}){where}"
+        )
+
+
+@dataclass(frozen=True)
+class Ways:
+    """One quantity of the three trainings."""
+
+    serial: Any
+    control: Any
+    hfta: Any
+
+
+def judge(
+    losses: Ways, start: Weights, weights: Ways, accuracy: Ways | None, precision: str, smooth: int
+) -> Verdict:
+    """Judge an array of models by its models alone and their control.
+
+    Args:
+        losses: [iteration][model] of each way.
+        start, weights: sketches of the models' weights, before and after.
+        accuracy: of each model, or None.
+        smooth: iterations that are averaged for the reported difference of losses.
+    """
+    import numpy as np
+
+    floor = _ROUNDINGS * _EPSILON.get(precision, _EPSILON["fp32"])
+    serial, control, hfta = (np.asarray(x, np.float64) for x in (losses.serial, losses.control, losses.hfta))
+    apart, allowed = _apart(hfta, serial), _apart(control, serial)
+    bound = MARGIN * np.maximum.accumulate(allowed.max(axis=1))[:, None] + floor
+    beyond = np.argwhere(~(apart <= bound))
+    moved, moved_control = (_moved(w, weights.serial, start) for w in (weights.hfta, weights.control))
+    right_weights = moved <= MARGIN * moved_control + floor
+    first = None if not len(beyond) else (int(beyond[0][0]), int(beyond[0][1]))
+    smooth = max(1, min(smooth, len(serial)))
+    return Verdict(
+        same=first is None and right_weights,
+        loss=float(_apart(*(smoothed(x, smooth) for x in (hfta, serial))).max()),
+        loss_control=float(_apart(*(smoothed(x, smooth) for x in (control, serial))).max()),
+        raw=float(apart.max()),
+        weights=moved,
+        weights_control=moved_control,
+        accuracy=None if accuracy is None else _largest(accuracy.hfta, accuracy.serial),
+        accuracy_control=None if accuracy is None else _largest(accuracy.control, accuracy.serial),
+        iteration=None if first is None else first[0],
+        model=None if first is None else first[1],
+        smooth=smooth,
+    )
+
+
+def smoothed(losses: Any, width: int) -> NDArray[np.float64]:
+    """Means of `width` iterations each, `[ceil(T / width), models]`."""
+    import numpy as np
+
+    values = np.asarray(losses, np.float64)
+    return np.stack([values[begin : begin + width].mean(axis=0) for begin in range(0, len(values), width)])
+
+
+def _apart(mine: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Relative difference per iteration and model: 0 where both are not finite, infinite where one is."""
+    import numpy as np
+
+    both = np.isfinite(mine) & np.isfinite(other)
+    usual = np.abs(np.where(np.isfinite(other), other, 0)).mean(axis=0)
+    scale = np.maximum(np.abs(np.where(both, other, 1)), 1e-2 * usual + 1e-300)
+    found = np.where(both, np.abs(np.where(both, mine - other, 0)) / scale, np.inf)
+    return np.where(~np.isfinite(mine) & ~np.isfinite(other), 0.0, found)
+
+
+def _moved(mine: Weights, other: Weights, start: Weights) -> float:
+    """Largest distance of two models' weights, over how far training moved them."""
+    import numpy as np
+
+    a, b, c = (np.asarray(x, np.float64) for x in (mine, other, start))
+    if not np.isfinite(b).all():  # diverged: losses have told when
+        return 0.0 if (np.isfinite(a) == np.isfinite(b)).all() else float("inf")
+    way = np.linalg.norm(b - c, axis=1)
+    distance = np.linalg.norm(a - b, axis=1)
+    return float(np.max(np.where(distance == 0, 0.0, distance / np.maximum(way, 1e-300))))
+
+
+def _largest(mine: Sequence[float], other: Sequence[float]) -> float:
+    return max(abs(a - b) for a, b in zip(mine, other, strict=True))

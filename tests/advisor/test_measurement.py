@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+"""Measurements of steps whose length is known."""
+
+import time
+
+import pytest
+import torch
+
+from dnnsuite.advisor.measurement import measure
+
+
+class Sleeps:
+    """A subject that works for 1 ms, and an array of it for 0.5 ms and 0.25 ms per model."""
+
+    device = "cpu"
+
+    def __init__(self):
+        self.closed = []
+
+    def stepper(self, B, threads):
+        subject = self
+
+        class Stepper:
+            def step(self):
+                end = time.process_time() + (1e-3 if B == 0 else 0.5e-3 + 0.25e-3 * B)
+                while time.process_time() < end:
+                    pass
+
+            def close(self):
+                subject.closed.append(B)
+
+        return Stepper()
+
+    def plain_step(self):
+        model = torch.nn.Linear(10, 20)
+        x = torch.randn(4, 10)
+        return lambda: model(x).square().sum().backward(), model
+
+
+def test_times_and_limits():
+    before = torch.get_num_threads()
+    subject = Sleeps()
+    found = measure(subject, threads=1)
+    assert found.plain.seconds == pytest.approx(1e-3, rel=0.3)
+    assert found.arrays[4].seconds == pytest.approx(1.5e-3, rel=0.3)
+    assert list(found.arrays) == [1, 2, 4]
+    assert found.alone is None
+    assert sorted(subject.closed) == [0, 1, 2, 4]
+    assert found.limits.flop == 2 * 2 * 4 * 10 * 20  # forward, and the gradient of the weight
+    assert found.limits.model_bytes >= 4 * 4 * 220 + 2 * 4 * 4 * 20
+    assert found.limits.peak > 1e8
+    assert torch.get_num_threads() == before
+
+
+def test_a_thread_of_its_own_is_measured_where_there_are_several():
+    found = measure(Sleeps(), threads=2, Bs=(1, 2))
+    assert found.alone is not None
+    assert found.threads == 2

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite advise`."""
+
+import json
+
+from typer.testing import CliRunner
+
+from dnnsuite.cli.app import app
+
+TINY = ["advise", "blobs", "--plugin", "tiny_workloads", "--threads", "1", "--device", "cpu"]
+
+
+def test_table_reason_and_cost():
+    found = CliRunner().invoke(app, [*TINY, "--trials", "8", "--steps", "20"])
+    assert found.exit_code == 0
+    assert "Use " in found.output
+    assert "A sweep of 8 trials of 20 steps: serial" in found.output
+
+
+def test_prediction_against_measurement():
+    found = CliRunner().invoke(app, [*TINY, "--verify", "6", "--json"])
+    (row,) = json.loads(found.output)
+    assert row["job"] == "blobs"
+    assert row["low"] <= row["predicted"] <= row["high"]
+    assert row["error_pct"] == 100 * (row["predicted"] / row["measured"] - 1)
+
+
+def test_refused():
+    for arguments, message in ((["--verify", "4"], "name a larger one"), (["--trials", "0"], "trials")):
+        found = CliRunner().invoke(app, [*TINY, *arguments])
+        assert found.exit_code == 2
+        assert message in found.stderr
+    assert "no job 'blob'" in CliRunner().invoke(app, ["advise", "blob"]).stderr

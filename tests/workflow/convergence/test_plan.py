@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""Comparisons of a tiny workload by worker processes."""
+
+import json
+import shutil
+
+import pytest
+
+from dnnsuite import results
+from dnnsuite.errors import InvalidArgument
+from dnnsuite.workflow.convergence.plan import WAYS, trajectories
+
+
+def test_an_array_trains_as_its_models_do(finished):
+    assert finished.ok
+    assert finished.verdict.same
+    assert finished.verdict.loss < 1e-5
+    assert [path.name for path in finished.files] == ["convergence.csv", "convergence.png", "verdict.json"]
+    read = trajectories(finished.root)
+    assert list(read) == ["serial", "control", "hfta"] == list(WAYS)
+    assert all(len(each["losses"]) == 10 for each in read.values())
+    state = json.loads((finished.root / "workflow.json").read_text())
+    assert (state["status"], state["verdict"]["verdict"]) == ("done", "same")
+
+
+def test_runs_are_runs_as_others_are(finished):
+    table = results.load(finished.root)
+    assert set(table["mode"]) == set(WAYS)
+    assert set(table["kind"]) == {"training"}
+    assert set(table["metric"]) == {"loss/final"}
+    assert table.groupby("mode").size().to_dict() == dict.fromkeys(WAYS, 3)
+
+
+def test_finished_trainings_are_not_done_again(finished, compare, tmp_path):
+    out = tmp_path / "again"
+    shutil.copytree(finished.root, out)
+    for path in (out / "runs").glob("*-hfta-*"):
+        shutil.rmtree(path)
+    for name in ("convergence.csv", "verdict.json"):
+        (out / name).unlink()
+    kept = {path.name for path in (out / "runs").iterdir()}
+    report = compare(out, resume=True)
+    assert report.verdict == finished.verdict
+    now = {path.name for path in (out / "runs").iterdir()}
+    assert kept < now
+    assert len(now) == 3
+    assert (out / "convergence.csv").read_bytes() == (finished.root / "convergence.csv").read_bytes()
+
+
+def test_other_settings_are_refused(finished, compare):
+    with pytest.raises(InvalidArgument, match="epochs is 7, was 2"):
+        compare(finished.root, resume=True, epochs=7)
+    (finished.root.parent / "other").mkdir(exist_ok=True)
+    (finished.root.parent / "other" / "workflow.json").write_text("{}")
+    with pytest.raises(InvalidArgument, match="is no comparison of convergence"):
+        compare(finished.root.parent / "other", resume=True)
+
+
+def test_a_broken_operator_differs(compare, tmp_path):
+    report = compare(tmp_path / "out", job="broken_blobs")
+    assert not report.ok
+    assert not report.verdict.same
+    assert report.verdict.iteration == 0
+    assert report.verdict.loss > 1e-4
+    assert "broken_blobs fp32: differs" in report.problems[0]
+
+
+def test_a_training_that_fails_is_told(compare, tmp_path):
+    report = compare(tmp_path / "out", options={"width": 0})
+    assert not report.ok
+    assert report.verdict is None
+    assert report.problems[0].startswith("models one by one: ")
+    assert report.files == []
+    assert len(list((tmp_path / "out" / "runs").iterdir())) == 1  # the others would fail as well
