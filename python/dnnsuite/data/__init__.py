@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Training data of the jobs: real data where there is some, the same shapes from a seed otherwise."""
 
+from . import cifar as cifar
 from . import detection as detection
 from . import games as games
 from . import imagenet as imagenet

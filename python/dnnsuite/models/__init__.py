@@ -15,6 +15,7 @@ from .pointnet import PointNetClassifier as PointNetClassifier
 from .pointnet import PointNetSegmenter as PointNetSegmenter
 from .pointnet import TransformNet as TransformNet
 from .pointnet import orthogonality_loss as orthogonality_loss
+from .resnet50 import ResNet50 as ResNet50
 from .sine_lstm import SineLSTM as SineLSTM
 from .transformer_lm import TransformerLanguageModel as TransformerLanguageModel
 from .vae import VAE as VAE
@@ -30,6 +31,7 @@ __all__ = [
     "LSTMLanguageModel",
     "PointNetClassifier",
     "PointNetSegmenter",
+    "ResNet50",
     "SineLSTM",
     "TransformNet",
     "TransformerLanguageModel",
