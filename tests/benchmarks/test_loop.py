@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 import loop
 import torch
+
 from dnnsuite import training
 
 

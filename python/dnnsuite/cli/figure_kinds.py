@@ -31,7 +31,10 @@ class Kind:
     file: str = ""
 
 
-KINDS = (Kind("throughput", "dnnsuite.cli.plot:throughput"),)
+KINDS = (
+    Kind("throughput", "dnnsuite.cli.plot:throughput"),
+    Kind("accuracy", "dnnsuite.training.figures:drawn", "metrics.csv"),
+)
 
 
 def kind_for(name: str | None, directories: Sequence[Path]) -> Kind:

@@ -42,7 +42,7 @@ def plot(
 ) -> int:
     """Draw a figure from finished runs, and write its numbers as CSV.
 
-    throughput: normalised over B (of a suite, each job's rate).
+    throughput: normalised over B (of a suite, each job's rate). accuracy: of training runs, over epochs and minutes.
     """
     from ..plots import Request
 
