@@ -17,7 +17,7 @@ from ._status import FAILED, say
 if TYPE_CHECKING:
     from ..training import Experiment, Settings, Trained
 
-__all__ = ["train"]
+__all__ = ["settings_of", "train"]
 
 _PRESETS = ("quick", "full")
 
@@ -54,14 +54,14 @@ def train(
     """
     from .. import training
 
-    file, keys = _split(arguments or [])
+    file, _ = _split(arguments or [])
     path = file or training.SHIPPED
     if list_:
         names = list(training.configurations(path))
         print(json.dumps(names) if as_json else "\n".join(names))
         return 0
     name = config or "default"
-    settings = _settings(path, name, preset or "full", keys)
+    settings = settings_of(arguments or [], name, preset)
     if show:
         return _show(settings, as_json)
     return _train(
@@ -79,13 +79,16 @@ def _split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     return (files[0] if files else None), [each for each in arguments if "=" in each]
 
 
-def _settings(path: str | Path, name: str, preset: str, keys: Sequence[str]) -> Settings:
+def settings_of(arguments: Sequence[str], name: str, preset: str | None) -> Settings:
+    """The configuration `name` of the file in `arguments`, with the preset and the keys in force."""
     from ..errors import InvalidArgument
-    from ..training.configurations import configuration, overrides
+    from ..training.configurations import SHIPPED, configuration, overrides
 
+    file, keys = _split(arguments)
+    preset = preset or "full"
     if preset not in _PRESETS:
         raise InvalidArgument(f"unknown preset {preset!r}; accepted: {', '.join(_PRESETS)}")
-    found = configuration(name, path)
+    found = configuration(name, file or SHIPPED)
     return (found.quick() if preset == "quick" else found).changed(overrides(keys))
 
 
