@@ -73,7 +73,11 @@ def test_gaps_are_of_the_least_step_and_of_one_model(peaks):
 
 
 def test_gaps_in_words():
-    found = [Gap("aten::mm", "backward", 6.0, 2.0), Gap(BETWEEN, "", 3.0, 0.0), Gap("aten::near", "", 1.0, 0.9)]
+    found = [
+        Gap("aten::mm", "backward", 6.0, 2.0),
+        Gap(BETWEEN, "", 3.0, 0.0),
+        Gap("aten::near", "", 1.0, 0.9),
+    ]
     text = step_roof.sentence(found)
     assert "aten::mm backward 40 % (the library's products); between operators 30 % (small operators:" in text
     assert step_roof.why("aten::cat") == step_roof.why(BETWEEN) != step_roof.why("aten::mm")

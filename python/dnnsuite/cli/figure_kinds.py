@@ -36,6 +36,7 @@ KINDS = (
     Kind("monitor", "dnnsuite.cli.plot:monitor"),
     Kind("convergence", "dnnsuite.workflow.convergence.outputs:draw", "convergence.csv"),
     Kind("partially_fused", "dnnsuite.workflow.partial:draw", "throughputs.csv"),
+    Kind("accuracy", "dnnsuite.training.figures:drawn", "metrics.csv"),
 )
 
 

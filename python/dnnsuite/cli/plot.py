@@ -44,7 +44,7 @@ def plot(
 
     throughput: normalised over B (of a suite, each job's rate). monitor: load of CPUs, memory and GPUs while the runs
     were rated, over B (of a suite, by job). convergence: losses over iterations. partially_fused: throughput over the
-    units left unfused.
+    units left unfused. accuracy: of training runs, over epochs and minutes.
     """
     from ..plots import Request
 

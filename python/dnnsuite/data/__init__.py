@@ -2,6 +2,7 @@
 """Training data of the jobs: real data where there is some, the same shapes from a seed otherwise."""
 
 from . import batches as batches
+from . import cifar as cifar
 from . import crops as crops
 from . import detection as detection
 from . import games as games
