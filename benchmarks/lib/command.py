@@ -28,7 +28,10 @@ def run(main: Callable[[], None], pieces: str) -> None:
     try:
         main()
     except KeyboardInterrupt:
-        print(f"interrupted; with --out, the {pieces} that were finished are kept", file=sys.stderr)
+        print(
+            f"interrupted; where they are written to a file, the {pieces} that were finished are kept",
+            file=sys.stderr,
+        )
         sys.exit(130)
     except Error as error:
         sys.exit(str(error))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from typing import Any
 import torch
 from pairwise import Values
 from torch import nn
+
+import dnnsuite
 
 MOST_FLOP, MOST_NUMBERS = (
     4e8,
@@ -34,6 +37,9 @@ class Space:
     cost: Callable[[Values], tuple[float, float]]
     valid: Callable[[Values], bool] = lambda values: True
     images: bool = False
+    ours: Callable[[list[Any]], Callable[..., torch.Tensor]] | None = (
+        None  # of B layers; None: layer or array
+    )
 
     def allowed(self, values: Values) -> bool:
         if not self.valid(values):
@@ -43,15 +49,42 @@ class Space:
 
 
 class Attention(nn.Module):
-    """`scaled_dot_product_attention` of one packed tensor [N, L, 3 * heads * size]."""
+    """`scaled_dot_product_attention` of queries, keys and values [N, heads, L, size]."""
 
-    def __init__(self, heads: int, causal: bool) -> None:
+    def __init__(self, causal: bool) -> None:
         super().__init__()
-        self.heads, self.causal = heads, causal
+        self.causal = causal
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+
+
+def _attention_of(models: list[Any]) -> Callable[..., torch.Tensor]:
+    return functools.partial(dnnsuite.nn.functional.scaled_dot_product_attention, is_causal=models[0].causal)
+
+
+class SelfAttention(nn.Module):
+    """torch's layer on one tensor [N, L, E]."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.layer = nn.MultiheadAttention(width, heads, batch_first=True)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = x.unflatten(-1, (3, self.heads, -1)).movedim(-3, 0).transpose(2, 3)
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        y: torch.Tensor = self.layer(x, x, x, need_weights=False)[0]
+        return y
+
+
+class SelfAttentionOfModels(nn.Module):
+    """The array's layer on [B, N, L, E]."""
+
+    def __init__(self, models: list[Any]) -> None:
+        super().__init__()
+        self.layer = dnnsuite.nn.MultiheadAttention.from_models([model.layer for model in models])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.layer(x, x, x, need_weights=False)[0]
+        return y
 
 
 def _convolution(v: Values) -> nn.Module:
@@ -189,12 +222,28 @@ SPACES: dict[str, Space] = {
             "causal": [False, True],
             "batch": ["own"],
         },
-        lambda v: Attention(v["heads"], v["causal"]),
-        lambda v: [(v["samples"], v["length"], 3 * v["heads"] * v["size"])],
+        lambda v: Attention(v["causal"]),
+        lambda v: [(v["samples"], v["heads"], v["length"], v["size"])] * 3,
         lambda v: (
             4.0 * v["samples"] * v["heads"] * v["length"] ** 2 * v["size"],
             float(v["samples"] * v["length"] * 3 * v["heads"] * v["size"]),
         ),
+        ours=_attention_of,
+    ),
+    "self_attention": Space(
+        {"samples": [1, 4, 16], "length": [8, 32, 128, 256], "heads": [1, 2, 8], "size": [16, 32, 64]}
+        | SHARED,
+        lambda v: SelfAttention(v["heads"] * v["size"], v["heads"]),
+        lambda v: [(v["samples"], v["length"], v["heads"] * v["size"])],
+        lambda v: (
+            (8.0 * v["heads"] * v["size"] + 4.0 * v["length"])
+            * v["samples"]
+            * v["length"]
+            * v["heads"]
+            * v["size"],
+            float(v["samples"] * v["length"] * 3 * v["heads"] * v["size"]),
+        ),
+        ours=SelfAttentionOfModels,
     ),
     "embedding": Space(
         {"samples": [1, 16, 64], "length": [1, 35, 128], "words": [10, 1000, 10000], "width": [16, 64, 256]}

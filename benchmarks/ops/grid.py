@@ -2,22 +2,26 @@
 """Layers over the shapes that they are used with, against a loop of torch over the models in its better layout.
 
     python benchmarks/ops/grid.py
-    python benchmarks/ops/grid.py --op convolution max_pool --cells 60 --seed 1 --out results
+    python benchmarks/ops/grid.py --markdown benchmarks/results/grid.md --resume
+    python benchmarks/ops/grid.py --op convolution max_pool --cells 60 --seed 1
+    python benchmarks/ops/grid.py --op linear --cell "samples=64 inputs=100 outputs=10 bias=True batch=own"
 
 A cell is a layer of B models with its shapes: forward and backward, one thread, CPU time, the variants in turns.
 Any two values of two factors meet in some cell (`--cells` cuts that short). Torch runs contiguous and, for images,
 channels last; its better time counts. `batch` is "shared" (one for all models, without a gradient) or "own". A ratio
-is how many times as fast ours is; the ten worst are printed, and what is below 0.97 is measured again.
-`--out DIR` has grid.csv and grid.md, written anew after each operator.
+is how many times as fast ours is; the ten worst are printed, and what is below 0.97 is measured again, up to twice.
+
+The whole grid takes about ten minutes. `--markdown FILE` has the tables and, beside it with the ending .csv, every
+cell; both are written anew after each cell, and `--resume` goes on where a run was interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
+import ast
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,29 +30,15 @@ import command
 import setting
 import torch
 from grid_cells import SPACES, Space
+from grid_table import BAR, WORST, Cell, kept, worst, write
 from pairwise import Values, pairwise
 
 import dnnsuite
 from dnnsuite import _C
-from dnnsuite._files import replacing, write_text
+from dnnsuite.errors import InvalidArgument
 from timing import interleaved
 
-BAR = 0.97
-WORST = 10
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Microseconds of a forward and backward of all models, and how many times as fast ours is as torch's better."""
-
-    op: str
-    shape: str
-    batch: str
-    models: int
-    ours_us: float
-    contiguous_us: float
-    channels_last_us: float | None
-    ratio: float
+AGAIN = (1, 3, 3)  # times the rounds, while the cell is below the bar
 
 
 def _tensor(shape: Any) -> torch.Tensor:
@@ -63,11 +53,22 @@ def _last(x: torch.Tensor) -> torch.Tensor:
     return rows.view(*x.movedim(1, -1).shape).movedim(-1, 1)
 
 
+def _alike(first: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return True if `other` is differentiated with the first: queries, keys and values."""
+    return other.dim() == 4 and other.shape == first.shape and other.is_floating_point()
+
+
 def _loop(
     models: list[torch.nn.Module], inputs: list[list[torch.Tensor]], differentiated: bool
 ) -> Callable[[], None]:
     """Forward and backward of the models one after the other."""
-    leaves = [[own[0].detach().requires_grad_() if differentiated else own[0], *own[1:]] for own in inputs]
+    leaves = [
+        [
+            x.detach().requires_grad_() if differentiated and (x is own[0] or _alike(own[0], x)) else x
+            for x in own
+        ]
+        for own in inputs
+    ]
     parameters = [p for model in models for p in model.parameters()]
     grads = [torch.randn_like(model(*own)) for model, own in zip(models, leaves, strict=True)]
 
@@ -75,8 +76,8 @@ def _loop(
         for p in parameters:
             p.grad = None
         for model, own, grad in zip(models, leaves, grads, strict=True):
-            if differentiated:
-                own[0].grad = None
+            for x in own:
+                x.grad = None
             model(*own).backward(grad)
 
     return run
@@ -89,28 +90,34 @@ def layer_of(models: list[torch.nn.Module]) -> torch.nn.Module:
 
 
 def _array(
-    models: list[torch.nn.Module], inputs: list[list[torch.Tensor]], shared: bool, differentiated: bool
+    space: Space,
+    models: list[torch.nn.Module],
+    inputs: list[list[torch.Tensor]],
+    shared: bool,
+    differentiated: bool,
 ) -> Callable[[], None]:
     """The same of their array, on [B, ...]."""
-    layer = layer_of(models)
+    layer: Any = space.ours(models) if space.ours else layer_of(models)
     B = len(models)
     stacked = [
         dnnsuite.stack(own[0], B)
         if shared
         else dnnsuite.nn.functional.convolution.channels_last(torch.stack(own))
-        if own[0].dim() == 4
+        if space.images
         else torch.stack(own)
         for own in zip(*inputs, strict=True)
     ]
-    if differentiated:
-        stacked[0].requires_grad_()
+    first = inputs[0]
+    for x, own in zip(stacked, first, strict=True):
+        x.requires_grad_(differentiated and (own is first[0] or _alike(first[0], own)))
     grad = torch.randn_like(layer(*stacked))
-    parameters = list(layer.parameters())
+    parameters = list(layer.parameters()) if isinstance(layer, torch.nn.Module) else []
 
     def run() -> None:
         for p in parameters:
             p.grad = None
-        stacked[0].grad = None
+        for x in stacked:
+            x.grad = None
         layer(*stacked).backward(grad)
 
     return run
@@ -127,7 +134,7 @@ def variants(space: Space, values: Values, B: int) -> dict[str, Callable[[], Non
     )
     laid_out = [[_last(x) if x.dim() == 4 else x for x in own] for own in inputs]
     found = {
-        "ours": _array(models, laid_out if space.images else inputs, shared, differentiated),
+        "ours": _array(space, models, laid_out if space.images else inputs, shared, differentiated),
         "contiguous": _loop(models, inputs, differentiated),
     }
     if space.images:
@@ -137,53 +144,37 @@ def variants(space: Space, values: Values, B: int) -> dict[str, Callable[[], Non
 
 
 def measure(op: str, values: Values, B: int, rounds: int, segment_s: float) -> Cell:
-    """Time one cell; one below the bar once more, with three times the rounds."""
+    """Time one cell, by the least of its rounds; one below the bar gets more of them."""
     calls = variants(SPACES[op], values, B)
-    cell = None
-    for more in (1, 3):
+    least: dict[str, float] = {}
+    for more in AGAIN:
         timings = interleaved(calls, rounds * more, segment_s)
-        ours, contiguous, *last = (t.min_s * 1e6 for t in timings.values())
-        shape = " ".join(f"{name}={value}" for name, value in values.items() if name != "batch")
-        ratio = min([contiguous, *last]) / ours
-        cell = Cell(op, shape, values["batch"], B, ours, contiguous, last[0] if last else None, ratio)
-        if ratio >= BAR:
+        least = {name: min(t.min_s * 1e6, least.get(name, t.min_s * 1e6)) for name, t in timings.items()}
+        ours, contiguous, *last = least.values()
+        if (ratio := min([contiguous, *last]) / ours) >= BAR:
             break
-    assert cell is not None
-    return cell
+    return Cell(op, shape_of(values), values["batch"], B, ours, contiguous, last[0] if last else None, ratio)
 
 
-def markdown(cells: list[Cell], footer: str) -> str:
-    """The worst cells, then how many of each operator are below the bar."""
-    lines = [
-        "| operator | cells | below 0.97 | least | median |",
-        "|---|---|---|---|---|",
-    ]
-    for op in dict.fromkeys(cell.op for cell in cells):
-        ratios = sorted(cell.ratio for cell in cells if cell.op == op)
-        below = sum(ratio < BAR for ratio in ratios)
-        lines.append(f"| {op} | {len(ratios)} | {below} | {ratios[0]:.2f} | {ratios[len(ratios) // 2]:.2f} |")
-    lines += ["", "| the worst | batch | ours µs | torch's better µs | ratio |", "|---|---|---|---|---|"]
-    lines += [
-        f"| {cell.op} {cell.shape} | {cell.batch} | {cell.ours_us:.0f} | {cell.ours_us * cell.ratio:.0f} | "
-        f"{cell.ratio:.2f} |"
-        for cell in worst(cells)
-    ]
-    return "\n".join([*lines, "", footer]) + "\n"
+def shape_of(values: Values) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items() if name != "batch")
 
 
-def worst(cells: list[Cell]) -> list[Cell]:
-    return sorted(cells, key=lambda cell: cell.ratio)[:WORST]
-
-
-def write(folder: Path, cells: list[Cell], footer: str) -> None:
-    with (
-        replacing(folder / "grid.csv") as temporary,
-        temporary.open("w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.DictWriter(file, [field.name for field in fields(Cell)])
-        writer.writeheader()
-        writer.writerows(asdict(cell) for cell in cells)
-    write_text(folder / "grid.md", markdown(cells, footer))
+def parsed(text: str, space: Space) -> Values:
+    """Values of a cell from `name=value name=value ...`, any that make sense, listed in the grid or not."""
+    pairs = [word.partition("=")[::2] for word in text.replace(", ", ",").split()]
+    found = dict(pairs)
+    if found.keys() != space.factors.keys():
+        raise InvalidArgument(
+            f"--cell {text!r}: a cell of it has {' '.join(space.factors)}, each as name=value"
+        )
+    values = {
+        name: found[name] if isinstance(known[0], str) else ast.literal_eval(found[name])
+        for name, known in space.factors.items()
+    }
+    if values["batch"] not in space.factors["batch"] or not space.valid(values):
+        raise InvalidArgument(f"--cell {text!r}: there is no such cell")
+    return values
 
 
 def options() -> argparse.Namespace:
@@ -203,34 +194,62 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--as-it-is", action="store_true", help="let the heap give pages back, as without a StepRunner"
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for grid.csv and grid.md")
-    return parser.parse_args()
+    parser.add_argument(
+        "--cell", metavar="TEXT", help="time this cell of the one --op, factors as name=value"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the same as --markdown DIR/grid.md")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="tables; every cell in FILE's .csv")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep the cells of FILE's .csv, time the others"
+    )
+    chosen = parser.parse_args()
+    if chosen.cell and len(chosen.op) != 1:
+        parser.error("--cell is a cell of one --op")
+    if chosen.out and not chosen.markdown:
+        chosen.markdown = chosen.out / "grid.md"
+    if chosen.resume and not chosen.markdown:
+        parser.error("--resume needs the FILE of --markdown")
+    return chosen
+
+
+def chosen_cells(chosen: argparse.Namespace) -> Iterator[tuple[str, Values]]:
+    for op in chosen.op:
+        space = SPACES[op]
+        if chosen.cell:
+            yield op, parsed(chosen.cell, space)
+        else:
+            yield from ((op, v) for v in pairwise(space.factors, space.allowed, chosen.seed, chosen.cells))
+
+
+def header(chosen: argparse.Namespace, heap: bool) -> str:
+    return (
+        f"# Operators over a grid of shapes, {setting.machine()}\n\n"
+        f"`python benchmarks/ops/grid.py`, {time.strftime('%Y-%m-%d', time.gmtime())}: forward and backward of "
+        f"B={chosen.models} models, one thread, CPU time, least of the rounds, over a loop of torch in its better "
+        f"layout; heap {'kept' if heap else 'as it is'}. Every cell is in the .csv beside this file."
+    )
 
 
 def main() -> None:
     chosen = options()
     torch.set_num_threads(1)
     torch.manual_seed(chosen.seed)
-    kept = not chosen.as_it_is and _C.heap_retain()
-    if chosen.out:
-        chosen.out.mkdir(parents=True, exist_ok=True)
-    footer = (
-        f"B={chosen.models}, one thread, CPU time, least of the rounds; heap {'kept' if kept else 'as it is'}. "
-        f"{setting.machine()}."
-    )
-    cells: list[Cell] = []
-    for op in chosen.op:
-        space = SPACES[op]
-        for values in pairwise(space.factors, space.allowed, chosen.seed, chosen.cells):
-            cells.append(measure(op, values, chosen.models, chosen.rounds, chosen.segment))
-            cell = cells[-1]
-            print(f"{cell.ratio:6.2f}  {op} {cell.shape} {cell.batch}", flush=True)
-        if chosen.out:
-            write(chosen.out, cells, footer)
+    heap = not chosen.as_it_is and _C.heap_retain()
+    if chosen.markdown:
+        chosen.markdown.parent.mkdir(parents=True, exist_ok=True)
+    cells = kept(chosen.markdown, chosen.models) if chosen.resume else []
+    known = {(cell.op, cell.shape, cell.batch) for cell in cells}
+    for op, values in chosen_cells(chosen):
+        if (op, shape_of(values), values["batch"]) in known:
+            continue
+        cells.append(cell := measure(op, values, chosen.models, chosen.rounds, chosen.segment))
+        print(f"{cell.ratio:6.2f}  {op} {cell.shape} {cell.batch}", flush=True)
+        if chosen.markdown:
+            write(chosen.markdown, cells, header(chosen, heap))
     print(f"\nthe {WORST} worst of {len(cells)}:")
     for cell in worst(cells):
         print(f"{cell.ratio:6.2f}  {cell.op} {cell.shape} {cell.batch}  ours {cell.ours_us:.0f} µs")
 
 
 if __name__ == "__main__":
-    command.run(main, "operators")
+    command.run(main, "cells")

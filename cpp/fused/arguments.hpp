@@ -48,9 +48,11 @@ struct LayerNormArguments {
     DType dtype;
     Rows rows;
     double eps;
+    bool shared_x;  // CPU: x is [rows, columns], the same for all models
     const void *x, *bias, *residual, *weight, *norm_bias, *grad;
-    void* y;                                         // forward only
-    void *dx, *dresidual;                            // backward; dresidual null when there is no residual
+    void* y;               // forward only
+    void *dx, *dresidual;  // backward; dresidual null when there is no residual, dx (CPU) when
+                           // only the parameters' gradients are wanted
     void *weight_sums, *norm_bias_sums, *bias_sums;  // backward: [B, tasks_per_model, columns]; bias_sums may be null
     void* statistics;                                // CUDA, backward: [B, rows, 2] room for mean, 1 / deviation
     DropoutArguments dropout;

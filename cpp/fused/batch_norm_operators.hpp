@@ -24,12 +24,11 @@ inline NormActivation norm_activation(const Checker& check, const std::string& n
 }
 
 struct BatchNormInputs {
-    static constexpr int64_t kPlane = 16;     // elements from which on a map is a plane of its own
-    static constexpr int64_t kColumns = 128;  // columns that a row should have, so that a loop over them is worth it
+    static constexpr int64_t kPlane = 16;  // elements from which on a map is a plane of its own
 
     ChannelLayout layout;
     Tensor x;
-    OptionalTensor weight, bias, residual, mean, variance, grad;
+    OptionalTensor weight, bias, residual, mean, variance, grad, statistics;
     BatchNormArguments args{};
 
     BatchNormInputs(const Checker& check, const Tensor& x_in, double eps, const std::string& activation, double slope)
@@ -63,6 +62,19 @@ struct BatchNormInputs {
         return kept->data_ptr();
     }
 
+    /// What every backward pass is given.
+    void take_gradient(const Checker& check, const Tensor& grad_in, const OptionalTensor& weight_in,
+                       const OptionalTensor& bias_in, const Tensor& statistics_in) {
+        args.weight = channel_parameter(check, weight_in, "weight", weight);
+        args.bias = channel_parameter(check, bias_in, "bias", bias);
+        check.dtype(statistics_in, "statistics", accumulator_of(x));
+        check.same_device(statistics_in, "statistics", x);
+        check.shape(statistics_in, "statistics", {3, x.size(0), layout.channels});
+        statistics = packed(statistics_in);
+        args.statistics = statistics->data_ptr();
+        args.grad = like_x(check, grad_in, "grad", grad, args.grad_stride);
+    }
+
     Tensor of_channels() const { return new_tensor(x, {x.size(0), layout.channels}); }
 
   private:
@@ -72,13 +84,8 @@ struct BatchNormInputs {
         args.planes = !layout.channels_last && layout.inner >= kPlane;
         int64_t columns = layout.inner;
         if (!args.planes) {
-            // Several rows of channels make one row, so that it is whole vectors, and not a short loop.
-            const int64_t unit = layout.channels * args.inner, units = unit > 0 ? elements / unit : 0;
-            int64_t times = 1;
-            while (times * unit % 16 != 0 && times < 16) times *= 2;
-            while (times * unit < kColumns) times *= 2;
-            if (times * unit > 16 * kColumns || times * 2 > units) times = 1;
-            columns = times * unit;
+            const int64_t unit = layout.channels * args.inner;
+            columns = unit > 0 ? columns_of_row(unit, elements / unit) : 0;
         }
         args.rows = cut_rows(x.size(0), elements, columns, columns <= 2 * kColumns ? 16384 : 65536);
     }
@@ -126,17 +133,10 @@ struct BatchNormOperators {
                                                                bool training, std::string activation, double slope) {
         const Checker check("batch_norm_act_backward");
         BatchNormInputs in(check, x, 0.0, activation, slope);
+        in.take_gradient(check, grad, weight, bias, statistics);
         BatchNormArguments& args = in.args;
-        args.weight = in.channel_parameter(check, weight, "weight", in.weight);
-        args.bias = in.channel_parameter(check, bias, "bias", in.bias);
-        check.dtype(statistics, "statistics", accumulator_of(x));
-        check.same_device(statistics, "statistics", x);
-        check.shape(statistics, "statistics", {3, x.size(0), in.layout.channels});
-        const Tensor packed_statistics = packed(statistics);
         args.residual = in.like_x(check, residual, "residual", in.residual, args.residual_stride);
-        args.grad = in.like_x(check, grad, "grad", in.grad, args.grad_stride);
         args.training = training;
-        args.statistics = packed_statistics.data_ptr();
         Tensor dx = in.layout.empty(x), dweight = in.of_channels(), dbias = in.of_channels();
         Tensor dresidual = residual.has_value() ? in.layout.empty(x) : new_tensor(x, {0});
         args.dx = dx.data_ptr();
@@ -145,6 +145,21 @@ struct BatchNormOperators {
         args.dresidual = dresidual.data_ptr();
         Backend::backward(args, x);
         return {dx, dweight, dbias, dresidual};
+    }
+
+    /// (dweight, dbias) of training, where x needs no gradient.
+    static std::tuple<Tensor, Tensor> backward_parameters(const Tensor& grad, const Tensor& x, OptionalTensor weight,
+                                                          OptionalTensor bias, const Tensor& statistics,
+                                                          std::string activation, double slope) {
+        const Checker check("batch_norm_act_backward_parameters");
+        BatchNormInputs in(check, x, 0.0, activation, slope);
+        in.take_gradient(check, grad, weight, bias, statistics);
+        Tensor dweight = in.of_channels(), dbias = in.of_channels();
+        in.args.training = true;
+        in.args.dweight = dweight.data_ptr();
+        in.args.dbias = dbias.data_ptr();
+        Backend::backward(in.args, x);
+        return {dweight, dbias};
     }
 
     static void implement(torch::stable::detail::StableLibrary& m) {

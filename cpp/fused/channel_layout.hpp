@@ -56,6 +56,19 @@ struct ChannelLayout {
         return copy;
     }
 
+    /// The same, with the models one after the other.
+    Tensor packed(const Tensor& t) const {
+        if (lies_in(t) && (t.size(0) < 2 || t.stride(0) == strides[0])) return t;
+        Tensor copy = empty(t);
+        torch::stable::copy_(copy, t);
+        return copy;
+    }
+
+    void make_contiguous() {
+        strides = packed_strides(false);
+        channels_last = false;
+    }
+
   private:
     std::vector<int64_t> packed_strides(bool last) const {
         std::vector<int64_t> s(sizes.size());
@@ -71,7 +84,16 @@ struct ChannelLayout {
     }
 };
 
-/// The elements from one model of t to the next; of a single one it is never used.
-inline int64_t model_stride(const Tensor& t) { return t.size(0) > 1 ? t.stride(0) : 0; }
+constexpr int64_t kColumns = 128;  // that a row should have, so that a loop over them is worth it
+
+/// The columns of rows that `units` pixels of `unit` channels are read in: several pixels make a row, so that it is whole
+/// vectors, and not a short loop.
+inline int64_t columns_of_row(int64_t unit, int64_t units) {
+    int64_t times = 1;
+    while (times * unit % 16 != 0 && times < 16) times *= 2;
+    while (times * unit < kColumns) times *= 2;
+    if (times * unit > 16 * kColumns || times * 2 > units) times = 1;
+    return times * unit;
+}
 
 }  // namespace dnnsuite::fused

@@ -4,6 +4,7 @@
 
 #include <tuple>
 
+#include "fused/channel_layout.hpp"
 #include "fused/norm_arguments.hpp"
 #include "fused/tensors.hpp"
 
@@ -13,17 +14,17 @@ template <class Backend>
 struct GroupNormOperators {
     static constexpr int64_t kSmallest = 16;  // elements that a channel must have
 
-    /// The arguments that forward and backward share; the tensors are packed.
-    static GroupNormArguments arguments(const Checker& check, const Tensor& x, int64_t groups,
-                                        const OptionalTensor& weight, const OptionalTensor& bias, double eps) {
-        check.at_least(x, "x", 3);
+    /// The arguments that forward and backward share; the tensors are packed, x as `layout` says.
+    static GroupNormArguments arguments(const Checker& check, const ChannelLayout& layout, const Tensor& x,
+                                        int64_t groups, const OptionalTensor& weight, const OptionalTensor& bias,
+                                        double eps) {
         GroupNormArguments args{};
         args.dtype = check.floating(x, "x");
         args.models = x.size(0);
-        args.batch = x.size(1);
-        args.channels = x.size(2);
-        args.inner = 1;
-        for (int64_t d = 3; d < x.dim(); ++d) args.inner *= x.size(d);
+        args.batch = layout.batch;
+        args.channels = layout.channels;
+        args.inner = layout.inner;
+        args.columns = layout.channels_last && args.channels > 0 ? columns_of_row(args.channels, args.inner) : 0;
         STD_TORCH_CHECK(groups > 0 && args.channels % groups == 0, check.op(), ": ", args.channels,
                         " channels are not divisible into ", groups, " groups");
         STD_TORCH_CHECK(args.inner >= kSmallest || args.models == 0, check.op(), ": a channel must have ", kSmallest,
@@ -43,11 +44,19 @@ struct GroupNormOperators {
         return t->data_ptr();
     }
 
+    static ChannelLayout layout_of(const Checker& check, const Tensor& x) {
+        ChannelLayout layout(check, x);
+        if (!Backend::kChannelsLast && layout.channels_last) layout.make_contiguous();
+        return layout;
+    }
+
     static Tensor forward(const Tensor& x, int64_t groups, OptionalTensor weight, OptionalTensor bias, double eps) {
-        const Tensor input = packed(x);
+        const Checker check("group_norm");
+        const ChannelLayout layout = layout_of(check, x);
+        const Tensor input = layout.packed(x);
         const OptionalTensor w = packed(weight), b = packed(bias);
-        GroupNormArguments args = arguments(Checker("group_norm"), input, groups, w, b, eps);
-        Tensor y = new_like(input);
+        GroupNormArguments args = arguments(check, layout, input, groups, w, b, eps);
+        Tensor y = layout.empty(x);
         args.y = y.data_ptr();
         Backend::forward(args, x);
         return y;
@@ -57,12 +66,13 @@ struct GroupNormOperators {
     static std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad, const Tensor& x, int64_t groups,
                                                        OptionalTensor weight, double eps) {
         const Checker check("group_norm_backward");
-        const Tensor input = packed(x), g = packed(grad);
-        const OptionalTensor w = packed(weight);
-        GroupNormArguments args = arguments(check, input, groups, w, {}, eps);
+        const ChannelLayout layout = layout_of(check, x);
         check.same_kind(grad, "grad", x);
         check.same_shape(grad, "grad", x);
-        Tensor dx = new_like(input), dweight = new_tensor(x, {args.models, args.channels});
+        const Tensor input = layout.packed(x), g = layout.packed(grad);
+        const OptionalTensor w = packed(weight);
+        GroupNormArguments args = arguments(check, layout, input, groups, w, {}, eps);
+        Tensor dx = layout.empty(x), dweight = new_tensor(x, {args.models, args.channels});
         Tensor dbias = new_tensor(x, {args.models, args.channels});
         args.grad = g.data_ptr();
         args.dx = dx.data_ptr();

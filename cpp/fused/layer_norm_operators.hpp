@@ -19,7 +19,7 @@ struct LayerNormInputs {
                     const OptionalTensor& residual_in, const OptionalTensor& p, const OptionalTensor& rng,
                     const OptionalTensor& weight_in, const OptionalTensor& norm_bias_in, const OptionalTensor& grad_in,
                     double eps)
-        : x(packed(x_in)) {
+        : x(packed_or_shared(x_in)) {
         check.at_least(x, "x", 2);
         const int64_t columns = x.size(x.dim() - 1);
         STD_TORCH_CHECK(columns > 0, check.op(), ": the last dimension of x must not be 0, shape is ", shape_text(x));
@@ -27,6 +27,7 @@ struct LayerNormInputs {
         args.rows = cut_rows(x.size(0), elements_per_model(x), columns);
         args.eps = eps;
         args.x = x.data_ptr();
+        args.shared_x = !x.is_cuda() && is_shared(x);
         args.bias = take(check, bias_in, "bias", true, bias);
         args.residual = take(check, residual_in, "residual", false, residual);
         args.weight = take(check, weight_in, "weight", true, weight);
@@ -74,6 +75,17 @@ struct LayerNormOperators {
         Backend::backward(in.args, x);
         const DType dtype = in.args.dtype;
         return {dx, weight_sums.total<Backend>(dtype), bias_sums.total<Backend>(dtype)};
+    }
+
+    /// (dweight, dbias), where x needs no gradient.
+    static std::tuple<Tensor, Tensor> layer_norm_backward_parameters(const Tensor& grad, const Tensor& x, double eps) {
+        LayerNormInputs in(Checker("layer_norm_backward_parameters"), x, {}, {}, {}, {}, {}, {}, grad, eps);
+        const TaskSums weight_sums(x, in.args.rows), bias_sums(x, in.args.rows);
+        in.args.weight_sums = weight_sums.parts();
+        in.args.norm_bias_sums = bias_sums.parts();
+        Backend::backward(in.args, x);
+        const DType dtype = in.args.dtype;
+        return {weight_sums.total<Backend>(dtype), bias_sums.total<Backend>(dtype)};
     }
 
     static Tensor bias_dropout_add_layer_norm(const Tensor& x, OptionalTensor bias, const Tensor& residual,

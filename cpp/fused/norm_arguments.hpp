@@ -31,14 +31,16 @@ struct RmsNormArguments {
     DType dtype;
     Rows rows;
     double eps;
+    bool shared_x;                  // CPU: x is [rows, columns], the same for all models
     const void *x, *weight, *grad;  // weight [B, columns] or null
-    void *y, *dx;
-    void* weight_sums;  // backward: [B, tasks_per_model, columns]
+    void *y, *dx;                   // dx (CPU) null: only the weight's gradient is wanted
+    void* weight_sums;              // backward: [B, tasks_per_model, columns]
 };
 
 /// x [B, N, C, inner], statistics over each sample's `groups` of channels.
 struct GroupNormArguments {
     DType dtype;
+    int64_t columns;  // CPU: x, grad, y and dx are [B, N, inner, C], so many columns to a row; 0: [B, N, C, inner]
     int64_t models, batch, channels, inner, groups;
     double eps;
     const void *x, *weight, *bias, *grad;  // weight and bias [B, C] or null

@@ -21,6 +21,7 @@ struct RmsNormOperators {
         args.rows = cut_rows(x.size(0), elements_per_model(x), columns);
         args.eps = eps;
         args.x = x.data_ptr();
+        args.shared_x = !x.is_cuda() && is_shared(x);
         if (weight.has_value()) {
             check.same_kind(*weight, "weight", x);
             check.shape(*weight, "weight", {x.size(0), columns});
@@ -30,7 +31,7 @@ struct RmsNormOperators {
     }
 
     static Tensor forward(const Tensor& x, OptionalTensor weight, double eps) {
-        const Tensor input = packed(x);
+        const Tensor input = packed_or_shared(x);
         const OptionalTensor w = packed(weight);
         RmsNormArguments args = arguments(Checker("rms_norm"), input, w, eps);
         Tensor y = new_like(input);
@@ -42,7 +43,7 @@ struct RmsNormOperators {
     /// (dx, dweight); dweight is empty [0] without a weight.
     static std::tuple<Tensor, Tensor> backward(const Tensor& grad, const Tensor& x, OptionalTensor weight, double eps) {
         const Checker check("rms_norm_backward");
-        const Tensor input = packed(x), g = packed(grad);
+        const Tensor input = packed_or_shared(x), g = packed(grad);
         const OptionalTensor w = packed(weight);
         RmsNormArguments args = arguments(check, input, w, eps);
         check.same_kind(grad, "grad", x);
@@ -58,6 +59,20 @@ struct RmsNormOperators {
         args.weight_sums = sums.parts();
         Backend::backward(args, x);
         return {dx, sums.template total<Backend>(args.dtype)};
+    }
+
+    /// dweight, where x needs no gradient.
+    static Tensor backward_weight(const Tensor& grad, const Tensor& x, double eps) {
+        const Checker check("rms_norm_backward_weight");
+        const Tensor input = packed_or_shared(x), g = packed(grad);
+        RmsNormArguments args = arguments(check, input, {}, eps);
+        check.same_kind(grad, "grad", x);
+        check.same_shape(grad, "grad", x);
+        args.grad = g.data_ptr();
+        const TaskSums sums(x, args.rows);
+        args.weight_sums = sums.parts();
+        Backend::backward(args, x);
+        return sums.template total<Backend>(args.dtype);
     }
 
     static void implement(torch::stable::detail::StableLibrary& m) {

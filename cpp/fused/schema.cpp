@@ -16,6 +16,7 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
 
     m.def("layer_norm(Tensor x, Tensor? weight, Tensor? bias, float eps) -> Tensor");
     m.def("layer_norm_backward(Tensor grad, Tensor x, Tensor? weight, float eps) -> (Tensor, Tensor, Tensor)");
+    m.def("layer_norm_backward_parameters(Tensor grad, Tensor x, float eps) -> (Tensor, Tensor)");
     m.def(
         "bias_dropout_add_layer_norm(Tensor x, Tensor? bias, Tensor residual, Tensor? p, Tensor? rng,"
         " Tensor? weight, Tensor? norm_bias, float eps) -> Tensor");
@@ -25,6 +26,7 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
 
     m.def("rms_norm(Tensor x, Tensor? weight, float eps) -> Tensor");
     m.def("rms_norm_backward(Tensor grad, Tensor x, Tensor? weight, float eps) -> (Tensor, Tensor)");
+    m.def("rms_norm_backward_weight(Tensor grad, Tensor x, float eps) -> Tensor");
     m.def("group_norm(Tensor x, int num_groups, Tensor? weight, Tensor? bias, float eps) -> Tensor");
     m.def(
         "group_norm_backward(Tensor grad, Tensor x, int num_groups, Tensor? weight, float eps)"
@@ -38,6 +40,9 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
     m.def(
         "batch_norm_act_backward(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor? residual,"
         " Tensor statistics, bool training, str activation, float slope) -> (Tensor, Tensor, Tensor, Tensor)");
+    m.def(
+        "batch_norm_act_backward_parameters(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor statistics,"
+        " str activation, float slope) -> (Tensor, Tensor)");
 
     m.def(
         "attention(Tensor qkv, int num_heads, Tensor? p, Tensor? rng, bool causal, Tensor? key_padding_mask)"

@@ -14,6 +14,18 @@ inline Tensor packed(const Tensor& t) { return t.is_contiguous() ? t : torch::st
 inline OptionalTensor packed(const OptionalTensor& t) {
     return t.has_value() ? OptionalTensor(packed(*t)) : OptionalTensor();
 }
+/// The elements from one model of t to the next; of a single one it is never used.
+inline int64_t model_stride(const Tensor& t) { return t.size(0) > 1 ? t.stride(0) : 0; }
+/// Whether all models share one contiguous tensor, as an expanded batch.
+inline bool is_shared(const Tensor& t) {
+    if (t.size(0) < 2 || t.stride(0) != 0) return false;
+    int64_t step = 1;
+    for (int64_t d = t.dim() - 1; d > 0; step *= t.size(d--))
+        if (t.size(d) != 1 && t.stride(d) != step) return false;
+    return true;
+}
+/// `packed`, where what all models share is left as it is by a CPU kernel that knows of it.
+inline Tensor packed_or_shared(const Tensor& t) { return !t.is_cuda() && is_shared(t) ? t : packed(t); }
 inline const void* pointer(const OptionalTensor& t) { return t.has_value() ? t->data_ptr() : nullptr; }
 
 /// The dtype that sums are kept in: float32 for the 16-bit types, else the tensor's own.

@@ -27,3 +27,11 @@ def test_no_models_and_no_elements():
 def test_old_words():
     with pytest.warns(UserWarning, match="deprecated"):
         assert legacy(None, False, "mean") == "none"
+
+
+def test_a_long_sum_has_its_gradients():
+    x = torch.randn(2, 40000, dtype=torch.float64, requires_grad=True)
+    factor = torch.tensor([2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    (grad,) = torch.autograd.grad((model_sum(x.square()) * factor).sum(), x, create_graph=True)
+    torch.testing.assert_close(grad, 2 * x * factor[:, None])
+    torch.testing.assert_close(torch.autograd.grad(grad.sum(), factor)[0], 2 * x.sum(1))

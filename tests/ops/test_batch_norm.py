@@ -51,3 +51,26 @@ def test_refuses():
         ops.batch_norm_act(torch.randn(2, 3, 4), activation="tanh")
     with pytest.raises(RuntimeError, match="go together"):
         ops.batch_norm_act(torch.randn(2, 3, 4), mean=torch.zeros(2, 4))
+
+
+@pytest.mark.parametrize("activation", ["none", "relu"])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_shared_batch_without_a_gradient(activation, last):
+    """Only the parameters' gradients are computed."""
+    x = torch.randn(4, 6, 5, 5)
+    x = x.movedim(1, -1).contiguous().movedim(-1, 1) if last else x
+    weight, bias = (torch.randn(3, 6, requires_grad=True) for _ in range(2))
+    y, _ = ops.batch_norm_act(x.expand(3, *x.shape), weight, bias, activation=activation)
+    grad = torch.randn(3, 4, 6, 5, 5)
+    found = torch.autograd.grad(y, (weight, bias), grad)
+    wide = [t.detach().double().requires_grad_() for t in (weight, bias)]
+    truth = torch.stack(
+        [
+            torch.nn.functional.batch_norm(x.double(), None, None, w, b, training=True)
+            for w, b in zip(*wide, strict=True)
+        ]
+    )
+    truth = truth.relu() if activation == "relu" else truth
+    wanted = torch.autograd.grad(truth, wide, grad.double())
+    for a, b in zip((y, *found), (truth, *wanted), strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4)

@@ -16,7 +16,7 @@ def test_far_from_zero_loses_no_digits(device):
 def test_channels_last_is_the_same(device):
     x = torch.randn(2, 3, 4, 5, 5).to(device)
     turned = x.movedim(2, -1).contiguous().movedim(-1, 2)
-    assert torch.equal(ops.group_norm(turned, 2), ops.group_norm(x, 2))
+    torch.testing.assert_close(ops.group_norm(turned, 2), ops.group_norm(x, 2))
 
 
 def test_refuses():
@@ -37,3 +37,23 @@ def test_channels_last_without_a_gradient_of_the_input():
         (1, 3, 4)
     )
     torch.testing.assert_close(grads[0].double(), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 6, 4, 4), (2, 2, 40, 5, 7), (1, 2, 256, 4, 9), (2, 1, 4, 40, 33)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_channels_last_stays_so_and_has_its_gradients(shape, dtype):
+    B, N, C, H, W = shape
+    x = (3 + torch.randn(B, N, H, W, C, dtype=dtype)).movedim(-1, 2).requires_grad_()
+    weight, bias = (torch.randn(B, C, dtype=dtype, requires_grad=True) for _ in range(2))
+    y = ops.group_norm(x, 2, weight, bias)
+    assert y.stride() == x.stride()
+    grad = torch.randn(B, N, H, W, C, dtype=dtype).movedim(-1, 2)
+    found = torch.autograd.grad(y, (x, weight, bias), grad)
+    assert found[0].stride() == x.stride()
+    wide = [t.detach().double().contiguous().requires_grad_() for t in (x, weight, bias)]
+    truth = torch.stack(
+        [torch.nn.functional.group_norm(own, 2, w, b) for own, w, b in zip(*wide, strict=True)]
+    )
+    wanted = torch.autograd.grad(truth, wide, grad.double())
+    for a, b in zip((y, *found), (truth, *wanted), strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=2e-4, atol=2e-4)

@@ -59,3 +59,19 @@ def test_second_derivative():
 def test_bad_arguments(change, message):
     with pytest.raises(RuntimeError, match=message):
         ops.layer_norm(**({"x": torch.ones(3, 2, 5)} | change))
+
+
+@pytest.mark.parametrize("columns", [3, 16, 37])
+def test_a_shared_batch_without_a_gradient(columns):
+    x = torch.randn(9, columns)
+    weight, bias = (torch.randn(3, columns, requires_grad=True) for _ in range(2))
+    y = ops.layer_norm(x.expand(3, 9, columns), weight, bias)
+    grad = torch.randn(3, 9, columns)
+    found = torch.autograd.grad(y, (weight, bias), grad)
+    wide = [t.detach().double().requires_grad_() for t in (weight, bias)]
+    truth = torch.stack(
+        [torch.nn.functional.layer_norm(x.double(), [columns], w, b) for w, b in zip(*wide, strict=True)]
+    )
+    wanted = torch.autograd.grad(truth, wide, grad.double())
+    for a, b in zip((y, *found), (truth, *wanted), strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4)

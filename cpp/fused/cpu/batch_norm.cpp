@@ -40,6 +40,10 @@ struct BatchNormBackend {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { BatchNormOperators<BatchNormBackend>::implement(m); }
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) {
+    using Operators = BatchNormOperators<BatchNormBackend>;
+    Operators::implement(m);
+    m.impl("batch_norm_act_backward_parameters", TORCH_BOX(&Operators::backward_parameters));
+}
 
 }  // namespace dnnsuite::fused

@@ -13,7 +13,6 @@ namespace dnnsuite::fused::DNNSUITE_ISA {
 namespace {
 
 constexpr int64_t kSamples = 8;  // rows (of planes: images) that the shift is the mean of
-constexpr int kGroup = 4;        // rows at once
 
 /// One model: where its parameters and sums lie in the scratch.
 template <class T>
@@ -87,21 +86,16 @@ struct Model {
     }
 };
 
-/// Calls row(first element, columns, rows at once as a constant, index of the row) for the rows of the tasks.
-template <bool planes, class T, class Start, class Row>
-void for_each_group(const Model<T>& m, int64_t begin, int64_t end, const Start& start, const Row& row) {
+/// Calls row(first element, columns, index of the row) for the rows of the tasks.
+template <class T, class Start, class Row>
+void for_each_row(const Model<T>& m, int64_t begin, int64_t end, const Start& start, const Row& row) {
     const Rows& rows = m.args.rows;
     for (int64_t t = begin; t < end; ++t) {
         const Task task = task_at(rows, t);
         start(t);
-        int64_t r = task.first_row;
-        if constexpr (!planes && sizeof(T) == 4 && !kOldProcessor) {
-            for (; r + kGroup <= task.last_row && (r + kGroup) * rows.columns <= rows.elements; r += kGroup)
-                row(r * rows.columns, rows.columns, std::integral_constant<int, kGroup>(), r);
-        }
-        for (; r < task.last_row; ++r) {
+        for (int64_t r = task.first_row; r < task.last_row; ++r) {
             const int64_t left = rows.elements - r * rows.columns;
-            row(r * rows.columns, left < rows.columns ? left : rows.columns, std::integral_constant<int, 1>(), r);
+            row(r * rows.columns, left < rows.columns ? left : rows.columns, r);
         }
     }
 }
@@ -220,9 +214,9 @@ template <bool planes, class T>
 void sum_forward(const Model<T>& m, int64_t begin, int64_t end) {
     int64_t task = 0;
     const auto start = [&](int64_t t) { clear_sums(m, task = t); };
-    for_each_group<planes>(m, begin, end, start, [&](int64_t at, int64_t n, auto rows, int64_t row) {
+    for_each_row(m, begin, end, start, [&](int64_t at, int64_t n, int64_t row) {
         const Parameter<planes, T> shift{m.shift + (planes ? row % m.args.channels : 0)};
-        moments<planes, rows>(m.x() + at, m.args.rows.columns, n, shift, sums_of<planes>(m, task, row));
+        moments<planes>(m.x() + at, n, shift, sums_of<planes>(m, task, row));
     });
 }
 
@@ -230,11 +224,11 @@ template <bool planes, NormActivation kind, bool add, class T>
 void apply_forward(const Model<T>& m, int64_t begin, int64_t end) {
     const T* residual = at<T>(m.args.residual, m.model * m.args.residual_stride);
     T* y = mutable_at<T>(m.args.y, m.model * m.args.rows.elements);
-    for_each_group<planes>(
+    for_each_row(
         m, begin, end, [](int64_t) {},
-        [&](int64_t at, int64_t n, auto rows, int64_t row) {
-            normalise<planes, rows, kind, add>(m.x() + at, add ? residual + at : nullptr, y + at, m.args.rows.columns,
-                                               n, affine_of<planes>(m, row));
+        [&](int64_t at, int64_t n, int64_t row) {
+            normalise<planes, kind, add>(m.x() + at, add ? residual + at : nullptr, y + at, n,
+                                         affine_of<planes>(m, row));
         });
 }
 
@@ -245,10 +239,10 @@ void sum_backward(const Model<T>& m, int64_t begin, int64_t end) {
     T* dresidual = mutable_at<T>(m.args.dresidual, m.model * m.args.rows.elements);
     int64_t task = 0;
     const auto start = [&](int64_t t) { clear_sums(m, task = t); };
-    for_each_group<planes>(m, begin, end, start, [&](int64_t at, int64_t n, auto rows, int64_t row) {
-        gradient_sums<planes, rows, kind, add>(m.x() + at, add ? residual + at : nullptr, grad + at,
-                                               add ? dresidual + at : nullptr, m.args.rows.columns, n,
-                                               affine_of<planes>(m, row), sums_of<planes>(m, task, row));
+    for_each_row(m, begin, end, start, [&](int64_t at, int64_t n, int64_t row) {
+        gradient_sums<planes, kind, add>(m.x() + at, add ? residual + at : nullptr, grad + at,
+                                         add ? dresidual + at : nullptr, n, affine_of<planes>(m, row),
+                                         sums_of<planes>(m, task, row));
     });
 }
 
@@ -258,11 +252,10 @@ void apply_backward(const Model<T>& m, int64_t begin, int64_t end) {
     const T* grad = m.args.residual != nullptr ? mutable_at<T>(m.args.dresidual, m.model * m.args.rows.elements)
                                                : at<T>(m.args.grad, m.model * m.args.grad_stride);
     T* dx = mutable_at<T>(m.args.dx, m.model * m.args.rows.elements);
-    for_each_group<planes>(
+    for_each_row(
         m, begin, end, [](int64_t) {},
-        [&](int64_t at, int64_t n, auto rows, int64_t row) {
-            gradient<planes, rows, left>(m.x() + at, grad + at, dx + at, m.args.rows.columns, n,
-                                         affine_of<planes>(m, row));
+        [&](int64_t at, int64_t n, int64_t row) {
+            gradient<planes, left>(m.x() + at, grad + at, dx + at, n, affine_of<planes>(m, row));
         });
 }
 
@@ -322,17 +315,25 @@ void backward(const BatchNormArguments& args, int64_t model, BatchNormStep step,
     }
 }
 
+// Float64, which serves checks, is four registers to a Vec with AVX2, and takes longer to compile than all else here:
+// there the generic kernels do it.
+#if defined(__AVX2__) && !defined(__AVX512F__)
+#define DNNSUITE_FLOAT64(name) generic::batch_norm_##name
+#else
+#define DNNSUITE_FLOAT64(name) name<double>
+#endif
+
 }  // namespace
 
 void batch_norm_forward(const BatchNormArguments& args, int64_t model, BatchNormStep step, int64_t begin, int64_t end,
                         void* scratch) {
-    if (args.dtype == DType::kFloat64) return forward<double>(args, model, step, begin, end, scratch);
+    if (args.dtype == DType::kFloat64) return DNNSUITE_FLOAT64(forward)(args, model, step, begin, end, scratch);
     forward<float>(args, model, step, begin, end, scratch);
 }
 
 void batch_norm_backward(const BatchNormArguments& args, int64_t model, BatchNormStep step, int64_t begin, int64_t end,
                          void* scratch) {
-    if (args.dtype == DType::kFloat64) return backward<double>(args, model, step, begin, end, scratch);
+    if (args.dtype == DType::kFloat64) return DNNSUITE_FLOAT64(backward)(args, model, step, begin, end, scratch);
     backward<float>(args, model, step, begin, end, scratch);
 }
 

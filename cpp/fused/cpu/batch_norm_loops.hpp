@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The inner loops of batch norm. A row is W columns with one parameter each (channels last, or small maps), four rows
-// at once so that parameters and sums are loaded once for four; or a plane, all of it of one channel.
+// The inner loops of batch norm and group norm. A row is W columns with one parameter each (channels last, or small
+// maps), or a plane, all of it of one channel. Rows are read one after the other: four at once load parameters and sums
+// once for four, but numbers that come from memory, as most do, then take twice the time.
 #pragma once
 
 #include "fused/cpu/tasks.hpp"
@@ -59,15 +60,13 @@ struct Sums {
 };
 
 /// Sums of x - shift and of its square.
-template <bool planes, int rows, class T>
-void moments(const T* x, int64_t stride, int64_t columns, Parameter<planes, T> shift, Sums<planes, T> sums) {
+template <bool planes, class T>
+void moments(const T* x, int64_t columns, Parameter<planes, T> shift, Sums<planes, T> sums) {
     for_each_block<planes>(columns, [&](int64_t i, int64_t n, int64_t skip) __attribute__((always_inline)) {
         const Vec<T> s = shift.at(i, n);
         sums.open(i, n);
-        DNNSUITE_UNROLL for (int r = 0; r < rows; ++r) {
-            const Vec<T> d = Vec<T>::load(x + r * stride + i, n) - s;
-            sums.add(d, d * d, skip);
-        }
+        const Vec<T> d = Vec<T>::load(x + i, n) - s;
+        sums.add(d, d * d, skip);
         sums.close(i, n);
     });
     sums.finish();
@@ -80,54 +79,47 @@ struct Affine {
     Vec<T> slope;
 };
 
-template <bool planes, int rows, NormActivation kind, bool add, class T>
-void normalise(const T* x, const T* residual, T* y, int64_t stride, int64_t columns, const Affine<planes, T>& p) {
+template <bool planes, NormActivation kind, bool add, class T>
+void normalise(const T* x, const T* residual, T* y, int64_t columns, const Affine<planes, T>& p) {
     for_each_block<planes>(columns, [&](int64_t i, int64_t n, int64_t) __attribute__((always_inline)) {
         const Vec<T> mean = p.mean.at(i, n), scale = p.scale.at(i, n), bias = p.bias.at(i, n);
-        DNNSUITE_UNROLL for (int r = 0; r < rows; ++r) {
-            Vec<T> z = (Vec<T>::load(x + r * stride + i, n) - mean) * scale + bias;
-            if constexpr (add) z = z + Vec<T>::load(residual + r * stride + i, n);
-            norm_activate<kind>(z, p.slope).store(y + r * stride + i, n);
-        }
+        Vec<T> z = (Vec<T>::load(x + i, n) - mean) * scale + bias;
+        if constexpr (add) z = z + Vec<T>::load(residual + i, n);
+        norm_activate<kind>(z, p.slope).store(y + i, n);
     });
 }
 
 /// Sums of g and g * (x - mean), g the gradient before the activation, which is also the residual's.
-template <bool planes, int rows, NormActivation kind, bool add, class T>
-void gradient_sums(const T* x, const T* residual, const T* grad, T* dresidual, int64_t stride, int64_t columns,
+template <bool planes, NormActivation kind, bool add, class T>
+void gradient_sums(const T* x, const T* residual, const T* grad, T* dresidual, int64_t columns,
                    const Affine<planes, T>& p, Sums<planes, T> sums) {
     for_each_block<planes>(columns, [&](int64_t i, int64_t n, int64_t skip) __attribute__((always_inline)) {
         const Vec<T> mean = p.mean.at(i, n), scale = p.scale.at(i, n), bias = p.bias.at(i, n);
         sums.open(i, n);
-        DNNSUITE_UNROLL for (int r = 0; r < rows; ++r) {
-            const int64_t at = r * stride + i;
-            const Vec<T> d = Vec<T>::load(x + at, n) - mean;
-            Vec<T> g = Vec<T>::load(grad + at, n);
-            if constexpr (kind != NormActivation::kNone) {
-                Vec<T> z = d * scale + bias;
-                if constexpr (add) z = z + Vec<T>::load(residual + at, n);
-                g = g * norm_derivative<kind>(z, p.slope);
-            }
-            if constexpr (add) g.store(dresidual + at, n);
-            sums.add(g, g * d, skip);
+        const Vec<T> d = Vec<T>::load(x + i, n) - mean;
+        Vec<T> g = Vec<T>::load(grad + i, n);
+        if constexpr (kind != NormActivation::kNone) {
+            Vec<T> z = d * scale + bias;
+            if constexpr (add) z = z + Vec<T>::load(residual + i, n);
+            g = g * norm_derivative<kind>(z, p.slope);
         }
+        if constexpr (add) g.store(dresidual + i, n);
+        sums.add(g, g * d, skip);
         sums.close(i, n);
     });
     sums.finish();
 }
 
-template <bool planes, int rows, NormActivation kind, class T>
-void gradient(const T* x, const T* grad, T* dx, int64_t stride, int64_t columns, const Affine<planes, T>& p) {
+template <bool planes, NormActivation kind, class T>
+void gradient(const T* x, const T* grad, T* dx, int64_t columns, const Affine<planes, T>& p) {
     for_each_block<planes>(columns, [&](int64_t i, int64_t n, int64_t) __attribute__((always_inline)) {
         const Vec<T> mean = p.mean.at(i, n), scale = p.scale.at(i, n);
         const Vec<T> curve = p.curve.at(i, n), level = p.level.at(i, n);
-        DNNSUITE_UNROLL for (int r = 0; r < rows; ++r) {
-            const Vec<T> d = Vec<T>::load(x + r * stride + i, n) - mean;
-            Vec<T> g = Vec<T>::load(grad + r * stride + i, n);
-            if constexpr (kind != NormActivation::kNone)
-                g = g * norm_derivative<kind>(d * scale + p.bias.at(i, n), p.slope);
-            (g * scale - (d * curve + level)).store(dx + r * stride + i, n);
-        }
+        const Vec<T> d = Vec<T>::load(x + i, n) - mean;
+        Vec<T> g = Vec<T>::load(grad + i, n);
+        if constexpr (kind != NormActivation::kNone)
+            g = g * norm_derivative<kind>(d * scale + p.bias.at(i, n), p.slope);
+        (g * scale - (d * curve + level)).store(dx + i, n);
     });
 }
 

@@ -157,13 +157,18 @@ DNNSUITE_HD void pixel_sums(const Line<T>& line, const Taps& columns, int64_t p)
     }
 }
 
+/// Whether there are tiled kernels. A line of float64 is four registers with AVX2: unrolled it takes half a minute to
+/// compile, for numbers that serve checks.
+template <class T>
+constexpr bool kTiled = !kOldProcessor && (sizeof(T) == 4 || kRegisterBytes == 64);
+
 template <class T>
 using LineKernel = void (*)(const Line<T>&, int64_t);
 
 /// The tiled kernel for this filter, or null.
 template <class T>
 LineKernel<T> line_kernel(const Window& w, bool transposed) {
-    if constexpr (!kOldProcessor) {
+    if constexpr (kTiled<T>) {
         if (w.dilation != 1 || (transposed && w.stride != 1)) return nullptr;
         if (w.kernel == 3 && w.stride == 1) return tiled_line<3, 1, T>;
         if (w.kernel == 3 && w.stride == 2) return tiled_line<3, 2, T>;
@@ -175,7 +180,7 @@ LineKernel<T> line_kernel(const Window& w, bool transposed) {
 
 template <class T>
 LineKernel<T> sums_kernel(const Window& w) {
-    if constexpr (!kOldProcessor) {
+    if constexpr (kTiled<T>) {
         if (w.dilation != 1) return nullptr;
         if (w.kernel == 3 && w.stride == 1) return tiled_sums<3, 1, T>;
         if (w.kernel == 3 && w.stride == 2) return tiled_sums<3, 2, T>;

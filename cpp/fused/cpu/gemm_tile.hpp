@@ -6,30 +6,7 @@
 #include "fused/cpu/reduction.hpp"
 #include "fused/cpu/small_gemm.hpp"
 
-#if defined(__AVX512F__)
-#include <immintrin.h>
-#endif
-
 namespace dnnsuite::fused::DNNSUITE_ISA {
-
-template <class T>
-DNNSUITE_HD Vec<T> load_first(const T* from, int64_t count) {
-    return Vec<T>::load(from, count);
-}
-template <class T>
-DNNSUITE_HD void store_first(const Vec<T>& v, T* to, int64_t count) {
-    v.store(to, count);
-}
-#if defined(__AVX512F__)
-DNNSUITE_HD Vec<float> load_first(const float* from, int64_t count) {
-    Vec<float> v;
-    v.part[0] = (Vec<float>::Register)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1u), from);
-    return v;
-}
-DNNSUITE_HD void store_first(const Vec<float>& v, float* to, int64_t count) {
-    _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1u << count) - 1u), (__m512)v.part[0]);
-}
-#endif
 
 /// What a tile reads and writes: C[Rows, columns] = init + A B; the last of its vectors has `last` (1 to 16) columns.
 template <class T>
@@ -50,14 +27,14 @@ __attribute__((noinline)) void tile(const TileArguments<T>& t) {
     _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v) {
         Vec<T> start(T(0));
         if (t.init != nullptr)
-            start = v < kWhole ? Vec<T>::load(t.init + v * kLanes) : load_first(t.init + v * kLanes, t.last);
+            start = v < kWhole ? Vec<T>::load(t.init + v * kLanes) : Vec<T>::load(t.init + v * kLanes, t.last);
         _Pragma("GCC unroll 16") for (int r = 0; r < Rows; ++r) sum[r][v] = start;
     }
     if (t.more) {
         _Pragma("GCC unroll 16") for (int r = 0; r < Rows; ++r) {
             const T* from = t.c + r * t.ldc;
             _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v) sum[r][v] =
-                v < kWhole ? Vec<T>::load(from + v * kLanes) : load_first(from + v * kLanes, t.last);
+                v < kWhole ? Vec<T>::load(from + v * kLanes) : Vec<T>::load(from + v * kLanes, t.last);
         }
     }
     const T *a = t.a.data, *b = t.b;
@@ -65,7 +42,7 @@ __attribute__((noinline)) void tile(const TileArguments<T>& t) {
     for (int64_t k = 0; k < t.depth; ++k, a += column, b += ldb) {
         Vec<T> right[Vectors];
         _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v) right[v] =
-            v < kWhole ? Vec<T>::load(b + v * kLanes) : load_first(b + v * kLanes, last);
+            v < kWhole ? Vec<T>::load(b + v * kLanes) : Vec<T>::load(b + v * kLanes, last);
         _Pragma("GCC unroll 16") for (int r = 0; r < Rows; ++r) {
             const Vec<T> left(a[r * row]);
             _Pragma("GCC unroll 4") for (int v = 0; v < Vectors; ++v) sum[r][v] = sum[r][v] + left * right[v];
@@ -77,7 +54,7 @@ __attribute__((noinline)) void tile(const TileArguments<T>& t) {
             if (v < kWhole)
                 sum[r][v].store(to + v * kLanes);
             else
-                store_first(sum[r][v], to + v * kLanes, last);
+                sum[r][v].store(to + v * kLanes, last);
         }
     }
 }
@@ -153,7 +130,7 @@ __attribute__((noinline)) void dot_tile(const TileArguments<T>& t) {
     for (; k + kLanes <= t.depth; k += kLanes)
         step(k, [](const T* from) __attribute__((always_inline)) { return Vec<T>::load(from); });
     if (const int64_t rest = t.depth - k; rest > 0)
-        step(k, [rest](const T* from) __attribute__((always_inline)) { return load_first(from, rest); });
+        step(k, [rest](const T* from) __attribute__((always_inline)) { return Vec<T>::load(from, rest); });
     _Pragma("GCC unroll 4") for (int r = 0; r < Rows; ++r) {
         _Pragma("GCC unroll 4") for (int j = 0; j < Columns; ++j) t.c[r * t.ldc + j] =
             (t.init == nullptr ? T(0) : t.init[j]) + sum(lanes[r][j]);

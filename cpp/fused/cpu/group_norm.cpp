@@ -25,17 +25,19 @@ void add_samples(const GroupNormArguments& args, const T* sums) {
 }
 
 struct GroupNormBackend {
+    static constexpr bool kChannelsLast = true;
+
     static void forward(const GroupNormArguments& args, const Tensor&) {
         const auto kernel = DNNSUITE_SELECT(group_norm_forward);
-        run_tasks(args.models * args.batch, args.channels * args.inner, 0,
-                  [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end); });
+        run_tasks(args.models * args.batch, args.channels * args.inner, group_norm_scratch(args),
+                  [&](int64_t begin, int64_t end, void* scratch) { kernel(args, begin, end, scratch); });
     }
     static void backward(const GroupNormArguments& args, const Tensor& like) {
         const auto kernel = DNNSUITE_SELECT(group_norm_backward);
         const Tensor sums = new_accumulator(like, {args.models, args.batch, 2, args.channels});
         void* room = sums.data_ptr();
-        run_tasks(args.models * args.batch, args.channels * args.inner, 0,
-                  [&](int64_t begin, int64_t end, void*) { kernel(args, begin, end, room); });
+        run_tasks(args.models * args.batch, args.channels * args.inner, group_norm_scratch(args),
+                  [&](int64_t begin, int64_t end, void* scratch) { kernel(args, begin, end, room, scratch); });
         if (args.dtype == DType::kFloat64)
             add_samples(args, static_cast<const double*>(room));
         else

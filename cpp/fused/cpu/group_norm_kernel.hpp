@@ -6,9 +6,15 @@
 
 namespace dnnsuite::fused {
 
-/// Samples [begin, end) of models * batch. A channel has 16 elements or more. Backward writes each sample's part of the
-/// parameters' gradients, `sums` [models * batch, 2, C].
-DNNSUITE_KERNEL(group_norm_forward, const GroupNormArguments& args, int64_t begin, int64_t end)
-DNNSUITE_KERNEL(group_norm_backward, const GroupNormArguments& args, int64_t begin, int64_t end, void* sums)
+/// Samples [begin, end) of models * batch. A channel has 16 elements or more. Backward
+/// writes each sample's part of the parameters' gradients, `sums` [models * batch, 2, C].
+DNNSUITE_KERNEL(group_norm_forward, const GroupNormArguments& args, int64_t begin, int64_t end, void* scratch)
+DNNSUITE_KERNEL(group_norm_backward, const GroupNormArguments& args, int64_t begin, int64_t end, void* sums,
+                void* scratch)
+
+/// Numbers of `scratch`: eight for each column, and two doubles for each channel.
+inline int64_t group_norm_scratch(const GroupNormArguments& args) {
+    return args.columns > 0 ? 8 * (args.columns + 16) + 2 * args.channels : 0;
+}
 
 }  // namespace dnnsuite::fused

@@ -24,6 +24,10 @@ struct LayerNormBackend : CpuBackend {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { LayerNormOperators<LayerNormBackend>::implement(m); }
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) {
+    using Operators = LayerNormOperators<LayerNormBackend>;
+    Operators::implement(m);
+    m.impl("layer_norm_backward_parameters", TORCH_BOX(&Operators::layer_norm_backward_parameters));
+}
 
 }  // namespace dnnsuite::fused

@@ -47,7 +47,7 @@ void normalise_row(const T* s, const T* weight, const T* bias, T* y, int64_t col
     });
 }
 
-/// Adds the row to the sums of the weight's and bias's gradients and writes ds.
+/// Adds the row to the sums of the weight's and bias's gradients and writes ds, if that is not null.
 template <class T>
 void backward_row(const T* s, const T* grad, const T* weight, T* weight_sums, T* bias_sums, T* ds, int64_t columns,
                   double eps) {
@@ -61,6 +61,7 @@ void backward_row(const T* s, const T* grad, const T* weight, T* weight_sums, T*
         sum_g = sum_g + gw;
         sum_gn = sum_gn + gw * normal;
     });
+    if (ds == nullptr) return;
     const T count = static_cast<T>(columns);
     const Vec<T> mean_g(sum(sum_g) / count), mean_gn(sum(sum_gn) / count);
     for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
@@ -106,7 +107,7 @@ void for_each_row(const LayerNormArguments& args, int64_t begin, int64_t end, vo
         for (int64_t i = task.first_row; i < task.last_row; ++i) {
             row.first = (task.model * args.rows.rows + i) * columns;
             if (args.dropout.p != nullptr) row.factors = dropout_factors(rule, i * columns, columns, room);
-            const T* x = at<T>(args.x, row.first);
+            const T* x = at<T>(args.x, args.shared_x ? i * columns : row.first);
             if (args.residual != nullptr)
                 composite_row(x, bias, row.factors, at<T>(args.residual, row.first), s, columns);
             else
@@ -139,7 +140,7 @@ void backward(const LayerNormArguments& args, int64_t begin, int64_t end, void* 
             if (sums != nullptr) fill(sums, columns, T(0));
     };
     const auto body = [&](const Row<T>& row) {
-        T* dx = static_cast<T*>(args.dx) + row.first;
+        T* dx = mutable_at<T>(args.dx, row.first);
         T* ds = args.residual == nullptr ? dx : static_cast<T*>(args.dresidual) + row.first;
         backward_row(row.s, at<T>(args.grad, row.first), row.weight, weight_sums, norm_bias_sums, ds, columns,
                      args.eps);

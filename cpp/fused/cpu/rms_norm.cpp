@@ -19,6 +19,10 @@ struct RmsNormBackend : CpuBackend {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) { RmsNormOperators<RmsNormBackend>::implement(m); }
+STABLE_TORCH_LIBRARY_IMPL(dnnsuite, CPU, m) {
+    using Operators = RmsNormOperators<RmsNormBackend>;
+    Operators::implement(m);
+    m.impl("rms_norm_backward_weight", TORCH_BOX(&Operators::backward_weight));
+}
 
 }  // namespace dnnsuite::fused

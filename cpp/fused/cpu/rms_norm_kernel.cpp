@@ -30,7 +30,7 @@ void forward_row(const T* x, const T* weight, T* y, int64_t columns, double eps)
     });
 }
 
-/// Adds the row to the sums of the weight's gradient and writes dx.
+/// Adds the row to the sums of the weight's gradient and writes dx. `weight` may be null where dx is.
 template <bool weighted, class T>
 void backward_row(const T* x, const T* grad, const T* weight, T* sums, T* dx, int64_t columns, double eps) {
     const T root = inverse_root(x, columns, eps);
@@ -41,10 +41,12 @@ void backward_row(const T* x, const T* grad, const T* weight, T* sums, T* dx, in
         Vec<T> g = Vec<T>::load(grad + i, n);
         if constexpr (weighted) {
             (Vec<T>::load(sums + i, n) + g * (v * inverse)).store(sums + i, n);
+            if (dx == nullptr) return;
             g = g * Vec<T>::load(weight + i, n);
         }
         product = product + g * v;
     });
+    if (dx == nullptr) return;
     const Vec<T> curve(root * root * (sum(product) / static_cast<T>(columns)));
     for_each_vector(columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         Vec<T> g = Vec<T>::load(grad + i, n);
@@ -53,15 +55,17 @@ void backward_row(const T* x, const T* grad, const T* weight, T* sums, T* dx, in
     });
 }
 
-/// Calls row(first element, weight) for every row of the tasks, and start(task).
+/// Calls row(first element, that of x, weight) for every row of the tasks, and start(task).
 template <class T, class Start, class Row>
 void for_each_row(const RmsNormArguments& args, int64_t begin, int64_t end, const Start& start, const Row& row) {
     for (int64_t t = begin; t < end; ++t) {
         const Task task = task_at(args.rows, t);
         const T* weight = at<T>(args.weight, task.model * args.rows.columns);
         start(t);
-        for (int64_t i = task.first_row; i < task.last_row; ++i)
-            row((task.model * args.rows.rows + i) * args.rows.columns, weight);
+        for (int64_t i = task.first_row; i < task.last_row; ++i) {
+            const int64_t first = (task.model * args.rows.rows + i) * args.rows.columns;
+            row(first, args.shared_x ? i * args.rows.columns : first, weight);
+        }
     }
 }
 
@@ -71,11 +75,11 @@ void forward(const RmsNormArguments& args, int64_t begin, int64_t end) {
     T* y = mutable_at<T>(args.y, 0);
     for_each_row<T>(
         args, begin, end, [](int64_t) {},
-        [&](int64_t first, const T* weight) {
+        [&](int64_t first, int64_t of_x, const T* weight) {
             if (weight != nullptr)
-                forward_row<true>(x + first, weight, y + first, args.rows.columns, args.eps);
+                forward_row<true>(x + of_x, weight, y + first, args.rows.columns, args.eps);
             else
-                forward_row<false>(x + first, weight, y + first, args.rows.columns, args.eps);
+                forward_row<false>(x + of_x, weight, y + first, args.rows.columns, args.eps);
         });
 }
 
@@ -83,16 +87,17 @@ template <class T>
 void backward(const RmsNormArguments& args, int64_t begin, int64_t end) {
     const int64_t columns = args.rows.columns;
     const T *x = at<T>(args.x, 0), *grad = at<T>(args.grad, 0);
-    T *dx = mutable_at<T>(args.dx, 0), *sums = nullptr;
+    T* sums = nullptr;
     const auto start = [&](int64_t task) {
         sums = mutable_at<T>(args.weight_sums, task * columns);
         if (sums != nullptr) fill(sums, columns, T(0));
     };
-    for_each_row<T>(args, begin, end, start, [&](int64_t first, const T* weight) {
-        if (weight != nullptr)
-            backward_row<true>(x + first, grad + first, weight, sums, dx + first, columns, args.eps);
+    for_each_row<T>(args, begin, end, start, [&](int64_t first, int64_t of_x, const T* weight) {
+        T* dx = mutable_at<T>(args.dx, first);
+        if (sums != nullptr)
+            backward_row<true>(x + of_x, grad + first, weight, sums, dx, columns, args.eps);
         else
-            backward_row<false>(x + first, grad + first, weight, sums, dx + first, columns, args.eps);
+            backward_row<false>(x + of_x, grad + first, weight, sums, dx, columns, args.eps);
     });
 }
 

@@ -7,6 +7,10 @@
 
 #include "fused/math/portable.hpp"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace dnnsuite::fused::DNNSUITE_ISA {
 
 #if defined(__AVX512F__)
@@ -36,6 +40,49 @@ struct SignedOf<8> {
     using type = int64_t;
 };
 
+// The first `count` numbers of a register, from and to memory. Number by number they would go through the stack, from
+// where a whole register is read before its numbers have arrived: ten columns took ten times as long as sixteen.
+#if defined(__AVX512F__)
+DNNSUITE_HD __mmask16 first_lanes(int64_t count) { return static_cast<__mmask16>((1u << count) - 1u); }
+DNNSUITE_HD __m512 load_lanes(const float* from, int64_t count) {
+    return _mm512_maskz_loadu_ps(first_lanes(count), from);
+}
+DNNSUITE_HD __m512d load_lanes(const double* from, int64_t count) {
+    return _mm512_maskz_loadu_pd(static_cast<__mmask8>(first_lanes(count)), from);
+}
+DNNSUITE_HD __m512i load_lanes(const int32_t* from, int64_t count) {
+    return _mm512_maskz_loadu_epi32(first_lanes(count), from);
+}
+DNNSUITE_HD void store_lanes(__m512i v, int32_t* to, int64_t count) {
+    _mm512_mask_storeu_epi32(to, first_lanes(count), v);
+}
+DNNSUITE_HD void store_lanes(__m512 v, float* to, int64_t count) { _mm512_mask_storeu_ps(to, first_lanes(count), v); }
+DNNSUITE_HD void store_lanes(__m512d v, double* to, int64_t count) {
+    _mm512_mask_storeu_pd(to, static_cast<__mmask8>(first_lanes(count)), v);
+}
+#elif defined(__AVX2__)
+DNNSUITE_HD __m256i first_floats(int64_t count) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+DNNSUITE_HD __m256i first_doubles(int64_t count) {
+    return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3));
+}
+DNNSUITE_HD __m256 load_lanes(const float* from, int64_t count) {
+    return _mm256_maskload_ps(from, first_floats(count));
+}
+DNNSUITE_HD __m256d load_lanes(const double* from, int64_t count) {
+    return _mm256_maskload_pd(from, first_doubles(count));
+}
+DNNSUITE_HD __m256i load_lanes(const int32_t* from, int64_t count) {
+    return _mm256_maskload_epi32(from, first_floats(count));
+}
+DNNSUITE_HD void store_lanes(__m256i v, int32_t* to, int64_t count) {
+    _mm256_maskstore_epi32(to, first_floats(count), v);
+}
+DNNSUITE_HD void store_lanes(__m256 v, float* to, int64_t count) { _mm256_maskstore_ps(to, first_floats(count), v); }
+DNNSUITE_HD void store_lanes(__m256d v, double* to, int64_t count) { _mm256_maskstore_pd(to, first_doubles(count), v); }
+#endif
+
 #define DNNSUITE_EACH _Pragma("GCC unroll 16") for (int i = 0; i < kParts; ++i)
 
 template <class T>
@@ -63,19 +110,40 @@ struct Vec {
     }
     /// The first `count` (1 to 16) numbers, zeros behind them.
     DNNSUITE_HD static Vec load(const T* from, int64_t count) {
-        if (count >= kLanes) return load(from);
+        if (is_whole(count)) return load(from);
+#if defined(__AVX2__)
+        Vec v;
+        DNNSUITE_EACH v.part[i] = (Register)load_lanes(from + i * kPerRegister, lanes_of(i, count));
+        return v;
+#else
         T lanes[kLanes] = {};
         for (int64_t i = 0; i < count; ++i) lanes[i] = from[i];
         return load(lanes);
+#endif
     }
     DNNSUITE_HD void store(T* to) const {
         DNNSUITE_EACH __builtin_memcpy(to + i * kPerRegister, &part[i], kRegisterBytes);
     }
     DNNSUITE_HD void store(T* to, int64_t count) const {
-        if (count >= kLanes) return store(to);
+        if (is_whole(count)) return store(to);
+#if defined(__AVX2__)
+        using Native = decltype(load_lanes(to, count));
+        DNNSUITE_EACH store_lanes((Native)part[i], to + i * kPerRegister, lanes_of(i, count));
+#else
         T lanes[kLanes];
         store(lanes);
         for (int64_t i = 0; i < count; ++i) to[i] = lanes[i];
+#endif
+    }
+    /// With AVX-512 a mask of all lanes costs nothing, a branch in a loop does.
+    DNNSUITE_HD static bool is_whole(int64_t count) {
+        if (kParts == 1 && kRegisterBytes == 64 && !__builtin_constant_p(count)) return false;
+        return count >= kLanes;
+    }
+    /// How many of the first `count` numbers are in register i.
+    DNNSUITE_HD static int64_t lanes_of(int i, int64_t count) {
+        const int64_t left = count - i * kPerRegister;
+        return left < 0 ? 0 : left < kPerRegister ? left : int64_t{kPerRegister};
     }
 
 #define DNNSUITE_BINARY(op)                                          \

@@ -7,6 +7,7 @@ namespace dnnsuite::fused {
 namespace {
 
 struct Backend {
+    static constexpr bool kChannelsLast = false;  // there is no kernel for it
     static void forward(const GroupNormArguments& args, const Tensor& like) {
         on_device(like, [&](cudaStream_t stream) { return kernels::group_norm_forward(args, stream); });
     }

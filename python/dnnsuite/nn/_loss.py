@@ -46,7 +46,7 @@ class Loss(ArrayModule):
             options.get("size_average"), options.get("reduce"), options["reduction"]
         )
         check_reduction(options["reduction"], *self.reductions)
-        for name in self._names():
+        for name in self._option_names:
             if name in self.weights:
                 self.register_buffer(name, self._stacked(name, options[name]))
             else:
@@ -64,9 +64,12 @@ class Loss(ArrayModule):
     def _signature(cls) -> inspect.Signature:
         return inspect.signature(cls.torch_class)
 
-    @classmethod
-    def _names(cls) -> list[str]:
-        return [name for name in cls._signature().parameters if name not in _LEGACY]
+    _option_names: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Read torch's signature once: in each forward it took as long as the loss."""
+        super().__init_subclass__(**kwargs)
+        cls._option_names = tuple(name for name in cls._signature().parameters if name not in _LEGACY)
 
     def _stacked(self, name: str, value: Tensor | Sequence[Tensor | None] | None) -> Tensor | None:
         """One weight for all models, or a list with one or None (all ones) for each, as `[B, ...]`."""
@@ -87,7 +90,7 @@ class Loss(ArrayModule):
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
-        arguments = {name: getattr(module, name) for name in cls._names()}
+        arguments = {name: getattr(module, name) for name in cls._option_names}
         if isinstance(module, ArrayModule):
             arguments |= {name: [None] * module.B for name in cls.weights if arguments[name] is None}
         return arguments
@@ -110,7 +113,7 @@ class Loss(ArrayModule):
         return type(self).torch_class(**arguments).train(self.training)
 
     def extra_repr(self) -> str:
-        shown = {n: getattr(self, n) for n in self._names() if n not in self.weights}
+        shown = {n: getattr(self, n) for n in self._option_names if n not in self.weights}
         return ", ".join(f"{name}={value!r}" for name, value in (shown | {"B": self.B}).items())
 
     def forward(self, *inputs: Tensor, sample_weight: Tensor | None = None) -> Tensor:
@@ -120,7 +123,7 @@ class Loss(ArrayModule):
                     f"{type(self).__name__} holds B={self.B} models and takes [B, ...] with the model in dimension 0; "
                     f"got {list(x.shape)}. What all models share is dnnsuite.stack(x, B={self.B}), which copies nothing"
                 )
-        options = {name: getattr(self, name) for name in self._names()}
+        options = {name: getattr(self, name) for name in self._option_names}
         if sample_weight is not None:
             options["sample_weight"] = sample_weight
         lists = {name: options[name] for name in self.per_model_lists}

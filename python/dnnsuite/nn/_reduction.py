@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from .._torch import transforming
 from ..errors import InvalidArgument
 
 __all__ = ["align", "check_reduction", "in_whole_vectors", "legacy", "model_sum", "reduce"]
@@ -46,7 +48,9 @@ def in_whole_vectors(function: Callable[..., Tensor], *inputs: tuple[Tensor, flo
     On a CPU torch computes exp and log of the elements behind the last whole vector by other code, with other bits, and
     which elements these are depends on B. So each model's elements are filled up to whole vectors.
     """
-    shape = torch.broadcast_shapes(*(x.shape for x, _ in inputs))
+    shape = inputs[0][0].shape
+    if any(x.shape != shape for x, _ in inputs):
+        shape = torch.broadcast_shapes(*(x.shape for x, _ in inputs))
     elements = shape[1:].numel()
     if elements % VECTORS == 0 or inputs[0][0].device.type != "cpu":
         return function(*(x for x, _ in inputs))
@@ -65,9 +69,29 @@ def model_sum(x: Tensor) -> Tensor:
     elements = flat.shape[1]
     if elements < LONG:
         return flat.sum(1)
-    whole = elements // PIECE * PIECE
+    if not transforming():
+        total: Tensor = _LongSum.apply(flat)
+        return total
+    return _in_pieces(flat)
+
+
+def _in_pieces(flat: Tensor) -> Tensor:
+    whole = flat.shape[1] // PIECE * PIECE
     total = flat[:, :whole].unflatten(1, (-1, PIECE)).sum(2).sum(1)
-    return total if whole == elements else total + flat[:, whole:].sum(1)
+    return total if whole == flat.shape[1] else total + flat[:, whole:].sum(1)
+
+
+class _LongSum(torch.autograd.Function):
+    """`_in_pieces`; the gradient is one expanded view, where that of the slices would be written and added up."""
+
+    @staticmethod
+    def forward(ctx: Any, flat: Tensor) -> Tensor:
+        ctx.columns = flat.shape[1]
+        return _in_pieces(flat)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad.unsqueeze(1).expand(-1, ctx.columns)
 
 
 def reduce(

@@ -15,6 +15,7 @@ __all__ = ["NORM_ACTIVATIONS", "batch_norm_act", "batch_norm_composition"]
 
 _forward = library.batch_norm_act.default
 _backward = library.batch_norm_act_backward.default
+_backward_parameters = library.batch_norm_act_backward_parameters.default
 
 #: What may follow the norm in the same pass.
 NORM_ACTIVATIONS = {
@@ -76,6 +77,19 @@ def _(
     return laid_out(x), *parameters, x.new_empty(0) if residual is None else laid_out(x)
 
 
+@torch.library.register_fake("dnnsuite::batch_norm_act_backward_parameters")
+def _(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    statistics: Tensor,
+    activation: str,
+    slope: float,
+) -> tuple[Tensor, ...]:
+    return x.new_empty(x.shape[0], x.shape[2]), x.new_empty(x.shape[0], x.shape[2])
+
+
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     x, weight, bias, residual, given, _, _, activation, slope = inputs
     _, statistics = output
@@ -91,9 +105,13 @@ def _grad(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
     if grad is None:
         return (None,) * 9
     x, weight, bias, residual, statistics = ctx.saved_tensors
-    dx, dweight, dbias, dresidual = _backward(
-        grad, x, weight, bias, residual, statistics, ctx.training, ctx.activation, ctx.slope
-    )
+    dx = dresidual = None
+    if ctx.needs_input_grad[0] or residual is not None or x.is_cuda:
+        dx, dweight, dbias, dresidual = _backward(
+            grad, x, weight, bias, residual, statistics, ctx.training, ctx.activation, ctx.slope
+        )
+    else:
+        dweight, dbias = _backward_parameters(grad, x, weight, bias, statistics, ctx.activation, ctx.slope)
     if ctx.adds and residual is None:
         dresidual = grad
     return (

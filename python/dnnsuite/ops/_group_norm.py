@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._batch_norm import laid_out
 from .library import cuda_kernels, differentiable, library, tracing, transforming
 
 __all__ = ["group_norm"]
@@ -20,14 +21,19 @@ SMALLEST = 16
 """Elements of a channel from which on there is a kernel."""
 
 
+def _result(x: Tensor) -> Tensor:
+    """A CPU's result lies as x does."""
+    return x.new_empty(x.shape) if x.is_cuda else laid_out(x)
+
+
 @torch.library.register_fake("dnnsuite::group_norm")
 def _(x: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    return x.new_empty(x.shape)
+    return _result(x)
 
 
 @torch.library.register_fake("dnnsuite::group_norm_backward")
 def _(grad: Tensor, x: Tensor, num_groups: int, weight: Tensor | None, eps: float) -> tuple[Tensor, ...]:
-    return x.new_empty(x.shape), *(x.new_empty(x.shape[0], x.shape[2]) for _ in range(2))
+    return _result(x), *(x.new_empty(x.shape[0], x.shape[2]) for _ in range(2))
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -59,8 +65,9 @@ _eager = differentiable(_forward, _setup, _grad, _composition)
 def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """Group norm of x [B, N, C, *] with weight and bias [B, C]. Channels of less than 16 elements have no kernel: they
-    are done by torch, model by model."""
+    """Group norm of x [B, N, C, *] with weight and bias [B, C]. On a CPU the result lies as x does.
+
+    Channels of less than 16 elements have no kernel: they are done by torch, model by model."""
     if transforming():
         return _composition(x, num_groups, weight, bias, eps)
     if (math.prod(x.shape[3:]) >= SMALLEST or len(x) == 0) and (cuda_kernels or not x.is_cuda):

@@ -15,6 +15,7 @@ __all__ = ["bias_dropout_add_layer_norm", "layer_norm"]
 
 _norm = library.layer_norm.default
 _norm_backward = library.layer_norm_backward.default
+_norm_backward_parameters = library.layer_norm_backward_parameters.default
 _join = library.bias_dropout_add_layer_norm.default
 _join_backward = library.bias_dropout_add_layer_norm_backward.default
 
@@ -28,6 +29,11 @@ def _(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tens
 def _(grad: Tensor, x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, ...]:
     parameter = (x.shape[0], x.shape[-1])
     return x.new_empty(x.shape), x.new_empty(parameter), x.new_empty(parameter)
+
+
+@torch.library.register_fake("dnnsuite::layer_norm_backward_parameters")
+def _(grad: Tensor, x: Tensor, eps: float) -> tuple[Tensor, ...]:
+    return x.new_empty(x.shape[0], x.shape[-1]), x.new_empty(x.shape[0], x.shape[-1])
 
 
 @torch.library.register_fake("dnnsuite::bias_dropout_add_layer_norm")
@@ -67,7 +73,11 @@ def _norm_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _norm_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
-    dx, dweight, dbias = _norm_backward(grad, x, weight, ctx.eps)
+    dx = None
+    if ctx.needs_input_grad[0] or x.is_cuda:
+        dx, dweight, dbias = _norm_backward(grad, x, weight, ctx.eps)
+    else:
+        dweight, dbias = _norm_backward_parameters(grad, x, ctx.eps)
     return dx, None if weight is None else dweight, dbias if ctx.has_bias else None, None
 
 

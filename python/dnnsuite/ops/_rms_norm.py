@@ -15,6 +15,7 @@ __all__ = ["rms_norm"]
 
 _forward = library.rms_norm.default
 _backward = library.rms_norm_backward.default
+_backward_weight = library.rms_norm_backward_weight.default
 
 
 @torch.library.register_fake("dnnsuite::rms_norm")
@@ -27,6 +28,11 @@ def _(grad: Tensor, x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tenso
     return x.new_empty(x.shape), x.new_empty(0 if weight is None else weight.shape)
 
 
+@torch.library.register_fake("dnnsuite::rms_norm_backward_weight")
+def _(grad: Tensor, x: Tensor, eps: float) -> Tensor:
+    return x.new_empty(x.shape[0], x.shape[-1])
+
+
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     x, weight, ctx.eps = inputs
     ctx.save_for_backward(x, weight)
@@ -34,6 +40,8 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
+    if not ctx.needs_input_grad[0] and not x.is_cuda:
+        return None, _backward_weight(grad, x, ctx.eps), None
     dx, dweight = _backward(grad, x, weight, ctx.eps)
     return dx, None if weight is None else dweight, None
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from ... import ops
+from ..._torch import transforming
 from ...errors import InvalidArgument
 from .._precision import computable
 from .dropout import drawn
@@ -15,7 +16,10 @@ from .dropout import drawn
 Tensor = torch.Tensor
 
 SHORT = 32 * 32
-"""Scores of one head, L * S, up to which they are made as they are: gradients of gradients exist then."""
+"""Scores of one head, L * S, up to which many heads are quicker as two products: torch's backward pass takes its heads
+one by one."""
+FEW = 2**14
+"""Numbers of one model's queries up to which torch's single call is quicker than the calls around two products."""
 
 
 def scaled_dot_product_attention(
@@ -63,7 +67,8 @@ def attend(
 ) -> Tensor:
     """The same with `mask` as attention layers have it (True = ignore) and broadcasting to the scores."""
     size = (query.shape[-2], key.shape[-2])
-    if (p is None or rng is None) and size[0] * size[1] > SHORT:
+    few = query.shape[1:].numel() <= FEW and not transforming()
+    if (p is None or rng is None) and (few or size[0] * size[1] > SHORT):
         return _flash(query, key, value, mask, is_causal, scale)
     if is_causal:
         mask = torch.ones(size, dtype=torch.bool, device=query.device).triu(1)

@@ -25,6 +25,10 @@ FEW_PIXELS = 1024
 """Pixels of one model's batch up to which a filter of one tap is a product of ours: a torch convolution channels last
 is 1.3 times as fast at 2048 and more, and 1.1 to 2.5 times slower below (`benchmarks/ops/bench_convolution.py`)."""
 
+SMALL_FILTERS, SMALLER_FILTERS, MORE_PIXELS = 1024, 256, 8192
+"""Filters of one tap, inputs times outputs, that are a product of ours up to so many pixels, and for any number of them:
+1.7 to 2.7 times the rate of torch's loop, of which a convolution with its copy into place has 0.75 to 0.97."""
+
 FEW_OF_AN_IMAGE = 9
 """Pixels of an image up to which 3 x 3 filters of single channels are ours: 3 to 12 times torch's rate at 4 and fewer,
 0.6 to 0.9 of it, channels last, from 16 on; larger filters are always ours (`benchmarks/ops/bench_depthwise.py`)."""
@@ -116,7 +120,7 @@ def _product(
     of 3 x 3 leaves a ninth of the work.
     """
     pixels = x.movedim(2, -1)
-    if weight.shape[3:] == (1, 1) and padding == (0, 0) and x.shape[1] * x.shape[3:].numel() <= FEW_PIXELS:
+    if weight.shape[3:] == (1, 1) and padding == (0, 0) and _is_small(x, weight):
         if stride != (1, 1):
             pixels = pixels[:, :, :: stride[0], :: stride[1]]
         return pixels, weight.flatten(2)
@@ -126,6 +130,16 @@ def _product(
         if all((2 * p - d * (k - 1)) // s == 0 and p // d < k for k, s, p, d in ends):
             return pixels, _tap(weight, *taps)
     return None
+
+
+def _is_small(x: Tensor, weight: Tensor) -> bool:
+    pixels = x.shape[1] * x.shape[3:].numel()
+    if (
+        pixels <= FEW_PIXELS or min(weight.shape[1:3]) == 1
+    ):  # of one channel a product has one column of a vector
+        return pixels <= FEW_PIXELS
+    filters = weight.size(1) * weight.size(2)
+    return filters <= (SMALL_FILTERS if pixels <= MORE_PIXELS else SMALLER_FILTERS)
 
 
 def _padding_is_most(

@@ -225,11 +225,6 @@ def instance_norm(
     return y.view(input.shape).to(input.dtype)
 
 
-MANY_CHANNELS = 128
-"""Channels, last in memory, from which torch's group norm, which reads them as they lie, takes half the time of ours,
-which does not; of 16 and 40 it takes up to twice as long (`benchmarks/ops/grid.py`)."""
-
-
 def group_norm(
     input: torch.Tensor,
     num_groups: int,
@@ -244,12 +239,6 @@ def group_norm(
             f"group_norm: {input.size(2)} channels are not divisible into {num_groups} groups"
         )
     x = computable(input)
-    last = x.dim() == 5 and x.stride(2) == 1 and x.size(2) >= MANY_CHANNELS
-    if last and x.device.type == "cpu" and x.requires_grad:  # without it torch's gradient crashes on them
-        y = each_model(
-            lambda t, w, b: F.group_norm(t, num_groups, w, b, eps), x, match(weight, x), match(bias, x)
-        )
-        return y.to(input.dtype)
     return ops.group_norm(x, num_groups, match(weight, x), match(bias, x), eps).to(input.dtype)
 
 
