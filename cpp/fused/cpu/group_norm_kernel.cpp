@@ -101,7 +101,8 @@ void backward(const GroupNormArguments& args, int64_t begin, int64_t end, T* sum
 constexpr int64_t kExactRows = 256;  // rows whose sums keep their digits in T
 constexpr int64_t kSamples = 8;      // pixels that the shift is the mean of
 
-/// A sample with the channels last, several pixels to a row, and what each column has.
+/// A sample with the channels last, several pixels to a row, and what each column has. Its loops over rows are flattened:
+/// a call for each row takes half as long as the row.
 template <class T>
 struct Pixels {
     const GroupNormArguments& args;
@@ -180,7 +181,7 @@ struct Pixels {
     }
 
     /// `mean` and `inverse` of the sample at x.
-    void find_statistics(const T* x) const {
+    __attribute__((flatten)) void find_statistics(const T* x) const {
         choose_shift(x);
         add_up([&](int64_t at, int64_t n) {
             moments<false>(x + at, n, Parameter<false, T>{mean}, Sums<false, T>{first, second});
@@ -197,7 +198,7 @@ struct Pixels {
         spread(mean, [&](int64_t c) { return mean[c]; });
     }
 
-    void forward(const T* x, const T* weight, const T* offset, T* y) const {
+    __attribute__((flatten)) void forward(const T* x, const T* weight, const T* offset, T* y) const {
         find_statistics(x);
         spread(scale, [&](int64_t c) { return weight == nullptr ? inverse[c] : inverse[c] * weight[c]; });
         spread(bias, [&](int64_t c) { return offset == nullptr ? T(0) : offset[c]; });
@@ -208,7 +209,7 @@ struct Pixels {
     }
 
     /// dx, and the sample's part of the parameters' gradients, `sums` [2, C].
-    void backward(const T* x, const T* grad, const T* weight, T* dx, T* sums) const {
+    __attribute__((flatten)) void backward(const T* x, const T* grad, const T* weight, T* dx, T* sums) const {
         find_statistics(x);
         const Affine<false, T> p{{mean}, {scale}, {bias}, {curve}, {level}, Vec<T>(T(0))};
         add_up([&](int64_t at, int64_t n) {

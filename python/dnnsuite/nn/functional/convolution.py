@@ -26,8 +26,8 @@ FEW_PIXELS = 1024
 is 1.3 times as fast at 2048 and more, and 1.1 to 2.5 times slower below (`benchmarks/ops/bench_convolution.py`)."""
 
 SMALL_FILTERS, SMALLER_FILTERS, MORE_PIXELS = 1024, 256, 8192
-"""Filters of one tap, inputs times outputs, that are a product of ours up to so many pixels, and for any number of them:
-1.7 to 2.7 times the rate of torch's loop, of which a convolution with its copy into place has 0.75 to 0.97."""
+"""Filters of one tap, inputs times outputs, that are a product of ours up to so many pixels, and for any number of
+them: 1.7 to 2.7 times the rate of torch's loop, of which a convolution, copied into place, has 0.75 to 0.97."""
 
 FEW_OF_AN_IMAGE = 9
 """Pixels of an image up to which 3 x 3 filters of single channels are ours: 3 to 12 times torch's rate at 4 and fewer,
