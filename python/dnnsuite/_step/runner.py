@@ -16,7 +16,7 @@ from .. import _under_way as under_way
 from .. import optim
 from .._fuse import OwnAttributes, asks_for_numbers, loops, run_in_a_loop
 from .._fuse import width as array_width
-from .._torch import mark_stepped
+from .._torch import mark_stepped, step_hooks
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler, HyperParameters
 from .batches import own_copy
@@ -216,6 +216,7 @@ class StepRunner:
         """
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
+        after = self._hooks_after_a_step()
         vectors = self._follow()
         ragged = self._check(batch)
         if not self._looked and not ragged:
@@ -239,10 +240,24 @@ class StepRunner:
             self._submit(step)
         if not self._later:
             self._python.carry_back()
+        elif after:
+            self._settle()
+        for hook in after if step.error is None else ():
+            hook(self._optimizer, (), {})
         if self._on_cpu and not self._warm and self.mode != "warming up":
             self._warm = True
             memory.trim()  # what the steps on the way to a replay took, copies of the state among it
         return step
+
+    def _hooks_after_a_step(self) -> list[Any]:
+        """Return the optimizer's hooks that wait for a step; refuse those before it, which would see no gradients."""
+        before, after = step_hooks(self._optimizer)
+        if before:
+            raise InvalidArgument(
+                "there is a hook before each step of the optimizer, which would see no gradients under StepRunner: "
+                "take it away, use the optimizer's max_grad_norm, or train without StepRunner"
+            )
+        return after
 
     def _submit(self, step: SubmittedStep) -> None:
         """Hand a step to the threads; wait for one that may read what the user changes before the next."""
