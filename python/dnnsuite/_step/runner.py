@@ -62,9 +62,12 @@ class StepRunner:
     numbers that the models' code draws are each model's own, replayed or not. What Python reads of a batch (is a mask
     all true? how long is the longest?) chooses among a few recordings; what it has read of results, as the checks of
     `torch.distributions`, is compared in each replay. Python values of the models and of the code around them are
-    guarded: for another value there is another recording, and one that keeps changing ends capture. Whatever cannot be
-    replayed runs as written, and `mode` says why and where, as in `eager: ... at model.py:12 in forward`: numbers with
-    a fraction that Python reads, counters in a forward, draws from torch's generator in the loss function, hooks. The
+    guarded: for another value there is another recording, and one that keeps changing ends capture. Numbers that change
+    (a schedule in an attribute, a closure or a global, a counter in a forward) become inputs of the recording, followed
+    through Python's arithmetic, `min`, `max`, `math` and NumPy's functions of numbers, as far as they are factors,
+    summands or bounds of tensors; comparisons of them are guarded. Whatever cannot be replayed runs as written, and
+    `mode` says why and where, as in `eager: ... at model.py:12 in forward`: numbers with a fraction that Python reads
+    of tensors, draws from torch's generator in the loss function, hooks. The optimizer's hooks after a step are called. The
     loss function must do nothing but compute: printing or counting in it happens in the first steps only, so use
     `capture=False` for that.
 
