@@ -67,6 +67,7 @@ __all__ = [
     "parse_ir",
     "profiler_recording",
     "set_graph_optimize",
+    "step_hooks",
     "take_over_clipping",
     "transforming",
     "tree_flatten",
@@ -172,6 +173,14 @@ NAMES: dict[str, Name] = {
         "a replay would skip hooks that were registered for every module",
         "steps run without capture, for a hook might be there unseen",
         needed_by="capture",
+    ),
+    "optimizer hooks": Name(
+        (
+            "torch.optim.optimizer._global_optimizer_pre_hooks",
+            "torch.optim.optimizer._global_optimizer_post_hooks",
+        ),
+        "StepRunner calls what waits for the step of every optimizer",
+        "StepRunner calls the hooks of its optimizer alone",
     ),
     "interpreter": Name(
         (
@@ -301,6 +310,11 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     Attribute(
         "torch.nn.Module", ("_apply",), "overridden by layers of many libraries, torch's own RNNs among them"
     ),
+    Attribute(
+        "torch.optim.Optimizer",
+        ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"),
+        "made anew when an optimizer is unpickled without them",
+    ),
     Attribute("torch.Tensor", ("_version",), "in torch's notes on autograd", needed_by="fuse"),
     Attribute("torch.Tensor", ("_backward_hooks",), "in every pickled tensor", needed_by="fuse"),
     Attribute(
@@ -317,14 +331,18 @@ ATTRIBUTES: tuple[Attribute, ...] = (
 def _find(dotted: str) -> Any:
     """The object behind a dotted name of torch; None where there is none."""
     found: Any = torch
+    path = "torch"
     for part in dotted.split(".")[1:]:
+        path = f"{path}.{part}"
         try:
             found = getattr(found, part)
         except (
             AttributeError,
             RuntimeError,
         ):  # an operator that is not there is a RuntimeError in some versions
-            return None
+            found = sys.modules.get(path)  # torch.optim hides its module `optimizer`
+            if found is None:
+                return None
     return found
 
 
@@ -686,6 +704,23 @@ except (AttributeError, TypeError, ValueError):  # wrapped in another way
     _missing["clip"] = list(NAMES["clip"].names)
 
 
+def _no_hooks() -> list[dict[int, Any]]:
+    return _get("optimizer hooks") or [{}, {}]
+
+
+_global_step_hooks = _no_hooks()
+
+
+def step_hooks(optimizer: torch.optim.Optimizer) -> tuple[list[Any], list[Any]]:
+    """The hooks that torch calls before a step of this optimizer, and those after it."""
+    before, after = _global_step_hooks
+    own: Any = optimizer
+    return (
+        [*before.values(), *own._optimizer_step_pre_hooks.values()],
+        [*own._optimizer_step_post_hooks.values(), *after.values()],
+    )
+
+
 def mark_stepped(optimizer: torch.optim.Optimizer) -> None:
     """Tell torch's schedulers that the optimizer takes steps, though nobody calls its `step`: they would warn."""
     vars(optimizer)["_opt_called"] = True
@@ -753,6 +788,7 @@ def _lost_attributes() -> dict[str, list[str]]:
     samples: dict[str, Any] = {"torch.nn.Module": torch.nn.Module()}
     with contextlib.suppress(Exception):
         samples["torch.distributions.Distribution"] = torch.distributions.Distribution(validate_args=False)
+        samples["torch.optim.Optimizer"] = torch.optim.SGD([torch.nn.Parameter(torch.empty(0))], lr=0.0)
     found: dict[str, list[str]] = {}
     for one in ATTRIBUTES:
         owner = samples.get(one.owner) or _find(one.owner)

@@ -13,6 +13,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import dnnsuite
 from dnnsuite import StepRunner, nn, optim
@@ -311,6 +312,52 @@ def test_one_overflow_skips_the_step_of_all_with_one_scaler(device):
 def test_refuses_bad_arguments(argument):
     with pytest.raises(InvalidArgument, match=next(iter(argument))):
         StepRunner(*make(2), loss, **argument)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_hooks_after_the_optimizers_step_are_called(threads):
+    array = dnnsuite.fuse(make_models(lambda: torch.nn.Linear(3, 2), 2))
+    optimizer = optim.SGD(array.parameters(), lr=0.1)
+    seen = []
+
+    def clamp(optimizer, args, kwargs):
+        seen.append(array.weight.abs().max().item())
+        with torch.no_grad():
+            array.weight.clamp_(-0.2, 0.2)
+
+    with StepRunner(array, optimizer, squares, threads=threads, width=1) as runner:
+        handle = optimizer.register_step_post_hook(clamp)
+        everywhere = register_optimizer_step_post_hook(lambda *args: seen.append(-1))
+        for _ in range(6):
+            runner.step(torch.randn(2, 4, 3))
+            runner.synchronize()
+            assert array.weight.abs().max() <= 0.2
+        everywhere.remove()
+        handle.remove()
+        runner.step(torch.randn(2, 4, 3)).losses()
+        assert runner.mode == "captured"
+    assert len(seen) == 12
+    assert seen[1::2] == [-1] * 6
+
+
+def squares(array, x):
+    return array(x).square().mean((1, 2))
+
+
+def test_refuses_hooks_that_would_see_nothing():
+    array = dnnsuite.fuse(make_models(classifier, 2))
+    optimizer = optim.SGD(array.parameters(), lr=0.1)
+    with StepRunner(array, optimizer, squares, threads=1) as runner:
+        handle = optimizer.register_step_pre_hook(lambda *args: None)
+        with pytest.raises(InvalidArgument, match="before each step of the optimizer"):
+            runner.step(torch.randn(2, 4, 6))
+        handle.remove()
+        runner.step(torch.randn(2, 4, 6))
+        handle = next(array.children()).register_full_backward_pre_hook(lambda *args: None)
+        with pytest.raises(InvalidArgument, match=r"^0 has a backward hook"):
+            runner.step(torch.randn(2, 4, 6))
+        handle.remove()
+        runner.step(torch.randn(2, 4, 6))
 
 
 def test_refuses_gradient_hooks_that_it_would_not_call():

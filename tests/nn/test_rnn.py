@@ -149,3 +149,12 @@ def test_an_empty_batch():
         array = layer(3, 4, batch_first=first, B=2)
         y, _ = array(torch.randn(2, 0, 5, 3) if first else torch.randn(2, 5, 0, 3))
         assert y.shape == ((2, 0, 5, 4) if first else (2, 5, 0, 4))
+
+
+@pytest.mark.parametrize(("name", "value"), [("bias", False), ("num_layers", 2), ("hidden_size", 3)])
+def test_sizes_that_the_weights_have_cannot_be_set(name, value):
+    layer = nn.LSTM(4, 5, B=2)
+    with pytest.raises(InvalidArgument, match=f"{name}="):
+        setattr(layer, name, value)
+    setattr(layer, name, getattr(layer, name))
+    layer.batch_first = True

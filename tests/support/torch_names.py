@@ -25,8 +25,10 @@ import torch
 def _owner(dotted: str) -> tuple[Any, str]:
     *path, last = dotted.split(".")
     found: Any = torch
-    for part in path[1:]:
-        found = getattr(found, part)
+    for number, part in enumerate(path[1:], 2):
+        found = (
+            getattr(found, part, None) or sys.modules[".".join(path[:number])]
+        )  # torch.optim hides a module
     return found, last
 
 
@@ -46,7 +48,7 @@ def load_without(hidden: Iterable[str], name: str = "a_copy_of_dnnsuite_torch") 
     places = []
     for one in hidden - {"torch._dynamo"}:
         with contextlib.suppress(
-            AttributeError
+            AttributeError, KeyError
         ):  # a torch that has lost more of it than the name hides it already
             places.append(_owner(one))
 

@@ -16,7 +16,7 @@ from .. import _under_way as under_way
 from .. import optim
 from .._fuse import OwnAttributes, asks_for_numbers, loops, run_in_a_loop
 from .._fuse import width as array_width
-from .._torch import mark_stepped
+from .._torch import mark_stepped, step_hooks
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler, HyperParameters
 from .batches import own_copy
@@ -62,9 +62,12 @@ class StepRunner:
     numbers that the models' code draws are each model's own, replayed or not. What Python reads of a batch (is a mask
     all true? how long is the longest?) chooses among a few recordings; what it has read of results, as the checks of
     `torch.distributions`, is compared in each replay. Python values of the models and of the code around them are
-    guarded: for another value there is another recording, and one that keeps changing ends capture. Whatever cannot be
-    replayed runs as written, and `mode` says why and where, as in `eager: ... at model.py:12 in forward`: numbers with
-    a fraction that Python reads, counters in a forward, draws from torch's generator in the loss function, hooks. The
+    guarded: for another value there is another recording, and one that keeps changing ends capture. Numbers that change
+    (a schedule in an attribute, a closure or a global, a counter in a forward) become inputs of the recording, followed
+    through Python's arithmetic, `min`, `max`, `math` and NumPy's functions of numbers, as far as they are factors,
+    summands or bounds of tensors; comparisons of them are guarded. Whatever cannot be replayed runs as written, and
+    `mode` says why and where, as in `eager: ... at model.py:12 in forward`: numbers with a fraction that Python reads
+    of tensors, draws from torch's generator in the loss function, hooks. The optimizer's hooks after a step are called. The
     loss function must do nothing but compute: printing or counting in it happens in the first steps only, so use
     `capture=False` for that.
 
@@ -216,6 +219,7 @@ class StepRunner:
         """
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
+        after = self._hooks_after_a_step()
         vectors = self._follow()
         ragged = self._check(batch)
         if not self._looked and not ragged:
@@ -239,10 +243,24 @@ class StepRunner:
             self._submit(step)
         if not self._later:
             self._python.carry_back()
+        elif after:
+            self._settle()
+        for hook in after if step.error is None else ():
+            hook(self._optimizer, (), {})
         if self._on_cpu and not self._warm and self.mode != "warming up":
             self._warm = True
             memory.trim()  # what the steps on the way to a replay took, copies of the state among it
         return step
+
+    def _hooks_after_a_step(self) -> list[Any]:
+        """Return the optimizer's hooks that wait for a step; refuse those before it, which would see no gradients."""
+        before, after = step_hooks(self._optimizer)
+        if before:
+            raise InvalidArgument(
+                "there is a hook before each step of the optimizer, which would see no gradients under StepRunner: "
+                "take it away, use the optimizer's max_grad_norm, or train without StepRunner"
+            )
+        return after
 
     def _submit(self, step: SubmittedStep) -> None:
         """Hand a step to the threads; wait for one that may read what the user changes before the next."""

@@ -53,6 +53,7 @@ class Shard:
         scaler = self._options.scaler
         self._scaler = scaler.narrow(start, length) if isinstance(scaler, GradScaler) else scaler
         self._whole = length == array_width(array)
+        _refuse_backward_hooks(array)
         views = views_of(array, start, length)
         self.array = narrow(array, start, length, views)
         self._kept = _buffers_of(self.array)
@@ -265,6 +266,16 @@ class Shard:
         if scaler is None:
             return losses.sum()
         return scaler.scale(losses).sum() if isinstance(scaler, GradScaler) else scaler.scale(losses.sum())
+
+
+def _refuse_backward_hooks(array: torch.nn.Module) -> None:
+    """Refuse hooks for the gradients of a part of fused models, whose tensors say they are one model's."""
+    for name, module in array.named_modules() if "_root" in array.__dict__ else ():
+        if module is not array and (module._backward_hooks or module._backward_pre_hooks):
+            raise InvalidArgument(
+                f"{name} has a backward hook, which is not called inside of fused models: take it away, and look at "
+                "array.parameters() or use Tensor.register_hook in the loss function instead"
+            )
 
 
 def _buffers_of(array: torch.nn.Module) -> list[tuple[str, dict[str, Any], torch.Tensor | None, bool]]:

@@ -17,6 +17,7 @@ from ._precision import computable, promoted
 from .array_module import ArrayModule, check_models
 
 State = tuple[torch.Tensor, ...]
+_MADE_FOR = ("input_size", "hidden_size", "num_layers", "bias", "bidirectional", "proj_size")
 
 
 class RecurrentLayer(ArrayModule):
@@ -74,6 +75,14 @@ class RecurrentLayer(ArrayModule):
                     parameter = torch.nn.Parameter(torch.empty(B, *shape, **where))
                     self.register_parameter(f"{stem}_{suffix}", parameter)
         self.reset_parameters()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _MADE_FOR and self.__dict__.get(name, value) != value:
+            raise InvalidArgument(
+                f"the weights of this {type(self).__name__} are made for {name}={getattr(self, name)}, got {value}: "
+                "make another layer"
+            )
+        super().__setattr__(name, value)
 
     @property
     def directions(self) -> int:

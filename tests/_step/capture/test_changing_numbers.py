@@ -245,3 +245,44 @@ def test_a_step_under_way_has_the_numbers_of_its_call():
             return torch.stack([one.losses() for one in losses])
 
     torch.testing.assert_close(run(2), run(1))
+
+
+class Variational(torch.nn.Module):
+    """Looks into its batch and into its results, draws, counts, and reads a number."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean, self.scale, self.drop = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3), torch.nn.Dropout(0.3)
+        self.weight, self.t = 0.1, 0
+
+    def forward(self, x):
+        self.t += 1
+        drawn = torch.distributions.Normal(self.mean(x), self.scale(x).exp())
+        z = self.drop(drawn.rsample())
+        if (x > -9).all():
+            z = z * 2
+        standard = torch.distributions.Normal(0.0, 1.0)
+        kl = torch.distributions.kl_divergence(drawn, standard).mean()
+        return z.square().mean() * min(1.0, self.t / 15) + self.weight * kl
+
+
+@pytest.mark.parametrize(("width", "threads", "accumulate"), [(2, 1, 1), (1, 2, 1), (2, 1, 2)])
+def test_numbers_beside_values_that_python_reads(width, threads, accumulate):
+    generator = torch.Generator().manual_seed(0)
+    data = torch.randn(STEPS, B, 6, 4, generator=generator)
+    data[::3, :, 0] = -10.0
+
+    def run(capture):
+        array = dnnsuite.fuse(make_models(Variational, B), seeds=range(B))
+        optimizer = optim.Adam(array.parameters(), lr=0.01)
+        options = {"width": width, "threads": threads, "accumulate": accumulate, "capture": capture}
+        with StepRunner(array, optimizer, lambda part, x: part(x), **options) as runner:
+            losses = []
+            for step, x in enumerate(data):
+                array.weight = 0.1 + 0.01 * step
+                losses.append(runner.step(x).losses().clone())
+            return torch.stack(losses), runner.mode, array.t
+
+    (written, _, count), (captured, mode, same_count) = run(False), run(True)
+    assert torch.equal(written, captured)
+    assert (mode, same_count) == ("captured", count)

@@ -88,7 +88,8 @@ def _conjunction(recording: StepRecording, calls: list[OperatorCall], results: l
         arguments = (TensorSlot(last), TensorSlot(result))
         calls = [*calls, OperatorCall(both, arguments, [slot], writes=False, views=False)]
         last = slot
-    return replace(recording, calls=calls, storage=storage, losses=last, looks=[])
+    inputs = [slot for slot in recording.inputs if slot not in recording.numbers]
+    return replace(recording, calls=calls, inputs=inputs, numbers={}, storage=storage, losses=last, looks=[])
 
 
 def changed_before_looks(recording: StepRecording, guarded: frozenset[int]) -> list[torch.Tensor] | None:

@@ -10,22 +10,20 @@ import torch
 
 from ..._torch import no_capture
 from . import guards
-from .arithmetic import is_number, same
-from .attempt import Attempt, NumberedReplay, find_numbered
+from .arithmetic import is_number
+from .attempt import Attempt
 from .changing_numbers import NO_STATE, ChangingNumbers, HeldState
-from .comparison import State, difference, reads_of
+from .comparison import reads_of
 from .cuda import CudaGraphs
-from .followed_step import FollowedStep, NotFollowed, WritesElsewhere, follow
-from .hidden_reads import HiddenReads
 from .library import Facts, Proven, Recordings, Subject, prove
 from .looks import Outcomes, Replay, ValueChanged
-from .python_state import python_numbers, python_values
-from .record import StepRecorder, StepRecording
-from .script import NotScriptable, Script, Scripts, described
+from .numbered_step import NumberedSteps
+from .python_state import python_numbers
+from .record import StepRecording
+from .script import NotScriptable, Script, Scripts
+from .watch import StepInputs, StepWatch, Train, refuse_writes_under_reads
 
-Train = Callable[[Any, Sequence[Any]], torch.Tensor]
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
-MAX_WAYS = 8  # of steps with numbers as inputs, which lead Python one way or another
 MAX_CHANGES = 8  # times that a step is recorded anew because a value was another one
 
 
@@ -53,7 +51,7 @@ class CapturedStep:
     ) -> None:
         """`state` gives what a step may change without an operator that names it: parameters, optimizer state.
         `subject` and `known` are there where recordings are shared with other shards."""
-        self._train, self._array, self._state, self._replays = train, array, state, replays
+        self._train, self._array, self._replays = train, array, replays
         self._subject, self._known = subject, known
         reach = guards.reach_of(function, array)
         self._readers = reach.readers
@@ -63,7 +61,10 @@ class CapturedStep:
         self._python: HeldState = NO_STATE
         self._moved: str | None = None  # Python value of the modules that has changed since the last step
         self._numbers = ChangingNumbers(reach, array)
+        self._watch = StepWatch(train, array, state, replays, self._numbers)
+        self._numbered = NumberedSteps(self._watch)
         self.alone = True  # nobody else runs the code meanwhile
+        self._wants_alone = False  # for the next step that no replay is for
         self.reset()
 
     def reset(self) -> None:
@@ -94,7 +95,9 @@ class CapturedStep:
     @property
     def follows(self) -> bool:
         """True if the next step may put stand-ins in the place of numbers: nobody else may run the code then."""
-        return bool(self._numbers.places) and not self.replayed and self.refusal is None
+        if not self._numbers.places or self.refusal is not None:
+            return False
+        return self._wants_alone or not self.replayed
 
     def read(self) -> list[Any]:
         """Read all that the code can see beside its arguments."""
@@ -118,7 +121,13 @@ class CapturedStep:
         if attempt.stage in ("begin", "wait"):
             self._look_around(attempt, key)
         if attempt.stage == "follow" and attempt.numbered:
-            losses = self._numbered(attempt, inputs)
+            try:
+                losses = self._numbered.replay(attempt, inputs, self._values or ())
+            except ValueChanged as error:
+                attempt.numbered.clear()
+                self._changed(str(error))
+                losses = None
+            self.replayed = losses is not None
             if losses is not None:
                 return losses
             if self.refusal is not None:
@@ -135,24 +144,7 @@ class CapturedStep:
             attempt.stage = "record"
             if self.refusal is not None:
                 return self._train(batch, hyper)
-        self._fixed = len(inputs) - given
-        return self._watched(attempt, batch, hyper, inputs)
-
-    def _numbered(self, attempt: Attempt, inputs: list[torch.Tensor]) -> torch.Tensor | None:
-        """Replay a step of which numbers are inputs; None if no replay is for these."""
-        found, self.replayed = find_numbered(attempt.numbered, self._now(), inputs), False
-        if found is None:
-            return None
-        one, values = found
-        try:
-            losses = one.replay([*inputs, *one.step.inputs(values)])
-        except ValueChanged as error:
-            attempt.numbered.remove(one)
-            self._changed(str(error))
-            return None
-        one.step.update(self._numbers, values)
-        self.replayed = True
-        return losses
+        return self._watched(attempt, StepInputs(batch, hyper, inputs, len(inputs) - given))
 
     def _attempt(self, key: Any, inputs: Sequence[torch.Tensor], values: list[Any]) -> Attempt | None:
         if values != self._values or self._moved is not None:
@@ -245,26 +237,26 @@ class CapturedStep:
             self._refuse(self._outcomes.refusal)
         return attempt
 
-    def _watched(
-        self, attempt: Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
-    ) -> torch.Tensor:
+    def _watched(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """A step on the way to a replay; if it fails, its layout of batch is watched from the start the next time."""
         try:
             if attempt.stage == "record":
-                return self._record(attempt, batch, hyper, inputs)
-            if attempt.stage == "follow" and self.alone:
-                return self._compare_or_follow(attempt, batch, hyper, inputs)
+                return self._record(attempt, given)
+            if attempt.stage == "follow":
+                self._wants_alone = not self.alone
+                if self.alone:
+                    return self._go_on_with_numbers(attempt, given)
             if attempt.stage == "compare":
-                return self._compare(attempt, batch, hyper, inputs)
-            return self._as_written(attempt, batch, hyper)
+                return self._compare(attempt, given)
+            return self._as_written(attempt, given)
         except BaseException:
             self._give_up(attempt, alone=False)
             self._drop(attempt)
             raise
 
-    def _as_written(self, attempt: Attempt, batch: Any, hyper: Sequence[Any]) -> torch.Tensor:
+    def _as_written(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         before = python_numbers(self._array)
-        losses = self._train(batch, hyper)
+        losses = self._watch.run(given)
         attempt.warm = True
         self._warm.add(self._layout)
         self._note_counters(before)
@@ -301,33 +293,33 @@ class CapturedStep:
         self._shelf.clear()
         self.replayed = False
 
-    def _record(
-        self, attempt: Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
-    ) -> torch.Tensor:
+    def _fixed(self, given: StepInputs) -> StepInputs:
+        """Return the inputs that the recorded step runs on."""
+        batch, hyper = self._replays.fixed(given.batch, given.hyper)
+        tensors = guards.flatten(batch)[0]
+        for own in hyper:
+            tensors += own.values()
+        return StepInputs(batch, hyper, tensors, given.fixed)
+
+    def _record(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         place = guards.hook(self._array)
         if place is not None:
             self._refuse(f"there is a hook on {place}")
-            return self._train(batch, hyper)
-        attempt.values, ways = self._python_values(), guards.ways(self._array)
+            return self._watch.run(given)
+        attempt.values, ways = self._watch.python_values(), guards.ways(self._array)
         numbers = python_numbers(self._array)
-        batch, hyper = self._replays.fixed(batch, hyper)
-        inputs = guards.flatten(batch)[0]
-        for own in hyper:
-            inputs += own.values()
-        losses, recording = self._watch(batch, hyper, inputs)
-        given = recording.inputs[: len(inputs) - self._fixed]
-        if any(recording.storage[slot] in recording.written for slot in given):
-            recording.refuse(f"the step writes into its batch{recording.writer_of(given)}")
-        if any(recording.storage[slot] in recording.written for slot in recording.read):
-            changes = recording.writer_of(recording.read)
-            recording.refuse(f"Python looks into a tensor that the step changes{changes}")
+        given = self._fixed(given)
+        losses, recording = self._watch.record(given)
+        refuse_writes_under_reads(recording, len(given.tensors) - given.fixed)
         if recording.refusal is None and self._numbers.places:
             attempt.recording, attempt.stage = recording, "follow"
         elif recording.refusal is None:
             try:
-                attempt.replay = self._replays.prepare(self._train, recording, batch, hyper, inputs)
+                attempt.replay = self._replays.prepare(
+                    self._train, recording, given.batch, given.hyper, given.tensors
+                )
                 attempt.recording = recording
-                attempt.read = reads_of(recording, inputs)
+                attempt.read = reads_of(recording, given.tensors)
                 attempt.stage = "replay" if self._follows(attempt) else "compare"
                 self._choose_by_outcome(attempt, recording, attempt.replay)
             except NotScriptable as error:
@@ -342,14 +334,11 @@ class CapturedStep:
         self._note_counters(numbers)
         return losses
 
-    def _python_values(self) -> dict[str, Any]:
-        return python_values(self._array, self._numbers.held_keys)
-
     def _follows(self, attempt: Attempt) -> bool:
         """Return True if the recording is a known list of operators: then nothing is left to be compared."""
         if self._known is None or self._subject is None or not attempt.facts:
             return False
-        if self._values != self.read() or self._side_effect(attempt) is not None:
+        if self._values != self.read() or self._watch.side_effect(attempt) is not None:
             return False
         made = self._proven(attempt)
         if made is None or not self._known.follows(made):
@@ -387,26 +376,15 @@ class CapturedStep:
         for key in [key for key, other in self._attempts.items() if other is attempt]:
             del self._attempts[key]
 
-    def _watch(
-        self, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
-    ) -> tuple[torch.Tensor, StepRecording]:
-        recorder = StepRecorder(inputs, self._fixed, self._replays.seeded)
-        with recorder, HiddenReads(recorder.recording):
-            losses = self._train(batch, hyper)
-        recorder.recording.losses = recorder.slot(losses).index
-        return losses, recorder.recording
-
-    def _compare(
-        self, attempt: Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
-    ) -> torch.Tensor:
+    def _compare(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Run the step once replayed and once as written, from the same state."""
         assert attempt.recording is not None
         assert attempt.replay is not None
         try:
-            losses, why = self._both(attempt, attempt.recording, attempt.replay, inputs, batch, hyper, inputs)
+            losses, why = self._watch.compare(attempt, attempt.recording, attempt.replay, (), given)
         except ValueChanged as error:
             self._changed(str(error))
-            return self._train(batch, hyper) if self.refusal else self._record(attempt, batch, hyper, inputs)
+            return self._watch.run(given) if self.refusal else self._record(attempt, given)
         if attempt.stage == "record":
             return losses
         if why is not None:
@@ -416,149 +394,16 @@ class CapturedStep:
         attempt.stage, attempt.recording = "replay", None
         return losses
 
-    def _both(
-        self,
-        attempt: Attempt,
-        recording: StepRecording,
-        replay: Replay,
-        given: Sequence[Any],
-        batch: Any,
-        hyper: Sequence[Any],
-        inputs: list[torch.Tensor],
-    ) -> tuple[torch.Tensor, str | None]:
-        """Run a step both ways; return its losses, and why the replay is not the step as written.
-
-        Args:
-            given: what the replay takes.
-        """
-        state = State([*recording.written_externals(), *self._state()])
-        why, replayed = None, None
+    def _go_on_with_numbers(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
+        """Take a step with numbers as inputs on the way to its replay."""
         try:
-            replayed = replay(given)
-        except ValueChanged:
-            raise
-        except Exception as error:  # whatever a replay fails with, the step as written follows
-            why = described(error)
-        state.exchange()
-        losses, second = self._watch(batch, hyper, inputs)
-        if guards.ways(self._array) != attempt.ways:
-            attempt.stage = "record"
-            return losses, None
-        why = why or second.refusal or difference(recording, second) or self._side_effect(attempt)
-        pairs = zip([replayed, *state.values], [losses, *state.tensors], strict=True)
-        if why is None and not all(self._replays.same(a, b.detach()) for a, b in pairs if a is not None):
-            why = "a replay gives other bits than the step as written"
-        return losses, why
-
-    def _compare_or_follow(
-        self, attempt: Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
-    ) -> torch.Tensor:
-        """Compare a step with numbers as inputs with the step as written, or look for the way of these numbers."""
-        begin = self._now()
-        found = find_numbered(attempt.pending, begin, inputs)
-        if found is None:
-            if len(attempt.pending) == MAX_WAYS or len(attempt.numbered) == MAX_WAYS:
-                places = [one.step.place for one in (*attempt.pending, *attempt.numbered)]
-                where = next(filter(None, places), "")
-                self._give_numbers_up(f"a number that Python looks at keeps changing{where}")
-                return self._train(batch, hyper)
-            return self._follow(attempt, batch, hyper, inputs)
-        one, values = found
-        attempt.pending.remove(one)
-        recording, given = one.step.as_written(values), [*inputs, *one.step.inputs(values)]
-        try:
-            losses, why = self._both(attempt, recording, one.replay, given, batch, hyper, inputs)
+            losses, why, followed = self._numbered.go_on(attempt, given, self._values or ())
         except ValueChanged as error:
             self._changed(str(error))
-            return self._train(batch, hyper)
-        if attempt.stage == "record":
-            return losses
-        why = why or self._other_counters(one.step.ends(begin, values))
-        if why is not None:
-            self._give_numbers_up(why)
-        else:
-            attempt.numbered.append(one)
+            return self._watch.run(given)
+        if followed is not None:
+            self._choose_by_outcome(attempt, followed.recording, attempt.pending[-1].replay)
+        if why is not None:  # they are values like others, that a recording is made for
+            self._numbers.give_up(why)
+            self._turn_to_key(why)
         return losses
-
-    def _now(self) -> list[Any]:
-        """List the numbers that are inputs, as they are now."""
-        return self._numbers.values(self._numbers.places, self._values or ())
-
-    def _other_counters(self, expected: Sequence[Any]) -> str | None:
-        """Explain why the step as written has not left these numbers; None if it has."""
-        if all(map(same, self._now(), expected)):
-            return None
-        return "a number in the models' code is another one than the arithmetic says"
-
-    def _follow(
-        self, attempt: Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
-    ) -> torch.Tensor:
-        """Run the step once with stand-ins for numbers, which does not count, and once as written."""
-        assert attempt.recording is not None
-        begin = self._now()
-        state = State([*attempt.recording.written_externals(), *self._state()])
-        followed, why = None, None
-        try:
-            followed = follow(
-                lambda: self._train(batch, hyper),
-                inputs,
-                self._fixed,
-                self._numbers,
-                self._values or (),
-                state.storages(),
-            )
-        except WritesElsewhere:
-            attempt.stage = "record"
-        except NotFollowed as error:
-            why = str(error)
-        finally:
-            state.put_back()
-        losses, second = self._watch(batch, hyper, inputs)
-        if guards.ways(self._array) != attempt.ways:
-            attempt.stage = "record"
-            return losses
-        if attempt.stage == "record":
-            return losses
-        why = why or self._prepare(attempt, followed, begin, second, batch, hyper, inputs)
-        if why is not None:
-            self._give_numbers_up(why)
-        return losses
-
-    def _prepare(
-        self,
-        attempt: Attempt,
-        followed: FollowedStep | None,
-        begin: list[Any],
-        second: StepRecording,
-        batch: Any,
-        hyper: Sequence[Any],
-        inputs: list[torch.Tensor],
-    ) -> str | None:
-        """Make the replay of a step with numbers as inputs; explain why if it is not the step as written."""
-        assert followed is not None
-        values = followed.values(begin)
-        if values is None:
-            return "a number leads to another step"
-        why = second.refusal or difference(followed.as_written(values), second) or self._side_effect(attempt)
-        why = why or self._other_counters(followed.ends(begin, values))
-        if why is not None:
-            return why
-        try:
-            replay = self._replays.prepare(self._train, followed.recording, batch, hyper, inputs)
-        except NotScriptable as error:
-            return str(error)
-        attempt.pending.append(NumberedReplay(followed, replay, reads_of(followed.recording, inputs)))
-        self._choose_by_outcome(attempt, followed.recording, replay)
-        return None
-
-    def _give_numbers_up(self, why: str) -> None:
-        """Take numbers for values that a recording is made for, as they cannot be followed."""
-        self._numbers.give_up(why)
-        self._turn_to_key(why)
-
-    def _side_effect(self, attempt: Attempt) -> str | None:
-        now = self._python_values()
-        for name in {**attempt.values, **now}:
-            if attempt.values.get(name) != now.get(name):
-                return f"a step changes the Python value {name}"
-        return None

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: MIT
+"""Steps as written, watched: recorded, and compared with a replay from the same state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import guards
+from .attempt import Attempt
+from .changing_numbers import ChangingNumbers
+from .comparison import State, difference
+from .cuda import CudaGraphs
+from .hidden_reads import HiddenReads
+from .looks import Replay, ValueChanged
+from .python_state import python_values
+from .record import StepRecorder, StepRecording
+from .script import Scripts, described
+
+Train = Callable[[Any, Sequence[Any]], torch.Tensor]
+
+
+@dataclass
+class StepInputs:
+    """What a step brings: batch, hyper-parameters, and the tensors of both, the last `fixed` of which seldom change."""
+
+    batch: Any
+    hyper: Sequence[Any]
+    tensors: list[torch.Tensor]
+    fixed: int
+
+
+class StepWatch:
+    """Runs steps as written and records them.
+
+    Args:
+        state: lists what a step may change without an operator that names it.
+        numbers: inputs of recordings; the step may change those that modules hold.
+    """
+
+    def __init__(
+        self,
+        train: Train,
+        array: torch.nn.Module,
+        state: Callable[[], Sequence[torch.Tensor]],
+        replays: Scripts | CudaGraphs,
+        numbers: ChangingNumbers,
+    ) -> None:
+        self.train, self.array, self.state, self.replays, self.numbers = train, array, state, replays, numbers
+
+    def run(self, given: StepInputs) -> torch.Tensor:
+        """Run a step as written."""
+        return self.train(given.batch, given.hyper)
+
+    def record(self, given: StepInputs) -> tuple[torch.Tensor, StepRecording]:
+        """Run a step as written, and record it."""
+        recorder = StepRecorder(given.tensors, given.fixed, self.replays.seeded)
+        with recorder, HiddenReads(recorder.recording):
+            losses = self.run(given)
+        recorder.recording.losses = recorder.slot(losses).index
+        return losses, recorder.recording
+
+    def state_of(self, recording: StepRecording) -> State:
+        """Copy all that the recorded step changes."""
+        return State([*recording.written_externals(), *self.state()])
+
+    def compare(
+        self,
+        attempt: Attempt,
+        recording: StepRecording,
+        replay: Replay,
+        numbers: Sequence[Any],
+        given: StepInputs,
+    ) -> tuple[torch.Tensor, str | None]:
+        """Run a step replayed and as written, from the same state; return its losses, and why they are not the same.
+
+        Args:
+            numbers: what the replay takes beside the tensors.
+
+        Raises:
+            ValueChanged: by a replay that is for other values than those of this step; nothing was run then.
+        """
+        state = self.state_of(recording)
+        why, replayed = None, None
+        try:
+            replayed = replay([*given.tensors, *numbers])
+        except ValueChanged:
+            raise
+        except Exception as error:  # whatever a replay fails with, the step as written follows
+            why = described(error)
+        state.exchange()
+        losses, second = self.record(given)
+        if guards.ways(self.array) != attempt.ways:
+            attempt.stage = "record"
+            return losses, None
+        why = why or second.refusal or difference(recording, second) or self.side_effect(attempt)
+        pairs = zip([replayed, *state.values], [losses, *state.tensors], strict=True)
+        if why is None and not all(self.replays.same(a, b.detach()) for a, b in pairs if a is not None):
+            why = "a replay gives other bits than the step as written"
+        return losses, why
+
+    def python_values(self) -> dict[str, Any]:
+        """Collect the Python values of the modules that a step must not change."""
+        return python_values(self.array, self.numbers.held_keys)
+
+    def side_effect(self, attempt: Attempt) -> str | None:
+        """Name a Python value that the step has changed; None without one."""
+        now = self.python_values()
+        for name in {**attempt.values, **now}:
+            if attempt.values.get(name) != now.get(name):
+                return f"a step changes the Python value {name}"
+        return None
+
+
+def refuse_writes_under_reads(recording: StepRecording, given: int) -> None:
+    """Refuse a step that writes into its batch, the first `given` inputs, or into a tensor that Python looks into."""
+    batch = recording.inputs[:given]
+    if any(recording.storage[slot] in recording.written for slot in batch):
+        recording.refuse(f"the step writes into its batch{recording.writer_of(batch)}")
+    if any(recording.storage[slot] in recording.written for slot in recording.read):
+        changes = recording.writer_of(recording.read)
+        recording.refuse(f"Python looks into a tensor that the step changes{changes}")
