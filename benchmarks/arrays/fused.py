@@ -34,8 +34,9 @@ variants:
 that `--markdown FILE` puts into FILE (without `--out` its rounds are in a .csv beside FILE). What is there of other
 workloads stays in the table, so that it can be filled in pieces: `--missing` measures what it lacks, `--minutes N`
 begins no further workload after N minutes, Ctrl-C loses the one under way, and the last line says what remains. With
-`--rounds 3 --segment 0.2`, six variants and `--roof` a workload takes 10 s (mlp_s) to two minutes (swin, vit, lstm,
-transformer_lm). `--peer MODULE:FUNCTION`
+`--rounds 3 --segment 0.2`, all plain variants and `--roof` a workload takes 15 to 30 s of a free core (MLPs, cnn, gru,
+deq, tabular_resnet) or about a minute (mobilenets, swin, vit, language models), all of them a quarter of an hour; a
+compiled variant adds minutes. `--peer MODULE:FUNCTION`
 adds a variant of your own: a function (B, workload) that returns one that trains one step of all B models; `workload`
 has `make()`, `batch()` and `loss`.
 

@@ -82,7 +82,17 @@ def test_the_gradient_of_a_wide_bias(rows, monkeypatch):
 @pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
 @pytest.mark.parametrize(
     "shape",
-    [(32, 64, 128), (33, 30, 10), (8, 64, 40), (1, 33, 7), (5, 300, 70), (20, 520, 3), (0, 4, 5), (3, 0, 5)],
+    [
+        (32, 64, 128),
+        (33, 30, 10),
+        (8, 64, 40),
+        (1, 33, 7),
+        (5, 300, 70),
+        (20, 520, 3),
+        (300, 520, 130),
+        (0, 4, 5),
+        (3, 0, 5),
+    ],
 )
 def test_every_shape(shape, activation):
     """Whole tiles, parts of them, dot products, several pieces of the depth: forward and backward."""
