@@ -4,8 +4,8 @@
     python benchmarks/instruments/bench_monitor.py [--cpus 0] [--rounds 8] [--nvml]
 
 As in a run of dnnsuite the trainer is a process of its own, on the given CPUs, and the sampling is a thread of the
-process that waits for it. The two take turns. What counts is the ratio of the best times of a step, by the trainer's wall time
-(what a rate is made of) and by its CPU time; and the CPU time of the sampling itself.
+process that waits for it. The two take turns. What counts is the ratio of the best times of a step, by the trainer's
+wall time (what a rate is made of) and by its CPU time; and the CPU time of the sampling itself.
 """
 
 import argparse

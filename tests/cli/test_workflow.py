@@ -80,8 +80,12 @@ def test_a_workflow_as_json_and_its_plot(capsys: pytest.CaptureFixture[str], tmp
     assert report["out"].startswith("dnnsuite-runs/toy-")
     assert all(Path(path).stat().st_size > 0 for path in report["files"])
 
-    assert status("workflow", "toy", "--plugin", "toy_jobs", "--resume") == 0  # the last one, whole already
-    assert "0 of 1 runs to do" in capsys.readouterr().err
+    again = ["--plugin", "toy_jobs", "--resume", "--hfta-tree", "tree"]
+    assert status("workflow", "toy", *again) == 0  # the last one, whole already
+    captured = capsys.readouterr()
+    assert "0 of 1 runs to do" in captured.err
+    assert captured.out.endswith("tree/toy\n")
+    assert Path("tree/toy/run0/cpu/cpu/fp32/serial/timing.csv").is_file()
     assert status("workflow", "toy", "--plugin", "toy_jobs", "--out", report["out"]) == 2
     assert "continue it with --resume or choose another --out" in capsys.readouterr().err
 

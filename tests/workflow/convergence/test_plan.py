@@ -25,6 +25,7 @@ def test_an_array_trains_as_its_models_do(finished):
 
 def test_runs_are_runs_as_others_are(finished):
     table = results.load(finished.root)
+    assert len(list(finished.root.glob("runs/*/monitor.csv"))) == 3
     assert set(table["mode"]) == set(WAYS)
     assert set(table["kind"]) == {"training"}
     assert set(table["metric"]) == {"loss/final"}

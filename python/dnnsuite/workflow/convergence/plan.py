@@ -23,6 +23,7 @@ from ..._runs.record import VERSION, Isolation, Metric, Moment, RunRecord, data_
 from ..._runs.resume import final, refuse_other_settings
 from ..._runs.spec import WorkerSpec
 from ...errors import InvalidArgument
+from ...profiler.monitor import Monitor
 from .outputs import write_outputs
 from .settings import ConvergenceSettings, resolve
 from .task import TRAJECTORY_FILE
@@ -156,9 +157,12 @@ class _Comparison:
             "dnnsuite.workflow.convergence.task:train", str(directory), settings.job, config, details,
             tuple(settings.plugins), (os.getcwd(),), memory_limit_bytes=share if on_cpu else None,
         )  # fmt: skip
-        outcome = run_group(
-            [spec], [self._environment()], settings.timeout_s, Direct(share), "end", self.progress.tick
-        )
+        environment, tick = [self._environment()], self.progress.tick
+        with Monitor(gpus=not on_cpu) as monitor:
+            outcome = run_group(
+                [spec], environment, settings.timeout_s, Direct(share), "end", tick, monitor.follow
+            )
+        monitor.write(directory)
         record = self._record(way, config, started, outcome, time.monotonic() - began_s)
         if outcome.ok:
             last = read_json(directory / TRAJECTORY_FILE)["losses"][-1]
