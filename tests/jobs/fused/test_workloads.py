@@ -93,8 +93,9 @@ def learning(name):
     return jobs.declare(dataclasses.replace(workload(name), name="dcgan_judge", loss=judge))
 
 
-@pytest.mark.parametrize("name", TINY)
-@pytest.mark.parametrize("B", [0, 2])
+@pytest.mark.parametrize(
+    ("name", "B"), [*((name, 0) for name in TINY), ("transformer", 2), ("pointnet_cls", 2)]
+)
 def test_loss_falls_on_the_data_of_this_machine(name, B):
     rates = {**LEARNS, "lr": 1.0 if name in ADADELTA else 3e-3}
     hyper = {key: [rates[key]] * max(B, 1) for key in workload(name).hyper}
