@@ -65,7 +65,7 @@ def serial(B: int, threads: int) -> Way:
 def foreach(B: int, threads: int) -> Way:
     made = [started(0, threads, seed) for seed in range(B)]
     for job in made:
-        job._optimizer = torch.optim.Adadelta(job.model.parameters(), lr=1.0, foreach=True)
+        job.optimizers[0].param_groups[0]["foreach"] = True
     return job_way(made)
 
 
@@ -75,7 +75,7 @@ def fused(B: int, threads: int) -> Way:
 
 def vmap(B: int, threads: int) -> Way:
     job = started(0, threads)
-    models = [job.build(seed) for seed in range(B)]
+    models = [started(0, threads, seed).model for seed in range(B)]
     parameters, buffers = torch.func.stack_module_state(models)
     optimizer = torch.optim.Adadelta(parameters.values(), lr=1.0)
 
@@ -90,7 +90,7 @@ def vmap(B: int, threads: int) -> Way:
     def run(steps: int) -> None:
         for index in range(steps):
             for parameter, gradient in zip(
-                parameters.values(), gradients(parameters, buffers, *job._batch(index)).values(), strict=True
+                parameters.values(), gradients(parameters, buffers, *job.batch(index)).values(), strict=True
             ):
                 parameter.grad = gradient
             optimizer.step()

@@ -26,18 +26,24 @@ def list_jobs(
 
     import_plugins(plugin or [], [os.getcwd()])
     known = {name: jobs.get(name).description for name in jobs.names()}
+    fused = {name: jobs.get(name, jobs.Job).description for name in jobs.names(jobs.Job)}
     ways = {mode.name: mode.description for mode in MODES.values()}
     if as_json:
         print(
             json.dumps(
-                {"jobs": known, "suites": {name: list(jobs) for name, jobs in SUITES.items()}, "modes": ways}
+                {
+                    "jobs": known,
+                    "workflows": fused,
+                    "suites": {name: list(jobs) for name, jobs in SUITES.items()},
+                    "modes": ways,
+                }
             )
         )
         return 0
-    for title, entries in (("jobs", known), ("modes", ways)):
+    for title, entries in (("jobs", known), ("workflows", fused), ("modes", ways)):
         print(f"{title}:")
         for name, description in entries.items():
-            print(f"  {name:<12} {description}")
+            print(f"  {name:<18} {description}")
     print("suites:")
     for name, members in SUITES.items():
         print(f"  {name:<12} {' '.join(members)}")

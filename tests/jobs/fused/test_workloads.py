@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The eight workloads: their sizes, what the fused form computes, and that they learn."""
 
+import dataclasses
 import random
 import statistics
 
@@ -84,18 +85,26 @@ def test_nothing_runs_model_by_model(name):
     assert {cover.how for cover in array.coverage()} <= {"fused", "elementwise"}
 
 
-@pytest.mark.parametrize("name", TINY)
-@pytest.mark.parametrize("B", [0, 2])
+def learning(name):
+    """The tiny job, of which the loss has to fall: of DCGAN the discriminator alone."""
+    if name != "dcgan":
+        return jobs.get(name, jobs.FusedJob)
+    judge = {"discriminator": workload(name).loss["discriminator"]}
+    return jobs.declare(dataclasses.replace(workload(name), name="dcgan_judge", loss=judge))
+
+
+@pytest.mark.parametrize(
+    ("name", "B"), [*((name, 0) for name in TINY), ("transformer", 2), ("pointnet_cls", 2)]
+)
 def test_loss_falls_on_the_data_of_this_machine(name, B):
-    hyper = {
-        key: [1.0 if name in ADADELTA and key == "lr" else LEARNS[key]] * max(B, 1)
-        for key in workload(name).hyper
-    }
-    job = jobs.get(name, jobs.FusedJob)(config(name, B, hyper=hyper, batch_size=16))
+    rates = {**LEARNS, "lr": 1.0 if name in ADADELTA else 3e-3}
+    hyper = {key: [rates[key]] * max(B, 1) for key in workload(name).hyper}
+    options = {**TINY[name], **({"dropout": 0.0, "width": 128} if name == "pointnet_cls" else {})}
+    job = learning(name)(config(name, B, hyper=hyper, batch_size=16, options=options))
     try:
         job.setup()
         history = []
-        for _ in range(30):
+        for _ in range(40):
             job.step()
             history.append(job.losses())
         source = job.provenance()["data"]["source"]
@@ -103,7 +112,7 @@ def test_loss_falls_on_the_data_of_this_machine(name, B):
         job.close()
     assert source
     for losses in zip(*history, strict=True):
-        assert statistics.mean(losses[-6:]) < 0.97 * statistics.mean(losses[:4])
+        assert statistics.mean(losses[-8:]) < 0.95 * statistics.mean(losses[:4])
 
 
 def test_data_are_asked_for_by_kind():

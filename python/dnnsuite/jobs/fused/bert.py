@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Masked-language-model training of BERT, the first workload of HFTA's throughput study (MLSys 2021).
 
-HFTA's script reads `--emsize 128` but builds its network from `--nhid` alone, 512 wide with a feed-forward of 2048;
-here each names what it says, and the preset `paper` has the network that HFTA built.
+HFTA's script reads `--emsize 128` but builds its network from `--nhid` alone, 512 wide with a feed-forward of 2048,
+with 512 positions, three segments, and no norm of the embeddings. Here each option names what it says, and the preset
+`paper` has the network that HFTA built.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ class MaskedText:
 
 
 def model(options: Values, hyper: Values) -> models.BERT:
-    sizes = {name: options[name] for name in ("emsize", "nhid", "nlayers", "nhead", "dropout")}
-    return models.BERT(torch.nn, options["vocab_size"], max_len=options["bptt"], **sizes)
+    names = ("emsize", "nhid", "nlayers", "nhead", "dropout", "segments", "embedding_norm")
+    sizes = {name: options[name] for name in names}
+    length = max(options["bptt"], options["positions"])
+    return models.BERT(torch.nn, options["vocab_size"], max_len=length, **sizes)
 
 
 def loss(model: Any, tokens: torch.Tensor, positions: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -39,12 +42,16 @@ def loss(model: Any, tokens: torch.Tensor, positions: torch.Tensor, targets: tor
     return torch.nn.functional.cross_entropy(widened(model(tokens, positions)), targets.flatten())
 
 
+HFTA = {
+    "emsize": 512, "nhid": 2048, "vocab_size": 33_279, "positions": 512, "segments": 3, "embedding_norm": False,
+}  # fmt: skip
 WORKLOAD = FusedWorkload(
     name="bert",
     description="BERT masked-language model, 8 layers of 128, Adadelta + StepLR, on text",
     unit="sequences",
     options={
         "emsize": 128, "nhid": 512, "nlayers": 8, "nhead": 8, "dropout": 0.1, "bptt": 32, "vocab_size": 8192,
+        "positions": 0, "segments": 0, "embedding_norm": True,
     },
     hyper=samplers.ADADELTA_MIDDLE,
     sample=samplers.adadelta,
@@ -58,9 +65,7 @@ WORKLOAD = FusedWorkload(
         "default": Preset(
             3, 4, max_B=4, max_num_Bs=4, cuda=samplers.ON_CUDA
         ),
-        "paper": Preset(
-            5, 1000, max_num_Bs=10, options={"emsize": 512, "nhid": 2048, "vocab_size": 33_279},
-        ),
+        "paper": Preset(5, 1000, max_num_Bs=10, options=HFTA),
     },
 )  # fmt: skip
 

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""The example of a user's workload, through the command."""
+
+import contextlib
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from dnnsuite import jobs
+from dnnsuite.cli.app import main
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_a_users_workload_runs_whole(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(ROOT / "examples")
+    with pytest.raises(SystemExit) as ended:
+        main([
+            "workflow", "spirals", "--plugin", "spirals", "--device", "cpu", "--plan", "1,2", "--epochs", "2",
+            "--iters-per-epoch", "4", "--repeats", "1", "--option", "width=16",
+            "--modes", "serial,hfta", "--out", str(tmp_path / "out"), "--json",
+        ])  # fmt: skip
+    assert ended.value.code == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["settings"]["options"] == {"width": 16}
+    assert said["equality"]["fp32"]["passed"]
+    assert {(row["mode"], row.get("B")) for row in said["rows"]} >= {("serial", 1), ("hfta", 1), ("hfta", 2)}
+    records = [json.loads(path.read_text()) for path in (tmp_path / "out" / "runs").glob("*/run.json")]
+    assert len(records) == 3
+    for record in records:
+        rates = {metric["name"]: metric["value"] for metric in record["metrics"] if metric["replica"] is None}
+        assert rates["throughput"] > 0
+        assert rates["throughput/data on device"] > 0
+
+
+def test_the_example_is_short():
+    assert len((ROOT / "examples/spirals.py").read_text().splitlines()) <= 50
+
+
+def test_the_page_on_workflows_says_what_happens():
+    """Its declaration is run, and its last line prints what it says."""
+    page = (ROOT / "docs/workflows.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(compile(code, "docs/workflows.md", "exec"), {"__name__": "my_module"})
+    assert said.getvalue() == "True\n"
+    assert jobs.get("sums", jobs.FusedJob).unit == "rows"
