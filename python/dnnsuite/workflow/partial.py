@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._runs.plugins import import_plugins
 from ..errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -108,6 +110,7 @@ def options_of(name: str, asked: Mapping[str, Any], defaults: bool = True) -> tu
         raise InvalidArgument(f"--plan {','.join(map(str, plan))}: {name} has one number of models")
     if not defaults:
         return job, options
+    import_plugins(list(options.get("plugins", [])), [os.getcwd()])
     if preset == "quick":
         options.setdefault("repeats", 2)
     modes = options.get("modes") or ["serial", *(f"{_PREFIX}{n}" for n in range(len(units_of(job)) + 1))]
