@@ -36,7 +36,7 @@ RANK = {
     "cluster": 7, "jobs": 7, "plots": 7,
     "profiler": 8, "report": 8,
     "importers": 9,
-    "suites": 10, "workflow": 10,
+    "suites": 10, "training": 10, "workflow": 10,
     "advisor": 11, "profiling": 11,
     "doctor": 12,
     "cli": 13,
@@ -46,7 +46,7 @@ SIDES = {
     "shared": {"_C", "_files", "_torch", "_under_way", "errors", "host"},
     "training": {"_fuse", "_memory", "_step", "_tune", "data", "jobs", "models", "nn", "ops", "optim"},
     "observing": {"_runs", "cluster", "importers", "pin", "plots", "profiler", "report", "results", "timing"},
-    "both": {"advisor", "cli", "doctor", "profiling", "suites", "workflow"},
+    "both": {"advisor", "cli", "doctor", "profiling", "suites", "training", "workflow"},
 }
 APART = {("training", "observing"), ("observing", "training")}
 TORCH = frozenset({"functorch", "torch", "torchvision"})
@@ -92,7 +92,13 @@ TESTED_BY: dict[str, str] = {
     "profiler/_site/sitecustomize.py": "profiling/test_script.py",
     "pin/_guard.py": "pin/test_partition.py",
     "pin/report.py": "cli/test_pin.py",
+    "cli/_search_flags.py": "cli/test_workflow.py",
     "jobs/_equality.py": "jobs/test_declared_job.py",
+    "jobs/fused/dcgan.py": "jobs/fused/test_workloads.py",
+    "jobs/fused/images.py": "jobs/fused/test_workloads.py",
+    "jobs/fused/pointnet.py": "jobs/fused/test_workloads.py",
+    "jobs/fused/samplers.py": "jobs/fused/test_workloads.py",
+    "jobs/fused/transformer.py": "jobs/fused/test_workloads.py",
     "jobs/_spread.py": "jobs/test_distributed.py",
     "pin/_running.py": "pin/test_partition.py",
     "cli/_options.py": "cli/test_workflow.py",

@@ -108,6 +108,35 @@ def test_a_wide_interval_does_not_flatten_the_curves(axes: Axes) -> None:
     assert axes.get_ylim() == (0, 3.0)
 
 
+def load(*rows: tuple[str, str, int, float], metric: str = "busy") -> pd.DataFrame:
+    columns = ["job", "mode", "B", "mean", "precision", "of", "metric", "unit"]
+    made = pd.DataFrame([(*row, "fp32", "machine", metric, "bytes") for row in rows], columns=columns)
+    return made.assign(low=made["mean"] / 2, high=made["mean"] * 9)
+
+
+def test_load_over_B_and_by_job(axes: Axes) -> None:
+    points = [("toy", "serial", 1, 2e9), ("toy", "hfta", 1, 2e9), ("toy", "hfta", 4, 4e9)]
+    plots.machine_load(load(*points), axes)
+    assert axes.get_legend_handles_labels()[1] == ["serial fp32", "hfta fp32"]
+    assert list(axes.get_lines()[1].get_ydata()) == [2.0, 4.0]
+    assert axes.get_ylabel() == "machine busy (GB)"
+    assert axes.get_ylim() == (0, 6.0)
+    by_job = Figure().subplots()
+    plots.machine_load(load(("a", "shares", 1, 1e9), ("b", "shares", 1, 2e9)), by_job)
+    assert [text.get_text() for text in by_job.get_yticklabels()] == ["a", "b"]
+    with pytest.raises(InvalidArgument, match="2 quantities"):
+        plots.machine_load(pd.concat([load(points[0]), load(points[0], metric="steal")]), axes)
+
+
+def test_hftas_table_in_hftas_style() -> None:
+    ends = {"avg": [1.0, 2.0], "min": [0.5, 1.0], "max": [2.0, 3.0]}
+    table = pd.DataFrame({f"hfta:amp:{end}": values for end, values in ends.items()}, index=[1, 2])
+    table = table.assign(**{f"serial:fp32:{end}": [values[0], NAN] for end, values in ends.items()})
+    ax = plots.hfta(table, "Normalized Throughput")
+    assert ax.get_legend_handles_labels()[1] == ["hfta:amp", "serial:fp32"]
+    assert ax.get_ylabel() == "Normalized Throughput"
+
+
 def test_losses_of_models_alone_and_of_the_array():
     losses = pd.DataFrame(
         {"serial:0.1": [4.0, 2.0, 1.0], "hfta:0.1": [4.0, 2.0, 1.2], "control:0.1": [0.0] * 3}

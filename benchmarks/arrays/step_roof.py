@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -23,7 +23,7 @@ from ways import Way, repeat, timed
 from work import roof
 from workloads import Workload
 
-from dnnsuite.profiler.cpu import CpuInstrument, OpsInstrument
+from dnnsuite.profiler.cpu import observe_steps
 from dnnsuite.profiler.roofline import Peaks, Roofline, measure_peaks
 
 NEAR = 0.75  # of the roof: what a workload should reach
@@ -80,27 +80,9 @@ def gaps(workload: Workload, B: int, setting: Setting, peaks: Peaks) -> list[Gap
     """Operators of the array's step, those that lose the most first."""
     way = variants.fused(workload, B, setting)
     way(_WARMUP)
-    return gaps_of(*_observed(way), peaks, B)
-
-
-def _observed(way: Callable[[int], object]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    instruments: tuple[Any, ...] = (OpsInstrument(), CpuInstrument())
     count = round(min(max(_SECONDS / timed(way, 1, time.perf_counter), _STEPS[0]), _STEPS[1]))
-    try:
-        for instrument in instruments:
-            instrument.open()
-            instrument.start()
-        for index in range(count):
-            way(1)
-            for instrument in instruments:
-                instrument.step(index)
-        for instrument in instruments:
-            instrument.stop()
-    finally:
-        for instrument in instruments:
-            instrument.close()
-    ops, cpu = instruments
-    return ops.tables()["ops"], cpu.tables()["steps_cpu"]
+    observed = observe_steps(lambda: way(1), count)
+    return gaps_of(observed.ops, observed.steps, peaks, B)
 
 
 def gaps_of(ops: pd.DataFrame, steps: pd.DataFrame, peaks: Peaks, B: int) -> list[Gap]:
@@ -156,9 +138,45 @@ def lines(found: list[Gap]) -> list[str]:
     ]
 
 
+_UNCOUNTED = "exponentials and random numbers, which the roof does not count"
+_WHY: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        ("aten::convolution", "aten::_convolution", "aten::mkldnn"),
+        "the library's, below the peak of products where channels are few or maps small",
+    ),
+    (("aten::mm", "aten::addmm", "aten::bmm"), "the library's products"),
+    (
+        ("dnnsuite::linear", "dnnsuite::matmul"),
+        "products with few rows or columns: packing a weight and parts of tiles count",
+    ),
+    (
+        ("dnnsuite::batch_norm", "dnnsuite::layer_norm", "dnnsuite::group_norm"),
+        "passes before and after the statistics are known, the roof has one",
+    ),
+    (
+        ("dnnsuite::cross_entropy", "dnnsuite::attention", "dnnsuite::draw", "aten::tanh", "aten::gelu"),
+        _UNCOUNTED,
+    ),
+    (
+        ("dnnsuite::optimizer_step_",),
+        "seven streams from memory at once, the roof's bandwidth is that of three",
+    ),
+)
+_ELSE = "small operators: a call and a pass over memory each"
+
+
+def why(operator: str) -> str:
+    """The reason why an operator stays below its roof."""
+    return next((reason for begins, reason in _WHY if operator.startswith(begins)), _ELSE)
+
+
 def sentence(found: list[Gap]) -> str:
-    """The gaps that matter, as shares of the step."""
+    """The gaps that matter, as shares of the step, with the reason of each."""
     total_s = sum(gap.seconds for gap in found)
-    named = [gap for gap in found[:MOST] if gap.lost_s > 0.02 * total_s]
-    parts = (f"{' '.join(filter(None, gap[:2]))} {100 * gap.lost_s / total_s:.0f} %" for gap in named)
-    return "of the step above the operators' own roofs: " + ", ".join(parts)
+    parts: dict[str, list[str]] = {}
+    for gap in found[:MOST]:
+        if gap.lost_s > 0.02 * total_s:
+            text = f"{' '.join(filter(None, gap[:2]))} {100 * gap.lost_s / total_s:.0f} %"
+            parts.setdefault(why(gap.operator), []).append(text)
+    named = "; ".join(f"{', '.join(texts)} ({reason})" for reason, texts in parts.items())
+    return f"of the step above the operators' own roofs: {named}"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import own_models
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -289,20 +290,6 @@ class Fourier(nn.Module):
         return self.head(h.transpose(1, 2))
 
 
-def tutorial() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Dropout(0.25),
-        nn.Linear(32 * 49, 10),
-    )
-
-
 def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10))
 
@@ -324,7 +311,7 @@ _ALL = (
     Workload("squeezenet", squeezenet, (8, 3, 48, 48)),
     Workload("inception", inception, (8, 3, 24, 24)),
     Workload("fourier", Fourier, (16, 32, 1)),
-    Workload("tutorial_cnn", tutorial, (64, 1, 28, 28)),
+    Workload("tutorial_cnn", own_models.tutorial_cnn, (64, 1, 28, 28)),
     Workload("mlp", mlp, (32, 64)),
 )
 WORKLOADS = {work.name: work for work in _ALL}

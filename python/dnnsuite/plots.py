@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,8 @@ __all__ = [
     "Drawn",
     "Request",
     "convergence",
+    "hfta",
+    "machine_load",
     "partially_fused",
     "rates",
     "save",
@@ -40,6 +42,7 @@ _COLOURS = {
     "hfta": "tab:purple",
 }
 _HEADROOM = 1.5
+_UNITS = {"bytes": (1e9, "GB"), "bytes/s": (1e9, "GB/s"), "Hz": (1e9, "GHz")}  # (in ours, on an axis)
 _LINES = {"fp32": "--", "bf16": "--", "amp": "-"}
 _MARKERS = "os^vDPX*"  # one for each job, where there are several
 
@@ -154,6 +157,105 @@ def rates(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax.set_xscale("log")
     ax.set_xlabel("rate, with its 95 % interval")
     ax.grid(alpha=0.3, axis="x")
+    return ax
+
+
+def machine_load(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw one quantity of the machine's load over B, a curve per mode and precision; for a suite, by job.
+
+    Args:
+        summary: of :func:`dnnsuite.results.summarize_monitors`, the rows of one quantity.
+        ax: where to draw; a new figure by default.
+
+    Lines between markers guide the eye. Bands and bars are the 95 % intervals over repeats.
+
+    Raises:
+        InvalidArgument: there are no rows, or rows of several quantities.
+    """
+    named = summary[["of", "metric", "unit"]].drop_duplicates()
+    if len(named) != 1:
+        raise InvalidArgument(f"{len(named)} quantities for one figure: pass the rows of one")
+    of, metric, unit = named.iloc[0]
+    scale, unit = _UNITS.get(unit, (1.0, unit))
+    scaled = summary.assign(**{name: summary[name] / scale for name in ("mean", "low", "high")})
+    ax = _axes(ax)
+    draw = _load_over_B if scaled["B"].nunique() > 1 else _load_by_row
+    draw(ax, scaled, f"{of} {metric} ({unit})")
+    ax.grid(alpha=0.3)
+    return ax
+
+
+def _load_over_B(ax: Axes, summary: pd.DataFrame, label: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    jobs = list(dict.fromkeys(summary["job"]))
+    for (job, mode, precision), curve in summary.groupby(["job", "mode", "precision"], sort=False):
+        curve = curve.sort_values("B")
+        style: Any = {
+            "color": _COLOURS.get(str(mode), "tab:gray"),
+            "linestyle": _LINES.get(str(precision), "-."),
+        }
+        name = f"{job} " if len(jobs) > 1 else ""
+        marker = _MARKERS[jobs.index(job) % len(_MARKERS)]
+        if mode == "serial":
+            ax.axhline(curve["mean"].iloc[0], label=f"{name}{mode} {precision}", **style)
+            continue
+        ax.plot(
+            curve["B"], curve["mean"], marker=marker, markersize=4, label=f"{name}{mode} {precision}", **style
+        )
+        ax.fill_between(curve["B"], curve["low"], curve["high"], alpha=0.3, color=style["color"], linewidth=0)
+    _limit(ax.set_ylim, summary)
+    ax.set_xlabel("B (models)")
+    ax.set_ylabel(label)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _load_by_row(ax: Axes, summary: pd.DataFrame, label: str) -> None:
+    import numpy as np
+
+    places = np.arange(len(summary))
+    middle, low, high = (summary[name].to_numpy(float) for name in ("mean", "low", "high"))
+    spread = [np.nan_to_num(middle - low), np.nan_to_num(high - middle)]
+    ax.errorbar(middle, places, xerr=spread, fmt="o", markersize=4, capsize=3, color="tab:blue")
+    cells = [
+        row["job"] + ("" if row["mode"] == "shares" else f" {row['mode']} {row['precision']} B={row['B']}")
+        for row in summary.to_dict("records")
+    ]
+    ax.set_yticks(places, cells)
+    ax.invert_yaxis()
+    _limit(ax.set_xlim, summary)
+    ax.set_xlabel(label)
+
+
+def _limit(set_limits: Callable[[float, float], object], summary: pd.DataFrame) -> None:
+    """From zero to just above the largest mean: a wide interval must not flatten the curves."""
+    top = float(summary["mean"].max())
+    set_limits(0, _HEADROOM * top if top > 0 else 1)
+
+
+def hfta(table: pd.DataFrame, label: str) -> Axes:
+    """Draw a table of HFTA's parsers in HFTA's style: means over B, bands from the least to the largest run.
+
+    Args:
+        table: index B, columns `{mode}:{precision}:{run}`, `:avg`, `:min`, `:max`.
+        label: of the axis.
+    """
+    from matplotlib.figure import Figure
+
+    ax = Figure(figsize=(6.4, 4.8)).subplots()
+    for name in [name.removesuffix(":avg") for name in table.columns if name.endswith(":avg")]:
+        mode, precision = name.split(":")
+        style: Any = {"color": _COLOURS.get(mode, "tab:gray"), "linestyle": _LINES.get(precision, "-.")}
+        average, least, most = (table[f"{name}:{end}"].dropna() for end in ("avg", "min", "max"))
+        if mode == "serial":
+            ax.axhline(average.loc[1], label=name, **style)
+            ax.axhspan(least.loc[1], most.loc[1], facecolor=style["color"], alpha=0.3)
+        else:
+            ax.plot(average.index, average, label=name, **style)
+            ax.fill_between(average.index, least, most, facecolor=style["color"], alpha=0.3)
+    ax.set_xlabel("B")
+    ax.set_ylabel(label)
+    ax.legend(bbox_to_anchor=(1.05, 1), loc="upper left")
     return ax
 
 

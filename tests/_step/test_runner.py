@@ -269,6 +269,22 @@ def test_denormal_numbers_are_zero_in_a_step_unless_asked_for(threads, flush):
     assert (x * 1e-10).count_nonzero() == 2  # the caller's own arithmetic
 
 
+@pytest.mark.parametrize("capture", [True, False])
+def test_a_runner_settles_and_stays_settled(capture, tmp_path, monkeypatch):
+    """Once what its first steps try out is chosen, every further step runs in that way."""
+    monkeypatch.setenv("DNNSUITE_CACHE", str(tmp_path))  # nothing is known yet
+    (array, optimizer), (batch,) = make(3), batches(3, 1)
+    with StepRunner(array, optimizer, loss, threads=1, capture=capture) as runner:
+        assert not runner.settled
+        while not runner.settled:
+            runner.step(*batch)
+        chosen = runner.mode, runner.width
+        for _ in range(3):
+            runner.step(*batch)
+            assert runner.settled
+            assert (runner.mode, runner.width) == chosen
+
+
 def test_a_shared_batch():
     array, optimizer = make(3)
     x, y = batches(1, 1)[0]

@@ -73,9 +73,15 @@ def test_gaps_are_of_the_least_step_and_of_one_model(peaks):
 
 
 def test_gaps_in_words():
-    found = [Gap("aten::mm", "backward", 6.0, 2.0), Gap(BETWEEN, "", 3.0, 0.0), Gap("small", "", 1.0, 0.9)]
-    assert "aten::mm backward 40 %, between operators 30 %" in step_roof.sentence(found)
-    assert "small" not in step_roof.sentence(found)
+    found = [
+        Gap("aten::mm", "backward", 6.0, 2.0),
+        Gap(BETWEEN, "", 3.0, 0.0),
+        Gap("aten::near", "", 1.0, 0.9),
+    ]
+    text = step_roof.sentence(found)
+    assert "aten::mm backward 40 % (the library's products); between operators 30 % (small operators:" in text
+    assert step_roof.why("aten::cat") == step_roof.why(BETWEEN) != step_roof.why("aten::mm")
+    assert "near" not in step_roof.sentence(found)
     head, *lines = step_roof.lines(found)
     assert "its roof" in head
     assert lines[0].split()[-4:] == ["6000.000", "2000.000", "40.0", "%"]

@@ -9,7 +9,7 @@ import pytest
 
 from dnnsuite._runs.record import Machine
 from dnnsuite.cli.app import main
-from result_tables import FIXTURES, a_record, write_record
+from result_tables import FIXTURES, a_record, write_monitored, write_record
 
 
 def plot(*arguments: object) -> int:
@@ -67,3 +67,24 @@ def test_runs_without_a_baseline_are_said(tmp_path: Path, capsys: pytest.Capture
 def test_plot_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert plot("absent") == 2
     assert "absent: no such directory" in capsys.readouterr().err
+
+
+def test_the_machines_load_over_B(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for B in (1, 2):
+        write_monitored(tmp_path / "out", f"b{B}", [(0.0, 0.0), (1.0, 30.0 * B)], mode="hfta", B=B)
+    assert plot(tmp_path / "out", "--kind", "monitor") == 0
+    assert capsys.readouterr().out.split() == [
+        f"{tmp_path}/out/cpu-toy-monitor.csv",
+        f"{tmp_path}/out/cpu-toy-monitor.png",
+    ]
+    table = pd.read_csv(tmp_path / "out" / "cpu-toy-monitor.csv")
+    assert table[table["metric"] == "busy"]["mean"].tolist() == [30.0, 60.0]
+    for metric in ("busy", "machine.busy"):
+        assert (
+            plot(tmp_path / "out", "--kind", "monitor", "--metric", metric, "--save", tmp_path / "one") == 0
+        )
+        assert set(pd.read_csv(tmp_path / "one.csv")["metric"]) == {"busy"}
+    capsys.readouterr()
+    assert plot(tmp_path / "out", "--kind", "monitor", "--metric", "gpu_util") == 2
+    assert "--metric gpu_util: these runs have machine.busy, machine.memory" in capsys.readouterr().err
+    assert plot(tmp_path / "out", "--metric", "busy") == 2

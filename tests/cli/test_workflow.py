@@ -25,7 +25,7 @@ def toys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--modes", "vertical"], "unknown mode 'vertical'; accepted: serial, concurrent, mps, mig, hfta"),
         (["--precisions", "fp32,fp8"], "unknown precision 'fp8'; accepted: fp32"),
         (["--device", "abacus"], "unknown device 'abacus'"),
-        (["--preset", "x"], "unknown preset 'x'; accepted: quick, paper"),
+        (["--preset", "x"], "unknown preset 'x'; accepted: quick, default, paper"),
         (["--max-B", "-1"], "--max-B -1: must be at least 1"),
         (["--plan", "1,-2"], "every B must be at least 1"),
         (["--resume"], "nothing to continue"),
@@ -47,7 +47,7 @@ def test_usage_errors(
 def test_unknown_job_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert status("workflow", "brt") == 2
     said = capsys.readouterr().err
-    assert "no job 'brt'" in said
+    assert "no job 'brt' (did you mean 'bert'?); there is " in said
     assert "bert" in said
 
 

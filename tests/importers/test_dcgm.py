@@ -2,7 +2,7 @@
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.importers import BadFile, dcgm
+from dnnsuite.importers import BadFile, dcgm, sniff
 from importer_samples import FIXTURES
 
 
@@ -53,6 +53,20 @@ def test_a_tall_table(tmp_path):
     path.write_text("timestamp_ms,gpu,metric,value\n5,0,DCGM_FI_DEV_SM_CLOCK,1980\n", encoding="utf-8")
     table = dcgm.read(path)
     assert table[["t_ns", "name", "value", "unit"]].iloc[0].tolist() == [5_000_000, "sm_clock", 1.98e9, "Hz"]
+
+
+def test_hftas_file_of_one_gpu_and_the_machine(tmp_path):
+    path = tmp_path / "dcgm_metrics.csv"
+    header = ",DCGM_FI_PROF_SM_ACTIVE,timestamp,cpu_percent,host_mem_total,host_mem_available"
+    path.write_text(f"{header}\n0,0.5,1000.25,40.0,8,3\n1,nan,1015.25,60.0,8,2\n", encoding="utf-8")
+    assert sniff(path) == "dcgm"
+    table = dcgm.read(path)
+    assert [*table[["t_ns", "device", "name", "value"]].itertuples(index=False, name=None)][:4] == [
+        (1_000_250_000_000, "gpu0", "gpm_sm", 50.0),
+        (1_000_250_000_000, "machine", "busy", 40.0),
+        (1_000_250_000_000, "machine", "memory_total", 8.0),
+        (1_000_250_000_000, "machine", "memory_available", 3.0),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 
 from dnnsuite import jobs
 from dnnsuite.errors import Error, InvalidArgument
-from dnnsuite.jobs import _distributed
+from dnnsuite.jobs import distributed
 from job_runs import make
 
 # Smaller images leave two values for the last statistics: their gradients are rounding, and explode.
@@ -112,26 +112,26 @@ def test_gradients_are_the_average_of_those_of_the_processes(two):
 
 def test_alone_nothing_is_joined_and_nothing_wrapped(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "1")
-    place = _distributed.place_of("all")
+    place = distributed.place_of("all")
     assert place == (0, 1, 0)
     model, device = torch.nn.Linear(1, 1), torch.device("cpu")
-    _distributed.join(place, device)
+    distributed.join(place, device)
     assert not torch.distributed.is_initialized()
-    assert _distributed.parallel(model, place, device) is model
-    _distributed.finish()
+    assert distributed.parallel(model, place, device) is model
+    distributed.finish()
 
 
 def test_the_place_is_that_of_the_environment(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("RANK", "3")
-    assert _distributed.place_of("all") == (3, 4, 3)
-    assert _distributed.place_of("student") == (0, 1, 0)
+    assert distributed.place_of("all") == (3, 4, 3)
+    assert distributed.place_of("student") == (0, 1, 0)
     monkeypatch.setenv("LOCAL_RANK", "1")
-    place = _distributed.place_of("all")
+    place = distributed.place_of("all")
     assert place.local_rank == 1
-    assert _distributed.device_of(place, torch.device("cuda")) == torch.device("cuda:1")
-    assert _distributed.device_of(place, torch.device("cuda:0")) == torch.device("cuda:0")
-    assert _distributed.device_of(place, torch.device("cpu")) == torch.device("cpu")
+    assert distributed.device_of(place, torch.device("cuda")) == torch.device("cuda:1")
+    assert distributed.device_of(place, torch.device("cuda:0")) == torch.device("cuda:0")
+    assert distributed.device_of(place, torch.device("cpu")) == torch.device("cpu")
     job = jobs.get("convnet_distributed")(jobs.JobConfig(batch_size=8))
     assert job.items_per_step == 32
 
@@ -149,14 +149,14 @@ def test_a_place_that_is_none_is_refused(monkeypatch, variables, message):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(InvalidArgument, match=message):
-        _distributed.place_of("all")
+        distributed.place_of("all")
 
 
 def test_where_nobody_is_to_be_met(monkeypatch):
-    place, device = _distributed.Place(1, 2, 1), torch.device("cpu")
+    place, device = distributed.Place(1, 2, 1), torch.device("cpu")
     with pytest.raises(InvalidArgument, match="MASTER_ADDR is not"):
-        _distributed.join(place, device)
+        distributed.join(place, device)
     monkeypatch.setenv("MASTER_ADDR", "nowhere.invalid")
     monkeypatch.setenv("MASTER_PORT", "-1")
     with pytest.raises(Error, match=r"process 1 of 2 met no others at nowhere\.invalid:-1"):
-        _distributed.join(place, device)
+        distributed.join(place, device)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from dnnsuite import ops
+from dnnsuite.ops.library import library
 from dnnsuite.profiler.flops import flop_counter, knows, work
 
 
@@ -159,3 +160,25 @@ def test_the_lstm_of_torch_on_a_cpu():
     backward = work("aten::mkldnn_rnn_layer_backward", shapes, [None] * 6)
     assert backward.flops == 2 * 2 * 4 * 3 * 20 * (6 + 5)
     assert backward.outputs[:3] == ((4, 3, 6), (20, 6), (20, 5))
+
+
+def test_pools_and_losses_have_their_outputs_and_no_flops():
+    """The shapes are those that the operators themselves give, without data."""
+    x = torch.empty(2, 3, 9, 8, 5, device="meta")
+    logits, target = torch.empty(2, 6, 7, device="meta"), torch.empty(2, 6, dtype=torch.int64, device="meta")
+    windows = [3, 2, 2, 2, 1, 1]
+    pooled, taps = library.max_pool(x, *windows, 1, 1, True, False)
+    mean = library.avg_pool(x, *windows, False, True, 0)
+    losses, log_sum = library.cross_entropy(logits, target, -100, 0.0, "none")
+    calls = [
+        ("max_pool", (x, *windows, 1, 1, True, False), pooled),
+        ("max_pool_backward", (pooled, taps, 9, 8, *windows, 1, 1), x),
+        ("avg_pool", (x, *windows, False, True, 0), mean),
+        ("avg_pool_backward", (mean, 9, 8, *windows, True, 0), x),
+        ("cross_entropy", (logits, target, -100, 0.0, "none"), losses),
+        ("cross_entropy_backward", (losses, logits, target, log_sum, -100, 0.0, "none"), logits),
+    ]
+    for name, arguments, result in calls:
+        shapes = [tuple(a.shape) if isinstance(a, torch.Tensor) else () for a in arguments]
+        values = [None if isinstance(a, torch.Tensor) else a for a in arguments]
+        assert work(f"dnnsuite::{name}", shapes, values) == (0, (tuple(result.shape),)), name

@@ -58,6 +58,7 @@ def test_a_script_is_observed_and_its_status_passed_on(script, tmp_path, capfd):
     assert {row["class"] for row in found["breakdown"]} >= {"data wait", "gemm", "host", "optimizer"}
     assert found["overhead"]["windows"] == 4
     assert (tmp_path / "out" / "timeline.png").is_file()
+    assert (tmp_path / "out" / "monitor.csv").read_text().startswith("time_ns,machine.")
 
 
 def test_a_module_and_children_that_are_forked(script, tmp_path, capfd, monkeypatch):

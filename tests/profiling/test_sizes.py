@@ -11,6 +11,7 @@ import pytest
 from dnnsuite._runs.reading import read_runs
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.profiling.sizes import Request, metrics, profiles, rows, table
+from dnnsuite.results.monitor import rows_of_monitor
 
 HUNGRY = """
 from dnnsuite import jobs
@@ -48,6 +49,9 @@ def test_each_batch_size_is_a_row_also_one_that_runs_out_of_memory(request_and_o
     assert sum(value for key, value in good.items() if key.endswith("(%)")) == pytest.approx(100)
     assert bad == {"batch_size": 8, "status": "oom", "message": "out of memory"}
     assert (out / "batch_2" / "summary.txt").is_file()
+    assert (out / "batch_8" / "monitor.csv").is_file()  # what was observed of a run that failed is kept
+    busy = {row.metric: row for row in rows_of_monitor(out / "batch_2")}["busy"]
+    assert 0 <= busy.mean <= 100
     assert not list(out.glob(".tmp-*"))
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from dnnsuite.jobs import SeedUnit, Training, _distributed, register
+from dnnsuite.jobs import SeedUnit, Training, distributed, register
 
 
 @register("toy-nap")
@@ -160,11 +160,11 @@ class Team(Nap):
     smoke: ClassVar[dict[str, Any]] = {}
 
     def setup(self) -> None:
-        self.place = _distributed.place_of(self.scope)
-        _distributed.join(self.place, self.device)
+        self.place = distributed.place_of(self.scope)
+        distributed.join(self.place, self.device)
         torch.manual_seed(self.config.seed)
         self.line = torch.nn.Linear(2, 1)
-        self.model = _distributed.parallel(self.line, self.place, self.device)
+        self.model = distributed.parallel(self.line, self.place, self.device)
         self.optimizer = torch.optim.SGD(self.line.parameters(), 0.1)
         self.generator = torch.Generator().manual_seed(self.place.rank)
 
@@ -188,7 +188,7 @@ class Team(Nap):
         return {"rank": self.place.rank}
 
     def close(self) -> None:
-        _distributed.finish()
+        distributed.finish()
 
 
 @register("toy-team-nan")

@@ -66,7 +66,7 @@ def test_a_run_for_each_copy_of_each_job_in_each_repeat(finished: Finished) -> N
     )
     for name in names:
         files = {path.name for path in (finished.root / "runs" / name).iterdir()}
-        assert files == {"run.json", "samples.csv", "report.json", "stdout.txt", "stderr.txt"}
+        assert files == {"run.json", "samples.csv", "report.json", "stdout.txt", "stderr.txt", "monitor.csv"}
 
 
 def test_the_record_of_a_run(finished: Finished) -> None:

@@ -4,13 +4,38 @@
 import subprocess
 from collections.abc import Sequence
 
-from dnnsuite.workflow.devices import Tools
+from dnnsuite.workflow.nvidia import Tools
+
+# Slices and memory, id, most at once: as `nvidia-smi mig -lgip` lists them on these GPUs.
+A100 = [("1g.5gb", 19, 7), ("1g.5gb+me", 20, 1), ("1g.10gb", 15, 4), ("2g.10gb", 14, 3), ("3g.20gb", 9, 2),
+        ("4g.20gb", 5, 1), ("7g.40gb", 0, 1)]  # fmt: skip
+A30 = [("1g.6gb", 14, 4), ("1g.6gb+me", 21, 1), ("2g.12gb", 5, 2), ("2g.12gb+me", 6, 1), ("4g.24gb", 0, 1)]
+H200 = [("1g.18gb", 19, 7), ("1g.18gb+me", 20, 1), ("1g.35gb", 15, 4), ("2g.35gb", 14, 3), ("3g.71gb", 9, 2),
+        ("4g.71gb", 5, 1), ("7g.141gb", 0, 1)]  # fmt: skip
+
+
+def listing(profiles: Sequence[tuple[str, int, int]]) -> str:
+    """The output of `nvidia-smi mig -lgip`."""
+    rule = "+" + "-" * 77 + "+"
+    lines = [rule, "| GPU instance profiles:                                                      |",
+             "| GPU   Name             ID    Instances   Memory     P2P    SM    DEC   ENC  |",
+             "|                              Free/Total   GiB              CE    JPEG  OFA  |",
+             "|" + "=" * 77 + "|"]  # fmt: skip
+    for name, number, most in profiles:
+        lines += [
+            f"|   0  MIG {name:<13} {number:>2}     {most}/{most}        4.75       No     14     0     0   |",
+            "|                                                             1     0     0   |",
+            rule,
+        ]
+    return "\n".join([*lines, ""])
 
 
 class Machine:
     """Answers as nvidia-smi and nvidia-cuda-mps-control do, and keeps the state they would change."""
 
-    def __init__(self, mig: str = "[N/A]", fails: str = "", tools: Sequence[str] | None = None) -> None:
+    def __init__(self, mig: str = "[N/A]", fails: str = "", tools: Sequence[str] | None = None,
+                 profiles: Sequence[tuple[str, int, int]] = A100) -> None:  # fmt: skip
+        self.profiles = profiles
         self.mig, self.compute, self.daemon, self.instances = mig, "Default", False, ""
         self.fails = fails
         self.found = tools if tools is not None else ["nvidia-smi", "nvidia-cuda-mps-control"]
@@ -44,9 +69,11 @@ class Machine:
                 self.compute = mode.capitalize()
             case [*_, "-mig", on]:
                 self.mig = "Enabled" if on == "1" else "Disabled"
-            case [*_, "-cgi", profiles, "-C"]:
+            case ["nvidia-smi", "mig", "-lgip", "-i", "0"]:
+                return listing(self.profiles)
+            case ["nvidia-smi", "mig", "-cgi", profiles, "-C", "-i", "0"]:
                 self.instances = profiles
-            case [*_, "-dgi"]:
+            case ["nvidia-smi", "mig", "-dgi", "-i", "0"]:
                 self.instances = ""
             case [*_, "-L"]:
                 n = len(self.instances.split(",")) if self.instances else 0

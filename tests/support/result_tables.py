@@ -84,3 +84,34 @@ def write_record(out: Path, record: RunRecord) -> Path:
     folder.mkdir(parents=True)
     write_json(folder / "run.json", record.to_dict())
     return folder
+
+
+def write_monitored(
+    out: Path,
+    name: str,
+    samples: list[tuple[float, float]],
+    window: tuple[int, int] | None = None,
+    **more: Any,
+) -> Path:
+    """A run with these (seconds, percent of the machine) in its `monitor.csv`, and a file of its epochs."""
+    limits = {} if window is None else {"start_ns": window[0] * 10**9, "stop_ns": window[1] * 10**9}
+    path = write_record(out, a_record(name, window=limits, **more))
+    rows = [f"{round(s * 1e9)},{busy},{2 * 2**30 + busy},{6 * 2**30 - busy}" for s, busy in samples]
+    header = "time_ns,machine.busy_pct,machine.memory_used_bytes,machine.memory_available_bytes"
+    (path / "monitor.csv").write_text("\n".join([header, *rows, ""]))
+    epochs = [f"{e},{e},{1e9 + 2 * e},{1e9 + 2 * e + 2},100" for e in range(3)]
+    (path / "timing.csv").write_text("\n".join([",epoch,epoch_start,epoch_stop,num_samples", *epochs, ""]))
+    return path
+
+
+def write_dcgm(folder: Path, gpu_util: list[float], **columns: list[float]) -> Path:
+    """HFTA's `dcgm_metrics.csv` in a folder of a tree."""
+    n = len(gpu_util)
+    found: dict[str, Any] = {
+        "DCGM_FI_DEV_GPU_UTIL": gpu_util, "DCGM_FI_DEV_FB_USED": [1024.0] * n, "DCGM_FI_DEV_MEM_COPY_UTIL": [0.0] * n,
+        "timestamp": [1e9 + 15 * i for i in range(n)], "cpu_percent": [50.0] * n, "host_mem_total": [8.0] * n,
+        "host_mem_available": [3.0] * n,
+    }  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame({**found, **columns}).to_csv(folder / "dcgm_metrics.csv")
+    return folder / "dcgm_metrics.csv"

@@ -1,22 +1,15 @@
 # SPDX-License-Identifier: MIT
 """The NVIDIA tools are played from a script: what they are asked, in which order, and what they answer."""
 
-import subprocess
-from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from dnnsuite._files import cache_folder
 from dnnsuite.errors import Unavailable
 from dnnsuite.workflow import devices
-from dnnsuite.workflow.devices import MIG_PROFILES, Tools, mig_instances, mps_daemon, mps_servers, whole_gpu
-from nvidia_tools import Machine
-
-LISTING = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6)
-  MIG 3g.20gb     Device  0: (UUID: MIG-11)
-  MIG 3g.20gb     Device  1: (UUID: MIG-12)
-GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-98ff16c4)
-  MIG 7g.40gb     Device  0: (UUID: MIG-21)
-"""
+from dnnsuite.workflow.devices import mig_instances, mps_daemon, mps_servers, whole_gpu
+from nvidia_tools import A30, Machine
 
 
 def test_mps_is_started_for_the_body_and_put_back() -> None:
@@ -39,6 +32,15 @@ def test_mps_beside_others_leaves_the_compute_mode() -> None:
     assert mps_servers(client, machine.tools()) == []
 
 
+def test_nothing_is_left_of_the_daemon() -> None:
+    machine = Machine()
+    with mps_daemon(1, machine.tools()) as (client,):
+        folder = Path(client["CUDA_MPS_PIPE_DIRECTORY"]).parent
+        assert sorted(path.name for path in folder.iterdir()) == ["log", "pipe"]
+    assert not folder.exists()
+    assert not list((cache_folder() / "gpu").glob("*.json"))
+
+
 def test_mps_is_put_back_when_the_body_fails() -> None:
     machine = Machine()
     with pytest.raises(ZeroDivisionError), mps_daemon(1, machine.tools()):
@@ -54,14 +56,29 @@ def test_mps_that_does_not_start_is_put_back(fails: str) -> None:
     assert machine.state == ("[N/A]", "Default", False, "")
 
 
+HFTAS = ["0", "9,9", "14,14,14", "14,14,14,19", "14,14,19,19,19", "14,19,19,19,19,19", "19,19,19,19,19,19,19"]
+
+
 @pytest.mark.parametrize("n", range(1, 8))
-def test_mig_splits_into_n(n: int) -> None:
+def test_mig_splits_an_a100_into_n_as_hfta_does(n: int) -> None:
     machine = Machine(mig="Disabled")
     with mig_instances(n, machine.tools()) as environments:
-        assert machine.state == ("Enabled", "Default", False, MIG_PROFILES[n - 1])
+        assert machine.state == ("Enabled", "Default", False, HFTAS[n - 1])
         assert [e["CUDA_VISIBLE_DEVICES"] for e in environments] == [f"MIG-{i}" for i in range(n)]
     assert machine.state == ("Disabled", "Default", False, "")
-    assert len(MIG_PROFILES[n - 1].split(",")) == n
+    assert "nvidia-smi mig -dci -i 0" in machine.log
+
+
+def test_the_ids_are_those_that_the_driver_lists() -> None:
+    machine = Machine(mig="Enabled", profiles=A30)
+    with mig_instances(3, machine.tools()):
+        assert machine.instances == "5,14,14"
+    with (
+        pytest.raises(Unavailable, match=r"into 5 MIG instances .at most 4"),
+        mig_instances(5, machine.tools()),
+    ):
+        pass
+    assert machine.state == ("Enabled", "Default", False, "")
 
 
 def test_mig_mode_that_was_on_stays_on() -> None:
@@ -105,16 +122,6 @@ def test_whole_gpu_needs_an_instance_only_in_mig_mode() -> None:
     assert split.instances == ""
 
 
-def test_ids_of_this_gpu_only() -> None:
-    def answer(
-        argv: Sequence[str], stdin: str = "", environment: object = None
-    ) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(list(argv), 0, LISTING, "")
-
-    assert Tools(0, answer).mig_uuids() == ["MIG-11", "MIG-12"]
-    assert Tools(1, answer).mig_uuids() == ["MIG-21"]
-
-
 def test_reasons() -> None:
     assert "runs on cpu" in (devices.mps_unavailable("cpu") or "")
     assert "runs on cpu" in (devices.mig_unavailable("cpu") or "")
@@ -126,9 +133,3 @@ def test_reasons() -> None:
     assert devices.mig_unavailable("cuda", Machine(mig="Disabled").tools()) is None
     assert "cannot be split" in (devices.mig_unavailable("cuda", Machine().tools()) or "")
     assert "nvidia-smi not found" in (devices.mig_unavailable("cuda", Machine(tools=[]).tools()) or "")
-
-
-def test_a_tool_that_hangs_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "TOOL_TIMEOUT_S", 0.1)
-    assert devices._run(["sleep", "5"]).returncode == 124
-    assert devices._run(["cat"], "quit\n").stdout == "quit\n"

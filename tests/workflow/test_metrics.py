@@ -72,3 +72,11 @@ def test_asynchronous_steps_are_rated_by_epoch() -> None:
 def test_one_step_has_no_interval() -> None:
     found, _ = metrics.measured([steps([10], per_epoch=1)], "naps")
     assert named(found, "throughput").low is None
+
+
+def test_the_rate_without_a_loader_adds_up_over_workers() -> None:
+    held = {"start_ns": 0, "stop_ns": 2_000_000_000, "items": 8}
+    (metric,) = metrics.on_device([{"on_device": held}, {"on_device": held}], "naps")
+    assert (metric.name, metric.value, metric.unit) == ("throughput/data on device", 8.0, "naps/s")
+    assert metrics.on_device([{"on_device": held}, {}], "naps") == ()
+    assert metrics.on_device([], "naps") == ()

@@ -25,11 +25,17 @@ def test_Bs_without_a_search() -> None:
 def test_modes_with_one_maximum_share_their_Bs() -> None:
     asked = settings(max_B=100, max_num_Bs=6, seed=3)
     assert points.fixed_Bs(asked, MODES["hfta"]) == points.fixed_Bs(asked, MODES["concurrent"])
-    assert len(points.drawn_Bs(asked, 100)) == 6
+    assert len(points.drawn_Bs(asked, "hfta", 100)) == 6
+
+
+def test_each_mode_may_have_Bs_of_its_own() -> None:
+    asked = settings(max_B=100, max_num_Bs=6, hfta_max_num_Bs=9)
+    assert len(points.fixed_Bs(asked, MODES["hfta"]) or []) == 9
+    assert len(points.fixed_Bs(asked, MODES["concurrent"]) or []) == 6
 
 
 def test_the_plan_that_a_dry_run_shows() -> None:
-    order, remarks = points.planned_points(settings(repeats=2))
+    order, remarks = points.planned_points(settings(repeats=2, modes=["serial,concurrent,mps,hfta"]))
     assert {point for _, point in order} == {
         Point("serial", "fp32", 1),
         *(Point(mode, "fp32", B) for mode in ("concurrent", "hfta") for B in (1, 2)),

@@ -16,9 +16,60 @@ def test_preset_and_defaults() -> None:
     found = resolve("toy", {})
     assert (found.epochs, found.iters_per_epoch, found.repeats, found.batch_size) == (2, 3, 1, 4)
     assert (found.limit_B, found.max_B, found.plan) == (2, None, None)
-    assert found.modes == ["serial", "concurrent", "mps", "mig", "hfta"]
+    assert found.modes == ["serial", "concurrent", "hfta"]  # the others change the GPU: only by name
     assert found.threads == host.num_cpus()
     assert WorkflowSettings.from_dict(found.to_dict()) == found
+
+
+def test_presets_of_a_declared_workload() -> None:
+    """HFTA's protocol and its model; the quick one needs no search."""
+    paper, quick = (resolve("bert", {"preset": name, "device": "cpu"}) for name in ("paper", "quick"))
+    assert (paper.epochs, paper.iters_per_epoch, paper.repeats, paper.batch_size) == (5, 1000, 3, 32)
+    assert (paper.options["emsize"], paper.options["nhid"]) == (512, 2048)
+    assert paper.search["concurrent"] == {
+        "dry_run_repeats": 10, "max_num_Bs": 5, "lambd": 4.0, "dry_run_epochs": 2, "dry_run_iters_per_epoch": 10,
+    }  # fmt: skip
+    assert paper.search["hfta"]["max_num_Bs"] == 10
+    assert paper.search["mig"]["dry_run_repeats"] == 1
+    assert quick.plan == [1, 2, 4]
+    assert resolve("bert", {"preset": "quick", "max_B": 3}).plan is None
+    assert resolve("bert", {}).preset == "default"
+
+
+def test_flags_of_one_mode_win_over_those_of_all() -> None:
+    asked = {"hfta_max_num_Bs": 7, "max_num_Bs": 3, "lambd": 2.0, "mps_lambd": 1.5, "preset": "paper"}
+    found = resolve("bert", asked).search
+    assert [found[mode]["max_num_Bs"] for mode in ("concurrent", "hfta")] == [3, 7]
+    assert [found[mode]["lambd"] for mode in ("concurrent", "mps")] == [2.0, 1.5]
+
+
+def test_options_replace_the_presets() -> None:
+    found = resolve("bert", {"preset": "paper", "options": ["nhid=64", "dropout=0"]})
+    assert found.options == {"emsize": 512, "nhid": 64, "vocab_size": 33_279, "dropout": 0.0}
+    assert differences(found, {"options": ["nhid=64"]}) == []
+    assert "--option" in differences(found, {"options": ["nhid=65"]})[0]
+    with pytest.raises(InvalidArgument, match="no option 'nhit'; did you mean nhid"):
+        resolve("bert", {"options": ["nhit=64"]})
+
+
+def test_bfloat16_is_asked_for_by_name() -> None:
+    assert resolve("bert", {"device": "cpu"}).precisions == ["fp32"]
+    assert resolve("bert", {"device": "cpu", "bf16": True}).precisions == ["fp32", "bf16"]
+    assert resolve("bert", {"device": "cpu", "precisions": ["bf16"]}).precisions == ["bf16"]
+    with pytest.raises(InvalidArgument, match="unknown precision 'bf16'; accepted: fp32"):
+        resolve("toy", {"bf16": True})
+
+
+def test_an_alias_of_hfta_is_the_job_it_means() -> None:
+    assert resolve("mobilenet_cifar10_v3s", {"preset": "quick"}).job == "mobilenet_v3_small"
+
+
+def test_settings_recorded_before_there_were_options() -> None:
+    values = resolve("toy", {"max_num_Bs": 6}).to_dict()
+    del values["options"], values["search"]
+    old = WorkflowSettings.from_dict(values)
+    assert old.options == {}
+    assert (old.search["hfta"]["max_num_Bs"], old.search["hfta"]["dry_run_repeats"]) == (6, 1)
 
 
 def test_what_is_given_wins() -> None:
@@ -37,7 +88,7 @@ def test_what_is_given_wins() -> None:
         ),
         ({"precisions": ["fp8"]}, "unknown precision 'fp8'; accepted: fp32"),
         ({"device": "tpu"}, "unknown device 'tpu'; accepted: auto, cpu, cuda"),
-        ({"preset": "slow"}, "unknown preset 'slow'; accepted: quick, paper"),
+        ({"preset": "slow"}, "unknown preset 'slow'; accepted: quick, default, paper"),
         ({"max_B": -1}, "--max-B -1: must be at least 1"),
         ({"plan": ["0,2"]}, "--plan 0,2: every B must be at least 1"),
         ({"plan": ["one"]}, "--plan one: wants whole numbers"),
@@ -50,7 +101,12 @@ def test_what_is_given_wins() -> None:
         ({"max_num_Bs": 0}, "--max-num-Bs 0"),
         ({"lambd": 0.0}, "--lambd 0.0: must be positive"),
         ({"timeout_s": -1.0}, "--timeout -1.0: must be positive"),
+        ({"hfta_max_num_Bs": 0}, "--hfta-max-num-Bs 0: must be at least 1"),
+        ({"mig_lambd": -1.0}, "--mig-lambd -1.0: must be positive"),
+        ({"concurrent_dry_run_repeats": 0}, "--concurrent-dry-run-repeats 0: must be at least 1"),
+        ({"options": ["depth"]}, "--option depth: wants NAME=VALUE"),
         ({"threads": 0}, "--threads 0"),
+        ({"monitor": "sar"}, "--monitor sar: accepted are auto, nvml, dcgm, none"),
         ({"dataroot": "/no/such/folder"}, "--dataroot /no/such/folder: no such directory"),
         ({"plugins": ["nowhere_at_all"]}, "--plugin nowhere_at_all"),
     ],
@@ -93,6 +149,12 @@ def test_differences_compare_what_was_given(tmp_path: Path) -> None:
         "--epochs is 3, was 2",
         "--modes is serial,hfta, was serial",
     ]
+
+
+def test_a_record_from_before_runs_were_monitored() -> None:
+    found = resolve("toy", {"monitor": "none"})
+    older = {name: value for name, value in found.to_dict().items() if name != "monitor"}
+    assert WorkflowSettings.from_dict(older).monitor == "auto"
 
 
 def test_a_record_of_another_version() -> None:

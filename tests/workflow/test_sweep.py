@@ -63,6 +63,16 @@ def test_what_a_finished_workflow_leaves(finished: WorkflowReport) -> None:
     assert state["order"][3:] == [name.replace("r0", "r1") for name in reversed(state["order"][:3])]
 
 
+def test_every_run_is_monitored(finished: WorkflowReport) -> None:
+    for path in (finished.root / "runs").iterdir():
+        header, *rows = (path / "monitor.csv").read_text().splitlines()
+        run = json.loads((path / "run.json").read_text())
+        times = [int(row.split(",")[0]) for row in rows]
+        assert {"machine.busy_pct", "workers.cpu_pct", "workers.resident_bytes"} <= set(header.split(","))
+        assert run["details"]["monitor"]["samples"] == len(rows) >= 2
+        assert times[0] <= run["window"]["start_ns"] <= run["window"]["stop_ns"] <= times[-1]
+
+
 def test_a_runs_record(finished: WorkflowReport) -> None:
     (path,) = finished.root.glob("runs/*-toy-concurrent-B2-fp32-r1")
     run = json.loads((path / "run.json").read_text())
@@ -214,6 +224,7 @@ def test_a_killed_worker_is_recorded_and_resume_repeats_it(
     assert "1 failed" in stdout
     table = results.load(out)
     assert sorted(table.loc[table["replica"].isna(), "status"]) == ["failed", "ok"]
+    assert len(list(out.glob("runs/*/monitor.csv"))) == 2  # what was observed of the killed one, too
     report = toy_run("toy-slow", out, resume=True)
     assert report.ok
     assert len(list((out / "runs").iterdir())) == 3

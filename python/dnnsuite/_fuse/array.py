@@ -78,8 +78,8 @@ class Array(torch.nn.Module):
     model i as an ordinary torch module. `drop`, `append`, `replace` and `clone` change which models there are, in the
     time of copying parameters; give them the optimizer (and what else keeps values per model) to change along.
 
-    On a CPU large tensors of B models would be paged in anew in every step: from its first forward with gradients on, an
-    array that is trained without a `StepRunner` holds the memory pool that `StepRunner` describes, until it is collected.
+    On a CPU an array that is trained without a `StepRunner` holds the memory pool that `StepRunner` describes, from its
+    first forward with gradients on until it is collected: large tensors would be paged in anew in every step.
     """
 
     B: int

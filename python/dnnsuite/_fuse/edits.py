@@ -20,6 +20,28 @@ from .code.user_module import UserModule, make_user_module
 from .slices import set_width
 
 
+class _NewModel:
+    """A model on its way into an array: the second of the two in `both`, whose first is one of the array's."""
+
+    def __init__(self, model: torch.nn.Module, both: Any) -> None:
+        self._model, self._both = model, both
+        self._alone: Any = None
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Collect the model's tensors by name."""
+        return {name: tensor[1] for name, tensor in _state(self._both)}
+
+    def value(self, path: str, name: str) -> Any:
+        """Find the model's value in a list of one per model, in the layer at `path`."""
+        return getattr(self._both.get_submodule(path), name)[1]
+
+    def alone(self) -> Any:
+        """Return the array of this model alone, for models that have attributes of their own."""
+        if self._alone is None:
+            self._alone = Fusion([self._model]).tree()
+        return self._alone
+
+
 class ArrayEdit:
     """Slot k of `array` becomes what slot `slots[k]` holds, or `models[k]` where that is None.
 
@@ -47,16 +69,16 @@ class ArrayEdit:
             raise InvalidArgument(
                 f"no optimizer or scheduler given takes {', '.join(sorted(set(fresh) - taken))}"
             )
-        self.new: dict[int, Any] = {}
+        self.new: dict[int, _NewModel] = {}
         self._unlike: dict[str, set[str]] = {}  # attributes in which new models differ, by module
         for slot, model in models.items():
             self.new[slot] = self._one(model)
 
-    def _one(self, model: torch.nn.Module) -> Any:
-        """Fuse the new model alone, after comparing it with the array's."""
+    def _one(self, model: torch.nn.Module) -> _NewModel:
+        """Fuse the new model with one of the array's, which compares them."""
         like = self.array[0].train(model.training)
         device = next((p.device for p in self.array.parameters()), None)
-        tree = Fusion([model if device is None else model.to(device)]).tree()
+        model = model if device is None else model.to(device)
         try:
             both = Fusion([like, model]).tree()
         except InvalidArgument as error:
@@ -72,7 +94,7 @@ class ArrayEdit:
                         "are alike: fuse them anew, with the new one"
                     )
                 self._unlike.setdefault(path, set()).update(module._fused_withheld)
-        return tree
+        return _NewModel(model, both)
 
     @torch.no_grad()
     def carry_out(self) -> None:
@@ -81,7 +103,7 @@ class ArrayEdit:
         before = _Before(array, self.companions)
         if self._unlike:
             self._model = array[0]  # has the attributes that all have until now
-        new = {slot: dict(_state(tree)) for slot, tree in self.new.items()}
+        new = {slot: one.state() for slot, one in self.new.items()}
         made: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
         places = _state_with_kind(array._root)
         for (key, tensor), _ in places:
@@ -128,15 +150,15 @@ class ArrayEdit:
                 continue
             made = fresh[slot]
             if made is None and key == FUNCTION_STREAM:
-                made = torch.randint(-(1 << 62), 1 << 62, (1, 2), dtype=torch.int64)
-                made[0, 1] = 0
-            rows.append(made[0].to(tensor.device, tensor.dtype))
+                made = torch.randint(-(1 << 62), 1 << 62, (2,), dtype=torch.int64)
+                made[1] = 0
+            rows.append(made.to(tensor.device, tensor.dtype))
         return _like(tensor, torch.stack(rows))
 
     def _lists(self, module: ArrayModule, path: str) -> None:
         for name in module.per_model_lists:
             held = getattr(module, name)
-            fresh = {slot: getattr(tree.get_submodule(path), name)[0] for slot, tree in self.new.items()}
+            fresh = {slot: one.value(path, name) for slot, one in self.new.items()}
             values = [fresh[k] if s is None else held[s] for k, s in enumerate(self.slots)]
             module.__dict__[name] = values  # of another number of models than the layer has until now
 
@@ -160,7 +182,7 @@ class ArrayEdit:
     def _tree_at(self, held: Any, path: str, slot: int, source: int | None) -> Any:
         """Find the module at `path` of the model that gets `slot`."""
         if source is None:
-            return self.new[slot].get_submodule(path)
+            return self.new[slot].alone().get_submodule(path)
         if held is not None and held.own:
             tree = held.trees[source]
             return tree if self.slots.count(source) == 1 else copy.deepcopy(tree)

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
-__all__ = ["Interrupted", "check", "deferred", "interruptible", "worker_ended", "worker_started"]
+__all__ = ["Interrupted", "check", "deferred", "interruptible", "pending", "worker_ended", "worker_started"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SAME_PRESS_S = 0.05  # a wrapper that passes Ctrl-C on makes two signals of one
@@ -169,6 +169,11 @@ def check() -> None:
     if _signals.blocks and _signals.first is not None and _in_main_thread():
         _signals.raised = True
         raise Interrupted(_signals.first)
+
+
+def pending() -> bool:
+    """True if a signal has arrived: for a loop inside :func:`deferred` that ends between two of its steps."""
+    return bool(_signals.blocks) and _signals.first is not None
 
 
 @contextmanager

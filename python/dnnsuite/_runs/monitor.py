@@ -100,4 +100,4 @@ class MonitorLog:
 
 
 def _cell(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.10g}"
+    return "" if math.isnan(value) else f"{value:.12g}"

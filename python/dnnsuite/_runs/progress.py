@@ -107,6 +107,12 @@ class Progress:
         self._eta_at_s = None if eta_s is None else time.monotonic() + eta_s
         self._draw()
 
+    def at(self, done: int, text: str, eta_s: float | None) -> None:
+        """Show how much of the stage is done, in its own unit; on a terminal only, and redrawn twice a second."""
+        self._done, self._text = done, text
+        self._eta_at_s = None if eta_s is None else time.monotonic() + eta_s
+        self.tick()
+
     def tick(self) -> None:
         """Something still runs."""
         if time.monotonic() - self._drawn_s >= _REFRESH_S:

@@ -57,6 +57,7 @@ class Deal:
     ) -> None:
         self.shards = shards
         self._flush, self._autocast = flush, autocast
+        self._seen: Any = None
         self._captured = [
             CapturedStep(shard.train, shard.array, loss_function, shard.state, replays, shard, known)
             for shard in self.shards
@@ -73,15 +74,40 @@ class Deal:
                     return mode
         return "captured"
 
+    def reads_live(self, seen: Any) -> bool:
+        """Return True if a step with the values `seen`, from `read`, may read them anew while it runs."""
+        before, self._seen = self._seen, seen
+        return before != seen or any(captured.reads_live for captured in self._captured)
+
+    @property
+    def follows(self) -> bool:
+        """True if a shard may put stand-ins in the place of Python's numbers in the next step."""
+        return any(captured.follows for captured in self._captured)
+
+    def read(self) -> list[Any] | None:
+        """Read what the code sees beside its arguments, for a step that is asked for now."""
+        return self._captured[0].read() if self._captured else None
+
+    def run_alone(self, alone: bool) -> None:
+        """Tell the shards that nobody else runs the code meanwhile."""
+        for captured in self._captured:
+            captured.alone = alone
+
     def python_changed(self, names: Sequence[str], state: Any) -> None:
         """Let replays be those for the Python values that the shards' modules have now."""
         for captured in self._captured:
             captured.python_changed(names, state)
 
-    def run(self, index: int, batch: tuple[Any, ...], vectors: Vectors) -> torch.Tensor:
-        """Take shard `index` through one step of `batch`; return its losses `[length]`."""
+    def run_asked(self, index: int, batch: tuple[Any, ...], asked: tuple[Vectors, Any]) -> torch.Tensor:
+        """Run a step with the hyper-parameters and the values of Python that were there when it was asked for."""
+        return self.run(index, batch, *asked)
+
+    def run(
+        self, index: int, batch: tuple[Any, ...], vectors: Vectors, seen: list[Any] | None = None
+    ) -> torch.Tensor:
+        """Take shard `index` through one step of `batch`; return its losses `[length]`. `seen` is from `read`."""
         shard = self.shards[index]
         with self._flush(), _under(self._autocast):
             if not self._captured:
                 return shard.step(batch, vectors)
-            return self._captured[index](shard.part(batch), shard.hyper(vectors))
+            return self._captured[index](shard.part(batch), shard.hyper(vectors), seen)

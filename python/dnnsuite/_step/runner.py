@@ -199,7 +199,7 @@ class StepRunner:
         self._deal, self._dealt_width = deal, width
         self._python = PythonState(self._array, [shard.array for shard in deal.shards])
         self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in deal.shards]
-        self._threads.deal(len(deal.shards), deal.run)
+        self._threads.deal(len(deal.shards), deal.run_asked)
 
     def _end_threads(self) -> None:
         """End the threads of the last deal, of which no step is under way."""
@@ -230,19 +230,33 @@ class StepRunner:
         threads = self._threads
         if self._later:
             batch = own_copy(batch, leave=_wants_gradient)
-        step = SubmittedStep(threads.wait, batch, vectors, len(self._deal.shards))
+        step = SubmittedStep(threads.wait, batch, (vectors, self._deal.read()), len(self._deal.shards))
         if not ragged and self._trial is not None and not self._trial.done:
             self._try(step, self._trial)
         elif not ragged and loop_trial is not None and not loop_trial.done:
             self._try_loop(step, loop_trial)
         else:
-            threads.submit(step)
+            self._submit(step)
         if not self._later:
             self._python.carry_back()
         if self._on_cpu and not self._warm and self.mode != "warming up":
             self._warm = True
             memory.trim()  # what the steps on the way to a replay took, copies of the state among it
         return step
+
+    def _submit(self, step: SubmittedStep) -> None:
+        """Hand a step to the threads; wait for one that may read what the user changes before the next."""
+        deal = self._deal
+        if self._later and deal.follows:
+            self._threads.settle()
+            deal.run_alone(True)
+            self._threads.run_here(step)
+            return
+        deal.run_alone(not self._later)
+        live = self._later and deal.reads_live(step.asked[1])
+        self._threads.submit(step)
+        if live:
+            self._threads.settle()
 
     def _check(self, batch: Any) -> bool:
         """Refuse a batch that is not one of B models; return True if a list of one tensor per model is in it."""
@@ -298,7 +312,7 @@ class StepRunner:
     def _try(self, step: SubmittedStep, trial: WidthTrial) -> None:
         """Time one step alone, for the search of a width."""
         begin = time.perf_counter()
-        self._threads.submit(step)
+        self._submit(step)
         self.synchronize()
         trial.add(time.perf_counter() - begin, self.mode == "captured")
         self.width = trial.width
@@ -320,7 +334,7 @@ class StepRunner:
     def _try_loop(self, step: SubmittedStep, trial: LoopTrial) -> None:
         """Time one step alone, for the comparison with a loop."""
         begin = time.perf_counter()
-        self._threads.submit(step)
+        self._submit(step)
         self.synchronize()
         running = all(loops(shard.array) for shard in self._deal.shards)
         trial.add(time.perf_counter() - begin, self.B / min(self.threads, self.B), running)
@@ -351,12 +365,13 @@ class StepRunner:
 
     @property
     def settled(self) -> bool:
-        """True once all that the first steps find out is known: what is replayed, models per shard, a loop or not."""
-        if self.mode == "warming up" or (self._trial is not None and not self._trial.done):
+        """True once steps run as all further ones will: replayed or not, models per shard, a loop or not."""
+        trial, loop_trial = self._trial, self._loop_trial
+        if self.mode == "warming up" or (trial is not None and not trial.done):
             return False
         if not (self._on_cpu and self.mode.startswith("eager")):
-            return True
-        return self._loop_trial is not None and self._loop_trial.done
+            return self._dealt_width == self.width
+        return loop_trial is not None and loop_trial.done and loop_trial.loop == self._looping
 
     def refresh(self, array: torch.nn.Module | None = None, optimizer: ArrayOptimizer | None = None) -> None:
         """Deal the array out anew, as it is now; `array` and `optimizer` replace the old ones.

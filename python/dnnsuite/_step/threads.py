@@ -13,20 +13,17 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgument, StepCancelled
-from .shard import Vectors
 
-RunShard = Callable[[int, tuple[Any, ...], Vectors], torch.Tensor]
+RunShard = Callable[[int, tuple[Any, ...], Any], torch.Tensor]
 
 
 class SubmittedStep:
     """A training step of all models that was asked for and may still be under way. `losses()` waits for it."""
 
-    __slots__ = ("_wait", "batch", "error", "left", "parts", "vectors")
+    __slots__ = ("_wait", "asked", "batch", "error", "left", "parts")
 
-    def __init__(
-        self, wait: Callable[[SubmittedStep], None], batch: Any, vectors: Vectors, shards: int
-    ) -> None:
-        self._wait, self.batch, self.vectors = wait, batch, vectors
+    def __init__(self, wait: Callable[[SubmittedStep], None], batch: Any, asked: Any, shards: int) -> None:
+        self._wait, self.batch, self.asked = wait, batch, asked
         self.parts: list[torch.Tensor | None] = [None] * shards
         self.left = shards  # shards that have not ended the step
         self.error: BaseException | None = None
@@ -98,7 +95,7 @@ class ShardThreads:
             Exception: the error of an earlier step, if no call has raised it yet; `step` is not begun then.
         """
         if self._threads <= 1:
-            self._run_here(step)
+            self.run_here(step)
             return
         with self._changed:
             self._changed.wait_for(self._has_room)
@@ -111,14 +108,15 @@ class ShardThreads:
     def _has_room(self) -> bool:
         return len(self._pending) < self._queue_depth or self._error is not None or self._closed
 
-    def _run_here(self, step: SubmittedStep) -> None:
+    def run_here(self, step: SubmittedStep) -> None:
+        """Run a step in the caller's thread; no other may be under way."""
         threads = torch.get_num_threads() if self._threads else 1
         if threads != 1:
             torch.set_num_threads(1)
         try:
             for index in range(len(step.parts)):
                 try:
-                    step.parts[index] = self._run(index, step.batch, step.vectors)
+                    step.parts[index] = self._run(index, step.batch, step.asked)
                 except Exception as error:
                     step.error = step.error or error
             step.left = 0
@@ -195,7 +193,7 @@ class ShardThreads:
             index, step = taken
             losses, error = None, None
             try:
-                losses = self._run(index, step.batch, step.vectors)
+                losses = self._run(index, step.batch, step.asked)
             except BaseException as raised:
                 error = raised
             with self._changed:

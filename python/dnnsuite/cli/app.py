@@ -8,7 +8,22 @@ from collections.abc import Sequence
 
 import typer
 
-from . import advise, doctor, import_, list_, metrics, pin, plot, profile, report, roofline, run, workflow
+from . import (
+    advise,
+    doctor,
+    import_,
+    ladder,
+    list_,
+    metrics,
+    pin,
+    plot,
+    profile,
+    report,
+    roofline,
+    run,
+    train,
+    workflow,
+)
 from ._status import reporting
 
 __all__ = ["main"]
@@ -33,6 +48,8 @@ app.command("run")(reporting(run.run))
 app.command("list")(reporting(list_.list_jobs))
 app.command()(reporting(doctor.doctor))
 app.command()(reporting(workflow.workflow))
+app.command()(reporting(train.train))
+app.command()(reporting(ladder.ladder))
 app.command()(reporting(plot.plot))
 app.command()(reporting(advise.advise))
 

@@ -33,8 +33,10 @@ class Kind:
 
 KINDS = (
     Kind("throughput", "dnnsuite.cli.plot:throughput"),
+    Kind("monitor", "dnnsuite.cli.plot:monitor"),
     Kind("convergence", "dnnsuite.workflow.convergence.outputs:draw", "convergence.csv"),
     Kind("partially_fused", "dnnsuite.workflow.partial:draw", "throughputs.csv"),
+    Kind("accuracy", "dnnsuite.training.figures:drawn", "metrics.csv"),
 )
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..plots import Drawn, Request
 
-__all__ = ["plot", "throughput"]
+__all__ = ["monitor", "plot", "throughput"]
 
 
 def plot(
@@ -42,8 +42,9 @@ def plot(
 ) -> int:
     """Draw a figure from finished runs, and write its numbers as CSV.
 
-    throughput: normalised over B (of a suite, each job's rate). convergence: losses over iterations. partially_fused:
-    throughput over the units left unfused.
+    throughput: normalised over B (of a suite, each job's rate). monitor: load of CPUs, memory and GPUs while the runs
+    were rated, over B (of a suite, by job). convergence: losses over iterations. partially_fused: throughput over the
+    units left unfused. accuracy: of training runs, over epochs and minutes.
     """
     from ..plots import Request
 
@@ -70,6 +71,47 @@ def throughput(request: Request) -> Drawn:
     results.save_csv(results.wide(table, request.allow_unlike), files[0], index=True)
     plots.save(axes, files[1])
     return plots.Drawn(files, (*table.attrs["problems"], *summary.attrs["notes"]))
+
+
+def monitor(request: Request) -> Drawn:
+    """Draw the load of the machine during the rated windows: a panel per quantity, or the one that was asked for."""
+    from matplotlib.figure import Figure
+
+    from .. import plots, results
+
+    table = results.load_monitors(*request.directories, allow_unlike=request.allow_unlike)
+    summary = _quantities(results.summarize_monitors(table), request.metric)
+    stem = f"{table['device'].iloc[0]}-{'-'.join(dict.fromkeys(table['job']))[:80]}-monitor"
+    more = f"-{request.metric.replace('/', '_')}" if request.metric else ""
+    prefix = request.save or request.directories[0] / (stem + more)
+    files = [prefix.with_name(prefix.name + suffix) for suffix in (".csv", ".png")]
+    panels = list(summary.groupby(["of", "metric"], sort=False))
+    rows = -(-len(panels) // _ACROSS)
+    height = 3.2 if summary["B"].nunique() > 1 else 1.5 + 0.25 * max(len(rows) for _, rows in panels)
+    figure = Figure(figsize=(4.8 * min(len(panels), _ACROSS), height * rows), layout="constrained")
+    axes = [figure.add_subplot(rows, min(len(panels), _ACROSS), i + 1) for i in range(len(panels))]
+    for ax, (_, quantity) in zip(axes, panels, strict=True):
+        plots.machine_load(quantity, ax)
+    if axes[-1].get_legend_handles_labels()[0]:
+        axes[0].legend(fontsize="small")
+    results.save_csv(summary, files[0])
+    plots.save(axes[0], files[1])
+    return plots.Drawn(files, (*table.attrs["problems"], *table.attrs["notes"]))
+
+
+_ACROSS = 3  # panels beside each other
+
+
+def _quantities(summary: pd.DataFrame, metric: str | None) -> pd.DataFrame:
+    """The rows of a quantity, named as `busy` or `machine.busy`; without one, of all that ever were above zero."""
+    if metric is None:
+        moving = summary.groupby(["of", "metric"])["peak"].transform("max") > 0
+        return summary[moving] if moving.any() else summary
+    full = summary["of"] + "." + summary["metric"]
+    chosen = summary[(summary["metric"] == metric) | (full == metric)]
+    if chosen.empty:
+        raise InvalidArgument(f"--metric {metric}: these runs have {', '.join(dict.fromkeys(full))}")
+    return chosen
 
 
 def _drawn(summary: pd.DataFrame) -> Axes:

@@ -84,14 +84,18 @@ def _observe(
 ) -> tuple[Roofline, list[str]]:
     """Run the job on a CPU and place its operators."""
     from .. import jobs
-    from ..profiler.cpu import CpuInstrument, OpsInstrument
+    from ..profiler.cpu import observe_steps
     from ..profiler.roofline import Roofline
 
     config = jobs.JobConfig(B=models, threads=peaks.threads)
     if batch_size is not None:
         config.batch_size = batch_size
     workload = jobs.get(job)(config)
-    instruments = (OpsInstrument(), CpuInstrument())
+
+    def step() -> None:
+        workload.step()
+        workload.synchronize()
+
     try:
         _say(f"setting up {job}")
         workload.setup()
@@ -99,24 +103,11 @@ def _observe(
         for _ in range(warmup):
             workload.step()
         workload.synchronize()
-        for instrument in instruments:
-            instrument.open()
-        for instrument in instruments:
-            instrument.start()
-        for index in range(steps):
-            workload.step()
-            workload.synchronize()
-            for instrument in instruments:
-                instrument.step(index)
-        for instrument in instruments:
-            instrument.stop()
+        observed = observe_steps(step, steps)
     finally:
-        for instrument in instruments:
-            instrument.close()
         workload.close()
-    ops, cpu = instruments
-    notes = [note for note in cpu.notes() if "contention" in note]
-    found = Roofline(peaks, ops.tables()["ops"], cpu.tables()["steps_cpu"])
+    notes = [note for note in observed.notes if "contention" in note]
+    found = Roofline(peaks, observed.ops, observed.steps)
     if found.summary.pct_of_peak_cpu > 100:
         notes.append(
             "the job does more than the peak by the CPU time it got: the peak was measured too low; --refresh"

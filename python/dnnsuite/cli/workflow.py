@@ -12,6 +12,7 @@ import typer
 from ..errors import Error, InvalidArgument
 from . import convergence
 from ._options import Json, Number, Text, Texts
+from ._search_flags import with_search_flags
 from ._status import FAILED, say
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["workflow"]
 
 
+@with_search_flags
 def workflow(
     name: Annotated[
         str,
@@ -30,14 +32,20 @@ def workflow(
     ],
     device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
     device_model: Annotated[Text, typer.Option(help="Name for the files.  [the GPU's]")] = None,
-    modes: Annotated[Texts, typer.Option(help="serial,concurrent,mps,mig,hfta.  [all there are]")] = None,
-    precisions: Annotated[Texts, typer.Option(help="fp32,amp.  [all the job has on the device]")] = None,
+    modes: Annotated[
+        Texts, typer.Option(help="serial,concurrent,mps,mig,hfta; mps and mig change the GPU.  [all others]")
+    ] = None,
+    precisions: Annotated[Texts, typer.Option(help="fp32,amp,bf16,fp64.  [fp32, and amp on a GPU]")] = None,
+    bf16: Annotated[bool, typer.Option("--bf16", help="Measure in bfloat16 too.")] = False,
     repeats: Annotated[Number, typer.Option(help="Runs of each point.  [preset]")] = None,
     epochs: Annotated[Number, typer.Option(help="Epochs of a run; the first is warm-up.  [preset]")] = None,
     iters_per_epoch: Annotated[Number, typer.Option(help="Iterations of an epoch.  [preset]")] = None,
     batch_size: Annotated[Number, typer.Option(help="Items per model and iteration.  [preset]")] = None,
     seed: Annotated[Number, typer.Option(help="Of models, data, plan and order.  [1]")] = None,
-    preset: Annotated[Text, typer.Option(help="quick or paper.  [quick]")] = None,
+    preset: Annotated[Text, typer.Option(help="quick, default or paper.  [default]")] = None,
+    option: Annotated[
+        Texts, typer.Option(help="An option of the job, as dropout=0.2; repeatable.  [preset]")
+    ] = None,
     plan: Annotated[
         Texts, typer.Option(help="The numbers of models to measure, as 1,2,4,8.  [searched]")
     ] = None,
@@ -60,6 +68,9 @@ def workflow(
         Text, typer.Option(help="Samples of the machine beside each run: auto, nvml, dcgm or none.  [auto]")
     ] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/NAME-TIME]")] = None,
+    hfta_tree: Annotated[
+        Text, typer.Option(help="Also write the finished runs to this folder, as HFTA lays them out.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Do what is missing in --out (or the last one).")
     ] = False,
@@ -67,6 +78,7 @@ def workflow(
         bool, typer.Option("--dry-run", help="Say what would run, in which order; run nothing.")
     ] = False,
     as_json: Json = False,
+    **search: Any,
 ) -> int:
     """Measure a job's training throughput by mode and number of models, and draw the speedup curve."""
     asked = {
@@ -74,7 +86,7 @@ def workflow(
         "repeats": repeats, "epochs": epochs, "iters_per_epoch": iters_per_epoch, "batch_size": batch_size,
         "seed": seed, "preset": preset, "plan": plan, "max_B": max_B, "max_num_Bs": max_num_Bs,
         "lambd": lambd, "data": data, "dataroot": dataroot, "threads": threads, "timeout_s": timeout,
-        "plugins": plugin, "monitor": monitor,
+        "plugins": plugin, "options": option, "bf16": bf16 or None, "monitor": monitor, **search,
     }  # fmt: skip
     if name == convergence.NAME:
         own = {"job": job, "lrs": lrs, "models": models}
@@ -86,10 +98,12 @@ def workflow(
     from .._runs.folder import WORKFLOW_FILE, default_out
 
     where = Path(out) if out else default_out(name, WORKFLOW_FILE, resume)
-    return _run_workflow(name, asked, where, resume, as_json)
+    return _run_workflow(name, asked, where, resume, as_json, hfta_tree)
 
 
-def _run_workflow(name: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool) -> int:
+def _run_workflow(
+    name: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool, hfta_tree: str | None = None
+) -> int:
     from .._runs.folder import WORKFLOW_FILE
     from .._runs.interrupts import Interrupted
     from ..workflow.sweep import sweep
@@ -102,6 +116,10 @@ def _run_workflow(name: str, asked: dict[str, Any], out: Path, resume: bool, as_
             again = f"dnnsuite workflow {name} --resume --out {out}"
             say(f"{kept} finished runs are kept in {out}; continue: {again}")
         raise
+    if hfta_tree and report.table is not None:
+        from ..results import save_hfta_tree
+
+        report.files += save_hfta_tree(out, to=hfta_tree)
     if as_json:
         print(json.dumps(_as_dict(report)))
     else:

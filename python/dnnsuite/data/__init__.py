@@ -2,13 +2,17 @@
 """Training data of the jobs: real data where there is some, the same shapes from a seed otherwise."""
 
 from . import batches as batches
+from . import cifar as cifar
+from . import crops as crops
 from . import detection as detection
 from . import games as games
 from . import imagenet as imagenet
 from . import mlm as mlm
 from . import mnist as mnist
 from . import photographs as photographs
+from . import point_clouds as point_clouds
 from . import ratings as ratings
+from . import small_images as small_images
 from . import super_resolution as super_resolution
 from . import text as text
 from . import translation as translation

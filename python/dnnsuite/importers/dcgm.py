@@ -8,7 +8,7 @@ The header decides what a column is, not its position; every entity keeps its ow
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +35,11 @@ _EXPOSED = re.compile(r"(DCGM_FI_\w+)\{(.*)\}\s+(\S+)(?:\s+(-?\d+))?\s*$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _TIMES = {"timestamp_ms": 10**6, "timestamp_ns": 1, "t_ns": 1, "timestamp": 10**9, "time": 10**9}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_HOST = {  # columns of HFTA's file that are of the machine
+    "cpu_percent": ("busy", 1.0, "%"),
+    "host_mem_total": ("memory_total", 1.0, "bytes"),
+    "host_mem_available": ("memory_available", 1.0, "bytes"),
+}
 _DEVICES = ("gpu", "entity", "device", "gpuid", "gpu_id")
 
 
@@ -44,7 +49,13 @@ def is_dcgm(line: str) -> bool:
 
 
 def _is_csv(line: str) -> bool:
-    return bool({field.strip().lower() for field in fields_of(line)} & {*_DEVICES})
+    names = {field.strip().lower() for field in fields_of(line)}
+    return bool(names & {*_DEVICES}) or _is_hfta(names)
+
+
+def _is_hfta(names: Collection[str]) -> bool:
+    """True for the header of HFTA's `dcgm_metrics.csv`, which is of one GPU and does not name it."""
+    return {"timestamp", *_HOST} <= {*names} and any(name.startswith("dcgm_fi_") for name in names)
 
 
 def read(path: str | Path, interval_s: float = 1.0, begin_ns: int = 0) -> pd.DataFrame:
@@ -175,10 +186,11 @@ def _csv(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
         )
     names = [field.strip() for field in fields_of(lines[head])]
     lower = [name.lower() for name in names]
-    device = next(lower.index(name) for name in _DEVICES if name in lower)
+    device = next((lower.index(name) for name in _DEVICES if name in lower), None)
     time = next(((lower.index(name), scale) for name, scale in _TIMES.items() if name in lower), None)
     tall = (lower.index("metric"), lower.index("value")) if {"metric", "value"} <= {*lower} else None
     taken = {device, time[0] if time else device, *(tall or ())}
+    host = [lower.index(name) for name in _HOST] if _is_hfta(lower) else []
     fields = (
         []
         if tall
@@ -194,13 +206,17 @@ def _csv(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
             raise BadFile(
                 path, f"{len(values)} fields where the header has {len(names)}: the line is damaged", number
             )
-        who = values[device]
+        who = "0" if device is None else values[device]
         who = f"gpu{who}" if who.isdigit() else who
         pairs = [(values[tall[0]], values[tall[1]])] if tall else [(names[at], values[at]) for at in fields]
         for written, text in pairs:
             name, factor, unit = column_of(written)
             t_ns = _time(path, number, values[time[0]], time[1]) if time else clock.at((who, name))
             yield t_ns, who, name, _number(path, number, text, bool(unit)) * factor, unit
+        for at in host:
+            name, factor, unit = _HOST[lower[at]]
+            t_ns = _time(path, number, values[time[0]], time[1]) if time else clock.at(("machine", name))
+            yield t_ns, "machine", name, _number(path, number, values[at], True) * factor, unit
 
 
 def _time(path: Path, line: int, text: str, scale_ns: int) -> int:

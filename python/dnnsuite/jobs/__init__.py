@@ -24,7 +24,7 @@ from .fused_workload import Preset as Preset
 
 if TYPE_CHECKING:
     from ._plain_job import PlainJob, SeedUnit
-    from .declared_job import DeclaredJob, declare
+    from .declared_job import DeclaredJob, declare, widened
 
     Training = PlainJob
 
@@ -32,7 +32,7 @@ Job = FusedJob
 
 __all__ = [
     "Batches", "DeclaredJob", "FusedJob", "FusedWorkload", "Job", "JobConfig", "Made", "PlainJob", "Preset", "SeedUnit",
-    "Training", "Workload", "declare", "get", "names", "register",
+    "Training", "Workload", "declare", "get", "names", "register", "widened",
 ]  # fmt: skip
 _BRING_TORCH = {
     "DeclaredJob": (".declared_job", "DeclaredJob"),
@@ -40,6 +40,7 @@ _BRING_TORCH = {
     "SeedUnit": ("._plain_job", "SeedUnit"),
     "Training": ("._plain_job", "PlainJob"),
     "declare": (".declared_job", "declare"),
+    "widened": (".declared_job", "widened"),
 }
 
 

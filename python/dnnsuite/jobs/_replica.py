@@ -13,12 +13,11 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, ClassVar
 
 import torch
-from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from ..data import import_torchvision
 from ..errors import Error, InvalidArgument
-from . import _distributed
+from . import distributed
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig
 
@@ -37,13 +36,13 @@ class Replica(PlainJob):
 
     def __init__(self, config: JobConfig) -> None:
         super().__init__(config)
-        self.place = _distributed.place_of(self.scope)
-        self.device = _distributed.device_of(self.place, self.device)
+        self.place = distributed.place_of(self.scope)
+        self.device = distributed.device_of(self.place, self.device)
 
     def setup(self) -> None:
-        _distributed.join(self.place, self.device)
+        distributed.join(self.place, self.device)
         sizes = range(2, self.place.world_size + 1)
-        self._groups: dict[int, Any] = {n: distributed.new_group(list(range(n))) for n in sizes}
+        self._groups: dict[int, Any] = {n: torch.distributed.new_group(list(range(n))) for n in sizes}
         random = torch.Generator(self.device).manual_seed(self.config.data_seed + self.place.rank)
         side, count = self.options["image_size"], self.config.batch_size
         self._images = torch.randn(count, 3, side, side, generator=random, device=self.device)
@@ -189,7 +188,7 @@ def serve(descriptor: int) -> None:
         connection.close()
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)  # as `_distributed.finish` says
+        os._exit(0)  # as `distributed.finish` says
 
 
 def _obey(connection: Connection, config: JobConfig) -> None:
@@ -210,4 +209,4 @@ def _obey(connection: Connection, config: JobConfig) -> None:
             replica.synchronize()
             connection.send(("done", [float(loss) for loss in losses]))
             losses.clear()
-    _distributed.finish()
+    distributed.finish()

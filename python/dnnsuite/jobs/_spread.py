@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from . import _distributed
+from . import distributed
 from ._plain_job import PlainJob
 from ._workload import JobConfig
 
@@ -13,8 +13,8 @@ class SpreadJob(PlainJob):
 
     def __init__(self, config: JobConfig) -> None:
         super().__init__(config)
-        self.place = _distributed.place_of(self.scope)
-        self.device = _distributed.device_of(self.place, self.device)
+        self.place = distributed.place_of(self.scope)
+        self.device = distributed.device_of(self.place, self.device)
 
     @property
     def items_per_step(self) -> int:
@@ -22,4 +22,4 @@ class SpreadJob(PlainJob):
         return self.config.batch_size * self.place.world_size
 
     def close(self) -> None:
-        _distributed.finish()
+        distributed.finish()

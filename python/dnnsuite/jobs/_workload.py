@@ -145,6 +145,13 @@ _PLAIN_JOBS = {  # of the benchmark suite, in its order
 }
 _FUSED_JOBS = {  # HFTA's workflows
     "bert": ".fused.bert",
+    "transformer": ".fused.transformer",
+    "dcgan": ".fused.dcgan",
+    "mobilenet_v3_small": ".fused.images",
+    "mobilenet_v3_large": ".fused.images",
+    "pointnet_cls": ".fused.pointnet",
+    "pointnet_seg": ".fused.pointnet",
+    "resnet": ".fused.images",
 }
 _OWN = {"plain": _PLAIN_JOBS, "fused": _FUSED_JOBS}  # where two have one name, the first is meant
 # Names by which HFTA's scripts know its workflows.

@@ -10,7 +10,7 @@ import torch
 
 from ..data import imagenet, import_torchvision
 from ..errors import InvalidArgument
-from . import _distributed
+from . import distributed
 from ._plain_job import SeedUnit
 from ._spread import SpreadJob
 from ._workload import JobConfig, register
@@ -49,7 +49,7 @@ class ConvNet(SpreadJob):
 
     def setup(self) -> None:
         config, options = self.config, self.options
-        _distributed.join(self.place, self.device)
+        distributed.join(self.place, self.device)
         pool = imagenet.pool(
             config.data,
             config.dataroot,
@@ -74,7 +74,7 @@ class ConvNet(SpreadJob):
         self.model = _classifier(options["arch"]).to(self.device)
         if self.device.type == "cuda":
             torch.backends.cudnn.benchmark = True
-        self._classify = _distributed.parallel(self.model, self.place, self.device)
+        self._classify = distributed.parallel(self.model, self.place, self.device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), options["lr"])
 
     def batch(self) -> tuple[torch.Tensor, torch.Tensor]:

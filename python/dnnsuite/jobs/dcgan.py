@@ -11,7 +11,7 @@ import torch
 from ..data import imagenet
 from ..errors import InvalidArgument
 from ..models import Discriminator, Generator
-from . import _distributed
+from . import distributed
 from ._plain_job import SeedUnit
 from ._spread import SpreadJob
 from ._workload import JobConfig, register
@@ -56,7 +56,7 @@ class DCGAN(SpreadJob):
 
     def setup(self) -> None:
         config, options = self.config, self.options
-        _distributed.join(self.place, self.device)
+        distributed.join(self.place, self.device)
         pool = imagenet.pool(
             config.data,
             config.dataroot,
@@ -79,7 +79,7 @@ class DCGAN(SpreadJob):
         if self.device.type == "cuda":
             torch.backends.cudnn.benchmark = True
         self._generate, self._judge = (
-            _distributed.parallel(part, self.place, self.device)
+            distributed.parallel(part, self.place, self.device)
             for part in (self.generator, self.discriminator)
         )
         self._optimizers = [

@@ -202,6 +202,11 @@ class DeclaredJob(FusedJob):
         return check(cls, config, steps)
 
 
+def widened(x: torch.Tensor) -> torch.Tensor:
+    """`x` in float32 or better, for the loss of logits that autocast may have left in half precision."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
 class _Part(Protocol):
     """The training of a model, or of one part of it."""
 

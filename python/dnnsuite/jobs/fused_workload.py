@@ -70,6 +70,7 @@ class Preset:
         epochs, iters_per_epoch, repeats, batch_size: of each run; the first epoch is warm-up.
         max_B: where the search for the largest B ends; None is the memory's end.
         max_num_Bs: how many Bs are measured.
+        plan: the Bs to measure, instead of a search.
         options: options that are not the workload's defaults.
         search: settings of the search per mode, as `{"hfta": {"dry_run_repeats": 1}}`.
         cuda: fields that are others on a GPU, as `{"iters_per_epoch": 50}`.
@@ -81,6 +82,7 @@ class Preset:
     repeats: int = 3
     max_B: int | None = None
     max_num_Bs: int = 5
+    plan: tuple[int, ...] | None = None
     options: Values = dataclasses.field(default_factory=dict)
     search: Mapping[str, Values] = dataclasses.field(default_factory=dict)
     cuda: Values = dataclasses.field(default_factory=dict)

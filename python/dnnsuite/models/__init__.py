@@ -15,6 +15,8 @@ from .pointnet import PointNetClassifier as PointNetClassifier
 from .pointnet import PointNetSegmenter as PointNetSegmenter
 from .pointnet import TransformNet as TransformNet
 from .pointnet import orthogonality_loss as orthogonality_loss
+from .resnet18 import ResNet18 as ResNet18
+from .resnet50 import ResNet50 as ResNet50
 from .sine_lstm import SineLSTM as SineLSTM
 from .transformer_lm import TransformerLanguageModel as TransformerLanguageModel
 from .vae import VAE as VAE
@@ -30,6 +32,8 @@ __all__ = [
     "LSTMLanguageModel",
     "PointNetClassifier",
     "PointNetSegmenter",
+    "ResNet18",
+    "ResNet50",
     "SineLSTM",
     "TransformNet",
     "TransformerLanguageModel",

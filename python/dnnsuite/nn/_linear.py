@@ -19,7 +19,7 @@ class Linear(ArrayModule):
 
     torch_class = torch.nn.Linear
     compute_dtype: torch.dtype | None = None  # of products, if not that of the parameters: `nn.compute_dtype`
-    activations = frozenset({"relu"})
+    activations = frozenset({"relu", "gelu"})
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Linear(ArrayModule):
         return self.activated(x)
 
     def activated(self, x: torch.Tensor, activation: str = "none", slope: float = 0.0) -> torch.Tensor:
-        """`activation(self(x))`; the kernel of small products does both."""
+        """`activation(self(x))`: one kernel for ReLU, the bias with GELU."""
         check_models(x, self.B, "Linear")
         y = ops.linear(x, self.weight, self.bias, activation, self.compute_dtype)
         return y if self.compute_dtype is None else y.to(x.dtype)

@@ -159,9 +159,10 @@ def _weight_gradient(
         if reverse and lengths is not None:
             ends = (lengths - 1).clamp(min=0).unsqueeze(1).unsqueeze(-1).expand(-1, 1, -1, dhidden.shape[3])
             first = dhidden.gather(1, ends).squeeze(1)
-    for model, into in enumerate(result):
+    models = zip(result.unbind(0), dhidden[:, later].unbind(0), y[:, earlier].unbind(0), strict=True)
+    for model, (into, gates, states) in enumerate(models):
         if steps > 1:
-            torch.mm(dhidden[model, later].flatten(0, 1).t(), y[model, earlier].flatten(0, 1), out=into)
+            torch.mm(gates.flatten(0, 1).t(), states.flatten(0, 1), out=into)
             if h is not None:
                 into.addmm_(first[model].t(), h[model])
         elif h is not None:

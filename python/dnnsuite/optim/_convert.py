@@ -11,7 +11,8 @@ import torch
 from .. import ops
 from ..errors import InvalidArgument
 from ._group import Group
-from ._state import SCALARS, STATES, OptimizerState
+from ._state import OptimizerState
+from ._state_table import SCALARS, STATES
 from ._values import check_range, fill_fresh, fresh_values, pick
 
 OptimizerT = TypeVar("OptimizerT", bound=OptimizerState)

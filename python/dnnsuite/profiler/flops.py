@@ -163,6 +163,33 @@ def _depthwise_backward_weight(shapes: Shapes, values: Values) -> Work:
     return Work(2 * prod(grad) * kernel_h * kernel_w, ((x[0], kernel_h * kernel_w + 1, x[4]),))
 
 
+def _pool(dilated: bool) -> Callable[[Shapes, Values], Work]:
+    """x [B, N, H, W, C], then the window's size, stride, padding (and dilation), height before width; no FLOPs."""
+
+    def pool(shapes: Shapes, values: Values) -> Work:
+        x = shapes[0]
+        ceil = values[9 if dilated else 7]
+        size = []
+        for i in (0, 1):
+            kernel, stride, padding = (values[at + i] for at in (1, 3, 5))
+            reach = (values[7 + i] if dilated else 1) * (kernel - 1) + 1
+            left = x[2 + i] + 2 * padding - reach
+            size.append((-(-left // stride) if ceil else left // stride) + 1)
+        return Work(0, ((x[0], x[1], *size, x[4]),))
+
+    return pool
+
+
+def _pool_backward(height: int) -> Callable[[Shapes, Values], Work]:
+    """Gradient [B, N, h, w, C] to that of x, whose height and width are the values at `height` and behind it."""
+
+    def pool_backward(shapes: Shapes, values: Values) -> Work:
+        grad = shapes[0]
+        return Work(0, ((grad[0], grad[1], values[height], values[height + 1], grad[4]),))
+
+    return pool_backward
+
+
 _FORMULAS: dict[str, Callable[[Shapes, Values], Work]] = {
     "aten::mm": _first(0),
     "aten::bmm": _first(0),
@@ -187,6 +214,12 @@ _FORMULAS: dict[str, Callable[[Shapes, Values], Work]] = {
     "dnnsuite::depthwise": _depthwise,
     "dnnsuite::depthwise_backward_input": _depthwise_backward_input,
     "dnnsuite::depthwise_backward_weight": _depthwise_backward_weight,
+    "dnnsuite::max_pool": _pool(dilated=True),
+    "dnnsuite::max_pool_backward": _pool_backward(2),
+    "dnnsuite::avg_pool": _pool(dilated=False),
+    "dnnsuite::avg_pool_backward": _pool_backward(1),
+    "dnnsuite::cross_entropy": lambda shapes, values: Work(0, (tuple(shapes[1]),)),
+    "dnnsuite::cross_entropy_backward": lambda shapes, values: Work(0, (tuple(shapes[1]),)),
 }
 
 

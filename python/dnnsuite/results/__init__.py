@@ -4,7 +4,11 @@
 `load` takes any mixture of directories; `summarize` and `wide` reduce its table, and pool only runs that are alike.
 """
 
+from .hfta_tree import save_hfta_tree as save_hfta_tree
 from .loading import load as load
+from .machine_load import load_monitors as load_monitors
+from .machine_load import summarize_monitors as summarize_monitors
+from .monitor import read_monitor as read_monitor
 from .pool import Reason as Reason
 from .pool import UnlikeRuns as UnlikeRuns
 from .pool import conditions as conditions
@@ -28,10 +32,14 @@ __all__ = [
     "complete",
     "conditions",
     "load",
+    "load_monitors",
+    "read_monitor",
     "reasons",
     "refuse_unlike",
     "save_csv",
+    "save_hfta_tree",
     "steps",
     "summarize",
+    "summarize_monitors",
     "wide",
 ]

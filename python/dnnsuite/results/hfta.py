@@ -15,16 +15,17 @@ from .._runs.modes import MODES
 from ..errors import Error
 from .table import Row
 
-__all__ = ["rows_of_hfta"]
+__all__ = ["TIMING_FILE", "Place", "epochs_as_steps", "places", "rows_of_hfta"]
 
-_FILE = re.compile(
+_FOLDER = re.compile(
     r"^(?:(?P<outdir>.*)/)?(?P<device>cpu|cuda|xla)/(?P<model>[^/]+)/(?P<precision>fp32|amp|bf16)"
-    rf"/(?P<mode>{'|'.join(MODES)})(?:/B(?P<B>\d+))?(?:/idx(?P<replica>\d+))?/timing\.csv$"
+    rf"/(?P<mode>{'|'.join(MODES)})(?:/B(?P<B>\d+))?(?:/idx(?P<replica>\d+))?$"
 )
+TIMING_FILE = "timing.csv"
 
 
-class _Group(NamedTuple):
-    """The files of one run: one for each of its processes."""
+class Place(NamedTuple):
+    """The place of a run in a tree; `repeat` is the number of its `outdir` among those of the tree."""
 
     outdir: str
     device: str
@@ -32,6 +33,40 @@ class _Group(NamedTuple):
     precision: str
     mode: str
     B: int
+    repeat: int
+
+    def job(self, root: Path) -> str:
+        """The workflow: the last folder above the device that is not `run0`, `run1`, …"""
+        parts = (root.resolve() / self.outdir).parts
+        return [part for part in parts if not re.fullmatch(r"run\d+", part)][-1]
+
+    def plan_id(self, root: Path) -> str:
+        """Tells the tree from others."""
+        return hashlib.sha256(f"hfta:{root.resolve()}".encode()).hexdigest()[:32]
+
+
+def places(root: Path, file: str) -> list[tuple[Place, Path]]:
+    """Every file of that name with the run that it is of, by path; processes of one run share a place."""
+    found = []
+    for path in sorted(root.rglob(file)):
+        if match := _FOLDER.match(path.parent.relative_to(root).as_posix()):
+            found.append((match.groupdict(), path))
+    outdirs = sorted({named["outdir"] or "" for named, _ in found})
+    return [
+        (
+            Place(
+                named["outdir"] or "",
+                named["device"],
+                named["model"],
+                named["precision"],
+                named["mode"],
+                int(named["B"] or 1),
+                outdirs.index(named["outdir"] or ""),
+            ),
+            path,
+        )
+        for named, path in found
+    ]
 
 
 def rows_of_hfta(root: Path) -> tuple[list[Row], list[str]]:
@@ -39,58 +74,51 @@ def rows_of_hfta(root: Path) -> tuple[list[Row], list[str]]:
 
     Files lie in `<device>/<device model>/<precision>/<mode>/B<n>/[idx<i>/]timing.csv`, possibly below `run0`, `run1`, …
     """
-    groups: dict[_Group, list[Path]] = {}
-    for path in sorted(root.rglob("timing.csv")):
-        if found := _FILE.match(path.relative_to(root).as_posix()):
-            named = found.groupdict()
-            key = _Group(
-                named["outdir"] or "",
-                named["device"],
-                named["model"],
-                named["precision"],
-                named["mode"],
-                int(named["B"] or 1),
-            )
-            groups.setdefault(key, []).append(path)
-    outdirs = sorted({key.outdir for key in groups})
+    groups: dict[Place, list[Path]] = {}
+    for place, path in places(root, TIMING_FILE):
+        groups.setdefault(place, []).append(path)
     rows, problems = [], []
-    for key, paths in groups.items():
+    for place, paths in groups.items():
         try:
-            rows.append(_row(root, key, paths, outdirs.index(key.outdir)))
+            rows.append(_row(root, place, paths))
         except Error as error:
             problems.append(f"skipped: {error}")
     return rows, problems
 
 
-def _row(root: Path, key: _Group, paths: list[Path], repeat: int) -> Row:
-    replicas = [_epochs_as_steps(path) for path in paths]
+def _row(root: Path, place: Place, paths: list[Path]) -> Row:
+    replicas = [epochs_as_steps(path) for path in paths]
     kept = [steps.after_epochs(1) if len(steps) > 1 else steps for steps in replicas]
-    names = [part for part in (root.resolve() / key.outdir).parts if not re.fullmatch(r"run\d+", part)]
-    plan = hashlib.sha256(f"hfta:{root.resolve()}".encode()).hexdigest()[:32]
+    job, plan = place.job(root), place.plan_id(root)
     run = paths[0].parent.relative_to(root).as_posix()
     return Row(
-        job=names[-1],
-        device=key.device,
-        mode=key.mode,
-        precision=key.precision,
-        B=key.B,
-        repeat=repeat,
+        job=job,
+        device=place.device,
+        mode=place.mode,
+        precision=place.precision,
+        B=place.B,
+        repeat=place.repeat,
         value=rates.rate(kept),
         unit="samples/s",
         item="samples",
         run=run,
         kind="hfta",
-        plan=names[-1],
+        plan=job,
         plan_id=plan,
         plan_path=str(root),
         run_id=f"{plan}/{run}",
-        device_name=key.model,
+        device_name=place.model,
         path=str(paths[0].parent),
         processes=len(paths),
     )
 
 
-def _epochs_as_steps(path: Path) -> rates.Steps:
+def epochs_as_steps(path: Path) -> rates.Steps:
+    """The epochs of a `timing.csv`, times in ns since 1970.
+
+    Raises:
+        Error: it is missing or damaged; the message names it.
+    """
     import pandas as pd
 
     try:

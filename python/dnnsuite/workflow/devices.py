@@ -6,103 +6,31 @@ Not run on a GPU yet: the commands and their order are tested against recorded a
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from .._runs.interrupts import deferred
 from ..errors import Unavailable
+from .mig_profiles import choose_profiles, parse_profiles
+from .nvidia import Environment, Tools
+from .undo import Undo, mps_environment, recover
 
-__all__ = ["MIG_PROFILES", "Environment", "Tools", "mig_instances", "mig_unavailable", "mps_daemon", "mps_servers",
-           "mps_unavailable", "whole_gpu"]  # fmt: skip
+__all__ = [
+    "MIG_LIMIT",
+    "Environment",
+    "Tools",
+    "mig_instances",
+    "mig_unavailable",
+    "mps_daemon",
+    "mps_servers",
+    "mps_unavailable",
+    "whole_gpu",
+]
 
-Environment = dict[str, str]
-
-# GPU-instance profile ids for n replicas: as large as n equal-ish slices get (0 = 7g, 9 = 3g, 14 = 2g, 19 =
-# 1g).
-MIG_PROFILES = (
-    "0",
-    "9,9",
-    "14,14,14",
-    "14,14,14,19",
-    "14,14,19,19,19",
-    "14,19,19,19,19,19",
-    "19,19,19,19,19,19,19",
-)
-
-_NO_INSTANCES = 6  # nvidia-smi's exit status when there is nothing to destroy
-TOOL_TIMEOUT_S = 60.0
-
-
-class Run(Protocol):
-    """Runs one command: (arguments, standard input, extra environment) → what it returned."""
-
-    def __call__(
-        self, argv: Sequence[str], stdin: str = "", environment: Environment | None = None
-    ) -> subprocess.CompletedProcess[str]: ...
-
-
-def _run(
-    argv: Sequence[str], stdin: str = "", environment: Environment | None = None
-) -> subprocess.CompletedProcess[str]:
-    import os
-
-    try:
-        return subprocess.run(
-            list(argv),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=TOOL_TIMEOUT_S,
-            check=False,
-            env={**os.environ, **(environment or {})},
-        )
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(list(argv), 124, "", f"no answer within {TOOL_TIMEOUT_S:.0f} s")
-
-
-class Tools:
-    """NVIDIA's command line tools for one GPU, named by its number or, for MPS alone, by its UUID (`GPU-…`)."""
-
-    def __init__(
-        self, gpu: int | str = 0, run: Run = _run, which: Callable[[str], str | None] = shutil.which
-    ) -> None:
-        self.gpu, self.run, self.which = gpu, run, which
-
-    def need(self, name: str, package: str) -> None:
-        if self.which(name) is None:
-            raise Unavailable(f"{name} not found", "PATH", f"it comes with {package}")
-
-    def smi(self, *arguments: str) -> str:
-        """Output of `nvidia-smi -i GPU ...`; Unavailable with its own words when it fails."""
-        argv = ["nvidia-smi", "-i", str(self.gpu), *arguments]
-        done = self.run(argv)
-        if done.returncode:
-            words = (done.stderr.strip() or done.stdout.strip()).replace("\n", " ")
-            raise Unavailable(
-                f"`{' '.join(argv)}` failed ({done.returncode}): {words}", "", "root may be needed"
-            )
-        return done.stdout
-
-    def query(self, field: str) -> str:
-        return self.smi(f"--query-gpu={field}", "--format=csv,noheader").strip()
-
-    def mig_enabled(self) -> bool | None:
-        """None on a GPU that cannot be split."""
-        answer = self.query("mig.mode.current").lower()
-        return {"enabled": True, "disabled": False}.get(answer)
-
-    def mig_uuids(self) -> list[str]:
-        """Ids of this GPU's MIG instances, in nvidia-smi's order."""
-        listing = self.smi("-L")
-        mine = re.split(r"^GPU (?=\d+:)", listing, flags=re.MULTILINE)
-        blocks = [block for block in mine if block.startswith(f"{self.gpu}:")]
-        return re.findall(r"UUID: (MIG-[^)\s]+)\)", "".join(blocks))
+MIG_LIMIT = 7  # instances of the GPUs that can be split most often
 
 
 def mps_unavailable(device: str, tools: Tools | None = None) -> str | None:
@@ -130,6 +58,7 @@ def _check_mps(tools: Tools) -> None:
     tools.need(
         "nvidia-cuda-mps-control", "the NVIDIA driver (packages nvidia-compute-utils, nvidia-cuda-mps)"
     )
+    recover(tools)
     if tools.mig_enabled():
         raise Unavailable(
             "MPS beside MIG: the GPU is in MIG mode", "nvidia-smi", "`nvidia-smi -mig 0` leaves it"
@@ -138,6 +67,7 @@ def _check_mps(tools: Tools) -> None:
 
 def _check_mig(tools: Tools) -> None:
     tools.need("nvidia-smi", "the NVIDIA driver")
+    recover(tools)
     enabled = tools.mig_enabled()
     if enabled is None:
         raise Unavailable("this GPU cannot be split (MIG: A100, H100 and later)", "nvidia-smi")
@@ -161,29 +91,33 @@ def mps_daemon(n: int, tools: Tools | None = None, exclusive: bool = True) -> It
     """
     tools = tools or Tools()
     _check_mps(tools)
-    with ExitStack() as undo:
-        folder = undo.enter_context(tempfile.TemporaryDirectory(prefix="dnnsuite-mps-"))
-        environment = {
-            "CUDA_MPS_PIPE_DIRECTORY": str(Path(folder) / "pipe"),
-            "CUDA_MPS_LOG_DIRECTORY": str(Path(folder) / "log"),
-        }
-        for path in environment.values():
-            Path(path).mkdir()
-        before = tools.query("compute_mode")  # "Default", "Exclusive_Process", "Prohibited"
+    before = tools.query("compute_mode")  # "Default", "Exclusive_Process", "Prohibited"
+    with Undo(tools) as undo:
         with deferred():
             if exclusive and before.lower() != "exclusive_process":
-                undo.callback(tools.run, ["nvidia-smi", "-i", str(tools.gpu), "-c", before.upper()])
+                undo.note("compute_mode", before=before.upper())
                 tools.smi("-c", "EXCLUSIVE_PROCESS")
-            undo.callback(tools.run, ["nvidia-cuda-mps-control"], "quit\n", environment)
-            visible = {"CUDA_VISIBLE_DEVICES": str(tools.gpu)}
-            started = tools.run(["nvidia-cuda-mps-control", "-d"], "", {**environment, **visible})
-            if started.returncode:
-                raise Unavailable(
-                    f"the MPS daemon did not start: {started.stderr.strip()}",
-                    "",
-                    "end the one running: `echo quit | nvidia-cuda-mps-control`",
-                )
+            environment = _start_daemon(tools, undo)
         yield [dict(environment) for _ in range(n)]
+
+
+def _start_daemon(tools: Tools, undo: Undo) -> Environment:
+    """Start a daemon in a folder of its own; returns the environment of its clients."""
+    folder = Path(tempfile.gettempdir()) / f"dnnsuite-mps-{uuid.uuid4().hex[:8]}"
+    undo.note("mps", folder=str(folder))
+    folder.mkdir(mode=0o700)
+    environment = mps_environment(folder)
+    for path in environment.values():
+        Path(path).mkdir()
+    visible = {"CUDA_VISIBLE_DEVICES": str(tools.gpu)}
+    started = tools.run(["nvidia-cuda-mps-control", "-d"], "", {**environment, **visible})
+    if started.returncode:
+        raise Unavailable(
+            f"the MPS daemon did not start: {started.stderr.strip()}",
+            "",
+            "end the one running: `echo quit | nvidia-cuda-mps-control`",
+        )
+    return environment
 
 
 def mps_servers(client: Environment, tools: Tools | None = None) -> list[int]:
@@ -205,52 +139,46 @@ def mig_instances(n: int, tools: Tools | None = None) -> Iterator[list[Environme
     Raises:
         Unavailable: the GPU cannot be split so, is in use, has instances already, or root is missing.
     """
-    if not 1 <= n <= len(MIG_PROFILES):
-        raise Unavailable(f"a GPU cannot be split into {n} MIG instances (at most {len(MIG_PROFILES)})")
     tools = tools or Tools()
     _check_mig(tools)
-    with ExitStack() as undo:
+    with Undo(tools) as undo:
         with deferred():
             if not tools.mig_enabled():
-                undo.callback(tools.run, ["nvidia-smi", "-i", str(tools.gpu), "-mig", "0"])
+                undo.note("mig_mode")
                 tools.smi("-mig", "1")
                 if not tools.mig_enabled():
                     raise Unavailable(
                         "MIG mode is pending, not on", "nvidia-smi", "it waits until no process uses the GPU"
                     )
-            undo.callback(_destroy_instances, tools)
-            tools.smi("mig", "-cgi", MIG_PROFILES[n - 1], "-C")
-            uuids = tools.mig_uuids()
-            if len(uuids) != n:
-                raise Unavailable(
-                    f"asked for {n} MIG instances, nvidia-smi lists {len(uuids)}", "nvidia-smi -L"
-                )
+            uuids = _make_instances(n, tools, undo)
         yield [{"CUDA_VISIBLE_DEVICES": uuid} for uuid in uuids]
+
+
+def _make_instances(n: int, tools: Tools, undo: Undo) -> list[str]:
+    """Make n instances on a GPU in MIG mode that has none; returns their ids."""
+    profiles = choose_profiles(parse_profiles(tools.mig("-lgip")), n)
+    undo.note("mig_instances", uuids=None)
+    tools.mig("-cgi", ",".join(str(profile.id) for profile in profiles), "-C")
+    uuids = tools.mig_uuids()
+    if len(uuids) != n:
+        raise Unavailable(f"asked for {n} MIG instances, nvidia-smi lists {len(uuids)}", "nvidia-smi -L")
+    undo.note("mig_instances", uuids=uuids)
+    return uuids
 
 
 @contextmanager
 def whole_gpu(n: int, tools: Tools | None = None) -> Iterator[list[Environment]]:
-    """All of the GPU for n processes: nothing to do, unless MIG mode is on, where one instance has to span
-    it.
+    """All of the GPU for n processes: nothing to do, unless MIG mode is on, where one instance has to span it.
 
     Raises:
         Unavailable: the GPU is in MIG mode and already split by someone else.
     """
     tools = tools or Tools()
-    if tools.which("nvidia-smi") is None or not tools.mig_enabled():
+    has_tools = tools.which("nvidia-smi") is not None
+    if has_tools:
+        recover(tools)
+    if not has_tools or not tools.mig_enabled():
         yield [{} for _ in range(n)]
         return
     with mig_instances(1, tools) as (environment,):
         yield [dict(environment) for _ in range(n)]
-
-
-def _destroy_instances(tools: Tools) -> None:
-    """Compute instances first, then the GPU instances that held them. "There is none" is fine."""
-    for flag in ("-dci", "-dgi"):
-        done = tools.run(["nvidia-smi", "mig", "-i", str(tools.gpu), flag])
-        if done.returncode not in (0, _NO_INSTANCES):
-            import warnings
-
-            warnings.warn(
-                f"nvidia-smi mig {flag} failed: {done.stderr.strip()}", RuntimeWarning, stacklevel=2
-            )

@@ -98,6 +98,7 @@ class Launcher:
             data=settings.data,
             dataroot=settings.dataroot,
             threads=self.threads(point.mode, point.B),
+            options=dict(settings.options),
             unfused=unfused_names(settings.job, point.mode),
         )
         if common.B:

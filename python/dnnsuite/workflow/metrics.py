@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._runs import rates
 from .._runs.rates import Steps
 from .._runs.record import Metric
 
-__all__ = ["measured", "warmup_epochs"]
+__all__ = ["measured", "on_device", "warmup_epochs"]
 
-_DEFINITION = "items / time over the interval in which all replicas are active, data wait included"
+_DEFINITION = (
+    "items / time over the interval in which all replicas are active, through the loader, data wait included"
+)
+_ON_DEVICE = "items / time of one epoch on batches that lie on the device, summed over replicas"
 
 
 def warmup_epochs(replicas: Sequence[Steps]) -> tuple[int, list[dict[str, Any]]]:
@@ -31,6 +34,16 @@ def warmup_epochs(replicas: Sequence[Steps]) -> tuple[int, list[dict[str, Any]]]
             before = int(steps.epochs[truncated - 1]) + 1  # the epochs warm-up touches
             drop = max(drop, min(before, epochs // 2))
     return drop, found
+
+
+def on_device(results: Sequence[Mapping[str, Any]], unit: str) -> tuple[Metric, ...]:
+    """The rate without the loader, if every worker's result has one."""
+    held = [result.get("on_device") for result in results]
+    if not held or not all(held):
+        return ()
+    found = [each for each in held if each]
+    rate = sum(each["items"] / (each["stop_ns"] - each["start_ns"]) * 1e9 for each in found)
+    return (Metric("throughput/data on device", rate, f"{unit}/s", definition=_ON_DEVICE),)
 
 
 def measured(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from .._runs.modes import MODES as NAMES
 from ..errors import InvalidArgument
 from .devices import (
-    MIG_PROFILES,
+    MIG_LIMIT,
     Environment,
     mig_instances,
     mig_unavailable,
@@ -20,7 +20,7 @@ from .devices import (
 )
 from .partial import number_of
 
-__all__ = ["MODES", "Mode", "get"]
+__all__ = ["DEFAULT", "MODES", "Mode", "get"]
 
 Placement = Callable[[int], AbstractContextManager[list[Environment]]]
 
@@ -36,6 +36,7 @@ class Mode:
             back.
         unavailable: device → why the mode cannot be used there, or None.
         limit_B: the most models the mode can take whatever the memory, or None.
+        changes_machine: it sets modes of the GPU that all its users feel: only where it is asked for by name.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Mode:
     place: dict[str, Placement]
     unavailable: Callable[[str], str | None]
     limit_B: int | None = None
+    changes_machine: bool = False
 
 
 @contextmanager
@@ -77,13 +79,14 @@ _KNOWN = {
         Mode("serial", "one plain model, one process", _one, _plain, _SHARED, _anywhere, limit_B=1),
         Mode("concurrent", "B plain models, a process each", _all, _plain, _SHARED, _anywhere),
         Mode("mps", "concurrent, through NVIDIA's MPS daemon", _all, _plain, {"cuda": mps_daemon},
-             mps_unavailable),
+             mps_unavailable, changes_machine=True),
         Mode("mig", "concurrent, each on a MIG instance of its own", _all, _plain, {"cuda": mig_instances},
-             mig_unavailable, limit_B=len(MIG_PROFILES)),
+             mig_unavailable, limit_B=MIG_LIMIT, changes_machine=True),
         Mode("hfta", "one array of B models, one process", _one, _all, _SHARED, _anywhere),
     )
 }  # fmt: skip
 MODES: dict[str, Mode] = {name: _KNOWN[name] for name in NAMES}
+DEFAULT = [name for name, mode in MODES.items() if not mode.changes_machine]  # where no modes are named
 
 
 def get(name: str) -> Mode:

@@ -23,8 +23,7 @@ from ..errors import Error, Unavailable
 from ..profiler.monitor import Monitor
 from . import modes, plan
 from .launch import MAX_PROCESSES, Launcher, Point, guess_s, replica_directories
-from .metrics import measured
-from .partial import is_partial
+from .metrics import measured, on_device
 from .points import drawn_Bs, fixed_Bs
 from .settings import WorkflowSettings
 
@@ -35,7 +34,8 @@ __all__ = ["Workflow", "WorkflowReport"]
 
 # Times that a dry run is made which something else on the machine ended, before the search gives up.
 _TRIES = 3
-_MODELS_COMPARED = 3  # with as many separate ones, where all arrays are of one large B
+# Models of an equality check, where as many fit.
+_EQUALITY_B = 3
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Workflow:
 
         self.record, self.settings, self.progress = record, settings, progress
         self.state = record.state
-        self.unit: str = jobs.get(settings.job).unit
+        self.unit: str = jobs.get(settings.job, jobs.Job).unit
         self.launcher = Launcher(settings)
         self.durations: Durations[Point] = Durations(guess_s)
         self.problems: list[str] = []
@@ -102,7 +102,7 @@ class Workflow:
                 self.state["search"][key] = found = self._search(mode, precision)
                 max_B = found["max_B"]
                 if not found.get("disturbed"):  # else it is searched for again by --resume
-                    self.state["Bs"][key] = drawn_Bs(self.settings, max_B) if max_B else []
+                    self.state["Bs"][key] = drawn_Bs(self.settings, name, max_B) if max_B else []
             self.record.save()
         for key, found in self.state["search"].items():
             if not found["max_B"]:
@@ -139,7 +139,8 @@ class Workflow:
 
         found: dict[str, Any] = {"tried": tried}
         try:
-            max_B = plan.find_max_B(try_B, min(limits, default=None))
+            repeats = self.settings.search[mode.name]["dry_run_repeats"]
+            max_B = plan.find_max_B(try_B, min(limits, default=None), repeats)
         except Error as error:
             return {**found, "max_B": None, "message": str(error), "disturbed": isinstance(error, _Disturbed)}
         return {**found, "max_B": max_B, "message": "", "limit": min(limits, default=None)}
@@ -147,7 +148,8 @@ class Workflow:
     def _try(self, point: Point) -> GroupOutcome:
         directory = self.record.scratch("search", f"{point.mode}-{point.precision}-B{point.B}")
         self.progress.now(f"dry run {point}", None)
-        details = {"iters_per_epoch": self.settings.dry_run_iters}
+        own = self.settings.search[point.mode]
+        details = {"epochs": own["dry_run_epochs"], "iters_per_epoch": own["dry_run_iters_per_epoch"]}
         try:
             return self.launcher.run("dry_run", point, directory, details=details, tick=self.progress.tick)
         except Unavailable as error:
@@ -161,8 +163,7 @@ class Workflow:
             mode = fused[len(fused) // 2] if fused else "hfta"
             Bs = self.state["Bs"].get(f"{mode}/{precision}")
             if Bs and "passed" not in self.state["equality"].get(precision, {}):
-                B = next((B for B in Bs if B > 1), Bs[0])
-                B = min(B, _MODELS_COMPARED) if is_partial(mode) else B
+                B = min(_EQUALITY_B, Bs[-1])
                 self.progress.stage(
                     f"equality check: {B} fused models against {B} separate ones, {precision}"
                 )
@@ -275,7 +276,9 @@ class Workflow:
     ) -> tuple[tuple[Metric, ...], dict[str, Any]]:
         processes = modes.get(point.mode).processes(point.B)
         replicas = [read_steps(path / SAMPLES_FILE) for path in replica_directories(directory, processes)]
-        return measured(replicas, self.unit, any(result["asynchronous"] for result in outcome.results))
+        late = any(result["asynchronous"] for result in outcome.results)
+        metrics, window = measured(replicas, self.unit, late)
+        return (*metrics, *on_device(outcome.results, self.unit)), window
 
     def _asked(self, point: Point, repeat: int, started: Moment) -> RunRecord:
         """The record of a run before it has begun: what it was told, and by what it is confined."""
@@ -295,7 +298,7 @@ class Workflow:
             precision=point.precision, B=point.B, repeat=repeat, verdict=Verdict.good(),
             machine=facts.machine(described), device=facts.device(settings.device, described), started=started,
             unit=self.unit, preset=settings.preset, seed=configs[0].seed if configs else settings.seed,
-            job_version=facts.source_hash(jobs.get(settings.job))[:12],
+            job_version=facts.source_hash(jobs.get(settings.job, jobs.Job))[:12],
             batch_size=settings.batch_size, processes=processes, threads=self.launcher.threads(point.mode, point.B),
             isolation=Isolation("none", details={"affinity": "as inherited", "memory": memory}),
             versions=versions, commit=facts.commit(), asked=state.get("asked", {}), resolved=settings.to_dict(),

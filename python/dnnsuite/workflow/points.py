@@ -17,13 +17,14 @@ def fixed_Bs(settings: WorkflowSettings, mode: modes.Mode) -> list[int] | None:
     if settings.plan:
         return [B for B in settings.plan if mode.limit_B is None or mode.limit_B >= B]
     if settings.max_B:
-        return drawn_Bs(settings, min(settings.max_B, mode.limit_B or settings.max_B))
+        return drawn_Bs(settings, mode.name, min(settings.max_B, mode.limit_B or settings.max_B))
     return None
 
 
-def drawn_Bs(settings: WorkflowSettings, max_B: int) -> list[int]:
-    """Bs up to `max_B`; equal for all modes with the same maximum, so that they can be compared B by B."""
-    return plan.expovariate_plan(max_B, settings.max_num_Bs, settings.lambd, settings.seed)
+def drawn_Bs(settings: WorkflowSettings, mode: str, max_B: int) -> list[int]:
+    """Bs of a mode up to `max_B`; equal for modes with the same maximum and settings, to be compared B by B."""
+    own = settings.search[mode]
+    return plan.expovariate_plan(max_B, own["max_num_Bs"], own["lambd"], settings.seed)
 
 
 def planned_points(settings: WorkflowSettings) -> tuple[list[tuple[int, Point]], list[str]]:
@@ -40,7 +41,7 @@ def planned_points(settings: WorkflowSettings) -> tuple[list[tuple[int, Point]],
         Bs = fixed_Bs(settings, mode)
         if Bs is None:
             limit = min((limit for limit in (mode.limit_B, settings.limit_B) if limit), default=None)
-            Bs = drawn_Bs(settings, limit) if limit else [1]
+            Bs = drawn_Bs(settings, name, limit) if limit else [1]
             bound = f"at most {limit}" if limit else "without a limit"
             remarks.append(f"{name}: the largest B is searched for by dry runs (1, 2, 4, …), {bound}")
         points += [Point(name, precision, B) for precision in settings.precisions for B in Bs]

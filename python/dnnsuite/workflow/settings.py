@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from .. import host
@@ -15,11 +15,13 @@ from .._runs.plugins import import_plugins
 from ..errors import InvalidArgument
 from ..profiler.monitor import check_monitor
 from . import modes
+from .job_options import parse_options
 from .partial import is_partial, number_of
+from .search import FLAGS, SEARCHED, as_flag, resolve_search
 
 __all__ = ["PRESETS", "WorkflowSettings", "resolve"]
 
-PRESETS = ("quick", "paper")
+PRESETS = ("quick", "default", "paper")
 
 # For what a job's preset leaves open.
 _DEFAULTS: dict[str, Any] = {
@@ -31,7 +33,7 @@ _DEFAULTS: dict[str, Any] = {
     "max_num_Bs": 5,
     "lambd": 4.0,
     "dry_run_iters": 2,
-    "equality_steps": 3,
+    "equality_steps": 20,
     "timeout_s": 3600.0,
 }
 
@@ -64,6 +66,8 @@ class WorkflowSettings:
     equality_steps: int
     timeout_s: float
     monitor: str = "auto"
+    options: dict[str, Any] = field(default_factory=dict)  # the job's own
+    search: dict[str, dict[str, Any]] = field(default_factory=dict)  # mode → as in `search.FLAGS`
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for the record."""
@@ -72,12 +76,18 @@ class WorkflowSettings:
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> WorkflowSettings:
         """Raises InvalidArgument when the record was written by another version."""
-        names = {field.name for field in fields(WorkflowSettings)}
-        needed = {field.name for field in fields(WorkflowSettings) if field.default is MISSING}
-        if not needed <= set(values) <= names:
+        names = {each.name for each in fields(WorkflowSettings)}
+        values = {**_before(values), **values}
+        if set(values) != names:
             odd = ", ".join(sorted(names ^ set(values)))
             raise InvalidArgument(f"the recorded settings are of another version (they differ in: {odd})")
         return WorkflowSettings(**values)
+
+
+def _before(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that a record lacks which was written before there were any, as they were then."""
+    same = {name: values[name] for name in ("max_num_Bs", "lambd", "dry_run_iters") if name in values}
+    return {"monitor": "auto", "options": {}, "search": resolve_search({}, same, paper=False)}
 
 
 def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
@@ -99,7 +109,7 @@ def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
     import_plugins(plugins, [os.getcwd()])
     Job = jobs.get(job, jobs.Job)
     device = choose_device(given.get("device", "auto"))
-    preset_name = _one_of("preset", given.get("preset", "quick"), PRESETS)
+    preset_name = _one_of("preset", given.get("preset", "default"), PRESETS)
     preset = {**_DEFAULTS, **Job.preset(preset_name, device)}
 
     def number(name: str, least: float, preset_key: str | None = None) -> Any:
@@ -109,6 +119,8 @@ def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
         return value
 
     plan, max_B = _plan(given.get("plan")), given.get("max_B")
+    if plan is None and max_B is None and preset.get("plan"):
+        plan = list(preset["plan"])
     if plan and max_B is not None:
         raise InvalidArgument("--plan and --max-B exclude each other: the plan is the Bs themselves")
     if max_B is not None and max_B < 1:
@@ -120,12 +132,13 @@ def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
     threads = given.get("threads", host.num_cpus())
     if threads < 1:
         raise InvalidArgument(f"--threads {threads}: must be at least 1")
-    offered = list(Job.precisions(device))
+    search = resolve_search(given, preset, preset_name == "paper")
+    own = parse_options(given.get("options", []), Job.option_defaults(), Job.name)
     return WorkflowSettings(
-        job=job, plugins=plugins, preset=preset_name, device=device,
+        job=Job.name, plugins=plugins, preset=preset_name, device=device,
         device_model=_slug(given["device_model"]) if "device_model" in given else _device_model(device),
         modes=_modes(given.get("modes")),
-        precisions=_several("precision", given.get("precisions"), offered),
+        precisions=_precisions(Job, device, given.get("precisions"), bool(given.get("bf16"))),
         repeats=number("repeats", 1), epochs=number("epochs", 1),
         iters_per_epoch=number("iters_per_epoch", 1), batch_size=number("batch_size", 1),
         seed=given.get("seed", 1),
@@ -134,6 +147,7 @@ def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
         max_num_Bs=number("max_num_Bs", 1), lambd=lambd,
         dry_run_iters=preset["dry_run_iters"], equality_steps=preset["equality_steps"], timeout_s=timeout_s,
         monitor=check_monitor(given.get("monitor", "auto")),
+        options={**preset.get("options", {}), **own}, search=search,
     )  # fmt: skip
 
 
@@ -148,10 +162,19 @@ def differences(recorded: WorkflowSettings, asked: Mapping[str, Any]) -> list[st
         "device": lambda value: recorded.device if value == "auto" else value,
         "device_model": _slug,
         "dataroot": _dataroot,
+        "options": lambda value: {
+            **recorded.options,
+            **parse_options(value, recorded.options or None, recorded.job),
+        },
     }
     found = []
+    flags = {f"{mode}_{name}": (mode, name) for mode in SEARCHED for name in FLAGS}
     for name, value in given.items():
-        now, then = normal.get(name, _same)(value), getattr(recorded, name)
+        if name in flags:
+            mode, own = flags[name]
+            now, then = value, recorded.search[mode][own]
+        else:
+            now, then = normal.get(name, _same)(value), _recorded(recorded, name)
         if now != then:
             found.append(f"{_flag(name)} is {_show(now)}, was {_show(then)}")
     return found
@@ -159,6 +182,19 @@ def differences(recorded: WorkflowSettings, asked: Mapping[str, Any]) -> list[st
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _recorded(recorded: WorkflowSettings, name: str) -> Any:
+    return "bf16" in recorded.precisions if name == "bf16" else getattr(recorded, name)
+
+
+def _precisions(job: Any, device: str, asked: Sequence[str] | None, bf16: bool) -> list[str]:
+    """Those asked for, else the job's default; and bf16 if it is asked for beside them."""
+    offered = list(job.precisions(device))
+    chosen = _several("precision", asked, offered) if asked else list(job.default_precisions(device))
+    if bf16 and "bf16" not in chosen:
+        chosen.append(_one_of("precision", "bf16", offered))
+    return chosen
 
 
 def _dataroot(path: str | None) -> str | None:
@@ -202,7 +238,7 @@ def _modes(values: Sequence[str] | None) -> list[str]:
     """The modes in the order of `modes.MODES`, then partly fused ones by the number of units left unfused."""
     partial = {value for value in _split(values or ()) if is_partial(value)}
     others = [value for value in _split(values or ()) if value not in partial]
-    whole = _several("mode", others, list(modes.MODES)) if others or not partial else []
+    whole = _several("mode", others, list(modes.MODES)) if others else [] if partial else modes.DEFAULT
     return [*whole, *sorted(partial, key=lambda mode: int(number_of(mode) or 0))]
 
 
@@ -217,7 +253,11 @@ def _one_of(what: str, value: str, accepted: Sequence[str]) -> str:
 
 
 def _flag(name: str) -> str:
+    for mode in SEARCHED:
+        if name.startswith(f"{mode}_"):
+            return as_flag(mode, name.removeprefix(f"{mode}_"))
     flags = {
+        "options": "--option",
         "max_B": "--max-B",
         "max_num_Bs": "--max-num-Bs",
         "timeout_s": "--timeout",
@@ -227,4 +267,6 @@ def _flag(name: str) -> str:
 
 
 def _show(value: Any) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{name}={each}" for name, each in value.items())
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)

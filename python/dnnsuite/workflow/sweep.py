@@ -86,10 +86,12 @@ def begin(record: PlanFolder, settings: WorkflowSettings, asked: Mapping[str, An
 def _continued(record: PlanFolder, job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
     """The recorded settings, if what is asked for now and the machine agree with them."""
     settings = WorkflowSettings.from_dict(record.state["settings"])
+    from .. import jobs
+
     import_plugins(settings.plugins, [os.getcwd()])
     odd = (
         [f"the workflow is {job}, was {settings.job}"]
-        if job != settings.job
+        if jobs.get(job, jobs.Job).name != settings.job
         else differences(settings, asked)
     )
     refuse_other_settings(record.root, odd + facts.changes(record.state["environment"], facts.environment()))

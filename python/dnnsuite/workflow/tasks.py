@@ -16,7 +16,7 @@ from .._runs.rates import Steps
 from .._runs.samples import Sample, write_samples
 from .._runs.spec import WorkerSpec
 from .._runs.worker import Siblings
-from .clocks import clock_for
+from .clocks import Clock, clock_for
 
 if TYPE_CHECKING:
     from ..jobs import Job
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["dry_run", "equality", "rate"]
 
 Result = dict[str, Any]
+
+_HELD_BATCHES = 16  # on the device, while the loader is left out
 
 
 def rate(spec: WorkerSpec, siblings: Siblings) -> Result:
@@ -37,26 +39,42 @@ def rate(spec: WorkerSpec, siblings: Siblings) -> Result:
         siblings.wait()
         edges_ns = []
         for epoch in range(epochs):
-            epoch_start_ns = timing.now_ns()
-            clock.begin_epoch()
-            for _ in range(iters):
-                clock.begin_step()
-                job.step()
-                clock.end_step(job.items_per_step)
-            job.synchronize()
-            clock.end_epoch()
-            edges_ns.append((epoch_start_ns, timing.now_ns()))
-            job.end_epoch()
+            edges_ns.append(_epoch(job, clock, iters))
             losses = _finite_losses(job, epoch)
         write_samples(spec.folder, _samples(clock.steps(), epochs))
+        held = _without_loader(job, iters)
         _write_timing(spec.folder / "timing.csv", edges_ns, iters * job.items_per_step, timing.now_ns())
         return {
             "losses": losses,
             "items_per_step": job.items_per_step,
             "setup_s": setup_s,
             "asynchronous": clock.asynchronous,
+            "on_device": held,
             "provenance": job.provenance(),
         }
+
+
+def _epoch(job: Job, clock: Clock, iters: int) -> tuple[int, int]:
+    """One timed epoch; when it began and ended, in nanoseconds."""
+    start_ns = timing.now_ns()
+    clock.begin_epoch()
+    for _ in range(iters):
+        clock.begin_step()
+        job.step()
+        clock.end_step(job.items_per_step)
+    job.synchronize()
+    clock.end_epoch()
+    stop_ns = timing.now_ns()
+    job.end_epoch()
+    return start_ns, stop_ns
+
+
+def _without_loader(job: Job, iters: int) -> dict[str, Any] | None:
+    """One more epoch on batches that lie on the device; None if the job cannot hold them."""
+    if not job.hold_batches(min(iters, _HELD_BATCHES)):
+        return None
+    start_ns, stop_ns = _epoch(job, clock_for(job.config.device, 1, iters), iters)
+    return {"start_ns": start_ns, "stop_ns": stop_ns, "items": iters * job.items_per_step}
 
 
 def dry_run(spec: WorkerSpec, siblings: Siblings) -> Result:
@@ -64,10 +82,11 @@ def dry_run(spec: WorkerSpec, siblings: Siblings) -> Result:
     with closing(_made(spec)) as job:
         job.setup()
         siblings.wait()
-        for _ in range(spec.details["iters_per_epoch"]):
-            job.step()
-        job.synchronize()
-        job.end_epoch()
+        for _ in range(spec.details.get("epochs", 1)):
+            for _ in range(spec.details["iters_per_epoch"]):
+                job.step()
+            job.synchronize()
+            job.end_epoch()
         return {}
 
 

@@ -62,6 +62,7 @@ AFTER = {
     "leaky": lambda b, x: F.leaky_relu(b.norm(x), 0.3) + F.leaky_relu(b.linear(x)),
     "hardswish": lambda b, x: F.hardswish(b.norm(x)) + F.silu(b.norm(b.linear(x))),
     "linear": lambda b, x: torch.relu(b.linear(x)) + b.linear(x).relu().tanh(),
+    "gelu": lambda b, x: F.gelu(b.linear(x)) + F.gelu(b.norm(x)) + F.gelu(b.linear(x), approximate="tanh"),
     "residual": lambda b, x: F.relu(b.norm(x) + x),
     "residual behind": lambda b, x: F.relu(x + b.norm(b.linear(x))),
     "residual alone": lambda b, x: b.norm(x) + b.linear(x),
@@ -122,6 +123,8 @@ def test_an_input_may_be_overwritten_afterwards():
 def test_names_of_activations():
     assert activation_of(torch.nn.ReLU(inplace=True)) == ("relu", 0.0)
     assert activation_of(torch.nn.LeakyReLU(0.25)) == ("leaky_relu", 0.25)
+    assert activation_of(torch.nn.GELU()) == ("gelu", 0.0)
+    assert activation_of(torch.nn.GELU("tanh")) is None
     assert activation_of(torch.nn.Tanh()) is None
 
 

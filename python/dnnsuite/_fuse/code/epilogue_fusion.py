@@ -16,12 +16,15 @@ _MODULES: dict[type[torch.nn.Module], str] = {
     torch.nn.LeakyReLU: "leaky_relu",
     torch.nn.Hardswish: "hardswish",
     torch.nn.SiLU: "silu",
+    torch.nn.GELU: "gelu",
 }
 
 
 def activation_of(module: torch.nn.Module) -> tuple[str, float] | None:
     """Return (activation, slope) of a module that a layer can compute in its own pass, else None."""
     name = _MODULES.get(type(module))
+    if getattr(module, "approximate", "none") != "none":
+        return None
     return None if name is None else (name, float(getattr(module, "negative_slope", 0.0)))
 
 
@@ -30,6 +33,9 @@ def _activation(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
     rest = {key: value for key, value in kwargs.items() if key != "inplace"}
     if name in ("relu", "relu6", "hardswish", "silu"):
         return (name, 0.0) if not rest and len(args) <= 2 else None
+    if name == "gelu":
+        exact = len(args) == 1 and rest.get("approximate", "none") == "none"
+        return ("gelu", 0.0) if exact else None
     if name == "hardtanh":
         bounds = args[1:3] if len(args) > 2 else (rest.get("min_val", -1.0), rest.get("max_val", 1.0))
         return ("relu6", 0.0) if tuple(bounds) == (0, 6) else None
@@ -40,7 +46,7 @@ def _activation(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
 
 
 #: Where each activation's `inplace` stands among the positional arguments.
-_INPLACE = {"relu": 1, "relu6": 1, "hardswish": 1, "silu": 1, "leaky_relu": 2, "hardtanh": 3}
+_INPLACE = {"relu": 1, "relu6": 1, "hardswish": 1, "silu": 1, "leaky_relu": 2, "hardtanh": 3, "gelu": 1}
 
 
 def continued(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

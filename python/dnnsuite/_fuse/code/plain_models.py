@@ -10,140 +10,26 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
 
 from ..._torch import TorchDispatchMode, mark_parameter, tree_leaves, tree_map
 from ...nn.array_module import ArrayModule
-from ...nn.model_tensor import ModelTensor, NotFusable, state
+from ...nn.model_tensor import ModelTensor, state
 from ..hooks import FORWARD_HOOKS
-from ..single_model import model_of, parts_of, with_dense_gradients
+from ..single_model import model_of, with_dense_gradients
 from ..slices import narrow
 from .checkpoints import torchs_checkpoints
-from .containers import Containers
-from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
+from .fused_attributes import NO_ATTRIBUTES, is_fused
 from .kept_state import PythonNumbers
 from .late_draws import names_that_draw
 from .lent_parameters import lent, lies_in_another_order
+from .plain_draws import Draws, draw_as, generator_back
+from .plain_parts import Buffers, Part, paths_of
 
 WRITES_ARGUMENTS = "its code writes into its arguments"
 _KNOWN_LEAVES = (torch.Tensor, bool, int, float, complex, str, type(None), torch.dtype, torch.device)
-
-
-class _Part:
-    """Module of the array, its counterparts in the plain models, and what it looked like when those were made."""
-
-    def __init__(self, module: torch.nn.Module, owners: list[Any]) -> None:
-        self.module, self.owners = module, owners
-        self.children = list(module._modules.values())
-        self.held = dict(vars(module))
-        self.containers = Containers(self._own())
-        self.taken = dict(vars(owners[0]))  # of model 0, after its last call
-
-    def _own(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self.module).items() if name not in NO_ATTRIBUTES}
-
-    def changed(self) -> list[str]:
-        """List the attributes that were set since the last call."""
-        now, known = vars(self.module), self.held
-        inside = self.containers.changed()
-        try:
-            if now == known:  # at the speed of C where all are the same objects
-                return inside
-        except Exception:  # tensors and arrays have no one answer
-            pass
-        self.containers = Containers(self._own())
-        names = [name for name, value in now.items() if known.get(name, self) is not value]
-        gone = [name for name in known if name not in now]
-        self.held = dict(now)
-        return [name for name in (*names, *gone, *inside) if not name.startswith("_fused_")]
-
-    def follow(self) -> bool:
-        """Set in the plain models what was set in the array; return False if they must be made anew."""
-        if list(self.module._modules.values()) != self.children:
-            return False
-        for name in self.changed():
-            if name == "training":
-                for owner in self.owners:
-                    owner.training = self.module.training
-            elif name in NO_ATTRIBUTES or isinstance(self.module, ArrayModule):
-                return False
-            else:
-                for owner in self.owners:
-                    owner.__dict__.pop(name, None)
-                    if name in self.held:
-                        value = self.held[name]
-                        owner.__dict__[name] = copy.deepcopy(value) if self.containers.holds(name) else value
-        return True
-
-    def take(self) -> None:
-        """Give the module what all models' code has set alike, such as a counter: new models begin with it."""
-        now = vars(self.owners[0])
-        with suppress(Exception):  # tensors and arrays have no one answer
-            if now == self.taken:  # at the speed of C
-                return
-        before, self.taken = self.taken, dict(now)
-        if isinstance(self.module, ArrayModule):
-            return
-        fixed = NO_ATTRIBUTES | vars(self.module).get("_fused_withheld", frozenset())
-        for name, value in now.items():
-            if name in fixed or not isinstance(value, PLAIN_VALUES) or before.get(name, self) is value:
-                continue
-            if all(_agree(vars(owner).get(name, self), value) for owner in self.owners):
-                self.module.__dict__[name] = self.held[name] = value
-
-
-def _agree(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and bool(a == b)
-
-
-class _Buffers:
-    """One buffer of the array and the views of it in the plain models."""
-
-    def __init__(self, held: dict[str, Any], name: str, owners: list[dict[str, Any]]) -> None:
-        self.held, self.name, self.owners = held, name, owners
-        self.address = -1
-        self.parts: list[Any] = [None] * len(owners)
-        self.buffer: Any = self
-
-    def lend(self) -> None:
-        """Give the plain models views of the buffer; nothing is to do while it is the one of the last call."""
-        buffer = self.held[self.name]
-        address = -1 if buffer is None else buffer.data_ptr()
-        if buffer is self.buffer and address == self.address:
-            return
-        self.buffer, self.address = buffer, address
-        # `.data` starts a version counter of its own: what a model writes is no change of another's.
-        self.parts = [None if buffer is None else buffer.data[i] for i in range(len(self.owners))]
-        for owner, part in zip(self.owners, self.parts, strict=True):
-            owner[self.name] = part
-
-    def take(self) -> None:
-        """Put what the models' code has put in the buffer's place into the array."""
-        now = [owner[self.name] for owner in self.owners]
-        if all(new is old for new, old in zip(now, self.parts, strict=True)):
-            return
-        shapes = [None if value is None else list(value.shape) for value in now]
-        for index, shape in enumerate(shapes):
-            if shape != shapes[0]:
-                raise NotFusable(
-                    f"models 0 and {index} give their buffer {self.name} different shapes, {shapes[0]} and {shape}"
-                )
-        made = [value.detach() for value in now if value is not None]
-        self.held[self.name] = torch.stack(made) if made else None
-        self.buffer = self
-
-
-class _Draws(TorchDispatchMode):
-    """Notes whether an operator draws from torch's generator."""
-
-    drew = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.drew = self.drew or torch.Tag.nondeterministic_seeded in func.tags
-        return func(*args, **(kwargs or {}))
 
 
 class PlainModels:
@@ -155,7 +41,7 @@ class PlainModels:
         self._take_over_parts()
         self._trees = [dict(model.named_modules()) for model in self.models]
         self._parts = [
-            _Part(part, owners) for path, part in _paths(module) if (owners := self._counterparts(path))
+            Part(part, owners) for path, part in paths_of(module) if (owners := self._counterparts(path))
         ]
         self._streams: list[tuple[Any, list[Any], Any]] = []
         self._find_state()
@@ -180,7 +66,7 @@ class PlainModels:
 
     def _find_state(self) -> None:
         self._parameters: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
-        self._buffers: list[_Buffers] = []
+        self._buffers: list[Buffers] = []
         self._places: list[tuple[Any, Any, dict[str, Any], str, bool]] = []
         for path, module in self.module.named_modules():
             owners = self._counterparts(path)
@@ -193,9 +79,7 @@ class PlainModels:
             shared = getattr(module, "shared_buffers", ())
             for name in module._buffers:
                 if name in owners[0]._buffers and name not in shared:
-                    self._buffers.append(
-                        _Buffers(module._buffers, name, [owner._buffers for owner in owners])
-                    )
+                    self._buffers.append(Buffers(module._buffers, name, [owner._buffers for owner in owners]))
         self.complete = self._find_places()
 
     def _find_places(self) -> bool:
@@ -273,7 +157,7 @@ class PlainModels:
                 or any(a is not b for a, b in zip(now[:2], known, strict=False))
             ):
                 for index, owner in enumerate(owners):
-                    _draw_as(owner, narrow(module, index, 1))
+                    draw_as(owner, narrow(module, index, 1))
                 self._streams[place] = (module, owners, now)
 
     # -- calls -------------------------------------------------------------------------------------------------------
@@ -306,7 +190,7 @@ class PlainModels:
         state.checkpointed = False
         numbers = PythonNumbers()
         try:
-            with torchs_checkpoints, _Draws() as draws, _generator_back(draws):
+            with torchs_checkpoints, Draws() as draws, generator_back(draws):
                 output = model(*own_args, **own_kwargs)
         finally:
             numbers.put_back()  # the models themselves draw them next
@@ -344,7 +228,7 @@ class PlainModels:
         model = with_dense_gradients(model_of(self.module, 0))
         for path, module in self.module.named_modules():
             if any(module is part for part, _, _ in self._streams):
-                _draw_as(model.get_submodule(path), copy.deepcopy(narrow(module, 0, 1)))
+                draw_as(model.get_submodule(path), copy.deepcopy(narrow(module, 0, 1)))
         return model
 
     def run(self, given: Sequence[tuple[Sequence[Any], dict[str, Any]]]) -> list[Any]:
@@ -364,57 +248,9 @@ class PlainModels:
                 yield part.module, vars(part.owners[index])
 
 
-def _paths(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
-    """Yield the modules of `parts_of`, each with its name."""
-    wanted = {id(module) for module in parts_of(root)}
-    for path, module in root.named_modules():
-        if id(module) in wanted:
-            yield path, module
-
-
 def _cloned(value: Any) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def _differ(before: dict[str, Any], after: dict[str, Any]) -> bool:
     return before.keys() != after.keys() or any(before[name] is not value for name, value in after.items())
-
-
-@contextmanager
-def _generator_back(draws: _Draws) -> Iterator[None]:
-    """Context manager: put torch's generators back if an operator drew from them; other threads may be using them."""
-    state_before = torch.get_rng_state()
-    on_gpu = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
-    try:
-        yield
-    finally:
-        if draws.drew:
-            torch.set_rng_state(state_before)
-            if on_gpu is not None:
-                torch.cuda.set_rng_state(on_gpu)
-
-
-class _Drawing:
-    """Mix-in of a layer of one model that draws the random numbers of the array's layer."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        layer = self.__dict__["_fused_layer"]
-        layer.training = self.training  # type: ignore[attr-defined]
-        result: torch.Tensor = layer(x.unsqueeze(0)).squeeze(0)
-        return result
-
-
-_classes: dict[Any, Any] = {}
-
-
-def _draw_as(owner: Any, layer: Any) -> None:
-    """Let torch's layer `owner` draw the numbers of `layer`, an array of one."""
-    original = type(owner)
-    owner.__dict__["_fused_layer"] = layer
-    if issubclass(original, _Drawing):
-        return
-    if original not in _classes:
-        _classes[original] = type(
-            original.__name__, (_Drawing, original), {"__module__": original.__module__}
-        )
-    owner.__class__ = _classes[original]

@@ -115,14 +115,19 @@ def _flatten(value: Any, tensors: list[torch.Tensor], signature: list[Any]) -> b
     return isinstance(value, _PLAIN)
 
 
-def function_values(
-    function: Callable[..., Any], array: torch.nn.Module | None = None
-) -> Callable[[], list[Any]]:
-    """Make a quick reader of the plain values that `function` and the code of an array's modules can see beside their
-    arguments: variables that they close over, and the globals and attributes of objects that they name."""
+def reach_of(function: Callable[..., Any], array: torch.nn.Module | None = None) -> Reach:
+    """Find the plain values that `function` and the code of an array's modules can see beside their arguments:
+    variables that they close over, and the globals and attributes of objects that they name."""
     reach = Reach()
     reach.call(function)
     for _, module in modules_of(array) if array is not None else ():
         reach.methods_of(type(module))
-    readers = reach.readers
+    return reach
+
+
+def function_values(
+    function: Callable[..., Any], array: torch.nn.Module | None = None
+) -> Callable[[], list[Any]]:
+    """Make a quick reader of all that `reach_of` finds."""
+    readers = reach_of(function, array).readers
     return lambda: [read() for read in readers]

@@ -16,6 +16,7 @@ import torch
 
 from .plan import ReplayPlan
 from .record import OperatorCall, TensorSlot
+from .rolled import Rolled
 from .script import Script, same_bits
 
 Facts = tuple[Any, ...]
@@ -172,7 +173,8 @@ _NOTHING = torch.empty(0)
 
 def _outline(made: Proven, constants: Mapping[int, torch.Tensor]) -> list[Any]:
     """List the operators of a step and how tensors run through them, without numbers: those differ from one layout of
-    batch to the next."""
+    batch to the next. Loops over the models are rolled up, for their number may differ, too."""
+    rolled = Rolled([*made.plan.views, *made.plan.calls])
     names: dict[int, Any] = {slot: ("input", place) for place, slot in enumerate(made.plan.inputs)}
     names |= {slot: ("role", place.role, len(place.shape)) for slot, place in made.places.items()}
     names |= {slot: ("other", tensor.dtype, tensor.dim()) for slot, tensor in made.others.items()}
@@ -186,19 +188,24 @@ def _outline(made: Proven, constants: Mapping[int, torch.Tensor]) -> list[Any]:
             names[slot] = next(count)
         return names[slot]
 
+    def each(slots: list[Any]) -> Any:
+        first = rolled.each(slots)
+        return tuple(map(name, slots)) if first is None else ("each model's", name(first))
+
     def one(value: Any) -> Any:
         if isinstance(value, TensorSlot):
             return name(value.index)
         if isinstance(value, (list, tuple)):
-            return tuple(map(one, value))
+            slots = [part.index for part in value if isinstance(part, TensorSlot)]
+            return each(slots) if slots and len(slots) == len(value) else tuple(map(one, value))
         return type(value) if type(value) in (int, float) else value
 
     def line(call: OperatorCall) -> Any:
         taken = one(call.arguments)
-        outputs = [tuple(map(name, o)) if isinstance(o, list) else name(o) for o in call.outputs]
+        outputs = [each(o) if isinstance(o, list) else name(o) for o in call.outputs]
         return call.op, taken, outputs
 
-    lines = [line(call) for call in (*made.plan.views, *made.plan.calls)]
+    lines = [line(call) for call in rolled.calls]
     return [*lines, name(made.plan.losses)]
 
 

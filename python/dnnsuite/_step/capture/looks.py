@@ -74,6 +74,8 @@ def _leading_to(recording: StepRecording, place: int, outer: set[int], dirty: se
         needed |= slots_of(call.arguments)
         storages = {recording.storage[slot] for slot in needed}
         leading.add(earlier)
+    if needed & recording.numbers.keys():
+        return None
     return leading if not storages & dirty and len(leading) <= _MANY else None
 
 

@@ -26,6 +26,7 @@ class ReplayPlan:
     )  # by slot: all that `views` and `static` start from
     views: list[OperatorCall] = field(default_factory=list)  # those that made the views in `static`
     external: set[int] = field(default_factory=set)  # those of `roots` that are no constants
+    numbers: dict[int, type] = field(default_factory=dict)  # those of `inputs` that are Python's numbers
 
     def on(self, found: dict[int, torch.Tensor]) -> list[torch.Tensor]:
         """List what `static` would hold had the step found the tensors `found` in place of its own, by slot."""
@@ -69,7 +70,9 @@ def make_plan(recording: StepRecording, asserted: Collection[int] = ()) -> Repla
     begin = {slot: tensor for slot, tensor in static.items() if slot in roots - made}
     static = {slot: tensor for slot, tensor in static.items() if slot in used}
     external = begin.keys() & recording.external.keys()
-    return ReplayPlan(calls, recording.inputs, static, recording.losses, begin, views, external)
+    return ReplayPlan(
+        calls, recording.inputs, static, recording.losses, begin, views, external, recording.numbers
+    )
 
 
 def _leading_to(views: list[OperatorCall], used: set[int]) -> tuple[list[OperatorCall], set[int]]:

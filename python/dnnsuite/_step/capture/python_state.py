@@ -11,7 +11,7 @@ import contextlib
 import copy
 import functools
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ import torch
 from ..._fuse import models_apart
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
+from .arithmetic import is_number
 from .guards import modules_of
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, range)
@@ -108,10 +109,13 @@ def holders_of(modules: Sequence[torch.nn.Module]) -> Iterator[Holder]:
                 yield from _inside(value, (number, name), seen, _DEEP)
 
 
-def python_values(array: torch.nn.Module) -> dict[str, Any]:
+def python_values(array: torch.nn.Module, without: Collection[tuple[Path, Any]] = ()) -> dict[str, Any]:
     """Collect the plain Python values in the modules of an array, and in containers and objects of theirs, by name.
 
     Models that run one by one have modules, and values, of their own.
+
+    Args:
+        without: (path, key) of values that are left out.
     """
     named = list(modules_of(array))
     for name, module in named[:]:
@@ -120,6 +124,8 @@ def python_values(array: torch.nn.Module) -> dict[str, Any]:
     for holder in holders_of([module for _, module in named]):
         where = [named[holder.path[0]][0], *map(str, holder.path[1:])]
         for key, value in _items(holder.held).items():
+            if (holder.path, key) in without:
+                continue
             if len(holder.path) == 1 and not _is_state(key, value):
                 continue
             if isinstance(value, _PLAIN):
@@ -127,6 +133,26 @@ def python_values(array: torch.nn.Module) -> dict[str, Any]:
             elif isinstance(value, (set, frozenset, tuple)):
                 found[".".join([*where, str(key)]).lstrip(".")] = len(value)
     return found
+
+
+def python_numbers(array: torch.nn.Module) -> dict[tuple[Path, Any], Any]:
+    """Collect the numbers among the Python values of an array's modules, by (path, key)."""
+    return {
+        (holder.path, key): value
+        for holder in holders_of(_modules(array))
+        for key, value in _items(holder.held).items()
+        if is_number(value) and (len(holder.path) > 1 or _is_state(key, value))
+    }
+
+
+def python_value_at(array: torch.nn.Module, path: Path, key: Any) -> Any:
+    """Return what the modules of an array hold at `path` under `key`."""
+    return _at(_modules(array), path)[key]
+
+
+def put_python_value(array: torch.nn.Module, path: Path, key: Any, value: Any) -> None:
+    """Let the modules of an array hold `value` at `path` under `key`."""
+    _put(_modules(array), path, {key: value})
 
 
 def _inside(value: Any, path: Path, seen: set[int], depth: int) -> Iterator[Holder]:
@@ -218,7 +244,7 @@ class PythonState:
     def __init__(self, array: torch.nn.Module, copies: Sequence[torch.nn.Module]) -> None:
         self._modules = _modules(array)
         self._copies = [_modules(one) for one in copies]
-        self._now: dict[Any, str] = {}
+        self._now: dict[tuple[Path, Any], Any] = {}
         self._look()
 
     def _look(self) -> None:
@@ -247,7 +273,7 @@ class PythonState:
         for path, changes in found.items():
             if isinstance(self._modules[path[0]], ArrayModule):
                 raise NotPlain  # a layer keeps a value for each model
-            self._now.update({(path, key): repr(value) for key, value in changes.items()})
+            self._now.update({(path, key): _shown(value) for key, value in changes.items()})
             for modules in self._copies:
                 _put(modules, path, changes)
         self._look_again(found)
@@ -283,9 +309,13 @@ class PythonState:
             holder.keep()
         self._compare()
 
-    def state(self) -> Any:
-        """Describe all that was changed since the copies were made: equal for equal values."""
-        return frozenset(self._now.items())
+    def state(self) -> dict[tuple[Path, Any], Any]:
+        """Describe all that was changed since the copies were made, by (path, key): numbers, and texts of others."""
+        return dict(self._now)
+
+
+def _shown(value: Any) -> Any:
+    return value if is_number(value) else repr(value)
 
 
 def _modules(array: torch.nn.Module) -> list[torch.nn.Module]:

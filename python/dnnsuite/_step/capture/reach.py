@@ -32,11 +32,16 @@ _INSTALLED = (
     "<",
 )
 
+
 class Reach:
-    """Walk through code from a function; `readers` read the values that it can see."""
+    """Walk through code from a function.
+
+    `readers` read the values that it can see, `spaces` are the globals that it names things in.
+    """
 
     def __init__(self) -> None:
         self.readers: list[Reader] = []
+        self.spaces: list[dict[str, Any]] = []
         self._seen: set[int] = set()
 
     def call(self, function: Any) -> None:
@@ -68,6 +73,8 @@ class Reach:
             return
         self._seen.add(id(function.__code__))
         names = _names(function.__code__)
+        if not any(space is function.__globals__ for space in self.spaces):
+            self.spaces.append(function.__globals__)
         for cell in function.__closure__ or ():
             self.readers.append(CellReader(cell, names))
             self._follow(cell_contents(cell))

@@ -81,6 +81,7 @@ class StepRecording:
     written: set[int] = field(default_factory=set)  # storages that an operator writes into
     read: set[int] = field(default_factory=set)  # slots whose values decided what Python did
     looks: list[int] = field(default_factory=list)  # places of the assertions of what Python has read
+    numbers: dict[int, type] = field(default_factory=dict)  # slots of inputs that are Python's numbers
     losses: int = -1
     refusal: str | None = None  # why this step cannot be replayed
 
@@ -122,6 +123,7 @@ class StepRecorder(TorchDispatchMode):
         self._seeded = seeded
         self.recording = StepRecording()
         self._slots: dict[Key, int] = {}
+        self._count = 0
         self._alive: dict[
             int, StorageWeakRef
         ] = {}  # as long as they exist no new storage gets the same address
@@ -142,8 +144,9 @@ class StepRecorder(TorchDispatchMode):
         address = storage._cdata
         if address not in self._alive:
             self._alive[address] = StorageWeakRef(storage)
-        slot = self._slots[_key(tensor)] = len(self.recording.storage)
+        slot = self._slots[_key(tensor)] = self._count
         self.recording.storage[slot] = address
+        self._count += 1
         return slot
 
     def _refuse(self, why: str) -> None:
@@ -254,7 +257,7 @@ class StepRecorder(TorchDispatchMode):
         written = written_slots(schema, arguments)
         recording.written |= {recording.storage[s] for s in written}
         writes = bool(written) or not schema.returns  # what returns nothing is called for its effect
-        known = len(recording.storage)
+        known = self._count
         results = [output] if not isinstance(output, (tuple, list)) or _is_list(schema) else list(output)
         outputs: list[Any] = []
         for result in results:
@@ -290,6 +293,8 @@ class StepRecorder(TorchDispatchMode):
     def _keep_constant(self, call: OperatorCall, results: list[Any]) -> None:
         """Keep results that are the same in every step as long as nobody writes into them."""
         taken = slots_of(call.arguments)
+        if not taken.isdisjoint(self.recording.numbers):
+            return
         if call.writes or not (call.by_shape or (taken and taken <= self._constant)):
             return
         if all(isinstance(t, torch.Tensor) and t.untyped_storage().nbytes() <= _KEPT_BYTES for t in results):

@@ -25,7 +25,7 @@ from ..._torch import (
 )
 from .looks import CheckedReplay, Replay, changed_before_looks, guard_of
 from .plan import ReplayPlan, make_plan
-from .record import OperatorCall, StepRecording, TensorSlot
+from .record import OperatorCall, StepRecording, TensorSlot, slots_of
 
 _MEMORY_FORMATS = {
     torch.contiguous_format: 0,
@@ -136,7 +136,8 @@ class _Writer:
         self._defined = set(plan.inputs) | set(plan.static)
 
     def text(self) -> str:
-        heads = [f"%t{slot} : Tensor" for slot in dict.fromkeys([*self.plan.inputs, *self.plan.static])]
+        slots = dict.fromkeys([*self.plan.inputs, *self.plan.static])
+        heads = [f"%t{slot} : {_kind_of(slot, self.plan)}" for slot in slots]
         for call in self.plan.calls:
             self._call(call)
         heads += [f"%c{i} : {kind}" for i, kind in enumerate(self._kinds)]
@@ -180,6 +181,8 @@ class _Writer:
         )
 
     def _list(self, values: list[Any], declared: str, call: OperatorCall) -> str:
+        if not slots_of(values).isdisjoint(self.plan.numbers):
+            raise NotScriptable(f"{call.name} takes a list with a number that changes{call.place}")
         if "Tensor" in declared:
             kind = "Tensor?" if "Optional[Tensor]" in declared else "Tensor"
             parts = ", ".join(self._argument(value, kind, call) for value in values)
@@ -224,6 +227,10 @@ class _Writer:
             if written and "List" in str(argument.type):
                 self._looked_at.append(self._line("int", f"aten::len({name})"))
                 return
+
+
+def _kind_of(slot: int, plan: ReplayPlan) -> str:
+    return _KINDS[plan.numbers[slot]] if slot in plan.numbers else "Tensor"
 
 
 def _keeps_dtype(call: OperatorCall) -> bool:

@@ -10,31 +10,23 @@ import torch
 
 from ..._torch import no_capture
 from . import guards
+from .arithmetic import is_number, same
+from .attempt import Attempt, NumberedReplay, find_numbered
+from .changing_numbers import NO_STATE, ChangingNumbers, HeldState
+from .comparison import State, difference, reads_of
 from .cuda import CudaGraphs
+from .followed_step import FollowedStep, NotFollowed, WritesElsewhere, follow
 from .hidden_reads import HiddenReads
-from .library import Facts, Proven, Read, Recordings, Subject, prove
+from .library import Facts, Proven, Recordings, Subject, prove
 from .looks import Outcomes, Replay, ValueChanged
-from .python_state import python_values
+from .python_state import python_numbers, python_values
 from .record import StepRecorder, StepRecording
-from .script import NotScriptable, Script, Scripts, described, same_bits
+from .script import NotScriptable, Script, Scripts, described
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
+MAX_WAYS = 8  # of steps with numbers as inputs, which lead Python one way or another
 MAX_CHANGES = 8  # times that a step is recorded anew because a value was another one
-
-
-class _Attempt:
-    """Progress of the capture of one layout of batch: `stage` is the use of its next step."""
-
-    def __init__(self) -> None:
-        self.stage = "begin"  # then "wait" for another shard, "warm up", "record", "compare", "replay"
-        self.facts: Facts = ()  # empty where no other shard has an interest
-        self.warm = False  # a step was made: state that is made late is there
-        self.recording: StepRecording | None = None
-        self.replay: Replay | None = None
-        self.values: Any = None  # Python values of the modules before the recording
-        self.ways: Any = None  # in which the modules' code ran while recorded
-        self.read: list[Read] = []
 
 
 class CapturedStep:
@@ -63,17 +55,24 @@ class CapturedStep:
         `subject` and `known` are there where recordings are shared with other shards."""
         self._train, self._array, self._state, self._replays = train, array, state, replays
         self._subject, self._known = subject, known
-        self._function_values = guards.function_values(function, array)
+        reach = guards.reach_of(function, array)
+        self._readers = reach.readers
+        self._sees_numbers = any(is_number(v) for reader in self._readers for _, v, _ in reader.places())
         self._turns = guards.turns(array)
         self._values: list[Any] | None = None
-        self._python: Any = None
+        self._python: HeldState = NO_STATE
+        self._moved: str | None = None  # Python value of the modules that has changed since the last step
+        self._numbers = ChangingNumbers(reach, array)
+        self.alone = True  # nobody else runs the code meanwhile
         self.reset()
 
     def reset(self) -> None:
         """Forget what was recorded; the next steps are watched again."""
-        self._attempts: dict[Any, _Attempt] = {}
+        self._attempts: dict[Any, Attempt] = {}
+        self._warm: set[Any] = set()  # layouts of batch of which a step was made
         self._outcomes = Outcomes()
-        self._shelf: dict[Any, tuple[dict[Any, _Attempt], Outcomes]] = {}  # by Python state and values
+        self._shelf: dict[Any, tuple[dict[Any, Attempt], Outcomes]] = {}  # by Python state and values
+        self._key: Any = None
         self.refusal: str | None = no_capture
         self.replayed = False
         self._changes = 0
@@ -87,7 +86,24 @@ class CapturedStep:
             return f"eager: {self.refusal}"
         return "captured" if self.replayed else "warming up"
 
-    def __call__(self, batch: Any, hyper: Sequence[dict[str, torch.Tensor]]) -> torch.Tensor:
+    @property
+    def reads_live(self) -> bool:
+        """True if the next step may read numbers that the user changes between steps: it has to be waited for."""
+        return self._numbers.seen or (self._sees_numbers and not self.replayed)
+
+    @property
+    def follows(self) -> bool:
+        """True if the next step may put stand-ins in the place of numbers: nobody else may run the code then."""
+        return bool(self._numbers.places) and not self.replayed and self.refusal is None
+
+    def read(self) -> list[Any]:
+        """Read all that the code can see beside its arguments."""
+        return [read() for read in self._readers]
+
+    def __call__(
+        self, batch: Any, hyper: Sequence[dict[str, torch.Tensor]], seen: list[Any] | None = None
+    ) -> torch.Tensor:
+        """Make a step; `seen` is what `read` has returned when the step was asked for."""
         if self.refusal is not None:
             return self._train(batch, hyper)
         if self._turns() != self._turned:
@@ -96,12 +112,18 @@ class CapturedStep:
         given = len(inputs)
         for own in hyper:
             inputs += own.values()
-        attempt = self._attempt(key, inputs)
+        attempt = self._attempt(key, inputs, self.read() if seen is None else seen)
         if attempt is None or self.refusal is not None:
             return self._train(batch, hyper)
         if attempt.stage in ("begin", "wait"):
             self._look_around(attempt, key)
-        if attempt.stage == "replay" and attempt.replay is not None:
+        if attempt.stage == "follow" and attempt.numbered:
+            losses = self._numbered(attempt, inputs)
+            if losses is not None:
+                return losses
+            if self.refusal is not None:
+                return self._train(batch, hyper)
+        elif attempt.stage == "replay" and attempt.replay is not None:
             if not attempt.read or all(read.holds(inputs) for read in attempt.read):
                 self.replayed = True
                 try:
@@ -116,20 +138,31 @@ class CapturedStep:
         self._fixed = len(inputs) - given
         return self._watched(attempt, batch, hyper, inputs)
 
-    def _attempt(self, key: Any, inputs: Sequence[torch.Tensor]) -> _Attempt | None:
-        values = self._function_values()
-        if values != self._values:
-            first, self._values = self._values is None, values
-            if first:
-                self._shelf[self._python, tuple(values)] = self._attempts, self._outcomes
-            else:
-                self._turn_to_values("values that the loss function sees keep changing")
+    def _numbered(self, attempt: Attempt, inputs: list[torch.Tensor]) -> torch.Tensor | None:
+        """Replay a step of which numbers are inputs; None if no replay is for these."""
+        found, self.replayed = find_numbered(attempt.numbered, self._now(), inputs), False
+        if found is None:
+            return None
+        one, values = found
+        try:
+            losses = one.replay([*inputs, *one.step.inputs(values)])
+        except ValueChanged as error:
+            attempt.numbered.remove(one)
+            self._changed(str(error))
+            return None
+        one.step.update(self._numbers, values)
+        self.replayed = True
+        return losses
+
+    def _attempt(self, key: Any, inputs: Sequence[torch.Tensor], values: list[Any]) -> Attempt | None:
+        if values != self._values or self._moved is not None:
+            self._turn_to_values(values)
         self._layout, self._chosen = key, self._outcomes.chosen(key, inputs)
         if self._chosen is not None:
             return self._attempt_of_outcome(key, self._chosen)
         attempt = self._attempts.get(key)
         if attempt is None and key is not None and len(self._attempts) < MAX_SHAPES:
-            attempt = self._attempts[key] = _Attempt()
+            attempt = self._attempts[key] = Attempt(warm=key in self._warm)
         return attempt
 
     def _turn_to_another_way(self) -> None:
@@ -137,34 +170,54 @@ class CapturedStep:
         another: the step as written rounds in another way since."""
         for attempt in self._attempts.values():
             self._give_up(attempt, alone=False)
-        self._attempts, self._outcomes, self._facts = {}, Outcomes(), ()
-        self._shelf = {(self._python, tuple(self._values or ())): (self._attempts, self._outcomes)}
+        self._attempts, self._outcomes, self._facts, self._warm = {}, Outcomes(), (), set()
+        self._shelf = {self._key: (self._attempts, self._outcomes)}
         self._turned, self.replayed = self._turns(), False
 
-    def python_changed(self, names: Sequence[str], state: Any) -> None:
-        """Turn to the recordings for the Python state of the modules that is `state` now, for `names` have changed."""
+    def python_changed(self, names: Sequence[str], state: HeldState) -> None:
+        """Take note that `names` have changed in the Python state of the modules, which is `state` now."""
+        if not self._replays.seeded:
+            self._numbers.hold(self._python, state)
         self._python = state
-        if self._values is not None and names and self.refusal is None:
-            self._turn_to_values(f"the model's Python value {names[0]} keeps changing")
+        self._moved = next(iter(names), self._moved)
 
-    def _turn_to_values(self, why: str) -> None:
+    def _turn_to_values(self, values: list[Any]) -> None:
         """Turn to the recordings for the Python values of now, or begin with them."""
-        kept = self._shelf.get((self._python, tuple(self._values or ())))
-        if kept is None:
-            self._attempts, self._outcomes = {}, Outcomes()
-            self._shelf[self._python, tuple(self._values or ())] = self._attempts, self._outcomes
-            self.replayed = False
-            self._changed(why)
-        else:
+        before, self._values = self._values, values
+        why = "values that the loss function sees keep changing"
+        if self._moved is not None:
+            why, self._moved = f"the model's Python value {self._moved} keeps changing", None
+        if before is not None and not self._replays.seeded:
+            self._numbers.see(before, values)
+        self._turn_to_key(why, first=before is None)
+
+    def _turn_to_key(self, why: str, first: bool = False) -> None:
+        """Turn to the recordings for all values that are no inputs of them."""
+        numbers = self._numbers
+        key = numbers.rest_held(self._python), numbers.rest_seen(self._values or ()), tuple(numbers.places)
+        if key == self._key:
+            return
+        self._key = key
+        kept = self._shelf.get(key)
+        if kept is not None:
             self._attempts, self._outcomes = kept
+        else:
+            if not first:
+                self._attempts, self._outcomes = {}, Outcomes()
+                self.replayed = False
+                self._changed(numbers.why or why)
+            self._shelf[key] = self._attempts, self._outcomes
         self._facts = ()
 
-    def _look_around(self, attempt: _Attempt, key: Any) -> None:
+    def _look_around(self, attempt: Attempt, key: Any) -> None:
         """Take over a recording of another shard if there is one, or wait for the shard that is at work on it."""
         known, subject = self._known, self._subject
-        if known is None or subject is None or guards.hook(self._array) is not None:
-            attempt.stage = "warm up"
+        alone = known is None or subject is None or bool(self._numbers.places)
+        if alone or guards.hook(self._array) is not None:
+            attempt.stage = "record" if attempt.warm else "warm up"
             return
+        assert known is not None
+        assert subject is not None
         if not attempt.facts:
             autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
             self._facts = self._facts or subject.facts(known.era)
@@ -182,23 +235,25 @@ class CapturedStep:
             if pattern is not None:
                 subject.prepare(pattern.plans)
 
-    def _attempt_of_outcome(self, key: Any, chosen: int) -> _Attempt | None:
+    def _attempt_of_outcome(self, key: Any, chosen: int) -> Attempt | None:
         """Find the attempt for a batch of which Python reads values; one of its own for each outcome."""
         attempt = self._attempts.get((key, chosen))
         if attempt is None and not self._outcomes.full(key):
-            attempt = self._attempts[key, chosen] = _Attempt()
+            attempt = self._attempts[key, chosen] = Attempt()
             attempt.stage, attempt.warm = "record", True
         elif attempt is None and self._outcomes.refusal is not None:
             self._refuse(self._outcomes.refusal)
         return attempt
 
     def _watched(
-        self, attempt: _Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
+        self, attempt: Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> torch.Tensor:
         """A step on the way to a replay; if it fails, its layout of batch is watched from the start the next time."""
         try:
             if attempt.stage == "record":
                 return self._record(attempt, batch, hyper, inputs)
+            if attempt.stage == "follow" and self.alone:
+                return self._compare_or_follow(attempt, batch, hyper, inputs)
             if attempt.stage == "compare":
                 return self._compare(attempt, batch, hyper, inputs)
             return self._as_written(attempt, batch, hyper)
@@ -207,16 +262,28 @@ class CapturedStep:
             self._drop(attempt)
             raise
 
-    def _as_written(self, attempt: _Attempt, batch: Any, hyper: Sequence[Any]) -> torch.Tensor:
+    def _as_written(self, attempt: Attempt, batch: Any, hyper: Sequence[Any]) -> torch.Tensor:
+        before = python_numbers(self._array)
         losses = self._train(batch, hyper)
         attempt.warm = True
+        self._warm.add(self._layout)
+        self._note_counters(before)
         if attempt.stage == "warm up":
             attempt.stage = "record"  # state that is made late is there by then
-        if self._values != self._function_values():
+        if self._values != self.read():
             self._refuse("the loss function changes a value outside of it")
         return losses
 
-    def _give_up(self, attempt: _Attempt, alone: bool = True) -> None:
+    def _note_counters(self, before: HeldState) -> None:
+        """Take note of numbers that the step itself has changed in the modules."""
+        if self._replays.seeded or self.refusal is not None:
+            return
+        known = len(self._numbers.places)
+        self._numbers.hold(before, python_numbers(self._array))
+        if len(self._numbers.places) > known:
+            self._turn_to_key("")
+
+    def _give_up(self, attempt: Attempt, alone: bool = True) -> None:
         if self._known is not None and attempt.facts:
             self._known.give_up(attempt.facts, self, alone)
 
@@ -235,13 +302,14 @@ class CapturedStep:
         self.replayed = False
 
     def _record(
-        self, attempt: _Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
+        self, attempt: Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> torch.Tensor:
         place = guards.hook(self._array)
         if place is not None:
             self._refuse(f"there is a hook on {place}")
             return self._train(batch, hyper)
-        attempt.values, ways = python_values(self._array), guards.ways(self._array)
+        attempt.values, ways = self._python_values(), guards.ways(self._array)
+        numbers = python_numbers(self._array)
         batch, hyper = self._replays.fixed(batch, hyper)
         inputs = guards.flatten(batch)[0]
         for own in hyper:
@@ -253,13 +321,15 @@ class CapturedStep:
         if any(recording.storage[slot] in recording.written for slot in recording.read):
             changes = recording.writer_of(recording.read)
             recording.refuse(f"Python looks into a tensor that the step changes{changes}")
-        if recording.refusal is None:
+        if recording.refusal is None and self._numbers.places:
+            attempt.recording, attempt.stage = recording, "follow"
+        elif recording.refusal is None:
             try:
                 attempt.replay = self._replays.prepare(self._train, recording, batch, hyper, inputs)
                 attempt.recording = recording
-                attempt.read = _reads(recording, inputs)
+                attempt.read = reads_of(recording, inputs)
                 attempt.stage = "replay" if self._follows(attempt) else "compare"
-                self._choose_by_outcome(attempt, recording)
+                self._choose_by_outcome(attempt, recording, attempt.replay)
             except NotScriptable as error:
                 recording.refuse(str(error))
         attempt.ways = guards.ways(self._array)
@@ -269,13 +339,17 @@ class CapturedStep:
         attempt.warm = True
         if recording.refusal is not None:
             self._refuse(recording.refusal)
+        self._note_counters(numbers)
         return losses
 
-    def _follows(self, attempt: _Attempt) -> bool:
+    def _python_values(self) -> dict[str, Any]:
+        return python_values(self._array, self._numbers.held_keys)
+
+    def _follows(self, attempt: Attempt) -> bool:
         """Return True if the recording is a known list of operators: then nothing is left to be compared."""
         if self._known is None or self._subject is None or not attempt.facts:
             return False
-        if self._values != self._function_values() or self._side_effect(attempt) is not None:
+        if self._values != self.read() or self._side_effect(attempt) is not None:
             return False
         made = self._proven(attempt)
         if made is None or not self._known.follows(made):
@@ -284,14 +358,14 @@ class CapturedStep:
         attempt.recording = None
         return True
 
-    def _proven(self, attempt: _Attempt) -> Proven | None:
+    def _proven(self, attempt: Attempt) -> Proven | None:
         assert self._subject is not None
         script = attempt.replay
         if not isinstance(script, Script) or script.guard is not None:
             return None  # it is right for some batches only
         return prove(attempt.facts, self._subject, script, attempt.read)
 
-    def _keep(self, attempt: _Attempt, made: Proven | None) -> None:
+    def _keep(self, attempt: Attempt, made: Proven | None) -> None:
         """Offer a recording to other shards."""
         if self._known is None or not attempt.facts:
             return
@@ -299,9 +373,9 @@ class CapturedStep:
             self._known.keep(made)
         self._give_up(attempt, alone=made is None or not made.settled)
 
-    def _choose_by_outcome(self, attempt: _Attempt, recording: StepRecording) -> None:
+    def _choose_by_outcome(self, attempt: Attempt, recording: StepRecording, replay: Replay) -> None:
         """If Python has read values of the batch, use the recording for batches with the same values only."""
-        guard = attempt.replay.guard if attempt.replay is not None else None
+        guard = replay.guard
         if guard is None:
             return
         place = recording.calls[recording.looks[0]].place
@@ -309,7 +383,7 @@ class CapturedStep:
         self._drop(attempt)
         self._attempts[self._layout, number] = attempt
 
-    def _drop(self, attempt: _Attempt) -> None:
+    def _drop(self, attempt: Attempt) -> None:
         for key in [key for key, other in self._attempts.items() if other is attempt]:
             del self._attempts[key]
 
@@ -323,34 +397,18 @@ class CapturedStep:
         return losses, recorder.recording
 
     def _compare(
-        self, attempt: _Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
+        self, attempt: Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> torch.Tensor:
         """Run the step once replayed and once as written, from the same state."""
-        recording, replay = attempt.recording, attempt.replay
-        assert recording is not None
-        assert replay is not None
-        changed = _once([*recording.written_externals(), *self._state()])
-        other = [t.detach().clone() for t in changed]
-        why, replayed = None, None
+        assert attempt.recording is not None
+        assert attempt.replay is not None
         try:
-            replayed = replay(inputs)
+            losses, why = self._both(attempt, attempt.recording, attempt.replay, inputs, batch, hyper, inputs)
         except ValueChanged as error:
             self._changed(str(error))
             return self._train(batch, hyper) if self.refusal else self._record(attempt, batch, hyper, inputs)
-        except Exception as error:  # whatever a replay fails with, the step as written follows
-            why = described(error)
-        for tensor, value in zip(changed, other, strict=True):  # exchanged: one copy of the state is enough
-            after = tensor.detach().clone()
-            tensor.detach().copy_(value)
-            value.copy_(after)
-        losses, second = self._watch(batch, hyper, inputs)
-        if guards.ways(self._array) != attempt.ways:
-            attempt.stage = "record"
+        if attempt.stage == "record":
             return losses
-        why = why or second.refusal or difference(recording, second) or self._side_effect(attempt)
-        pairs = zip([replayed, *other], [losses, *changed], strict=True)
-        if why is None and not all(self._replays.same(a, b.detach()) for a, b in pairs if a is not None):
-            why = "a replay gives other bits than the step as written"
         if why is not None:
             self._refuse(why)
         else:
@@ -358,58 +416,149 @@ class CapturedStep:
         attempt.stage, attempt.recording = "replay", None
         return losses
 
-    def _side_effect(self, attempt: _Attempt) -> str | None:
-        now = python_values(self._array)
+    def _both(
+        self,
+        attempt: Attempt,
+        recording: StepRecording,
+        replay: Replay,
+        given: Sequence[Any],
+        batch: Any,
+        hyper: Sequence[Any],
+        inputs: list[torch.Tensor],
+    ) -> tuple[torch.Tensor, str | None]:
+        """Run a step both ways; return its losses, and why the replay is not the step as written.
+
+        Args:
+            given: what the replay takes.
+        """
+        state = State([*recording.written_externals(), *self._state()])
+        why, replayed = None, None
+        try:
+            replayed = replay(given)
+        except ValueChanged:
+            raise
+        except Exception as error:  # whatever a replay fails with, the step as written follows
+            why = described(error)
+        state.exchange()
+        losses, second = self._watch(batch, hyper, inputs)
+        if guards.ways(self._array) != attempt.ways:
+            attempt.stage = "record"
+            return losses, None
+        why = why or second.refusal or difference(recording, second) or self._side_effect(attempt)
+        pairs = zip([replayed, *state.values], [losses, *state.tensors], strict=True)
+        if why is None and not all(self._replays.same(a, b.detach()) for a, b in pairs if a is not None):
+            why = "a replay gives other bits than the step as written"
+        return losses, why
+
+    def _compare_or_follow(
+        self, attempt: Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
+    ) -> torch.Tensor:
+        """Compare a step with numbers as inputs with the step as written, or look for the way of these numbers."""
+        begin = self._now()
+        found = find_numbered(attempt.pending, begin, inputs)
+        if found is None:
+            if len(attempt.pending) == MAX_WAYS or len(attempt.numbered) == MAX_WAYS:
+                places = [one.step.place for one in (*attempt.pending, *attempt.numbered)]
+                where = next(filter(None, places), "")
+                self._give_numbers_up(f"a number that Python looks at keeps changing{where}")
+                return self._train(batch, hyper)
+            return self._follow(attempt, batch, hyper, inputs)
+        one, values = found
+        attempt.pending.remove(one)
+        recording, given = one.step.as_written(values), [*inputs, *one.step.inputs(values)]
+        try:
+            losses, why = self._both(attempt, recording, one.replay, given, batch, hyper, inputs)
+        except ValueChanged as error:
+            self._changed(str(error))
+            return self._train(batch, hyper)
+        if attempt.stage == "record":
+            return losses
+        why = why or self._other_counters(one.step.ends(begin, values))
+        if why is not None:
+            self._give_numbers_up(why)
+        else:
+            attempt.numbered.append(one)
+        return losses
+
+    def _now(self) -> list[Any]:
+        """List the numbers that are inputs, as they are now."""
+        return self._numbers.values(self._numbers.places, self._values or ())
+
+    def _other_counters(self, expected: Sequence[Any]) -> str | None:
+        """Explain why the step as written has not left these numbers; None if it has."""
+        if all(map(same, self._now(), expected)):
+            return None
+        return "a number in the models' code is another one than the arithmetic says"
+
+    def _follow(
+        self, attempt: Attempt, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
+    ) -> torch.Tensor:
+        """Run the step once with stand-ins for numbers, which does not count, and once as written."""
+        assert attempt.recording is not None
+        begin = self._now()
+        state = State([*attempt.recording.written_externals(), *self._state()])
+        followed, why = None, None
+        try:
+            followed = follow(
+                lambda: self._train(batch, hyper),
+                inputs,
+                self._fixed,
+                self._numbers,
+                self._values or (),
+                state.storages(),
+            )
+        except WritesElsewhere:
+            attempt.stage = "record"
+        except NotFollowed as error:
+            why = str(error)
+        finally:
+            state.put_back()
+        losses, second = self._watch(batch, hyper, inputs)
+        if guards.ways(self._array) != attempt.ways:
+            attempt.stage = "record"
+            return losses
+        if attempt.stage == "record":
+            return losses
+        why = why or self._prepare(attempt, followed, begin, second, batch, hyper, inputs)
+        if why is not None:
+            self._give_numbers_up(why)
+        return losses
+
+    def _prepare(
+        self,
+        attempt: Attempt,
+        followed: FollowedStep | None,
+        begin: list[Any],
+        second: StepRecording,
+        batch: Any,
+        hyper: Sequence[Any],
+        inputs: list[torch.Tensor],
+    ) -> str | None:
+        """Make the replay of a step with numbers as inputs; explain why if it is not the step as written."""
+        assert followed is not None
+        values = followed.values(begin)
+        if values is None:
+            return "a number leads to another step"
+        why = second.refusal or difference(followed.as_written(values), second) or self._side_effect(attempt)
+        why = why or self._other_counters(followed.ends(begin, values))
+        if why is not None:
+            return why
+        try:
+            replay = self._replays.prepare(self._train, followed.recording, batch, hyper, inputs)
+        except NotScriptable as error:
+            return str(error)
+        attempt.pending.append(NumberedReplay(followed, replay, reads_of(followed.recording, inputs)))
+        self._choose_by_outcome(attempt, followed.recording, replay)
+        return None
+
+    def _give_numbers_up(self, why: str) -> None:
+        """Take numbers for values that a recording is made for, as they cannot be followed."""
+        self._numbers.give_up(why)
+        self._turn_to_key(why)
+
+    def _side_effect(self, attempt: Attempt) -> str | None:
+        now = self._python_values()
         for name in {**attempt.values, **now}:
             if attempt.values.get(name) != now.get(name):
                 return f"a step changes the Python value {name}"
         return None
-
-
-def _reads(recording: StepRecording, inputs: list[torch.Tensor]) -> list[Read]:
-    places = {slot: place for place, slot in enumerate(recording.inputs)}
-    reads = []
-    for slot in sorted(recording.read):
-        place = places.get(slot)
-        tensor = recording.external[slot] if place is None else inputs[place]
-        reads.append(Read(place, tensor, tensor.detach().clone(), version=tensor._version))
-    return reads
-
-
-def difference(first: StepRecording, second: StepRecording) -> str | None:
-    """Explain why two recordings are not one and the same step; None if they are."""
-    for a, b in zip(first.calls, second.calls, strict=False):
-        if a.op is not b.op:
-            return f"one step calls {a.name} where the next calls {b.name}{b.place}"
-        if repr(a.arguments) != repr(b.arguments):
-            return f"{a.name} gets {_first_difference(a.arguments, b.arguments)}{b.place}"
-    if len(first.calls) != len(second.calls):
-        return f"one step has {len(first.calls)} operators, the next {len(second.calls)}"
-    for slot, tensor in first.external.items():
-        other = second.external.get(slot)
-        if other is None:
-            return "two steps use different tensors"
-        if tensor.data_ptr() != other.data_ptr() and (
-            first.storage[slot] in first.written or not same_bits(tensor, other)
-        ):
-            return f"a tensor {list(tensor.shape)} is another one in the next step"
-    return None
-
-
-def _first_difference(a: Sequence[Any], b: Sequence[Any]) -> str:
-    for x, y in zip(a, b, strict=True):
-        if repr(x) != repr(y):
-            return f"{x!r} in one step and {y!r} in the next"
-    return "other arguments in the next step"
-
-
-def _once(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Drop tensors that lie where another one does, in whatever order of dimensions."""
-    return list({_place(t): t for t in tensors}.values())
-
-
-def _place(t: torch.Tensor) -> tuple[Any, ...]:
-    reach = 1 + sum((size - 1) * stride for size, stride in zip(t.shape, t.stride(), strict=True))
-    if reach == t.numel():  # without gaps
-        return t.data_ptr(), t.numel(), t.dtype
-    return t.data_ptr(), t.shape, t.stride(), t.dtype

@@ -26,6 +26,7 @@ class Reader:
     """Reader of a value that code reaches by `names`; call it for a copy of the value of now."""
 
     __slots__ = ("_names",)
+    _names: frozenset[str]
 
     def held(self) -> Any:
         """Return the value itself."""
@@ -95,7 +96,9 @@ def value_of(value: Any, names: frozenset[str] = frozenset(), depth: int = _DEEP
         if not depth or len(value) > _SHORT:
             return len(value)
         if isinstance(value, dict):
-            return tuple((value_of(key, names, 1), value_of(one, names, depth - 1)) for key, one in value.items())
+            return tuple(
+                (value_of(key, names, 1), value_of(one, names, depth - 1)) for key, one in value.items()
+            )
         return tuple(value_of(part, names, depth - 1) for part in value)
     shown = _shown(value, names, depth)
     if shown is None:

@@ -7,15 +7,15 @@ here each names what it says, and the preset `paper` has the network that HFTA b
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import torch
 
 from ... import data, models
 from .._workload import JobConfig
-from ..declared_job import declare
-from ..fused_workload import FusedWorkload, Made, Preset, Values
+from ..declared_job import declare, widened
+from ..fused_workload import FusedWorkload, Preset, Values
+from . import samplers
 
 
 class MaskedText:
@@ -29,15 +29,6 @@ class MaskedText:
         self.batch = data.mlm.MaskedLM(corpus, config.batch_size, options["bptt"], config.data_seed).batch
 
 
-def sample(generator: random.Random) -> dict[str, float]:
-    """HFTA's ranges."""
-    return {
-        "lr": generator.uniform(0.1, 10.0),
-        "gamma": generator.uniform(0.3, 0.99),
-        "step_size": int(generator.uniform(3, 20)),
-    }
-
-
 def model(options: Values, hyper: Values) -> models.BERT:
     sizes = {name: options[name] for name in ("emsize", "nhid", "nlayers", "nhead", "dropout")}
     return models.BERT(torch.nn, options["vocab_size"], max_len=options["bptt"], **sizes)
@@ -45,7 +36,7 @@ def model(options: Values, hyper: Values) -> models.BERT:
 
 def loss(model: Any, tokens: torch.Tensor, positions: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of the masked positions `[N, P]` in the sequences `[N, L]`."""
-    return torch.nn.functional.cross_entropy(model(tokens, positions).float(), targets.flatten())
+    return torch.nn.functional.cross_entropy(widened(model(tokens, positions)), targets.flatten())
 
 
 WORKLOAD = FusedWorkload(
@@ -55,16 +46,17 @@ WORKLOAD = FusedWorkload(
     options={
         "emsize": 128, "nhid": 512, "nlayers": 8, "nhead": 8, "dropout": 0.1, "bptt": 32, "vocab_size": 8192,
     },
-    hyper={"lr": 1.0, "gamma": 0.7, "step_size": 10},
-    sample=sample,
+    hyper=samplers.ADADELTA_MIDDLE,
+    sample=samplers.adadelta,
     model=model,
     data=MaskedText,
     loss=loss,
-    optimizer=Made("Adadelta", {"lr": "lr"}),
-    schedule=Made("StepLR", {"step_size": "step_size", "gamma": "gamma"}),
+    optimizer=samplers.ADADELTA,
+    schedule=samplers.STEPS,
     presets={
+        "quick": Preset(3, 8, batch_size=8, plan=(1, 2, 4), options={"nlayers": 4, "vocab_size": 2048}),
         "default": Preset(
-            3, 4, max_B=4, max_num_Bs=4, cuda={"iters_per_epoch": 50, "max_B": None, "max_num_Bs": 6}
+            3, 4, max_B=4, max_num_Bs=4, cuda=samplers.ON_CUDA
         ),
         "paper": Preset(
             5, 1000, max_num_Bs=10, options={"emsize": 512, "nhid": 2048, "vocab_size": 33_279},

@@ -5,8 +5,9 @@ Where there is no PMU, as in most virtual machines, FLOPs are analytic: computed
 counted.
 """
 
+from ._observe import ObservedSteps, observe_steps
 from ._ops import OpsInstrument
 from ._system import SystemReader
 from ._usage import CpuInstrument
 
-__all__ = ["CpuInstrument", "OpsInstrument", "SystemReader"]
+__all__ = ["CpuInstrument", "ObservedSteps", "OpsInstrument", "SystemReader", "observe_steps"]

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT
+"""Attributes and buffers that the plain models of a part share with the array."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from ...nn.array_module import ArrayModule
+from ...nn.model_tensor import NotFusable
+from ..single_model import parts_of
+from .containers import Containers
+from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
+
+__all__ = ["Buffers", "Part", "paths_of"]
+
+
+class Part:
+    """Module of the array, its counterparts in the plain models, and what it looked like when those were made."""
+
+    def __init__(self, module: torch.nn.Module, owners: list[Any]) -> None:
+        self.module, self.owners = module, owners
+        self.children = list(module._modules.values())
+        self.held = dict(vars(module))
+        self.containers = Containers(self._own())
+        self.taken = dict(vars(owners[0]))  # of model 0, after its last call
+
+    def _own(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self.module).items() if name not in NO_ATTRIBUTES}
+
+    def changed(self) -> list[str]:
+        """List the attributes that were set since the last call."""
+        now, known = vars(self.module), self.held
+        inside = self.containers.changed()
+        try:
+            if now == known:  # at the speed of C where all are the same objects
+                return inside
+        except Exception:  # tensors and arrays have no one answer
+            pass
+        self.containers = Containers(self._own())
+        names = [name for name, value in now.items() if known.get(name, self) is not value]
+        gone = [name for name in known if name not in now]
+        self.held = dict(now)
+        return [name for name in (*names, *gone, *inside) if not name.startswith("_fused_")]
+
+    def follow(self) -> bool:
+        """Set in the plain models what was set in the array; return False if they must be made anew."""
+        if list(self.module._modules.values()) != self.children:
+            return False
+        for name in self.changed():
+            if name == "training":
+                for owner in self.owners:
+                    owner.training = self.module.training
+            elif name in NO_ATTRIBUTES or isinstance(self.module, ArrayModule):
+                return False
+            else:
+                for owner in self.owners:
+                    owner.__dict__.pop(name, None)
+                    if name in self.held:
+                        value = self.held[name]
+                        owner.__dict__[name] = copy.deepcopy(value) if self.containers.holds(name) else value
+        return True
+
+    def take(self) -> None:
+        """Give the module what all models' code has set alike, such as a counter: new models begin with it."""
+        now = vars(self.owners[0])
+        with suppress(Exception):  # tensors and arrays have no one answer
+            if now == self.taken:  # at the speed of C
+                return
+        before, self.taken = self.taken, dict(now)
+        if isinstance(self.module, ArrayModule):
+            return
+        fixed = NO_ATTRIBUTES | vars(self.module).get("_fused_withheld", frozenset())
+        for name, value in now.items():
+            if name in fixed or not isinstance(value, PLAIN_VALUES) or before.get(name, self) is value:
+                continue
+            if all(_agree(vars(owner).get(name, self), value) for owner in self.owners):
+                self.module.__dict__[name] = self.held[name] = value
+
+
+def _agree(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and bool(a == b)
+
+
+class Buffers:
+    """One buffer of the array and the views of it in the plain models."""
+
+    def __init__(self, held: dict[str, Any], name: str, owners: list[dict[str, Any]]) -> None:
+        self.held, self.name, self.owners = held, name, owners
+        self.address = -1
+        self.parts: list[Any] = [None] * len(owners)
+        self.buffer: Any = self
+
+    def lend(self) -> None:
+        """Give the plain models views of the buffer; nothing is to do while it is the one of the last call."""
+        buffer = self.held[self.name]
+        address = -1 if buffer is None else buffer.data_ptr()
+        if buffer is self.buffer and address == self.address:
+            return
+        self.buffer, self.address = buffer, address
+        # `.data` starts a version counter of its own: what a model writes is no change of another's.
+        self.parts = [None if buffer is None else buffer.data[i] for i in range(len(self.owners))]
+        for owner, part in zip(self.owners, self.parts, strict=True):
+            owner[self.name] = part
+
+    def take(self) -> None:
+        """Put what the models' code has put in the buffer's place into the array."""
+        now = [owner[self.name] for owner in self.owners]
+        if all(new is old for new, old in zip(now, self.parts, strict=True)):
+            return
+        shapes = [None if value is None else list(value.shape) for value in now]
+        for index, shape in enumerate(shapes):
+            if shape != shapes[0]:
+                raise NotFusable(
+                    f"models 0 and {index} give their buffer {self.name} different shapes, {shapes[0]} and {shape}"
+                )
+        made = [value.detach() for value in now if value is not None]
+        self.held[self.name] = torch.stack(made) if made else None
+        self.buffer = self
+
+
+def paths_of(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yield the modules of `parts_of`, each with its name."""
+    wanted = {id(module) for module in parts_of(root)}
+    for path, module in root.named_modules():
+        if id(module) in wanted:
+            yield path, module

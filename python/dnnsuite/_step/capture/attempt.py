@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""Progress of the capture of one layout of batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .followed_step import FollowedStep
+from .library import Facts, Read
+from .looks import Replay
+from .record import StepRecording
+
+
+@dataclass
+class NumberedReplay:
+    """Replay that takes numbers, and the step it was recorded from."""
+
+    step: FollowedStep
+    replay: Replay
+    read: list[Read]
+
+
+@dataclass
+class Attempt:
+    """Progress of the capture of one layout of batch: `stage` is the use of its next step."""
+
+    stage: str = "begin"  # then "wait" for another shard, "warm up", "record", "follow", "compare", "replay"
+    facts: Facts = ()  # empty where no other shard has an interest
+    warm: bool = False  # a step was made: state that is made late is there
+    recording: StepRecording | None = None
+    replay: Replay | None = None
+    values: Any = None  # Python values of the modules before the recording
+    ways: Any = None  # in which the modules' code ran while recorded
+    read: list[Read] = field(default_factory=list)
+    numbered: list[NumberedReplay] = field(default_factory=list)  # for numbers that lead other ways
+    pending: list[NumberedReplay] = field(default_factory=list)  # of these, not compared yet
+
+
+def find_numbered(
+    replays: Sequence[NumberedReplay], numbers: Sequence[Any], inputs: Sequence[torch.Tensor]
+) -> tuple[NumberedReplay, list[Any]] | None:
+    """Find the replay for these numbers, and the values of its arithmetic; None without one."""
+    for one in replays:
+        values = one.step.values(numbers)
+        if values is not None and all(read.holds(inputs) for read in one.read):
+            return one, values
+    return None

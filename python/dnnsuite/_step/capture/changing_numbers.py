@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+"""Numbers that a step's code reads and that were seen to change: inputs of a recording, where they can be followed."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .arithmetic import is_number
+from .python_state import Path, put_python_value, python_value_at
+from .reach import Reach
+
+
+@dataclass(frozen=True)
+class SeenNumber:
+    """Number that code reaches: the place in the copy that `reader` makes of what it reads."""
+
+    reader: int
+    path: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class HeldNumber:
+    """Number in the Python state of an array's modules."""
+
+    path: Path
+    key: Any
+
+
+Place = SeenNumber | HeldNumber
+HeldState = Mapping[tuple[Path, Any], Any]
+
+
+class ChangingNumbers:
+    """Numbers that have changed from one step to another; those that could not be followed are values like others.
+
+    Args:
+        reach: all that the code can see beside its arguments.
+        array: array whose modules run.
+    """
+
+    def __init__(self, reach: Reach, array: torch.nn.Module) -> None:
+        self._readers, self.spaces, self._array = reach.readers, reach.spaces, array
+        self.places: list[Place] = []
+        self._given_up: set[Place] = set()
+        self.why: str | None = None  # the first of them could not be followed
+
+    def see(self, before: Sequence[Any], now: Sequence[Any]) -> None:
+        """Take note of numbers that differ between two lists of what the readers read."""
+        for number, (a, b) in enumerate(zip(before, now, strict=True)):
+            changed = {path for path in _differing(a, b, ()) if is_number(_at(b, path))}
+            if changed:
+                for path, value, _ in self._readers[number].places():
+                    if path in changed and is_number(value):
+                        self._add(SeenNumber(number, path))
+
+    def hold(self, before: HeldState, now: HeldState) -> None:
+        """Take note of numbers that differ between two Python states."""
+        for key, value in now.items():
+            if is_number(value) and not _alike(before.get(key), value):
+                self._add(HeldNumber(*key))
+
+    def _add(self, place: Place) -> None:
+        if place not in self.places and place not in self._given_up:
+            self.places.append(place)
+
+    def give_up(self, why: str) -> None:
+        """Leave the numbers of now among the values that a recording is made for."""
+        self._given_up.update(self.places)
+        self.why = self.why or why
+        self.places = []
+
+    def values(self, places: Sequence[Place], seen: Sequence[Any]) -> list[Any]:
+        """List the values at places, None where nothing is any more; `seen` is what the readers read now."""
+        return [self._value(place, seen) for place in places]
+
+    def _value(self, place: Place, seen: Sequence[Any]) -> Any:
+        try:
+            if isinstance(place, SeenNumber):
+                return _at(seen[place.reader], place.path)
+            return python_value_at(self._array, place.path, place.key)
+        except (KeyError, IndexError, TypeError):
+            return None
+
+    def put(self, place: Place, value: Any) -> None:
+        """Put a value at a place."""
+        if isinstance(place, HeldNumber):
+            put_python_value(self._array, place.path, place.key, value)
+            return
+        for path, _, put in self._readers[place.reader].places():
+            if path == place.path:
+                put(value)
+                return
+
+    def held(self, place: Place) -> Any:
+        """Return the object that is at a place now."""
+        if isinstance(place, HeldNumber):
+            return python_value_at(self._array, place.path, place.key)
+        return next(value for path, value, _ in self._readers[place.reader].places() if path == place.path)
+
+    @property
+    def seen(self) -> bool:
+        """True if code reads some of them from outside of the modules."""
+        return any(isinstance(place, SeenNumber) for place in self.places)
+
+    @property
+    def held_keys(self) -> set[tuple[Path, Any]]:
+        """Collect the (path, key) of those in the Python state of the modules."""
+        return {(place.path, place.key) for place in self.places if isinstance(place, HeldNumber)}
+
+    def rest_seen(self, seen: Sequence[Any]) -> tuple[Any, ...]:
+        """Leave these numbers out of what the readers read."""
+        rest = list(seen)
+        for place in self.places:
+            if isinstance(place, SeenNumber):
+                rest[place.reader] = _without(rest[place.reader], place.path)
+        return tuple(rest)
+
+    def rest_held(self, state: HeldState) -> frozenset[Any]:
+        """Leave these numbers out of a Python state."""
+        return frozenset(
+            ((path, key), value)
+            for (path, key), value in state.items()
+            if HeldNumber(path, key) not in self.places
+        )
+
+
+def _alike(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and bool(a == b)
+
+
+def _differing(a: Any, b: Any, path: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield the paths at which two copies differ, as far down as they have the same form."""
+    if type(a) is tuple and type(b) is tuple and len(a) == len(b):
+        for number, (x, y) in enumerate(zip(a, b, strict=True)):
+            yield from _differing(x, y, (*path, number))
+    elif not _alike(a, b):
+        yield path
+
+
+def _at(value: Any, path: Sequence[int]) -> Any:
+    for number in path:
+        value = value[number]
+    return value
+
+
+def _without(value: Any, path: Sequence[int]) -> Any:
+    if not path:
+        return None
+    if type(value) is not tuple or path[0] >= len(value):
+        return value
+    first = path[0]
+    return (*value[:first], _without(value[first], path[1:]), *value[first + 1 :])
+
+
+NO_STATE: HeldState = types.MappingProxyType({})

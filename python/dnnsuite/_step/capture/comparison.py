@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT
+"""Comparison of two recordings of a step, and of what they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .library import Read
+from .record import StepRecording
+from .script import same_bits
+
+
+class State:
+    """Values of tensors, to be put back or exchanged with those of now."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self.tensors = _once(tensors)
+        self.values = [t.detach().clone() for t in self.tensors]
+
+    def put_back(self) -> None:
+        """Give the tensors these values."""
+        for tensor, value in zip(self.tensors, self.values, strict=True):
+            tensor.detach().copy_(value)
+
+    def exchange(self) -> None:
+        """Give the tensors these values, and keep those they had: one copy of the state is enough."""
+        for tensor, value in zip(self.tensors, self.values, strict=True):
+            after = tensor.detach().clone()
+            tensor.detach().copy_(value)
+            value.copy_(after)
+
+    def storages(self) -> set[int]:
+        """Collect the storages of the tensors."""
+        return {t.untyped_storage()._cdata for t in self.tensors}
+
+
+def reads_of(recording: StepRecording, inputs: list[torch.Tensor]) -> list[Read]:
+    """List the tensors whose values Python has read in a step."""
+    places = {slot: place for place, slot in enumerate(recording.inputs)}
+    reads = []
+    for slot in sorted(recording.read):
+        place = places.get(slot)
+        tensor = recording.external[slot] if place is None else inputs[place]
+        reads.append(Read(place, tensor, tensor.detach().clone(), version=tensor._version))
+    return reads
+
+
+def difference(first: StepRecording, second: StepRecording) -> str | None:
+    """Explain why two recordings are not one and the same step; None if they are."""
+    for a, b in zip(first.calls, second.calls, strict=False):
+        if a.op is not b.op:
+            return f"one step calls {a.name} where the next calls {b.name}{b.place}"
+        if repr(a.arguments) != repr(b.arguments):
+            return f"{a.name} gets {_first_difference(a.arguments, b.arguments)}{b.place}"
+    if len(first.calls) != len(second.calls):
+        return f"one step has {len(first.calls)} operators, the next {len(second.calls)}"
+    for slot, tensor in first.external.items():
+        other = second.external.get(slot)
+        if other is None:
+            return "two steps use different tensors"
+        if tensor.data_ptr() != other.data_ptr() and (
+            first.storage[slot] in first.written or not same_bits(tensor, other)
+        ):
+            return f"a tensor {list(tensor.shape)} is another one in the next step"
+    return None
+
+
+def _first_difference(a: Sequence[Any], b: Sequence[Any]) -> str:
+    for x, y in zip(a, b, strict=True):
+        if repr(x) != repr(y):
+            return f"{x!r} in one step and {y!r} in the next"
+    return "other arguments in the next step"
+
+
+def _once(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Drop tensors that lie where another one does, in whatever order of dimensions."""
+    return list({_place(t): t for t in tensors}.values())
+
+
+def _place(t: torch.Tensor) -> tuple[Any, ...]:
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(t.shape, t.stride(), strict=True))
+    if reach == t.numel():  # without gaps
+        return t.data_ptr(), t.numel(), t.dtype
+    return t.data_ptr(), t.shape, t.stride(), t.dtype

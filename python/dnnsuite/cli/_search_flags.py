@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+"""HFTA's flags of the search for the largest B, one of each for each mode, for a command of the command line."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, Optional
+
+import typer
+
+from ..workflow.search import FLAGS, SEARCHED, as_flag
+
+__all__ = ["with_search_flags"]
+
+Command = Callable[..., int]
+
+
+def with_search_flags(command: Command) -> Command:
+    """Give `command` the parameters `hfta_max_num_Bs` and so on, which its `**search` takes."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    flags = [_parameter(mode, name) for mode in SEARCHED for name in FLAGS]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> int:
+        return command(**given)
+
+    run.__signature__ = signature.replace(parameters=[*own, *flags])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in (*own, *flags)}
+    return run
+
+
+def _parameter(mode: str, name: str) -> inspect.Parameter:
+    kind, meaning = FLAGS[name]
+    option = typer.Option(
+        as_flag(mode, name), help=f"{meaning}  [preset]", rich_help_panel=f"How many models fit: {mode}"
+    )
+    annotation = Annotated[Optional[kind], option]  # type: ignore[valid-type]  # noqa: UP045
+    return inspect.Parameter(
+        f"{mode}_{name}", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""`timing_parser` and `dcgm_parser`: HFTA's commands, with its flags and its files."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from ..errors import Error, InvalidArgument
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..results.hfta_monitor import DcgmField
+    from ..results.hfta_tables import HftaRuns
+
+__all__ = ["dcgm_parser", "timing_parser"]
+
+_MODES = ("serial", "concurrent", "mps", "mig", "hfta")
+_PRECISIONS = ("fp32", "amp", "bf16")
+_OUTDIRS = "directories of HFTA's runs, as bert/run0 bert/run1, or outputs of `dnnsuite workflow`"
+
+
+def timing_parser() -> NoReturn:
+    """`timing_parser --outdirs DIR ... --device D --device-model M --save PREFIX [--plot]`."""
+    parser = _parser(
+        "timing_parser", "Throughput of finished runs by mode, precision and B: PREFIX.csv, PREFIX.png."
+    )
+    parser.add_argument("--device", required=True, choices=["cpu", "cuda", "xla"], help="cpu, cuda or xla")
+    parser.add_argument("--filename", default="timing.csv", help="name of the timing files")
+    parser.add_argument("--save", required=True, type=Path, help="PREFIX of the files to write")
+    _run(parser, _timing)
+
+
+def dcgm_parser() -> NoReturn:
+    """`dcgm_parser --outdirs DIR ... --device-model M --savedir D [--plot]`."""
+    parser = _parser(
+        "dcgm_parser", "Use of the GPU and the machine in finished runs: D/FIELD.csv, D/FIELD.png."
+    )
+    parser.add_argument(
+        "--device", default="cuda", choices=["cpu", "cuda"], help="cuda; cpu reads the host's only"
+    )
+    parser.add_argument("--filename", default="dcgm_metrics.csv", help="name of the metrics' files")
+    parser.add_argument("--savedir", required=True, type=Path, help="folder of the files to write")
+    _run(parser, _dcgm)
+
+
+def _parser(name: str, about: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=name, description=about)
+    parser.add_argument("--outdirs", required=True, nargs="+", type=Path, help=_OUTDIRS)
+    parser.add_argument(
+        "--device-model", required=True, help="as v100, a100 or rtx6000; no matter for our outputs"
+    )
+    parser.add_argument(
+        "--precs", nargs="*", choices=_PRECISIONS, help="precisions; all there are by default"
+    )
+    parser.add_argument("--modes", nargs="*", choices=_MODES, help="modes; all there are by default")
+    parser.add_argument("--plot", action="store_true", help="draw figures, too")
+    return parser
+
+
+def _run(parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], list[Path]]) -> NoReturn:
+    try:
+        print("\n".join(map(str, work(parser.parse_args()))))
+    except (Error, OSError) as error:
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(0)
+
+
+def _runs(arguments: argparse.Namespace) -> tuple[list[HftaRuns], list[str], list[str]]:
+    """(runs, modes, precisions) to report: what was asked for, else what every run has."""
+    from ..results.hfta_tables import runs_below
+
+    model = arguments.device_model.lower()
+    runs = [
+        run
+        for outdir in arguments.outdirs
+        for run in runs_below(outdir.expanduser(), arguments.device, model)
+    ]
+    points = [{(point.mode, point.precision) for point in run.places} for run in runs]
+    everywhere = set.intersection(*points)
+    precisions = arguments.precs or [
+        p for p in _PRECISIONS if any(p == precision for _, precision in everywhere)
+    ]
+    modes = arguments.modes or [
+        m for m in _MODES if all((m, precision) in everywhere for precision in precisions)
+    ]
+    if not modes or not precisions:
+        raise InvalidArgument(
+            "the runs have no mode and precision in common; choose some by --modes, --precs"
+        )
+    if arguments.plot and "serial" not in modes:
+        raise InvalidArgument("--plot: wants serial among the modes, which the others are compared with")
+    return runs, modes, precisions
+
+
+def _timing(arguments: argparse.Namespace) -> list[Path]:
+    from .. import plots, results
+    from ..results.hfta_tables import hfta_table, hfta_throughput
+
+    runs, modes, precisions = _runs(arguments)
+    table = hfta_table(
+        runs,
+        modes,
+        precisions,
+        lambda run, point: hfta_throughput(run.timings(point, arguments.filename), arguments.device),
+    )
+    files = [arguments.save.with_name(arguments.save.name + ".csv")]
+    results.save_csv(table, files[0], index=True)
+    if arguments.plot:
+        baseline = _baseline(table)
+        files.append(arguments.save.with_name(arguments.save.name + ".png"))
+        plots.save(plots.hfta(table / baseline, "Normalized Throughput"), files[1])
+    return files
+
+
+def _baseline(table: pd.DataFrame) -> float:
+    """Serial in fp32 (bf16 where there is none, as on a TPU) at B = 1."""
+    for precision in ("fp32", "bf16"):
+        if (name := f"serial:{precision}:avg") in table:
+            return float(table[name].loc[1])
+    raise InvalidArgument("--plot: wants serial in fp32, by which the others are divided")
+
+
+def _dcgm(arguments: argparse.Namespace) -> list[Path]:
+    from .. import plots, results
+    from ..results.hfta_tables import dcgm_value, hfta_table
+
+    runs, modes, precisions = _runs(arguments)
+    arguments.savedir.mkdir(parents=True, exist_ok=True)
+    files = []
+    for wanted in _fields(arguments):
+        value = functools.partial(_value, dcgm_value, wanted, arguments.filename)
+        table = hfta_table(runs, modes, precisions, value)
+        files.append(arguments.savedir / f"{wanted.name}.csv")
+        results.save_csv(table, files[-1], index=True)
+        if arguments.plot:
+            files.append(arguments.savedir / f"{wanted.name}.png")
+            plots.save(plots.hfta(table * wanted.plot_scale, wanted.label), files[-1])
+    return files
+
+
+def _value(
+    dcgm_value: Callable[..., float], wanted: DcgmField, filename: str, run: HftaRuns, point: object
+) -> float:
+    return dcgm_value(run.places[point], wanted, filename)  # type: ignore[index]
+
+
+def _fields(arguments: argparse.Namespace) -> Sequence[DcgmField]:
+    """The fields that HFTA reads of such a GPU, with those of the host."""
+    from ..results.hfta_monitor import DCGM_FIELDS, HOST_FIELDS, PIPE_MODELS
+
+    if arguments.device == "cpu":
+        return HOST_FIELDS
+    if arguments.device_model.lower() in PIPE_MODELS:
+        return (*DCGM_FIELDS, *HOST_FIELDS)
+    everywhere = [each for each in DCGM_FIELDS if "_DEV_" in each.name]
+    return (*everywhere, *HOST_FIELDS)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""Colour pictures of 32 x 32 pixels: CIFAR-100 from the user's files, else scikit-learn's digits, else drawn."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import InvalidArgument, Unavailable
+from . import mnist
+from ._origin import Origin, root_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+SIDE = 32
+# The archive for Python, and the one for C, each as unpacked or lying in the root itself.
+FOLDERS = ("cifar-100-python", "cifar-100-binary", ".")
+_PARTS = {"train": ("train", "train.bin"), "valid": ("test", "test.bin")}
+
+_PIXELS = 3 * SIDE * SIDE
+_SYNTHETIC = {"train": 4096, "valid": 512}
+_SYNTHETIC_CLASSES = 100
+# All that numpy's arrays need of a pickle; a file with anything else in it is not read.
+_HARMLESS = {
+    ("numpy", "dtype"),
+    ("numpy", "ndarray"),
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("_codecs", "encode"),
+}
+
+
+class ColourPictures(NamedTuple):
+    """Attributes: images: uint8 `[N, 3, 32, 32]`; labels: int64 `[N]`, below `classes`; origin: provenance."""
+
+    images: npt.NDArray[np.uint8]
+    labels: npt.NDArray[np.int64]
+    classes: int
+    origin: Origin
+
+
+def load(
+    kind: str = "auto", dataroot: str | Path | None = None, seed: int = 0, part: str = "train"
+) -> ColourPictures:
+    """CIFAR-100 (Krizhevsky 2009) under `dataroot`, in one of `FOLDERS`; else digits; else drawn from `seed`.
+
+    Args:
+        kind: `auto` takes the first that there is; `real` refuses to draw any; `synthetic` draws them.
+        part: `train` or `valid`.
+
+    Raises:
+        InvalidArgument: an unknown kind, a dataroot that is not a folder, a damaged file.
+        Unavailable: `real` was asked for and there is none.
+    """
+    root = root_of(kind, dataroot)
+    if kind == "synthetic":
+        return _synthetic(seed, part)
+    if found := find(root):
+        return _read(found, part)
+    if table := mnist.digits_file():
+        return digits(table, part)
+    if kind == "real":
+        looked_in = f"{dataroot or 'no dataroot'}, the package scikit-learn"
+        raise Unavailable("CIFAR-100's files", looked_in, "unpack cifar-100-python.tar.gz there")
+    return _synthetic(seed, part)
+
+
+def find(root: Path | None) -> Path | None:
+    """The folder of CIFAR-100's files below `root`; None if there is none."""
+    for folder in [root / name for name in FOLDERS] if root else []:
+        for form in range(2):
+            if all((folder / names[form]).is_file() for names in _PARTS.values()):
+                return folder
+    return None
+
+
+def _read(folder: Path, part: str) -> ColourPictures:
+    pickled, binary = (folder / name for name in _PARTS[part])
+    path = pickled if pickled.is_file() else binary
+    try:
+        images, labels = _unpickled(path) if path is pickled else _binary(path)
+    except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, pickle.UnpicklingError) as error:
+        raise InvalidArgument(f"{path} is no file of CIFAR-100: {error}") from error
+    if len(images) != len(labels) or not len(images) or labels.min() < 0 or labels.max() > 99:
+        raise InvalidArgument(
+            f"{path} is no file of CIFAR-100: {len(images)} pictures, {len(labels)} labels, not all of 0 to 99"
+        )
+    origin = _origin("CIFAR-100", "that of the user's files", images)
+    return ColourPictures(images, labels, 100, origin)
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """A file from the network runs no code here."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _HARMLESS:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no array needs")
+        return super().find_class(module, name)
+
+
+def _unpickled(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    import numpy as np
+
+    content = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+    images = np.asarray(content[b"data"], np.uint8).reshape(-1, 3, SIDE, SIDE)
+    return images, np.asarray(content[b"fine_labels"], np.int64)
+
+
+def _binary(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Records of a coarse label, a fine label and the pixels."""
+    import numpy as np
+
+    records = np.fromfile(path, np.uint8).reshape(-1, 2 + _PIXELS)
+    return records[:, 2:].reshape(-1, 3, SIDE, SIDE), records[:, 1].astype(np.int64)
+
+
+def digits(path: Path, part: str) -> ColourPictures:
+    """8 x 8 pixels of 0 to 16, each as 4 x 4 in three equal colours. Every eighth is for validation."""
+    import numpy as np
+
+    table = np.loadtxt(path, delimiter=",")
+    table = table[(np.arange(len(table)) % 8 == 0) == (part == "valid")]
+    small = np.minimum(table[:, :-1] * 16, 255).astype(np.uint8).reshape(-1, 1, 8, 8)
+    images = small.repeat(4, axis=2).repeat(4, axis=3).repeat(3, axis=1)
+    origin = _origin("digits of scikit-learn as 32 x 32 x 3", "CC BY 4.0", images)
+    return ColourPictures(images, table[:, -1].astype(np.int64), 10, origin)
+
+
+def _synthetic(seed: int, part: str) -> ColourPictures:
+    """In each class, coarse patches have colours of their own; every picture adds noise."""
+    import numpy as np
+
+    key = seed & (2**64 - 1)
+    colours = np.random.Generator(np.random.Philox(key=key)).integers(64, 192, (_SYNTHETIC_CLASSES, 3, 4, 4))
+    draws = np.random.Generator(np.random.Philox(key=[key, 1 + (part == "valid")]))
+    labels = draws.integers(_SYNTHETIC_CLASSES, size=_SYNTHETIC[part])
+    images = colours[labels].repeat(8, axis=2).repeat(8, axis=3).astype(np.int16)
+    images += draws.integers(-64, 64, images.shape, dtype=np.int16)
+    source = f"synthetic: {_SYNTHETIC_CLASSES} classes of colours, seed {seed}"
+    pictures = images.astype(np.uint8)
+    return ColourPictures(pictures, labels, _SYNTHETIC_CLASSES, _origin(source, "none needed", pictures))
+
+
+def _origin(source: str, licence: str, images: npt.NDArray[np.uint8]) -> Origin:
+    return Origin(source, licence, len(images), hashlib.sha256(images.tobytes()).hexdigest())

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""Classifiers of images of 32 x 32: HFTA's MobileNetV3-Small, MobileNetV3-Large and ResNet-18 on CIFAR-10.
+
+The MobileNets are torchvision's. HFTA's squeeze and excite before the activation in the blocks that expand, which
+neither the paper nor torchvision does; the parameters are as many.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ... import data, models
+from .._workload import JobConfig
+from ..declared_job import declare, widened
+from ..fused_workload import FusedWorkload, Preset, Values
+from . import samplers
+
+
+def small(options: Values, hyper: Values) -> torch.nn.Module:
+    return _torchvision("mobilenet_v3_small", options)
+
+
+def large(options: Values, hyper: Values) -> torch.nn.Module:
+    return _torchvision("mobilenet_v3_large", options)
+
+
+def _torchvision(name: str, options: Values) -> torch.nn.Module:
+    make: Callable[..., torch.nn.Module] = getattr(data.import_torchvision().models, name)
+    return make(num_classes=data.small_images.CLASSES, width_mult=options["width_mult"])
+
+
+def resnet(options: Values, hyper: Values) -> models.ResNet18:
+    return models.ResNet18(data.small_images.CLASSES, options["width"])
+
+
+def images_and_classes(config: JobConfig, options: Values) -> data.batches.ArrayBatches:
+    """Images `[N, 3, 32, 32]`, normalised as ImageNet's are, and classes `[N]`."""
+    found = data.small_images.load(config.data, config.dataroot, config.data_seed)
+    mean, deviation = (torch.tensor(x).view(3, 1, 1) for x in (data.imagenet.MEAN, data.imagenet.DEVIATION))
+
+    def prepare(
+        generator: torch.Generator, images: torch.Tensor, classes: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        return (images.float() / 255 - mean) / deviation, classes.long()
+
+    return data.batches.ArrayBatches(
+        torch.tensor(found.images), torch.tensor(found.labels), batch_size=config.batch_size,
+        seed=config.data_seed, record=found.origin.record(), prepare=prepare,
+    )  # fmt: skip
+
+
+def loss(model: Any, images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.cross_entropy(widened(model(images)), classes)
+
+
+def _rate(generator: random.Random) -> dict[str, float]:
+    return {"lr": generator.uniform(0.1, 10.0)}
+
+
+SMALL = FusedWorkload(
+    name="mobilenet_v3_small",
+    description="MobileNetV3-Small on images of 32 x 32, Adam + StepLR",
+    unit="images",
+    options={"width_mult": 1.0},
+    hyper=samplers.ADAM_MIDDLE,
+    sample=samplers.adam,
+    model=small,
+    data=images_and_classes,
+    loss=loss,
+    optimizer=samplers.ADAM,
+    schedule=samplers.STEPS,
+    presets={
+        "quick": Preset(3, 4, batch_size=16, plan=(1, 2, 4)),
+        "default": Preset(3, 4, batch_size=64, max_B=4, max_num_Bs=4, cuda=samplers.ON_CUDA),
+        "paper": Preset(20, 500, batch_size=1024, max_num_Bs=10, search=samplers.LONG_SEARCH),
+    },
+)
+LARGE = dataclasses.replace(
+    SMALL,
+    name="mobilenet_v3_large",
+    description="MobileNetV3-Large on images of 32 x 32, Adam + StepLR",
+    model=large,
+)
+RESNET = dataclasses.replace(
+    SMALL,
+    name="resnet",
+    description="ResNet-18 on images of 32 x 32, Adadelta",
+    options={"width": 64},
+    hyper={"lr": 1.0},
+    sample=_rate,
+    model=resnet,
+    optimizer=samplers.ADADELTA,
+    schedule=None,
+    presets={
+        "quick": Preset(3, 4, batch_size=16, plan=(1, 2, 4)),
+        "default": Preset(3, 4, batch_size=64, max_B=4, max_num_Bs=4, cuda=samplers.ON_CUDA),
+        "paper": Preset(5, 1000, batch_size=128, max_num_Bs=10),
+    },
+)
+
+for workload in (SMALL, LARGE, RESNET):
+    declare(workload)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+"""HFTA's ranges of hyperparameters, which several workloads share."""
+
+from __future__ import annotations
+
+import random
+
+from ..fused_workload import Made
+
+ADADELTA = Made("Adadelta", {"lr": "lr"})
+ADAM = Made("Adam", {"lr": "lr", "betas": ("beta1", "beta2"), "weight_decay": "weight_decay"})
+STEPS = Made("StepLR", {"step_size": "step_size", "gamma": "gamma"})
+
+# The middles of the ranges.
+ADADELTA_MIDDLE = {"lr": 1.0, "gamma": 0.7, "step_size": 10}
+ADAM_MIDDLE = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "gamma": 0.5, "step_size": 50}
+
+# Of presets: a default protocol as it is on a GPU, and MobileNet's dry runs.
+ON_CUDA = {"iters_per_epoch": 50, "max_B": None, "max_num_Bs": 6}
+LONG_SEARCH = {mode: {"dry_run_iters_per_epoch": 200} for mode in ("concurrent", "mps", "mig", "hfta")}
+
+
+def adadelta(generator: random.Random) -> dict[str, float]:
+    """Of the language models."""
+    return {
+        "lr": generator.uniform(0.1, 10.0),
+        "gamma": generator.uniform(0.3, 0.99),
+        "step_size": int(generator.uniform(3, 20)),
+    }
+
+
+def adam(generator: random.Random) -> dict[str, float]:
+    """Of MobileNet and PointNet."""
+    return {
+        "lr": generator.uniform(1e-4, 3e-3),
+        "beta1": generator.uniform(0.8, 0.99),
+        "beta2": generator.uniform(0.9, 0.9999),
+        "weight_decay": generator.uniform(0.0, 0.3),
+        "gamma": generator.uniform(0.0, 0.5),
+        "step_size": 10 * generator.randint(1, 10),
+    }

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""A causal transformer language model on words, the second of HFTA's workloads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ... import data, models
+from .._workload import JobConfig
+from ..declared_job import declare, widened
+from ..fused_workload import FusedWorkload, Preset, Values
+from . import samplers
+
+
+def model(options: Values, hyper: Values) -> models.TransformerLanguageModel:
+    return models.TransformerLanguageModel(
+        options["vocab_size"], options["emsize"], options["nhead"], options["nlayers"], options["nhid"],
+        options["dropout"], max_len=options["bptt"],
+    )  # fmt: skip
+
+
+def segments(config: JobConfig, options: Values) -> data.batches.ArrayBatches:
+    """Tokens `[N, L]` and those that follow each, `[N, L]`."""
+    text = data.words.load(config.data, config.dataroot, options["vocab_size"], config.data_seed)
+    length = options["bptt"]
+    rows = torch.tensor(text.train, dtype=torch.int64).unfold(0, length + 1, length)
+    return data.batches.ArrayBatches(
+        rows[:, :-1], rows[:, 1:], batch_size=config.batch_size, seed=config.data_seed,
+        record=text.origin.record(), sizes={"vocab_size": text.vocab_size},
+    )  # fmt: skip
+
+
+def loss(model: Any, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of the next token at every position."""
+    return torch.nn.functional.cross_entropy(widened(model(tokens)).flatten(0, 1), targets.flatten())
+
+
+WORKLOAD = FusedWorkload(
+    name="transformer",
+    description="transformer language model, 2 layers of 128, Adadelta + StepLR, on text",
+    unit="sequences",
+    options={
+        "emsize": 128, "nhid": 128, "nlayers": 2, "nhead": 2, "dropout": 0.2, "bptt": 32, "vocab_size": 8192,
+    },
+    hyper=samplers.ADADELTA_MIDDLE,
+    sample=samplers.adadelta,
+    model=model,
+    data=segments,
+    loss=loss,
+    optimizer=samplers.ADADELTA,
+    schedule=samplers.STEPS,
+    presets={
+        "quick": Preset(3, 8, batch_size=8, plan=(1, 2, 4), options={"vocab_size": 2048}),
+        "default": Preset(3, 8, max_B=4, max_num_Bs=4, cuda=samplers.ON_CUDA),
+        "paper": Preset(5, 1000, max_num_Bs=10, options={"vocab_size": 33_278}),
+    },
+)  # fmt: skip
+
+declare(WORKLOAD)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+"""Steps of a program under both instruments of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
+
+from ._ops import OpsInstrument
+from ._usage import CpuInstrument
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ObservedSteps", "observe_steps"]
+
+
+class ObservedSteps(NamedTuple):
+    """Tables `ops` and `steps_cpu` of the instruments, and what CpuInstrument says of the machine meanwhile."""
+
+    ops: pd.DataFrame
+    steps: pd.DataFrame
+    notes: list[str]
+
+
+def observe_steps(step: Callable[[], object], count: int) -> ObservedSteps:
+    """Call `step`, which returns when its work is done, `count` times, and observe operators and CPU time."""
+    ops, cpu = OpsInstrument(), CpuInstrument()
+    with ExitStack() as undo:
+        for instrument in (ops, cpu):
+            undo.callback(instrument.close)
+            instrument.open()
+        for instrument in (ops, cpu):
+            instrument.start()
+        for index in range(count):
+            step()
+            for instrument in (ops, cpu):
+                instrument.step(index)
+        for instrument in (ops, cpu):
+            instrument.stop()
+    return ObservedSteps(ops.tables()["ops"], cpu.tables()["steps_cpu"], cpu.notes())

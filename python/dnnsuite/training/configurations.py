@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+"""Files of named training configurations: the one that ships, and those of a user in YAML or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import Error, InvalidArgument, Unavailable
+from .settings import Settings, nearest
+
+__all__ = ["SHIPPED", "configuration", "configurations", "overrides"]
+
+SHIPPED = Path(__file__).parent / "configurations" / "sc20.json"  # the sixteen of SC20's tutorial
+
+
+def configurations(path: str | Path = SHIPPED) -> dict[str, Settings]:
+    """Every configuration in a file, by name.
+
+    Args:
+        path: YAML (anchors, merges and tags as `!!float` are resolved) or JSON: a mapping of names to keys.
+
+    Raises:
+        InvalidArgument: the file is missing or damaged, or a key in it is unknown or has a wrong value.
+        Unavailable: it is YAML, and PyYAML is not installed.
+    """
+    named = _read(Path(path))
+    return {name: Settings.from_mapping(keys, f"{path}: {name}") for name, keys in named.items()}
+
+
+def configuration(name: str, path: str | Path = SHIPPED) -> Settings:
+    """One configuration of a file; raises as :func:`configurations`, and InvalidArgument for a name not in it."""
+    named = _read(Path(path))
+    if name not in named:
+        raise InvalidArgument(
+            f"{path} has no configuration {name!r}{nearest(name, named)}; it has {', '.join(named)}"
+        )
+    return Settings.from_mapping(named[name], f"{path}: {name}")
+
+
+def overrides(texts: Sequence[str]) -> dict[str, str]:
+    """`key=value` arguments as a mapping.
+
+    Raises:
+        InvalidArgument: one is not of that form, or a key is given twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise InvalidArgument(f"{text!r} is no key=value, as lr=0.05")
+        if key in found:
+            raise InvalidArgument(f"{key} is given twice: {found[key]!r} and {value!r}")
+        found[key] = value
+    return found
+
+
+def _read(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"{path} cannot be read: {error}") from error
+    try:
+        content = json.loads(text) if path.suffix == ".json" else _yaml(text)
+    except Error:
+        raise
+    except Exception as error:  # PyYAML raises errors of its own, and what a tag's constructor raises
+        raise InvalidArgument(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+    if not isinstance(content, Mapping) or not content:
+        raise InvalidArgument(f"{path} holds no configurations: it should map names to keys")
+    for name, keys in content.items():
+        if not isinstance(name, str) or not isinstance(keys, Mapping):
+            raise InvalidArgument(f"{path}: {name!r} is no configuration: it should map keys to values")
+    return content
+
+
+def _yaml(text: str) -> Any:
+    try:
+        import yaml  # type: ignore[import-untyped,unused-ignore]
+    except ImportError as error:
+        raise Unavailable(
+            "PyYAML, which reads YAML", "this Python", "pip install dnnsuite[training]"
+        ) from error
+    return yaml.safe_load(text)

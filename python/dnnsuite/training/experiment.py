@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: MIT
+"""A training run, written once: model, data, loss, optimizer, schedule, metrics and the way they are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.optim import SGD, Optimizer
+
+from ..errors import InvalidArgument
+from ..models import ResNet50
+from .metrics import TopK
+from .order import Order
+from .schedules import Schedule, SteppedWarmup, WarmupPlateau, tbd_pytorch, tbd_tf2
+from .settings import Settings
+from .sources import Data
+
+__all__ = ["Experiment", "Metrics", "ProfileWindow", "experiment_of"]
+
+_PRECISIONS = ("fp32", "bf16", "fp16")
+
+
+class Metrics(Protocol):
+    """Counts of samples by name; divided by the samples seen they are the metrics."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Float64 `[len(names)]` for a batch."""
+
+
+@dataclass(frozen=True)
+class ProfileWindow:
+    """One epoch (from 1) inside NVTX ranges and CUDA's profiler control; every epoch ends after `iterations`."""
+
+    epoch: int
+    iterations: int
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A training run.
+
+    Attributes:
+        name: names the run in tables and the record.
+        model: makes the model; called after torch's generators were seeded.
+        data: training and validation samples.
+        optimizer: takes the parameters.
+        schedule: takes the optimizer and the steps of an epoch.
+        loss: mean over a batch of (outputs, labels).
+        metrics: counted over every sample, in training and in validation.
+        batch_size: over all processes. valid_batch_size: of one process.
+        precision: fp32, or bf16 or fp16 by autocast; fp16 with a loss scaler.
+        channels_last: memory format of model and inputs.
+        set_to_none: gradients are freed, not zeroed. cudnn_benchmark: cuDNN chooses by trying.
+        drop_last: an epoch's last batch is left out where it is not full.
+        most_steps: of an epoch; 0 for no limit.
+        log_every: iterations from one log line, and one look at the losses, to the next.
+        checkpoint_every: iterations within an epoch; 0 for after epochs only.
+        settings: what else must be the same for a run to be resumed, and stands in the record.
+        plan: the file or the suite that the run is of.
+    """
+
+    name: str
+    model: Callable[[], nn.Module]
+    data: Data
+    optimizer: Callable[[Iterable[nn.Parameter]], Optimizer]
+    schedule: Callable[[Optimizer, int], Schedule] = field(
+        default=lambda optimizer, steps: SteppedWarmup(optimizer, steps, ())
+    )
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = cross_entropy
+    metrics: Metrics = field(default_factory=TopK)
+    epochs: int = 1
+    batch_size: int = 128
+    valid_batch_size: int = 128
+    precision: str = "fp32"
+    channels_last: bool = False
+    compile: bool = False
+    set_to_none: bool = True
+    cudnn_benchmark: bool = False
+    seed: int = 0
+    workers: int = 0
+    drop_last: bool = True
+    most_steps: int = 0
+    log_every: int = 20
+    checkpoint_every: int = 0
+    save_checkpoints: bool = True
+    profile: ProfileWindow | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    plan: str = "training"
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "valid_batch_size", "log_every"):
+            if getattr(self, name) < 1:
+                raise InvalidArgument(f"{name} is {getattr(self, name)}: must be at least 1")
+        if self.precision not in _PRECISIONS:
+            raise InvalidArgument(f"precision {self.precision!r}; accepted: {', '.join(_PRECISIONS)}")
+        for part in ("train", "valid"):
+            if not len(getattr(self.data, part)):
+                raise InvalidArgument(f"{self.data.source} has no samples in its {part} part")
+        if not self.order.steps:
+            raise InvalidArgument(
+                f"batch_size is {self.batch_size}, and there are {len(self.data.train)} training samples: no batch is "
+                "full; take a smaller one, or drop_last=false"
+            )
+
+    @property
+    def order(self) -> Order:
+        """The order of its training samples."""
+        most = self.most_steps
+        if self.profile:
+            most = min(most or self.profile.iterations, self.profile.iterations)
+        return Order(len(self.data.train), self.batch_size, self.seed, self.drop_last, most)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for another process to go on with the run."""
+        names = ("batch_size", "precision", "seed", "drop_last", "most_steps")
+        own = {name: getattr(self, name) for name in names}
+        return {**own, "samples": len(self.data.train), "classes": self.data.classes, **self.settings}
+
+
+# Keys that change neither the numbers nor what they are compared with; a run may be resumed with others.
+_FREE = frozenset(
+    (
+        "data_path",
+        "max_epochs",
+        "num_data_workers",
+        "valid_batch_size_per_gpu",
+        "log_to_screen",
+        "log_to_tensorboard",
+        "save_checkpoint",
+        "log_freq",
+        "enable_profiling",
+        "profiling_epoch_start",
+        "checkpoint_iters",
+    )
+)
+
+
+def experiment_of(name: str, settings: Settings, data: Data, device: str, plan: str = "sc20") -> Experiment:
+    """The experiment of a configuration on a device (cpu or cuda)."""
+    extra = settings.enable_extra_opts
+    window = ProfileWindow(settings.profiling_epoch_start, settings.profiling_iters_per_epoch)
+    return Experiment(
+        name=name,
+        model=partial(ResNet50, settings.num_classes, settings.width, small=_small(data)),
+        data=data,
+        optimizer=partial(
+            SGD,
+            lr=settings.peak_lr,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+            fused=extra or None,
+        ),
+        schedule=partial(_schedule, settings),
+        epochs=settings.max_epochs,
+        batch_size=settings.batch_size,
+        valid_batch_size=settings.valid_batch_size_per_gpu,
+        precision=_precision(settings, device),
+        channels_last=settings.enable_nhwc,
+        compile=settings.enable_compile,
+        set_to_none=extra,
+        cudnn_benchmark=extra,
+        seed=settings.seed,
+        workers=settings.num_data_workers,
+        drop_last=settings.drop_last,
+        most_steps=settings.max_iters_per_epoch,
+        log_every=settings.log_freq,
+        checkpoint_every=settings.checkpoint_iters,
+        save_checkpoints=settings.save_checkpoint,
+        profile=window if settings.enable_profiling else None,
+        settings={key: value for key, value in settings.to_dict().items() if key not in _FREE},
+        plan=plan,
+    )
+
+
+def _small(data: Data) -> bool:
+    """True for pictures of 32 pixels, whose first convolution keeps the resolution."""
+    inputs, _ = data.valid.batch([0], 0) if hasattr(data.valid, "batch") else data.valid[0]
+    return int(inputs.shape[-1]) <= 64
+
+
+def _precision(settings: Settings, device: str) -> str:
+    if not settings.enable_amp:
+        return "fp32"
+    if settings.amp_dtype != "auto":
+        return settings.amp_dtype
+    return "fp16" if device == "cuda" else "bf16"
+
+
+def _schedule(settings: Settings, optimizer: Optimizer, steps_per_epoch: int) -> Schedule:
+    if settings.schedule == "plateau":
+        return WarmupPlateau(optimizer, settings.lr_warmup_epochs)
+    if settings.schedule == "tbd-pytorch":
+        return tbd_pytorch(optimizer, steps_per_epoch)
+    if settings.schedule == "tbd-tf2":
+        return tbd_tf2(optimizer, steps_per_epoch)
+    return SteppedWarmup(optimizer, steps_per_epoch, (), settings.lr_warmup_epochs)

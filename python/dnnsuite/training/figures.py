@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: MIT
+"""Figures of training runs: accuracy or loss against epoch and against minutes, with SC20's own curves beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .._files import read_json, write_text
+from .._runs.reading import RUN_FILE, read_run
+from ..errors import InvalidArgument
+from ..plots import Drawn, save
+from .history import METRICS_FILE, read_metrics
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..plots import Request
+
+__all__ = ["REFERENCE", "curves", "drawn"]
+
+REFERENCE = Path(__file__).parent / "configurations" / "sc20_curves.json"  # of CIFAR-100, on V100s
+
+_AXES = {"epoch": "Epoch", "minutes": "Minutes"}
+_REAL = "CIFAR-100"
+
+
+def curves(
+    folders: Sequence[str | Path],
+    against: str = "epoch",
+    metric: str = "acc1",
+    reference: bool | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a validation metric of runs, a line each, named by configuration and data.
+
+    Args:
+        folders: of training runs; those under way are drawn as far as they are.
+        against: `epoch` or `minutes`.
+        metric: acc1, acc5, loss, or another that the runs have.
+        reference: add SC20's accuracy, dashed, for each configuration that has one; by default, for runs on CIFAR-100.
+        ax: where to draw; a new figure by default.
+
+    Raises:
+        InvalidArgument: `against` is neither, or a run has no such metric.
+        Error: a run's metrics.csv is missing or damaged.
+    """
+    if against not in _AXES:
+        raise InvalidArgument(f"against is {against!r}; accepted: {', '.join(_AXES)}")
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=(6.4, 4.0)).subplots()
+    for folder in map(Path, folders):
+        name, data = _name(folder)
+        (line,) = ax.plot(*_curve(folder, against, metric), marker=".", label=f"{name} ({data})")
+        wanted = data == _REAL if reference is None else reference
+        points = _reference(name, against) if wanted and metric == "acc1" else []
+        if points:
+            label = f"{name} (SC20, {_REAL} on V100s)"
+            ax.plot(
+                *zip(*points, strict=True), linestyle="--", color=line.get_color(), alpha=0.6, label=label
+            )
+    ax.set_xlabel(_AXES[against])
+    ax.set_ylabel(f"Validation {metric}")
+    ax.grid(alpha=0.3)
+    ax.legend(frameon=False)
+    return ax
+
+
+def drawn(request: Request) -> Drawn:
+    """Draw what `dnnsuite plot --kind accuracy` asks for: a figure against epochs, one against minutes, and a CSV."""
+    folders = [each for directory in request.directories for each in _runs(directory)]
+    metric = request.metric or "acc1"
+    prefix = request.save or request.directories[0] / metric
+    files = []
+    for against in _AXES:
+        files.append(prefix.with_name(f"{prefix.name}-{against}.png"))
+        save(curves(folders, against, metric), files[-1])
+    rows = [",".join(["run", "data", *_AXES, metric])]
+    for folder in folders:
+        epochs, values = _curve(folder, "epoch", metric)
+        minutes, _ = _curve(folder, "minutes", metric)
+        name = ",".join(f'"{each}"' for each in _name(folder))
+        rows += [f"{name},{e:.0f},{m!r},{v!r}" for e, m, v in zip(epochs, minutes, values, strict=True)]
+    files.append(prefix.with_name(f"{prefix.name}.csv"))
+    write_text(files[-1], "\n".join([*rows, ""]))
+    return Drawn(files)
+
+
+def _runs(directory: Path) -> Iterator[Path]:
+    """The training runs at or directly below a directory."""
+    found = [each for each in (directory, *sorted(directory.glob("*/"))) if (each / METRICS_FILE).is_file()]
+    if not found:
+        raise InvalidArgument(f"{directory}: no {METRICS_FILE} of a training run in it")
+    yield from found
+
+
+def _name(folder: Path) -> tuple[str, str]:
+    """(configuration, data) of a run; of one under way, the folder's name."""
+    path = folder / RUN_FILE
+    if not path.is_file():
+        return folder.resolve().name, "under way"
+    record = read_run(path)
+    return record.job, record.data
+
+
+def _curve(folder: Path, against: str, metric: str) -> tuple[list[float], list[float]]:
+    rows = read_metrics(folder)
+    column = f"{metric}/valid"
+    if column not in rows[0]:
+        known = ", ".join(name.removesuffix("/valid") for name in rows[0] if name.endswith("/valid"))
+        raise InvalidArgument(f"{folder} has no metric {metric!r}; it has {known}")
+    return [row[against] for row in rows], [row[column] for row in rows]
+
+
+def _reference(name: str, against: str) -> list[tuple[float, float]]:
+    """(epoch or minutes, accuracy) of the original's run; empty where it has none."""
+    found = read_json(REFERENCE).get(name)
+    if found is None:
+        return []
+    scale = 1.0 if against == "epoch" else found["seconds_per_epoch"] / 60
+    return [(epoch * scale, value) for epoch, value in enumerate(found["acc1/valid"], 1)]

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""Learning-rate schedules of whole runs: SC20's warm-up and plateau, TBD's two, and any of torch's.
+
+All parameter groups follow; each keeps its own ratio to the first.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+__all__ = ["PerEpoch", "Schedule", "SteppedWarmup", "WarmupPlateau", "tbd_pytorch", "tbd_tf2"]
+
+
+class Schedule(Protocol):
+    """Sets the learning rates of an optimizer as a run goes on. Epochs and steps count from 0."""
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Called before the first step of an epoch."""
+
+    def begin_step(self, step: int) -> None:
+        """Called before each step, counted over the whole run."""
+
+    def end_epoch(self, epoch: int, valid_loss: float) -> None:
+        """Called after the validation of an epoch."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Numbers and texts that :meth:`load_state_dict` takes."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state`; the optimizer's own state has the learning rates."""
+
+
+class WarmupPlateau:
+    """SC20's: epoch e of the first `warmup_epochs` has lr·(e+1)/warmup_epochs, the others follow the validation loss.
+
+    Args:
+        optimizer: its groups have the learning rates after warm-up.
+        warmup_epochs: 0 for none.
+        factor, patience: of torch's ReduceLROnPlateau, which sees the losses from epoch `warmup_epochs` on.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, warmup_epochs: int = 0, factor: float = 0.2, patience: int = 10
+    ) -> None:
+        self._groups, self._warmup = optimizer.param_groups, warmup_epochs
+        self._peaks = [group["lr"] for group in self._groups]
+        self._plateau = ReduceLROnPlateau(optimizer, mode="min", factor=factor, patience=patience)
+
+    def begin_epoch(self, epoch: int) -> None:
+        if epoch < self._warmup:
+            for group, peak in zip(self._groups, self._peaks, strict=True):
+                group["lr"] = peak * (epoch + 1) / self._warmup
+
+    def begin_step(self, step: int) -> None:
+        """Nothing: rates change between epochs."""
+
+    def end_epoch(self, epoch: int, valid_loss: float) -> None:
+        if epoch >= self._warmup:
+            self._plateau.step(valid_loss)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"plateau": self._plateau.state_dict(), "peaks": self._peaks}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._plateau.load_state_dict(state["plateau"])
+        self._peaks = list(state["peaks"])
+
+
+class SteppedWarmup:
+    """A factor per epoch of `boundaries`, after a linear warm-up by steps.
+
+    Args:
+        optimizer: its groups have the learning rates after warm-up.
+        steps_per_epoch: of the data as it is.
+        boundaries: ((epoch, factor), …) in order: from that epoch on, the learning rate is factor·peak.
+        warmup_epochs: step s of the first warmup_epochs·steps_per_epoch has peak·s/that; 0 for none.
+        late: a factor begins one step after its epoch does, as TBD's TensorFlow version has it.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        steps_per_epoch: int,
+        boundaries: tuple[tuple[int, float], ...],
+        warmup_epochs: int = 0,
+        late: bool = False,
+    ) -> None:
+        self._groups, self._boundaries = optimizer.param_groups, boundaries
+        self._steps_per_epoch, self._late = steps_per_epoch, int(late)
+        self._warmup_steps = warmup_epochs * steps_per_epoch
+        self._peaks = [group["lr"] for group in self._groups]
+
+    def factor(self, step: int) -> float:
+        """Of the peak, at a step from 0."""
+        if step < self._warmup_steps:
+            return step / self._warmup_steps
+        found = 1.0
+        for epoch, factor in self._boundaries:
+            if step >= epoch * self._steps_per_epoch + (self._late if epoch else 0):
+                found = factor
+        return found
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Nothing: rates are set before each step."""
+
+    def begin_step(self, step: int) -> None:
+        factor = self.factor(step)
+        for group, peak in zip(self._groups, self._peaks, strict=True):
+            group["lr"] = peak * factor
+
+    def end_epoch(self, epoch: int, valid_loss: float) -> None:
+        """Nothing: the number of the step says all."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"peaks": self._peaks}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._peaks = list(state["peaks"])
+
+
+def tbd_pytorch(optimizer: Optimizer, steps_per_epoch: int) -> SteppedWarmup:
+    """TBD's PyTorch version: a tenth after 30, 60 and 80 epochs. The peak is 0.1·batch/256."""
+    return SteppedWarmup(optimizer, steps_per_epoch, ((30, 0.1), (60, 0.01), (80, 0.001), (90, 0.0001)))
+
+
+def tbd_tf2(optimizer: Optimizer, steps_per_epoch: int) -> SteppedWarmup:
+    """TBD's TensorFlow version: warm-up over five epochs, then as the other. The peak is 0.1·batch/256."""
+    steps = ((0, 1.0), (30, 0.1), (60, 0.01), (80, 0.001))
+    return SteppedWarmup(optimizer, steps_per_epoch, steps, warmup_epochs=5, late=True)
+
+
+class PerEpoch:
+    """Any of torch's schedulers, stepped once per epoch; ReduceLROnPlateau is given the validation loss."""
+
+    def __init__(self, scheduler: LRScheduler) -> None:
+        self._scheduler = scheduler
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Nothing: the scheduler steps at the end."""
+
+    def begin_step(self, step: int) -> None:
+        """Nothing: the scheduler steps at the end of an epoch."""
+
+    def end_epoch(self, epoch: int, valid_loss: float) -> None:
+        if isinstance(self._scheduler, ReduceLROnPlateau):
+            self._scheduler.step(valid_loss)
+        else:
+            self._scheduler.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._scheduler.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._scheduler.load_state_dict(state)

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: MIT
+"""Keys of a training configuration: SC20's, with its defaults, and those that this package adds."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from ..errors import InvalidArgument
+
+__all__ = ["AMP_DTYPES", "LR_SCALINGS", "MODELS", "SCHEDULES", "Settings", "converted", "describe", "nearest"]
+
+MODELS = ("resnet50",)
+SCHEDULES = ("plateau", "constant", "tbd-pytorch", "tbd-tf2")
+AMP_DTYPES = ("auto", "bf16", "fp16")
+LR_SCALINGS = ("none", "sqrt", "linear")
+_DATA = ("auto", "real", "synthetic")
+
+
+def _key(default: Any, meaning: str, **limits: Any) -> Any:
+    return field(default=default, metadata={"meaning": meaning, **limits})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One training run. Keys above `seed` are SC20's; `describe` lists all of them with their meaning."""
+
+    lr: float = _key(0.1, "learning rate", at_least=0)
+    momentum: float = _key(0.9, "of SGD", at_least=0)
+    weight_decay: float = _key(5e-4, "of SGD", at_least=0)
+    lr_warmup_epochs: int = _key(0, "epoch e of the first w has learning rate lr·(e+1)/w", at_least=0)
+    cifar100_mean: tuple[float, ...] = _key(
+        (0.5070751592371323, 0.48654887331495095, 0.4409178433670343),
+        "subtracted from red, green, blue",
+        size=3,
+    )
+    cifar100_std: tuple[float, ...] = _key(
+        (0.2673342858792401, 0.2564384629170883, 0.27615047132568404), "divides red, green, blue", size=3
+    )
+    data_path: str | None = _key("./data", "folder of the data sets; --dataroot goes before it")
+    rnd_rotation_angle: float = _key(
+        15.0, "training pictures are turned by up to this many degrees", at_least=0
+    )
+    num_data_workers: int = _key(6, "processes that prepare batches; 0: this one does", at_least=0)
+    num_classes: int = _key(100, "scores that the model gives", at_least=1)
+    max_epochs: int = _key(100, "epochs", at_least=1)
+    batch_size: int = _key(128, "pictures of a step, over all processes", at_least=1)
+    valid_batch_size_per_gpu: int = _key(128, "pictures of a validation batch, in each process", at_least=1)
+    log_to_screen: bool = _key(True, "print the log, which is in train.log in any case")
+    log_to_tensorboard: bool = _key(True, "write tb_logs, where tensorboard is installed")
+    save_checkpoint: bool = _key(True, "write checkpoint.pt after each epoch")
+    log_freq: int = _key(20, "iterations from one log line to the next", at_least=1)
+    enable_amp: bool = _key(False, "autocast to amp_dtype")
+    enable_nhwc: bool = _key(False, "channels-last memory format")
+    enable_extra_opts: bool = _key(False, "fused SGD, gradients set to None, cuDNN autotuning")
+    enable_profiling: bool = _key(False, "NVTX ranges and CUDA's profiler control in one epoch")
+    profiling_epoch_start: int = _key(2, "that epoch, from 1", at_least=1)
+    profiling_iters_per_epoch: int = _key(100, "with profiling, iterations of every epoch", at_least=1)
+    seed: int = _key(0, "of parameters, order and augmentation", at_least=0)
+    data: str = _key("auto", "auto, real or synthetic", among=_DATA)
+    model: str = _key("resnet50", ", ".join(MODELS), among=MODELS)
+    width: int = _key(64, "channels of the model's first convolution", at_least=1)
+    image_size: int = _key(0, "pixels of a side; 0: 32, or 224 for a folder of classes", at_least=0)
+    amp_dtype: str = _key("auto", "bf16, fp16 (with a loss scaler) or auto: bf16 on a CPU", among=AMP_DTYPES)
+    enable_compile: bool = _key(False, "torch.compile")
+    schedule: str = _key("plateau", ", ".join(SCHEDULES), among=SCHEDULES)
+    lr_scaling: str = _key("none", "multiply lr by (batch_size / 128) or its square root", among=LR_SCALINGS)
+    drop_last: bool = _key(True, "leave out the batch at the end of an epoch that is not full")
+    max_iters_per_epoch: int = _key(0, "end an epoch after so many iterations; 0: never", at_least=0)
+    max_train_samples: int = _key(0, "of the training part; 0: all", at_least=0)
+    max_valid_samples: int = _key(0, "of the validation part; 0: all", at_least=0)
+    checkpoint_iters: int = _key(
+        0, "also save after so many iterations within an epoch; 0: never", at_least=0
+    )
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any], where: str = "") -> Settings:
+        """Settings of these keys, the others at their defaults.
+
+        Args:
+            values: as a YAML or JSON file has them, or texts of a command line.
+            where: begins the messages, as the name of a file.
+
+        Raises:
+            InvalidArgument: a key is unknown (the nearest is named), or its value cannot be.
+        """
+        return cls().changed(values, where)
+
+    def changed(self, values: Mapping[str, Any], where: str = "") -> Settings:
+        """These settings with some keys changed; raises as :meth:`from_mapping`."""
+        prefix = f"{where}: " if where else ""
+        known = {each.name: each for each in fields(self)}
+        hints = typing.get_type_hints(type(self))
+        found = {}
+        for key, value in values.items():
+            if key not in known:
+                raise InvalidArgument(f"{prefix}unknown key {key!r}{nearest(key, known)}")
+            made = converted(prefix + key, value, hints[key])
+            _check(prefix + key, made, known[key].metadata)
+            found[key] = made
+        return replace(self, **found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON has them."""
+        return {
+            key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()
+        }
+
+    def quick(self) -> Settings:
+        """A run of this configuration that ends within a minute on two cores: an eighth of the width, little data."""
+        batch_size = min(self.batch_size, 64)
+        return replace(
+            self,
+            lr=self.lr * math.sqrt(batch_size / self.batch_size),
+            width=max(1, self.width // 8),
+            max_epochs=2,
+            max_iters_per_epoch=8,
+            batch_size=batch_size,
+            valid_batch_size_per_gpu=min(self.valid_batch_size_per_gpu, 64),
+            num_data_workers=0,
+            image_size=min(self.image_size or 32, 64),
+            max_valid_samples=256,
+            log_freq=min(self.log_freq, 4),
+            profiling_iters_per_epoch=min(self.profiling_iters_per_epoch, 8),
+        )
+
+    @property
+    def peak_lr(self) -> float:
+        """The learning rate after warm-up: `lr` scaled for the batch, as `lr_scaling` says or TBD's schedules do."""
+        if self.schedule.startswith("tbd-"):
+            return self.lr * self.batch_size / 256
+        ratio = self.batch_size / 128
+        return self.lr * {"none": 1.0, "sqrt": math.sqrt(ratio), "linear": ratio}[self.lr_scaling]
+
+
+def describe() -> list[tuple[str, str, str]]:
+    """(key, default as text, meaning) of every key."""
+    return [(each.name, str(each.default), each.metadata["meaning"]) for each in fields(Settings)]
+
+
+def nearest(name: str, known: typing.Iterable[str]) -> str:
+    """A clause that names what was probably meant; empty where nothing is near."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def converted(key: str, value: Any, wanted: Any) -> Any:
+    """`value` as the type `wanted`: a file's value, or a text.
+
+    Raises:
+        InvalidArgument: it is none.
+    """
+    if isinstance(wanted, types.UnionType):
+        if value is None or value == "None":
+            return None
+        wanted = next(each for each in typing.get_args(wanted) if each is not types.NoneType)
+    if typing.get_origin(wanted) is tuple:
+        parts = value.strip("[]() ").split(",") if isinstance(value, str) else value
+        if not isinstance(parts, (list, tuple)):
+            raise InvalidArgument(f"{key} is {value!r}: not a list of numbers")
+        return tuple(_number(key, part, float) for part in parts)
+    if wanted is bool:
+        return _truth(key, value)
+    if wanted in (int, float):
+        return _number(key, value, wanted)
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{key} is {value!r}: not a text")
+    return value
+
+
+def _truth(key: str, value: Any) -> bool:
+    words = {
+        "true": True,
+        "yes": True,
+        "on": True,
+        "1": True,
+        "false": False,
+        "no": False,
+        "off": False,
+        "0": False,
+    }
+    found = words.get(str(value).lower())
+    if found is None:
+        raise InvalidArgument(f"{key} is {value!r}: neither true nor false")
+    return found
+
+
+def _number(key: str, value: Any, kind: type) -> Any:
+    try:
+        if isinstance(value, bool):
+            raise ValueError(value)
+        number = float(value)
+        if not math.isfinite(number) or (kind is int and number != int(number)):
+            raise ValueError(value)
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"{key} is {value!r}: not {'a whole' if kind is int else 'a'} number") from None
+    return kind(value) if kind is int and not isinstance(value, str) else kind(number)
+
+
+def _check(key: str, value: Any, limits: Mapping[str, Any]) -> None:
+    if "at_least" in limits and value < limits["at_least"]:
+        raise InvalidArgument(f"{key} is {value}: must be at least {limits['at_least']}")
+    if "among" in limits and value not in limits["among"]:
+        raise InvalidArgument(
+            f"{key} is {value!r}; accepted: {', '.join(limits['among'])}{nearest(value, limits['among'])}"
+        )
+    if "size" in limits and len(value) != limits["size"]:
+        raise InvalidArgument(f"{key} has {len(value)} numbers; it takes {limits['size']}")

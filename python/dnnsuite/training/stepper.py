@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT
+"""One step of an experiment on one device: forward, loss, backward, update; and the forward of validation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..jobs.distributed import parallel
+from .experiment import Experiment
+from .order import Share
+from .phases import Phases
+from .processes import Processes
+
+__all__ = ["Stepper"]
+
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Stepper:
+    """Model, optimizer and loss scaler of an experiment.
+
+    Attributes:
+        model: the user's own module, whatever wraps it for several processes or a compiler.
+    """
+
+    def __init__(self, experiment: Experiment, processes: Processes) -> None:
+        self._experiment, self._device = experiment, processes.device
+        self._world_size = processes.world_size
+        self._format = torch.channels_last if experiment.channels_last else torch.contiguous_format
+        torch.manual_seed(experiment.seed)
+        self.model = experiment.model().to(self._device)
+        if experiment.channels_last:
+            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.optimizer = experiment.optimizer(self.model.parameters())
+        self.scaler = torch.amp.GradScaler(self._device.type, enabled=experiment.precision == "fp16")
+        if experiment.cudnn_benchmark and self._device.type == "cuda":
+            torch.backends.cudnn.benchmark = True
+        if experiment.compile:
+            self.model.compile()
+        self._call = parallel(self.model, processes.place, self._device)
+        self._autocast = torch.autocast(
+            self._device.type, _DTYPES[experiment.precision], enabled=experiment.precision != "fp32"
+        )
+        torch.manual_seed(experiment.seed + processes.rank)  # of dropout, which no two processes share
+
+    def place(self, batch: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """A batch on the device, in the memory format."""
+        inputs, labels = batch
+        fits = self._format if inputs.dim() == 4 else torch.preserve_format
+        inputs = inputs.to(self._device, non_blocking=True, memory_format=fits)
+        return inputs, labels.to(self._device, non_blocking=True)
+
+    def train(
+        self, inputs: torch.Tensor, labels: torch.Tensor, share: Share, phases: Phases
+    ) -> tuple[Any, Any]:
+        """One step; (mean loss of this process's samples, counts of the metrics)."""
+        with phases.zero_grad:
+            self.optimizer.zero_grad(set_to_none=self._experiment.set_to_none)
+        with phases.compute:
+            with self._autocast:
+                outputs = self._call(inputs)
+                loss = self._experiment.loss(outputs, labels)
+            self.scaler.scale(self._weighted(loss, share)).backward()
+        with phases.update:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        with torch.no_grad():
+            return loss.detach(), self._experiment.metrics(outputs.detach(), labels)
+
+    def _weighted(self, loss: torch.Tensor, share: Share) -> torch.Tensor:
+        """The loss so that the mean over processes is that over the samples of the batch."""
+        mine = share.counted * self._world_size
+        return loss if mine == share.whole else loss * (mine / share.whole)
+
+    @torch.no_grad()
+    def validate(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[Any, Any]:
+        """(mean loss, counts of the metrics), in the precision and the memory format of training."""
+        with self._autocast:
+            outputs = self.model(inputs)
+            loss = self._experiment.loss(outputs, labels)
+        return loss, self._experiment.metrics(outputs, labels)
+
+    def finite(self) -> bool:
+        """True if every parameter and buffer is finite."""
+        values = [*self.model.parameters(), *self.model.buffers()]
+        checks = [each.isfinite().all() for each in values if each.is_floating_point()]
+        return bool(torch.stack(checks).all()) if checks else True
+
+    def state(self) -> dict[str, Any]:
+        """Model, optimizer and scaler, as a checkpoint holds them."""
+        parts: dict[str, Any] = {"model": self.model, "optimizer": self.optimizer, "scaler": self.scaler}
+        return {name: part.state_dict() for name, part in parts.items()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from :meth:`state`."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""A job's own options as they are written on a command line: `--option nhid=512`."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..errors import InvalidArgument
+
+__all__ = ["parse_options"]
+
+_TRUTH = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+
+def parse_options(texts: Iterable[str], defaults: Mapping[str, Any] | None, job: str) -> dict[str, Any]:
+    """Options by name, each as the kind of value that its default is.
+
+    Args:
+        texts: `name=value`.
+        defaults: the job's options; None where they are not known, and the job itself has to refuse what it has not.
+        job: its name, for messages.
+
+    Raises:
+        InvalidArgument: no `=`, an option that the job does not have (with the nearest), or a value of another kind.
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise InvalidArgument(f"--option {text}: wants NAME=VALUE, as --option dropout=0.2")
+        if defaults is not None and name not in defaults:
+            near = difflib.get_close_matches(name, defaults, 1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            has = ", ".join(defaults) or "none"
+            raise InvalidArgument(f"--option {text}: job {job} has no option {name!r}{meant} (it has {has})")
+        found[name] = _literal(value) if defaults is None else _like(defaults[name], value.strip(), text)
+    return found
+
+
+def _like(default: Any, value: str, text: str) -> Any:
+    """`value` as the kind of `default`."""
+    try:
+        if isinstance(default, bool):
+            return _TRUTH[value.lower()]
+        if isinstance(default, (int, float)):
+            return type(default)(value)
+    except (ValueError, KeyError):
+        kind = {bool: "yes or no", int: "a whole number", float: "a number"}[type(default)]
+        raise InvalidArgument(f"--option {text}: wants {kind}, such as {default}") from None
+    return value if isinstance(default, str) else _literal(value)
+
+
+def _literal(value: str) -> Any:
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""NVIDIA's command line tools for one GPU. Not run on a GPU yet: tested against recorded answers of the tools."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ..errors import Unavailable
+
+__all__ = ["NO_INSTANCES", "TOOL_TIMEOUT_S", "Environment", "Tools", "run_tool"]
+
+Environment = dict[str, str]
+
+NO_INSTANCES = 6  # nvidia-smi's exit status when there is nothing to destroy
+TOOL_TIMEOUT_S = 60.0
+
+
+class Run(Protocol):
+    """Runs one command: (arguments, standard input, extra environment) → what it returned."""
+
+    def __call__(
+        self, argv: Sequence[str], stdin: str = "", environment: Environment | None = None
+    ) -> subprocess.CompletedProcess[str]: ...
+
+
+def run_tool(
+    argv: Sequence[str], stdin: str = "", environment: Environment | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command; one that does not answer in `TOOL_TIMEOUT_S` is ended, with status 124."""
+    import os
+
+    try:
+        return subprocess.run(
+            list(argv),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=TOOL_TIMEOUT_S,
+            check=False,
+            env={**os.environ, **(environment or {})},
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(list(argv), 124, "", f"no answer within {TOOL_TIMEOUT_S:.0f} s")
+
+
+class Tools:
+    """NVIDIA's command line tools for one GPU, named by its number or, for MPS alone, by its UUID (`GPU-…`)."""
+
+    def __init__(
+        self, gpu: int | str = 0, run: Run = run_tool, which: Callable[[str], str | None] = shutil.which
+    ) -> None:
+        self.gpu, self.run, self.which = gpu, run, which
+
+    def of_gpu(self, gpu: int | str) -> Tools:
+        """The same tools for another GPU."""
+        return Tools(gpu, self.run, self.which)
+
+    def need(self, name: str, package: str) -> None:
+        """Raise Unavailable, naming the package it comes with, if there is no such command."""
+        if self.which(name) is None:
+            raise Unavailable(f"{name} not found", "PATH", f"it comes with {package}")
+
+    def smi(self, *arguments: str) -> str:
+        """Output of `nvidia-smi -i GPU ...`; Unavailable with its own words when it fails."""
+        return self._output(["nvidia-smi", "-i", str(self.gpu), *arguments])
+
+    def mig(self, *arguments: str) -> str:
+        """Output of `nvidia-smi mig ... -i GPU`; Unavailable with its own words when it fails."""
+        return self._output(self.mig_command(*arguments))
+
+    def mig_command(self, *arguments: str) -> list[str]:
+        """The command `nvidia-smi mig ...` for this GPU: its `-i` belongs to `mig`."""
+        return ["nvidia-smi", "mig", *arguments, "-i", str(self.gpu)]
+
+    def _output(self, argv: list[str]) -> str:
+        done = self.run(argv)
+        if done.returncode:
+            words = (done.stderr.strip() or done.stdout.strip()).replace("\n", " ")
+            raise Unavailable(
+                f"`{' '.join(argv)}` failed ({done.returncode}): {words}", "", "root may be needed"
+            )
+        return done.stdout
+
+    def query(self, field: str) -> str:
+        """A field of `nvidia-smi --query-gpu`."""
+        return self.smi(f"--query-gpu={field}", "--format=csv,noheader").strip()
+
+    def mig_enabled(self) -> bool | None:
+        """None on a GPU that cannot be split."""
+        answer = self.query("mig.mode.current").lower()
+        return {"enabled": True, "disabled": False}.get(answer)
+
+    def mig_uuids(self) -> list[str]:
+        """Ids of this GPU's MIG instances, in nvidia-smi's order."""
+        listing = self.smi("-L")
+        mine = re.split(r"^GPU (?=\d+:)", listing, flags=re.MULTILINE)
+        blocks = [block for block in mine if block.startswith(f"{self.gpu}:")]
+        return re.findall(r"UUID: (MIG-[^)\s]+)\)", "".join(blocks))

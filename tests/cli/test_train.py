@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from command_line import status
+
+# An instant: two epochs of two steps of two small pictures.
+TINY = (
+    "width=1", "max_iters_per_epoch=2", "batch_size=2", "max_valid_samples=3", "data=synthetic", "log_to_tensorboard=0"
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--config", "bs129"], "no configuration 'bs129'; did you mean 'bs128'?"),
+        (["batchsize=2"], "unknown key 'batchsize'; did you mean 'batch_size'?"),
+        (["lr=fast"], "lr is 'fast': not a number"),
+        (["gone.yaml"], "gone.yaml cannot be read"),
+        (["a.yaml", "b.yaml"], "'b.yaml' is no key=value, and a.yaml is the file already"),
+        (["--preset", "slow"], "unknown preset 'slow'; accepted: quick, full"),
+        (["--dataroot", "gone"], "'gone' is not a folder"),
+        (["--device", "abacus"], "unknown device 'abacus'"),
+        (["--resume", "gone.pt"], "--resume gone.pt: no such file; accepted: never, auto, or a checkpoint"),
+    ],
+)
+def test_usage_errors(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert status("train", "--preset", "quick", *TINY, "--out", "out", *arguments) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.out == ""
+
+
+def test_list_and_show(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert status("train", "--list") == 0
+    assert len(capsys.readouterr().out.split()) == 16
+    assert status("train", "--config", "bs2048-warmup-opt", "--show", "--json", "seed=3") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["lr"], shown["lr_warmup_epochs"], shown["seed"]) == (0.4, 16, 3)
+    assert status("train", "--show") == 0
+    assert "batch_size = 128  # " in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_its_files_and_its_continuation(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    arguments = ["train", "--preset", "quick", "--config", "bs256-amp-nhwc-extra-opts", *TINY]
+    assert status(*arguments, "--resume", "auto") == 0
+    captured = capsys.readouterr()
+    (out,) = (tmp_path / "dnnsuite-runs").iterdir()
+    assert re.fullmatch(rf"dnnsuite-runs/{out.name}: 2 epochs, acc1 \d\.\d+ on synthetic: .*\n", captured.out)
+    assert "INFO - Starting Training Loop..." in captured.err
+    names = {path.name for path in out.iterdir() if not path.name.startswith(".")}
+    assert names == {
+        "checkpoint.pt", "best.pt", "metrics.csv", "run.json", "samples.csv", "train.log", "training.json"
+    }  # fmt: skip
+    record = json.loads((out / "run.json").read_text())
+    assert (record["precision"], record["preset"], record["job"], record["plan"]) == (
+        "bf16", "quick", "bs256-amp-nhwc-extra-opts", "sc20"
+    )  # fmt: skip
+    assert status(*arguments, "max_epochs=3", "--resume", "auto", "--json") == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["last"]["epoch"] == 3
+    assert "Resuming at epoch 3" in captured.err
+    assert len(list((tmp_path / "dnnsuite-runs").iterdir())) == 1
+
+
+def test_nan_ends_with_status_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    own = tmp_path / "own.json"
+    own.write_text(json.dumps({"wild": {"lr": 1e30, "enable_profiling": True, "save_checkpoint": False}}))
+    out = str(tmp_path / "out")
+    assert (
+        status("train", str(own), "--config", "wild", "--preset", "quick", *TINY, "--out", out, "--quiet")
+        == 1
+    )
+    said = capsys.readouterr().err
+    assert re.match(r"dnnsuite: error: (the|a) .* is NaN or infinite .*; there is no checkpoint yet", said)
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["verdict"]["failure"] == "nan"

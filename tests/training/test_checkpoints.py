@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+import os
+import random
+import resource
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dnnsuite._files import OutputError
+from dnnsuite.errors import InvalidArgument
+from dnnsuite.training import BadCheckpoint, checkpoints
+from dnnsuite.training.checkpoints import read_checkpoint, save_checkpoint
+
+CPU = torch.device("cpu")
+
+
+def test_every_generator_goes_on_where_it_was():
+    def draw():
+        return (
+            torch.rand(3).tolist(),
+            np.random.rand(),
+            np.random.randn(),
+            random.random(),
+            random.gauss(0, 1),
+        )
+
+    draw()
+    state = checkpoints.random_state(CPU)
+    expected = draw()
+    checkpoints.set_random_state(state, CPU)
+    assert draw() == expected
+
+
+def test_a_checkpoint_is_read_without_unpickling_objects(tmp_path):
+    path = tmp_path / "c.pt"
+    save_checkpoint(path, {"model": {"w": torch.ones(2)}, "random": checkpoints.random_state(CPU)})
+    state = torch.load(path, weights_only=True)
+    assert state["model"]["w"].tolist() == [1, 1]
+    torch.save({"format": "dnnsuite training", "model": nn.Linear(1, 1)}, path)
+    with pytest.raises(BadCheckpoint, match=r"c\.pt cannot be read"):
+        read_checkpoint(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK damaged", None])
+def test_a_damaged_checkpoint_is_named(tmp_path, content):
+    path = tmp_path / "c.pt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(BadCheckpoint, match=r"c\.pt cannot be read as a checkpoint"):
+        read_checkpoint(path)
+
+
+def test_a_checkpoint_cut_short_and_one_of_something_else(tmp_path):
+    path = tmp_path / "c.pt"
+    save_checkpoint(path, {"model": {"w": torch.ones(1000)}})
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(BadCheckpoint, match="cannot be read"):
+        read_checkpoint(path)
+    torch.save({"w": torch.ones(1)}, path)
+    with pytest.raises(BadCheckpoint, match="no checkpoint of a training run"):
+        read_checkpoint(path)
+    save_checkpoint(path, {"version": 99})
+    with pytest.raises(BadCheckpoint, match="version 99, newer than 1"):
+        read_checkpoint(path)
+
+
+def test_a_checkpoint_of_another_model_changes_nothing(tmp_path):
+    path = tmp_path / "c.pt"
+    save_checkpoint(path, {"model": nn.Linear(3, 2).state_dict()})
+    model = nn.Linear(3, 4)
+    before = model.weight.clone()
+    with pytest.raises(BadCheckpoint, match=r"weight has the shape \[2, 3\], \[4, 3\] in this model"):
+        checkpoints.load_model(path, model)
+    assert torch.equal(model.weight, before)
+    with pytest.raises(BadCheckpoint, match="only the checkpoint has bias"):
+        checkpoints.load_model(path, nn.Linear(3, 2, bias=False))
+    assert checkpoints.load_model(path, nn.Linear(3, 2)).weight.shape == (2, 3)
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path):
+    path = tmp_path / "c.pt"
+    save_checkpoint(path, {"model": {"w": torch.ones(2)}})
+    child = os.fork()
+    if not child:  # the limit is for good
+        status = 1
+        try:
+            import signal
+
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+            save_checkpoint(path, {"model": {"w": torch.ones(100_000)}})
+        except OutputError as error:
+            status = 0 if str(path) in str(error) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert read_checkpoint(path)["model"]["w"].tolist() == [1, 1]
+    assert [each.name for each in tmp_path.iterdir()] == ["c.pt"]
+
+
+def test_other_settings_are_named(tmp_path):
+    checkpoints.refuse_other_identity(tmp_path, {"lr": 1, "old": 2}, {"lr": 1})
+    with pytest.raises(InvalidArgument, match=r"lr was 1, is 2"):
+        checkpoints.refuse_other_identity(tmp_path, {"lr": 1}, {"lr": 2})

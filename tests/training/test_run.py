@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+"""Runs in a directory: begun, killed, interrupted, resumed, refused; what they leave is read as a user reads it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from dnnsuite import report, results
+from dnnsuite._runs.failures import NotFinite
+from dnnsuite.errors import Error, InvalidArgument
+from dnnsuite.training import BadCheckpoint, load_model, read_metrics, run
+from tiny_training import Points, experiment, net
+
+SUPPORT = Path(__file__).parent.parent / "support"
+# Steps that take a while, so that a signal falls between two of them.
+SCRIPT = """
+import sys, time
+from dnnsuite.training import run
+from tiny_training import Points, experiment
+from dnnsuite.training import Data
+
+class Slow(Points):
+    def __getitem__(self, index):
+        time.sleep(float(sys.argv[2]))
+        return super().__getitem__(index)
+
+data = Data(Slow(50, noise=0.1), Points(11, seed=2), 4, "points", {}, "points")
+run(experiment(data=data, epochs=4, workers=int(sys.argv[3])), sys.argv[1], resume="auto", quiet=True)
+"""
+
+
+def script(out, seconds, workers=0):
+    command = [sys.executable, "-c", SCRIPT, str(out), str(seconds), str(workers)]
+    path = os.pathsep.join([str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for_line(out, line):
+    """Until the log of a run has a line."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        log = out / "train.log"
+        if log.is_file() and line in log.read_text():
+            return
+        time.sleep(0.005)
+    raise AssertionError(f"no {line!r}")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run of four epochs that nothing disturbed."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    run(experiment(epochs=4), out, quiet=True)
+    return out
+
+
+def same(ours, theirs):
+    assert torch.load(ours, weights_only=True)["position"]["step"] == 24
+    found, expected = (torch.load(each, weights_only=True)["model"] for each in (ours, theirs))
+    return all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize(
+    ("number", "workers", "line", "status"),
+    [
+        (signal.SIGKILL, 0, "Epoch: 3, Iteration: 2", -signal.SIGKILL),
+        (signal.SIGINT, 0, "Epoch: 2, Iteration: 4", 1),
+        (signal.SIGTERM, 1, "Epoch: 1, Iteration: 2", 1),
+    ],
+)
+def test_what_a_signal_ended_goes_on_to_the_same_bits(tmp_path, whole, number, workers, line, status):
+    out = tmp_path / "run"
+    process = script(out, 0.004, workers)
+    try:
+        wait_for_line(out, line)
+        process.send_signal(number)
+        said = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == status, said
+    assert not (out / "run.json").exists()
+    if number != signal.SIGKILL:  # nothing was lost
+        position = torch.load(out / "checkpoint.pt", weights_only=True)["position"]
+        assert position["step"] == 6 * position["epoch"] + position["iteration"]
+        assert position["iteration"] > 0
+    run(experiment(epochs=4), out, resume="auto", quiet=True)
+    assert same(out / "checkpoint.pt", whole / "checkpoint.pt")
+    scores = [[row["acc1/valid"] for row in read_metrics(each)] for each in (out, whole)]
+    assert scores[0] == scores[1]
+    assert not list(out.glob(".tmp*"))
+
+
+def test_its_record_is_read_and_reported(whole):
+    table = results.load(whole)
+    assert set(table["kind"]) == {"training"}
+    values = dict(zip(table["metric"], table["value"], strict=True))
+    assert values["throughput"] > 0
+    assert values["acc1/valid"] == read_metrics(whole)[-1]["acc1/valid"]
+    assert table["data"].unique().tolist() == ["points"]
+    text = str(report.make([whole]))
+    assert "points serial fp32 B=1" in text
+
+
+def test_a_finished_run_is_not_done_again_but_goes_on_for_more_epochs(whole, tmp_path):
+    out = tmp_path / "run"
+    first = run(experiment(epochs=1), out, quiet=True)
+    again = run(experiment(epochs=1), out, resume="auto", quiet=True)
+    assert again.record == first.record
+    more = run(experiment(epochs=4), out, resume="auto", quiet=True)
+    assert len(more.history) == 4
+    assert more.record.id != first.record.id
+    assert same(out / "checkpoint.pt", whole / "checkpoint.pt")
+
+
+def test_a_checkpoint_serves_elsewhere(whole, tmp_path):
+    model = load_model(whole / "checkpoint.pt", net())
+    assert all(each.isfinite().all() for each in model.parameters())
+    found = run(experiment(epochs=5), tmp_path / "more", resume=str(whole / "checkpoint.pt"), quiet=True)
+    assert [row["epoch"] for row in found.history] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("changes", "resume", "kind", "words"),
+    [
+        ({}, "never", InvalidArgument, "is not empty"),
+        ({"seed": 5}, "auto", InvalidArgument, "made with other settings: seed was 0, is 5"),
+        ({"model": lambda: torch.nn.Linear(8, 4)}, "auto", BadCheckpoint, "of another model"),
+        ({}, "nowhere.pt", InvalidArgument, "--resume nowhere.pt: no such file"),
+    ],
+)
+def test_what_cannot_be_resumed_stays_as_it_was(whole, tmp_path, changes, resume, kind, words):
+    out = whole if resume != "nowhere.pt" else tmp_path / "new"
+    before = {path.name: path.read_bytes() for path in whole.iterdir() if path.is_file()}
+    with pytest.raises(kind, match=words):
+        run(experiment(epochs=9, **changes), out, resume=resume, quiet=True)
+    after = {path.name: path.read_bytes() for path in whole.iterdir() if path.is_file()}
+    assert {**after, "train.log": before["train.log"]} == before
+
+
+def test_nan_is_recorded_as_a_failure(tmp_path):
+    class Bad(Points):
+        def __getitem__(self, index):
+            return super().__getitem__(index)[0] * torch.nan, self.labels[index]
+
+    data = experiment().data
+    bad = experiment(data=type(data)(Bad(50), data.valid, 4, "bad", {}))
+    with pytest.raises(NotFinite):
+        run(bad, tmp_path / "run", quiet=True)
+    (row,) = results.load(tmp_path / "run").to_dict("records")
+    assert (row["status"], row["failure"]) == ("failed", "nan")
+
+
+def test_memory_that_runs_out_is_one_sentence_and_recorded(tmp_path):
+    class Huge(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) + torch.empty(1 << 60)[:4]
+
+    with pytest.raises(Error, match="memory ran out with batch_size 8 in step 0"):
+        run(experiment(model=lambda: Huge(8, 4)), tmp_path / "run", quiet=True)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["verdict"]["failure"] == "oom"
+
+
+def test_a_second_process_is_kept_out(tmp_path):
+    seen = []
+
+    def made(kind):
+        return experiment()
+
+    class Nosy(torch.nn.Linear):
+        def forward(self, x):
+            if not seen:
+                seen.append(1)
+                with pytest.raises(Error, match="another process is at work"):
+                    run(made, tmp_path / "run", resume="auto", quiet=True)
+            return super().forward(x)
+
+    run(experiment(model=lambda: Nosy(8, 4), epochs=1), tmp_path / "run", quiet=True)
+    assert seen

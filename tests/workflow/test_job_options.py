@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+from typing import Any
+
+import pytest
+
+from dnnsuite.errors import InvalidArgument
+from dnnsuite.workflow.job_options import parse_options
+
+DEFAULTS: dict[str, Any] = {"nhid": 512, "dropout": 0.1, "tied": False, "kind": "GRU", "widths": [1, 2]}
+
+
+def test_a_value_is_as_the_default_is() -> None:
+    texts = ["nhid=64", "dropout=1e-2", "tied=yes", "kind=64", "widths=[3]"]
+    assert parse_options(texts, DEFAULTS, "x") == {
+        "nhid": 64, "dropout": 0.01, "tied": True, "kind": "64", "widths": [3],
+    }  # fmt: skip
+
+
+def test_options_that_only_the_job_knows_are_literals() -> None:
+    assert parse_options(["a=1", "b=x"], None, "x") == {"a": 1, "b": "x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nhit=3", "job x has no option 'nhit'; did you mean nhid"),
+        ("colour=3", r"no option 'colour' \(it has nhid, dropout"),
+        ("nhid=3.5", "nhid=3.5: wants a whole number, such as 512"),
+        ("dropout=much", "wants a number, such as 0.1"),
+        ("tied=perhaps", "wants yes or no"),
+        ("nhid", "wants NAME=VALUE"),
+        ("=3", "wants NAME=VALUE"),
+    ],
+)
+def test_refusals_name_the_way_out(text: str, words: str) -> None:
+    with pytest.raises(InvalidArgument, match=words):
+        parse_options([text], DEFAULTS, "x")
