@@ -11,6 +11,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
+THROUGHPUT, CONVERGENCE, PARTIAL = NOTEBOOKS
 INSTALL = "notebooks need a Jupyter kernel: pip install '.[test]'"
 
 # Jupyter's own libraries warn about each other.
@@ -55,12 +56,12 @@ def fresh_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_there_are_notebooks() -> None:
-    assert [path.name for path in NOTEBOOKS] == ["01_throughput.ipynb"]
+    names = ["01_throughput.ipynb", "02_convergence.ipynb", "03_partial_fusion.ipynb"]
+    assert [path.name for path in NOTEBOOKS] == names
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_on_the_sample(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text, figures = outputs(run(path, monkeypatch, None))
+def test_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, figures = outputs(run(THROUGHPUT, monkeypatch, None))
     assert figures == 2
     assert re.search(r"cpu-bert: \d+ runs of bert on cpu, \d+ repeats", text)
     assert "No run failed." in text
@@ -68,14 +69,27 @@ def test_on_the_sample(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert mode in text
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_on_results_made_just_now(path: Path, monkeypatch: pytest.MonkeyPatch, fresh_results: Path) -> None:
-    text, figures = outputs(run(path, monkeypatch, fresh_results))
+def test_convergence_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, figures = outputs(run(CONVERGENCE, monkeypatch, None))
+    assert figures == 2
+    assert "convergence-resnet: 60 iterations of 3 models, learning rates 0.002, 0.001, 0.0005" in text
+    assert "The array trains as its models do alone." in text
+
+
+def test_partial_fusion_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, figures = outputs(run(PARTIAL, monkeypatch, None))
+    assert figures == 1
+    assert "partial-resnet: arrays of 4 models of resnet, 2 repeats, 0 to 10 units unfused" in text
+    assert re.search(r"fp32: \d\.\d\d times serial fused, \d\.\d\d with 10 units unfused", text)
+
+
+def test_on_results_made_just_now(monkeypatch: pytest.MonkeyPatch, fresh_results: Path) -> None:
+    text, figures = outputs(run(THROUGHPUT, monkeypatch, fresh_results))
     assert figures == 2
     assert "tiny: 3 runs of toy on cpu, 1 repeats" in text
     assert "not measured" in text  # concurrent was not asked for
     (fresh_results / "results.csv").unlink()
-    again, _ = outputs(run(path, monkeypatch, fresh_results))
+    again, _ = outputs(run(THROUGHPUT, monkeypatch, fresh_results))
     assert "tiny: 3 runs of toy on cpu, 1 repeats" in again
 
 

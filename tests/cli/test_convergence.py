@@ -32,12 +32,15 @@ def test_what_it_would_do():
     assert "3 trainings of 3 iterations of 2 models" in found.output
     told = json.loads(dnnsuite(*TINY, "--dry-run", "--json").output)
     assert told["settings"]["lrs"] == [0.1, 0.05, 0.025]
+    wide = json.loads(dnnsuite(*TINY, "--option", "width=7", "--dry-run", "--json").output)
+    assert wide["settings"]["options"] == {"width": 7}
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--max-B", "3"], "--max-B has no meaning"),
+        (["--option", "depth=3"], "no option 'depth'"),
         (["--precisions", "fp32,fp64"], "in one precision"),
         (["--lrs", "x"], "wants numbers"),
     ],

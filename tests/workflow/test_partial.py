@@ -117,3 +117,16 @@ def test_a_sweep(monkeypatch, tmp_path):
     assert drawn.files[0].read_bytes() == report.files[0].read_bytes()
     again = run("blobs_partially_fused", tmp_path / "out", resume=True, quiet=True)
     assert again.ok
+
+
+def test_a_plugin_is_imported_before_its_units_are_asked_for(monkeypatch, tmp_path):
+    declaration = (
+        "import dataclasses, tiny_workloads\nfrom dnnsuite.jobs import declare\n"
+        "declare(dataclasses.replace(tiny_workloads.workload('late_blobs'), units=[['5']]))\n"
+    )
+    (tmp_path / "late_plugin.py").write_text(declaration)
+    monkeypatch.chdir(tmp_path)
+    _, options = options_of("late_blobs_partially_fused", {"plugins": ["late_plugin"]})
+    assert options["modes"] == ["serial", "hfta-0", "hfta-1"]
+    assert "repeats" not in options
+    assert options_of("late_blobs_partially_fused", {"preset": "quick"})[1]["repeats"] == 2

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "compare"]
 
 NAME = "convergence"
-# Options of a sweep over modes and numbers of models, which has no meaning here.
-_NOT_HERE = ("device_model", "modes", "repeats", "plan", "max_B", "max_num_Bs", "lambd")
+# The others are of a sweep over modes and numbers of models, and have no meaning here.
+_HERE = frozenset(
+    {"job", "lrs", "models", "plugins", "preset", "device", "precisions", "epochs", "iters_per_epoch"}
+    | {"batch_size", "seed", "data", "dataroot", "threads", "timeout_s", "options"}
+)
 
 
 def compare(asked: dict[str, Any], out: str | None, resume: bool, dry_run: bool, as_json: bool) -> int:
@@ -29,8 +32,8 @@ def compare(asked: dict[str, Any], out: str | None, resume: bool, dry_run: bool,
     from .._runs.folder import WORKFLOW_FILE, default_out
 
     options = {name: value for name, value in asked.items() if value is not None}
-    for name in _NOT_HERE:
-        if name in options:
+    for name in options:
+        if name not in _HERE:
             flag = "--" + name.replace("_", "-")
             raise InvalidArgument(
                 f"{flag} has no meaning for convergence; it has --job, --lrs, --models, --epochs"

@@ -40,6 +40,19 @@ def test_drift_that_begins_too_far_away_differs_though_it_ends_where_the_control
     assert "first at iteration 0 of model 0" in str(found)
 
 
+def test_drift_may_set_in_a_little_sooner_but_not_before_the_first_update():
+    late, soon = chaotic(1e-9, rate=0.0), chaotic(1e-9, rate=0.0)
+    late[12:] *= 1 + 1e-3
+    soon[10:] *= 1 + 1e-3
+    assert verdict(soon, late).same
+    soon[5:] *= 1 + 1e-3
+    assert verdict(soon, late).iteration == 5
+    first = chaotic(1e-9, rate=0.0)
+    first[0] *= 1 + 1e-3
+    late[1:] *= 1 + 1e-3
+    assert verdict(first, late).iteration == 0
+
+
 def test_one_model_and_weights_alone():
     wrong = chaotic(1e-7)
     wrong[20:, 2] += 1e-3
