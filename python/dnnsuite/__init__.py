@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         results,
         suites,
         timing,
+        training,
         workflow,
     )
     from ._fuse import fuse, stack, unfuse, unstack
@@ -46,13 +47,13 @@ _HOME_OF = {
 }
 _MODULES = (
     "data", "errors", "importers", "jobs", "models", "nn", "ops", "optim", "pin", "plots", "profiler", "report",
-    "results", "suites", "timing", "workflow",
+    "results", "suites", "timing", "training", "workflow",
 )  # fmt: skip
 
 __all__ = [
     "StepRunner", "__version__", "advise", "coverage", "data", "errors", "fuse", "importers", "jobs", "models", "nn",
-    "ops", "optim", "pin", "plots", "profiler", "report", "results", "stack", "suites", "timing", "unfuse",
-    "unstack", "workflow",
+    "ops", "optim", "pin", "plots", "profiler", "report", "results", "stack", "suites", "timing", "training",
+    "unfuse", "unstack", "workflow",
 ]  # fmt: skip
 
 

@@ -127,3 +127,14 @@ def test_overrides():
     ):
         with pytest.raises(InvalidArgument, match=words):
             overrides(texts)
+
+
+def test_tbds_settings_ship_by_name():
+    found = configurations("imagenet-resnet50")
+    first, second = found["tbd-pytorch"], found["tbd-tf2"]
+    assert found["default"] == first
+    assert (first.batch_size, first.peak_lr, first.max_epochs, first.log_freq) == (32, 0.0125, 90, 10)
+    assert (second.batch_size, second.num_classes, second.log_freq) == (384, 1000, 100)
+    assert second.peak_lr == pytest.approx(0.15)
+    assert {each.weight_decay for each in found.values()} == {1e-4}
+    assert configuration("bs512-opt", "sc20") == configuration("bs512-opt")

@@ -53,6 +53,21 @@ def test_a_dataset_may_make_whole_batches():
     assert (share.epoch, inputs.tolist(), labels.tolist()) == (5, [10, 5], [2, 1])
 
 
+class Damaged(Drawn):
+    def __getitem__(self, index):
+        if index == 8:
+            raise InvalidArgument("8.jpg cannot be decoded: no picture")
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_sample_that_cannot_be_read_is_one_sentence(workers):
+    loader = Loader(Damaged(), workers=workers)
+    with pytest.raises(InvalidArgument, match=r"^8\.jpg cannot be decoded: no picture$"):
+        list(loader(SHARES))
+    loader.close()
+
+
 def test_samples_of_different_shapes_make_no_batch():
     ragged = [(torch.zeros(2), 0), (torch.zeros(3), 1)]
     with pytest.raises(InvalidArgument, match="make no batch"):

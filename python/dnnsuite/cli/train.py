@@ -27,7 +27,7 @@ def train(
         Optional[list[str]],  # noqa: UP045
         typer.Argument(
             metavar="[CONFIG.yaml] [KEY=VALUE]...",
-            help="A file of configurations (default: SC20's, which ship), and keys to change.",
+            help="A file of configurations, sc20 or imagenet-resnet50, which ship [sc20], and keys to change.",
             show_default=False,
         ),
     ] = None,

@@ -13,14 +13,17 @@ from .settings import Settings, nearest
 
 __all__ = ["SHIPPED", "configuration", "configurations", "overrides"]
 
-SHIPPED = Path(__file__).parent / "configurations" / "sc20.json"  # the sixteen of SC20's tutorial
+_FOLDER = Path(__file__).parent / "configurations"
+SHIPPED = _FOLDER / "sc20.json"  # the sixteen of SC20's tutorial
+_NAMED = ("sc20", "imagenet-resnet50")  # files that ship and may be given by these names
 
 
 def configurations(path: str | Path = SHIPPED) -> dict[str, Settings]:
     """Every configuration in a file, by name.
 
     Args:
-        path: YAML (anchors, merges and tags as `!!float` are resolved) or JSON: a mapping of names to keys.
+        path: YAML (anchors, merges and tags as `!!float` are resolved) or JSON: a mapping of names to keys; or `sc20`
+            or `imagenet-resnet50` (TBD's settings), which ship.
 
     Raises:
         InvalidArgument: the file is missing or damaged, or a key in it is unknown or has a wrong value.
@@ -58,6 +61,8 @@ def overrides(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _read(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    if str(path) in _NAMED:
+        path = _FOLDER / f"{path}.json"
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from ..errors import InvalidArgument
+from ..errors import Error, InvalidArgument
 from .order import Share
 
 __all__ = ["Loader", "Samples"]
@@ -55,9 +55,16 @@ class Loader:
         )
 
     def __call__(self, shares: Iterable[Share]) -> Iterator[tuple[Share, tuple[torch.Tensor, torch.Tensor]]]:
-        """Batches of these shares, in their order."""
+        """Batches of these shares, in their order.
+
+        Raises:
+            Error: of the package's own, as raised for a sample, in a worker too.
+        """
         self._given.shares = list(shares)
-        return zip(self._given.shares, self._loader, strict=True)
+        try:
+            yield from zip(self._given.shares, self._loader, strict=True)
+        except Error as error:
+            raise _as_raised(error) from error
 
     def close(self) -> None:
         """End the workers."""
@@ -105,6 +112,14 @@ class _ByBatch(Dataset[Any]):
         np.random.seed(seed & 0xFFFFFFFF)
         random.seed(seed)
         return self._dataset[index]
+
+
+def _as_raised(error: Error) -> Error:
+    """An error as it was in a worker; torch hands on its traceback as the message."""
+    lines = str(error).strip().splitlines()
+    if len(lines) < 2 or "DataLoader worker" not in lines[0]:
+        return error
+    return type(error)(lines[-1].partition(": ")[2])
 
 
 def _leave_signals_to_parent(worker: int) -> None:
