@@ -157,8 +157,8 @@ DNNSUITE_HD void pixel_sums(const Line<T>& line, const Taps& columns, int64_t p)
     }
 }
 
-/// Whether there are tiled kernels. A line of float64 is four registers with AVX2: unrolled it takes half a minute to
-/// compile, for numbers that serve checks.
+/// Whether there are tiled kernels. A number of float64 takes four registers with AVX2, and float64 serves checks: there
+/// the plain loops do it, which are quicker to compile.
 template <class T>
 constexpr bool kTiled = !kOldProcessor && (sizeof(T) == 4 || kRegisterBytes == 64);
 
