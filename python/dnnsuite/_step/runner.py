@@ -67,9 +67,9 @@ class StepRunner:
     through Python's arithmetic, `min`, `max`, `math` and NumPy's functions of numbers, as far as they are factors,
     summands or bounds of tensors; comparisons of them are guarded. Whatever cannot be replayed runs as written, and
     `mode` says why and where, as in `eager: ... at model.py:12 in forward`: numbers with a fraction that Python reads
-    of tensors, draws from torch's generator in the loss function, hooks. The optimizer's hooks after a step are called. The
-    loss function must do nothing but compute: printing or counting in it happens in the first steps only, so use
-    `capture=False` for that.
+    of tensors, draws from torch's generator in the loss function, hooks. The optimizer's hooks after a step are
+    called. The loss function must do nothing but compute: printing or counting in it happens in the first steps only,
+    so use `capture=False` for that.
 
     `accumulate=k` takes each batch through in k equal parts (dimension 1) before the update, which sees the mean of
     their gradients: the activations of a part are all that is kept. `scaler` is `optim.GradScaler`, with a scale per
