@@ -92,6 +92,7 @@ TESTED_BY: dict[str, str] = {
     "profiler/_site/sitecustomize.py": "profiling/test_script.py",
     "pin/_guard.py": "pin/test_partition.py",
     "pin/report.py": "cli/test_pin.py",
+    "plots/_request.py": "cli/test_figure_kinds.py",
     "cli/_search_flags.py": "cli/test_workflow.py",
     "jobs/_equality.py": "jobs/test_declared_job.py",
     "jobs/fused/dcgan.py": "jobs/fused/test_workloads.py",

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+"""Figures of summarised results, and the one way to save a figure."""
+
+from ._convergence import convergence as convergence
+from ._hfta import hfta as hfta
+from ._machine_load import machine_load as machine_load
+from ._partial import partially_fused as partially_fused
+from ._request import Drawn as Drawn
+from ._request import Request as Request
+from ._style import DPI as DPI
+from ._style import save as save
+from ._style import svg as svg
+from ._throughput import rates as rates
+from ._throughput import throughput as throughput
+
+__all__ = [
+    "DPI",
+    "Drawn",
+    "Request",
+    "convergence",
+    "hfta",
+    "machine_load",
+    "partially_fused",
+    "rates",
+    "save",
+    "svg",
+    "throughput",
+]

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""Looks that all figures share, and the one way to save a figure."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .._files import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 300
+
+# HFTA's colours and line styles, so that figures can be laid side by side.
+COLOURS = {
+    "serial": "tab:red",
+    "concurrent": "tab:green",
+    "mps": "tab:blue",
+    "mig": "tab:orange",
+    "hfta": "tab:purple",
+}
+LINES = {"fp32": "--", "bf16": "--", "amp": "-"}
+MARKERS = "os^vDPX*"  # one for each job, where there are several
+HEADROOM = 1.5
+
+
+def axes_or_new(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(6.4, 4.0))[1]
+
+
+def save(ax: Axes, path: str | Path) -> None:
+    """Write the axes' figure as PNG at `DPI`, whole or not at all."""
+    with replacing(Path(path)) as temporary:
+        figure = ax.figure.figure  # the figure itself, should the axes be in a part of it
+        figure.savefig(temporary, format="png", dpi=DPI, bbox_inches="tight")
+
+
+def svg(figure: Figure) -> str:
+    """The figure as an `<svg>` element, for a page."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg")
+    text = out.getvalue()
+    return text[text.index("<svg") :]

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""Rates of workflows over B, and of a suite's jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidArgument
+from ._style import COLOURS, HEADROOM, LINES, MARKERS, axes_or_new
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw normalised throughput over B, a curve per mode and precision (and job, where there are several).
+
+    Args:
+        summary: of :func:`dnnsuite.results.summarize`.
+        ax: where to draw; a new figure by default.
+
+    Serial is a level with its interval as a band, the others are lines with a marker at each measured B;
+    lines between markers guide the eye. Bands are the 95 % intervals.
+
+    Raises:
+        InvalidArgument: nothing in the table is normalised (no serial fp32 run finished).
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    measured = summary.dropna(subset=["normalized"])
+    if measured.empty:
+        raise InvalidArgument(
+            "nothing to draw: no run has a normalised throughput (no serial fp32 run finished)"
+        )
+    ax = axes_or_new(ax)
+    jobs = list(dict.fromkeys(measured["job"])) if "job" in measured else []
+    for index, job in enumerate(jobs or [""]):
+        curves = measured[measured["job"] == job] if jobs else measured
+        prefix = f"{job} " if len(jobs) > 1 else ""
+        for (mode, precision), curve in curves.groupby(["mode", "precision"], sort=False):
+            _draw_curve(ax, str(mode), str(precision), curve, prefix, MARKERS[index % len(MARKERS)])
+    ax.set_xlabel("B (models)")
+    ax.set_ylabel("Normalized throughput (× serial fp32)")
+    # A wide interval (two runs that disagree) must not flatten the curves.
+    ax.set_ylim(0, min(ax.get_ylim()[1], HEADROOM * measured["normalized"].max()))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.grid(alpha=0.3)
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    return ax
+
+
+def _draw_curve(ax: Axes, mode: str, precision: str, curve: pd.DataFrame, prefix: str, marker: str) -> None:
+    label = f"{prefix}{mode} {precision}"
+    style: Any = {"color": COLOURS.get(mode, "tab:gray"), "linestyle": LINES.get(precision, "-.")}
+    curve = curve.sort_values("B")
+    if mode == "serial":
+        level = curve.iloc[0]
+        ax.axhline(level["normalized"], label=label, **style)
+        if level[["low", "high"]].notna().all():
+            ax.axhspan(level["low"], level["high"], alpha=0.15, color=style["color"], linewidth=0)
+        return
+    ax.plot(curve["B"], curve["normalized"], marker=marker, markersize=4, label=label, **style)
+    ax.fill_between(curve["B"], curve["low"], curve["high"], alpha=0.3, color=style["color"], linewidth=0)
+    if len(curve) == 1:  # a band has no width there
+        spread = [curve["normalized"] - curve["low"], curve["high"] - curve["normalized"]]
+        ax.errorbar(curve["B"], curve["normalized"], yerr=spread, color=style["color"], capsize=3)
+
+
+def rates(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw the rate of each job, mode, precision and B with its 95 % interval, on a logarithmic axis.
+
+    For runs without a baseline, as a suite's. Units differ between jobs; each row names its own.
+
+    Args:
+        summary: of :func:`dnnsuite.results.summarize`.
+        ax: where to draw; a new figure by default.
+
+    Raises:
+        InvalidArgument: no run finished, or none at a rate above zero.
+    """
+    import numpy as np
+
+    measured = summary[summary["rate"] > 0]
+    if measured.empty:
+        raise InvalidArgument("nothing to draw: no run finished")
+    ax = axes_or_new(ax)
+    rate = measured["rate"].to_numpy(float)
+    below, above = (measured[name].to_numpy(float) for name in ("rate_low", "rate_high"))
+    # An end that is not known is not drawn; one at or below zero would not fit the axis.
+    below = np.where(np.isfinite(below), np.clip(below, 0.1 * rate, rate), rate)
+    above = np.where(np.isfinite(above), np.clip(above, rate, 10 * rate), rate)
+    places = np.arange(len(measured))
+    ax.errorbar(
+        rate, places, xerr=[rate - below, above - rate], fmt="o", markersize=4, capsize=3, color="tab:blue"
+    )
+    ax.set_yticks(places, [_row_name(row) for row in measured.to_dict("records")])
+    ax.invert_yaxis()
+    ax.set_xscale("log")
+    ax.set_xlabel("rate, with its 95 % interval")
+    ax.grid(alpha=0.3, axis="x")
+    return ax
+
+
+def _row_name(row: dict[Any, Any]) -> str:
+    """A job with its unit; with mode, precision and B where those say something."""
+    cell = "" if row["mode"] == "shares" else f" {row['mode']} {row['precision']} B={row['B']}"
+    return f"{row['job']}{cell} ({row['unit']})"
