@@ -39,6 +39,7 @@ def scaled_dot_product_attention(
     `query` `[B, ..., L, E]`, `key` `[B, ..., S, E]`, `value` `[B, ..., S, Ev]` to `[B, ..., L, Ev]`. `attn_mask` is
     `[B, ..., L, S]`, True where a key is seen, or floats that are added; its dimensions between may be missing or 1.
     `dropout_p` is a rate or one per model, drawn from the streams `rng` `[B, 2]` (None: from torch's generator).
+    A second derivative needs `torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`, as in torch.
     """
     if query.dim() < 3:
         raise InvalidArgument(f"query of B models is [B, ..., L, E], got {list(query.shape)}")
