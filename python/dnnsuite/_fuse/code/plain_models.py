@@ -181,12 +181,12 @@ class PlainModels:
             return "a module has a forward for all models"
         if names_that_draw(self.module):
             return "its code may draw random numbers"
-        if any(map(_remembers, self.module.modules())):
-            return "it holds a function that remembers earlier calls"
         leaves = tree_leaves((args, kwargs))
         if any(not isinstance(leaf, _KNOWN_LEAVES) or type(leaf) is ModelTensor for leaf in leaves):
             return "an argument is no tensor"
         model = self._stranger()
+        if any(map(_remembers, model.modules())):
+            return "it holds a function that remembers earlier calls"
         own_args, own_kwargs = tree_map(_cloned, (args, kwargs))
         given = [leaf for leaf in tree_leaves((own_args, own_kwargs)) if isinstance(leaf, torch.Tensor)]
         before = [tensor._version for tensor in (*given, *model.parameters())]
