@@ -168,3 +168,14 @@ def test_refuses():
 def test_a_device_that_is_not_there_is_named():
     with pytest.raises(Unavailable, match="device='cpu'"):
         optim.GradScaler(B=2)
+
+
+def test_a_part_updates_its_scales_while_another_is_between_forward_and_backward():
+    scaler = optim.GradScaler(B=2, device="cpu")
+    first, second = scaler.narrow(0, 1), scaler.narrow(1, 1)
+    losses = torch.ones(1, dtype=torch.float64, requires_grad=True)  # autograd saves the scale itself
+    scaled = first.scale(losses)
+    second.update(4.0)
+    scaled.sum().backward()
+    assert losses.grad.item() == first.get_scale().item() == 65536.0
+    assert scaler.get_scale().tolist() == [65536.0, 4.0]

@@ -68,3 +68,13 @@ def test_a_copy_is_a_plain_dictionary():
     assert type(copy.copy(row)) is dict
     assert type(copy.deepcopy(optimizer.state)) is dict
     assert row["step"].tolist() == [1.0, 1.0]
+
+
+def test_a_whole_row_becomes_one_value_per_model():
+    parameter = torch.nn.Parameter(torch.ones(3, 2))
+    optimizer = optim.Adam([parameter], lr=0.1)
+    optimizer.state[parameter] = {"step": 3}
+    assert torch.equal(optimizer.state[parameter]["step"], torch.full((3,), 3.0, dtype=torch.float64))
+    parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    assert optimizer.state[parameter]["step"].tolist() == [4.0] * 3

@@ -7,6 +7,7 @@ from .array import unfuse as unfuse
 from .array import width as width
 from .batch import stack as stack
 from .batch import unstack as unstack
+from .code.one_by_one import generator_loans as generator_loans
 from .code.one_by_one import models_apart as models_apart
 from .coverage import Cover as Cover
 from .coverage import coverage as coverage
@@ -27,6 +28,7 @@ __all__ = [
     "asks_for_numbers",
     "coverage",
     "fuse",
+    "generator_loans",
     "has_gradient_hook",
     "loops",
     "models_apart",

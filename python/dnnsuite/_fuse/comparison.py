@@ -22,6 +22,8 @@ import numpy as np
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from .function_state import keeps_state
+
 _BY_VALUE = (
     *(bool, int, float, complex, str, bytes, bytearray, range, slice, set, frozenset),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, pathlib.PurePath),
@@ -95,7 +97,8 @@ class Comparison:
 
     def functions(self, a: types.FunctionType, b: types.FunctionType) -> bool:
         alike = a.__code__ == b.__code__ and a.__globals__ is b.__globals__
-        return alike and self.same(_held_by(a), _held_by(b)) and self.same(vars(a), vars(b))
+        held = alike and self.same(_held_by(a), _held_by(b)) and self.same(vars(a), vars(b))
+        return held and not keeps_state(a)
 
     def bound(self, a: Any, b: Any) -> bool:
         """Compare two bound methods, of Python or of C, or two C functions."""

@@ -23,6 +23,7 @@ from .batches import own_copy
 from .capture import CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
 from .deal import Deal, autocast_now, parts_of
 from .denormals import Flushed
+from .generators import SharedDraws
 from .loop_trial import LoopTrial
 from .samples import warn_of_single_samples
 from .shard import LossFunction, Shard, StepOptions, Vectors
@@ -155,7 +156,7 @@ class StepRunner:
         deal = self._dealt_out(array, optimizer, width, False)
         self._end_threads()
         self._array, self._optimizer, self.B, self.width, self._trial = array, optimizer, B, width, trial
-        self._modes, self._autocast = guards.ArrayModes(array), autocast_now()
+        self._modes, self._autocast, self._draws = guards.ArrayModes(array), autocast_now(), SharedDraws()
         self._revision, self._hypers = optimizer.revision, HyperParameters()
         self._vectors()
         self._threads = ShardThreads(self.threads if self._on_cpu else 0, self.queue_depth)
@@ -265,10 +266,15 @@ class StepRunner:
     def _submit(self, step: SubmittedStep) -> None:
         """Hand a step to the threads; wait for one that may read what the user changes before the next."""
         deal = self._deal
-        if self._later and deal.follows:
+        draws = self._draws
+        if self._later and (deal.follows or draws.found or not draws.known):
             self._threads.settle()
             deal.run_alone(True)
-            self._threads.run_here(step)
+            draws.begin()
+            try:
+                self._threads.run_here(step)
+            finally:
+                draws.end()
             return
         deal.run_alone(not self._later)
         live = self._later and deal.reads_live(step.asked[1])

@@ -95,7 +95,9 @@ class ShardThreads:
             Exception: the error of an earlier step, if no call has raised it yet; `step` is not begun then.
         """
         if self._threads <= 1:
-            self.run_here(step)
+            self._run_here(step)
+            if step.error is not None:
+                raise step.error
             return
         with self._changed:
             self._changed.wait_for(self._has_room)
@@ -109,7 +111,13 @@ class ShardThreads:
         return len(self._pending) < self._queue_depth or self._error is not None or self._closed
 
     def run_here(self, step: SubmittedStep) -> None:
-        """Run a step in the caller's thread; no other may be under way."""
+        """Run a step in the caller's thread; no other may be under way. Errors are those of `submit`."""
+        with self._changed:
+            self._raise_error()
+        self._run_here(step)
+        self._error = step.error
+
+    def _run_here(self, step: SubmittedStep) -> None:
         threads = torch.get_num_threads() if self._threads else 1
         if threads != 1:
             torch.set_num_threads(1)
@@ -123,8 +131,6 @@ class ShardThreads:
         finally:
             if threads != 1:
                 torch.set_num_threads(threads)
-        if step.error is not None:
-            raise step.error
 
     def wait_for_all(self) -> None:
         """Wait until every step asked for has ended; raise the error of one that failed, if no call has yet."""

@@ -181,11 +181,15 @@ class GradScaler:
         self._unscaled.clear()
 
     def narrow(self, start: int, length: int) -> GradScaler:
-        """The scaler of some of the models; it shares their scales."""
+        """The scaler of some of the models; it shares their scales.
+
+        `.data`, because only that starts a version counter of its own: autograd may have saved this part's scales
+        while another part, in another thread, updates its own.
+        """
         part = GradScaler.__new__(GradScaler)
         part.B, part._enabled, part._unscaled = length, self._enabled, set()
-        part._vectors = {name: vector.narrow(0, start, length) for name, vector in self._vectors.items()}
-        part._found, part._active = (t.narrow(0, start, length) for t in (self._found, self._active))
+        part._vectors = {name: vector.data.narrow(0, start, length) for name, vector in self._vectors.items()}
+        part._found, part._active = (t.data.narrow(0, start, length) for t in (self._found, self._active))
         return part
 
     def select(self, indices: Sequence[int | None], init_scale: Any = 2.0**16) -> None:

@@ -86,6 +86,10 @@ class ParameterState(_Noted):
     def __init__(self, values: Mapping[str, Any], parameter: torch.Tensor, owner: Owner) -> None:
         super().__init__(values)
         self._parameter, self._owner = parameter, weakref.ref(owner)
+        for name in SCALARS & self.keys():
+            value = self[name]
+            if not isinstance(value, torch.Tensor) or value.dim() == 0:
+                dict.__setitem__(self, name, self._scalar(name, value))
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name == "momentum_buffer" and value is None:  # torch's SGD: the buffer begins anew

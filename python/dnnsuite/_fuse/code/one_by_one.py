@@ -222,7 +222,9 @@ def _buffer(module: torch.nn.Module, name: str, index: int) -> torch.Tensor:
 @contextmanager
 def _own_numbers() -> Iterator[None]:
     """Context manager: seed torch's generator from the model's stream; restores the generator on exit."""
+    global _loans
     with _lock:  # it belongs to all threads
+        _loans += 1
         devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
         with torch.random.fork_rng(devices):
             torch.manual_seed(seeds_of(next_stream(1))[0])
@@ -240,6 +242,12 @@ def _checkpoints_of_torchs() -> Iterator[None]:
 
 
 _lock = threading.RLock()
+_loans = 0
+
+
+def generator_loans() -> int:
+    """Count how often torch's generator was lent to a model for a while."""
+    return _loans
 
 
 def _may_be_written(leaf: Any) -> bool:

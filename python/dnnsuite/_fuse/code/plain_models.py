@@ -8,6 +8,7 @@ Layers of torch's that draw random numbers draw those of the array.
 from __future__ import annotations
 
 import copy
+import types
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ import torch
 from ..._torch import TorchDispatchMode, mark_parameter, tree_leaves, tree_map
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, state
+from ..function_state import keeps_state
 from ..hooks import FORWARD_HOOKS
 from ..single_model import model_of, with_dense_gradients
 from ..slices import narrow
@@ -183,6 +185,8 @@ class PlainModels:
         if any(not isinstance(leaf, _KNOWN_LEAVES) or type(leaf) is ModelTensor for leaf in leaves):
             return "an argument is no tensor"
         model = self._stranger()
+        if any(map(_remembers, model.modules())):
+            return "it holds a function that remembers earlier calls"
         own_args, own_kwargs = tree_map(_cloned, (args, kwargs))
         given = [leaf for leaf in tree_leaves((own_args, own_kwargs)) if isinstance(leaf, torch.Tensor)]
         before = [tensor._version for tensor in (*given, *model.parameters())]
@@ -250,6 +254,11 @@ class PlainModels:
 
 def _cloned(value: Any) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def _remembers(module: torch.nn.Module) -> bool:
+    """Return True for a module with a function that a call of a copy would change, too."""
+    return any(isinstance(held, types.FunctionType) and keeps_state(held) for held in vars(module).values())
 
 
 def _differ(before: dict[str, Any], after: dict[str, Any]) -> bool:

@@ -131,9 +131,13 @@ class Trace:
     def _line(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], value: Any, expected: Any = _FREE
     ) -> None:
-        refs = tuple(Ref(a.index) if type(a) is FollowedNumber else a for a in arguments)
+        refs = tuple(self._ref(a) if type(a) is FollowedNumber else a for a in arguments)
         self.arithmetic.lines.append(Line(function, refs, type(value), expected))
         self._count += 1
+
+    def _ref(self, number: FollowedNumber) -> Any:
+        """Refer to a number; one that the user's code has kept from another run is a plain one."""
+        return Ref(number.index) if number.trace is self else number.value
 
 
 def plain(value: Any) -> Any:

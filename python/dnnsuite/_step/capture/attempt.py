@@ -15,7 +15,7 @@ from .looks import Replay
 from .record import StepRecording
 
 
-@dataclass
+@dataclass(eq=False)
 class NumberedReplay:
     """Replay that takes numbers, and the step it was recorded from."""
 

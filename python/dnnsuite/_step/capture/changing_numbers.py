@@ -44,7 +44,7 @@ class ChangingNumbers:
     """
 
     def __init__(self, reach: Reach, array: torch.nn.Module) -> None:
-        self._readers, self.spaces, self._array = reach.readers, reach.spaces, array
+        self.readers, self.spaces, self._array = reach.readers, reach.spaces, array
         self.places: list[Place] = []
         self._given_up: set[Place] = set()
         self.why: str | None = None  # the first of them could not be followed
@@ -54,7 +54,7 @@ class ChangingNumbers:
         for number, (a, b) in enumerate(zip(before, now, strict=True)):
             changed = {path for path in _differing(a, b, ()) if is_number(_at(b, path))}
             if changed:
-                for path, value, _ in self._readers[number].places():
+                for path, value, _ in self.readers[number].places():
                     if path in changed and is_number(value):
                         self._add(SeenNumber(number, path))
 
@@ -91,7 +91,7 @@ class ChangingNumbers:
         if isinstance(place, HeldNumber):
             put_python_value(self._array, place.path, place.key, value)
             return
-        for path, _, put in self._readers[place.reader].places():
+        for path, _, put in self.readers[place.reader].places():
             if path == place.path:
                 put(value)
                 return
@@ -100,7 +100,7 @@ class ChangingNumbers:
         """Return the object that is at a place now."""
         if isinstance(place, HeldNumber):
             return python_value_at(self._array, place.path, place.key)
-        return next(value for path, value, _ in self._readers[place.reader].places() if path == place.path)
+        return next(value for path, value, _ in self.readers[place.reader].places() if path == place.path)
 
     @property
     def seen(self) -> bool:

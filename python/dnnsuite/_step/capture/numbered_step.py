@@ -13,6 +13,7 @@ from .arithmetic import same
 from .attempt import Attempt, NumberedReplay, find_numbered
 from .comparison import difference, reads_of
 from .followed_step import FollowedStep, NotFollowed, WritesElsewhere, follow
+from .kept_python import CannotBeKept, KeptPython
 from .record import StepRecording
 from .script import NotScriptable
 from .watch import StepInputs, StepWatch
@@ -100,8 +101,12 @@ class NumberedSteps:
         """Run the step once with stand-ins for numbers, which does not count, and once as written."""
         assert attempt.recording is not None
         watch = self._watch
-        state = watch.state_of(attempt.recording)
         followed, why = None, None
+        try:
+            python = KeptPython(watch.array, self._numbers.readers)
+        except CannotBeKept as error:
+            return watch.run(given), str(error), None
+        state = watch.state_of(attempt.recording)
         try:
             followed = follow(
                 lambda: watch.run(given), given.tensors, given.fixed, self._numbers, seen, state.storages()
@@ -112,6 +117,7 @@ class NumberedSteps:
             why = str(error)
         finally:
             state.put_back()
+            python.put_back()
         losses, second = watch.record(given)
         if guards.ways(watch.array) != attempt.ways:
             attempt.stage = "record"

@@ -69,7 +69,7 @@ class Holder:
             key: value for key, value in now.items() if key not in before or not _same(value, before[key])
         }
         found |= {key: _GONE for key in before if key not in now}
-        return {key: value for key, value in found.items() if len(self.path) > 1 or _is_state(key, value)}
+        return {key: value for key, value in found.items() if len(self.path) > 1 or is_state(key, value)}
 
 
 def _differ(held: Any, known: Any) -> bool:
@@ -94,7 +94,7 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and bool(a == b))
 
 
-def _is_state(name: Any, value: Any) -> bool:
+def is_state(name: Any, value: Any) -> bool:
     """Return True for an attribute of a module that is the user's and says more than a forward's tensor left there."""
     return name not in _INTERNAL and not name.startswith("_fused_") and type(value) is not ModelTensor
 
@@ -105,7 +105,7 @@ def holders_of(modules: Sequence[torch.nn.Module]) -> Iterator[Holder]:
     for number, module in enumerate(modules):
         yield Holder((number,), vars(module))
         for name, value in vars(module).items():
-            if _is_state(name, value):
+            if is_state(name, value):
                 yield from _inside(value, (number, name), seen, _DEEP)
 
 
@@ -126,7 +126,7 @@ def python_values(array: torch.nn.Module, without: Collection[tuple[Path, Any]] 
         for key, value in _items(holder.held).items():
             if (holder.path, key) in without:
                 continue
-            if len(holder.path) == 1 and not _is_state(key, value):
+            if len(holder.path) == 1 and not is_state(key, value):
                 continue
             if isinstance(value, _PLAIN):
                 found[".".join([*where, str(key)]).lstrip(".")] = value
@@ -141,7 +141,7 @@ def python_numbers(array: torch.nn.Module) -> dict[tuple[Path, Any], Any]:
         (holder.path, key): value
         for holder in holders_of(_modules(array))
         for key, value in _items(holder.held).items()
-        if is_number(value) and (len(holder.path) > 1 or _is_state(key, value))
+        if is_number(value) and (len(holder.path) > 1 or is_state(key, value))
     }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .value_readers import CellReader, NameReader, Reader, cell_contents
+from .value_readers import CellReader, NameReader, NamespaceReader, Reader, cell_contents
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 _CONTAINERS = (list, dict, set, tuple)
@@ -43,6 +43,7 @@ class Reach:
         self.readers: list[Reader] = []
         self.spaces: list[dict[str, Any]] = []
         self._seen: set[int] = set()
+        self._named_of: dict[type, set[str]] = {}
 
     def call(self, function: Any) -> None:
         """Follow the Python functions that a call of `function` runs first, whoever wrote them."""
@@ -67,6 +68,15 @@ class Reach:
                 found = getattr(value, "fget", None) or getattr(value, "__func__", value)
                 if isinstance(found, types.FunctionType) and found.__name__ != "__init__":
                     self._function(found, None)
+                    self._class_values(base, _names(found.__code__))
+
+    def _class_values(self, kind: type, names: frozenset[str]) -> None:
+        """Read the plain values of a class that code names, as in `self.scale` or `type(self).scale`."""
+        known = self._named_of.setdefault(kind, set())
+        new = {name for name in _in(kind, names) if isinstance(vars(kind)[name], (*_PLAIN, *_CONTAINERS))}
+        if not new <= known:
+            known |= new
+            self.readers.append(NamespaceReader(kind, frozenset(new)))
 
     def _function(self, function: types.FunctionType, owner: Any) -> None:
         if id(function.__code__) in self._seen or len(self._seen) > _MANY:

@@ -77,6 +77,7 @@ class CapturedStep:
         self.refusal: str | None = no_capture
         self.replayed = False
         self._changes = 0
+        self._unknown = 0  # steps on layouts that are not recorded; those on others count against them
         self._facts: Facts = ()
         self._turned = self._turns()
 
@@ -155,7 +156,21 @@ class CapturedStep:
         attempt = self._attempts.get(key)
         if attempt is None and key is not None and len(self._attempts) < MAX_SHAPES:
             attempt = self._attempts[key] = Attempt(warm=key in self._warm)
+        if attempt is None:
+            self._count_unknown_layout()
+        elif self._unknown:
+            self._unknown -= 1
         return attempt
+
+    def _count_unknown_layout(self) -> None:
+        """Count a batch of a layout that is not recorded; give capture up if most are."""
+        self._unknown += 1
+        self.replayed = False
+        if self._unknown > 2 * MAX_SHAPES:
+            self._refuse(
+                f"batches of more than {MAX_SHAPES} layouts keep coming, or of values that are no tensors: give a "
+                "number that changes as a tensor [B], or hold it where the loss function reads it"
+            )
 
     def _turn_to_another_way(self) -> None:
         """Forget what was recorded before a part of the code turned to run its models one by one, in this shard or in
@@ -273,7 +288,7 @@ class CapturedStep:
         known = len(self._numbers.places)
         self._numbers.hold(before, python_numbers(self._array))
         if len(self._numbers.places) > known:
-            self._turn_to_key("")
+            self._turn_to_key("numbers that the step itself changes keep becoming more")
 
     def _give_up(self, attempt: Attempt, alone: bool = True) -> None:
         if self._known is not None and attempt.facts:

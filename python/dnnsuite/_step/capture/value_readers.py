@@ -25,8 +25,8 @@ Put = Callable[[Any], None]
 class Reader:
     """Reader of a value that code reaches by `names`; call it for a copy of the value of now."""
 
-    __slots__ = ("_names",)
-    _names: frozenset[str]
+    __slots__ = ("names",)
+    names: frozenset[str]
 
     def held(self) -> Any:
         """Return the value itself."""
@@ -37,11 +37,11 @@ class Reader:
         raise NotImplementedError
 
     def __call__(self) -> Any:
-        return value_of(self.held(), self._names)
+        return value_of(self.held(), self.names)
 
     def places(self) -> Iterator[tuple[Path, Any, Put]]:
         """Yield each plain value that can be replaced: its path in the copy, itself, and what replaces it."""
-        return _places(self.held(), self._names, (), self.put, _DEEP)
+        return _places(self.held(), self.names, (), self.put, _DEEP)
 
 
 class CellReader(Reader):
@@ -50,7 +50,7 @@ class CellReader(Reader):
     __slots__ = ("_cell",)
 
     def __init__(self, cell: types.CellType, names: frozenset[str]) -> None:
-        self._cell, self._names = cell, names
+        self._cell, self.names = cell, names
 
     def held(self) -> Any:
         return cell_contents(self._cell)
@@ -65,13 +65,28 @@ class NameReader(Reader):
     __slots__ = ("_name", "_space")
 
     def __init__(self, space: dict[str, Any], name: str, names: frozenset[str]) -> None:
-        self._space, self._name, self._names = space, name, names
+        self._space, self._name, self.names = space, name, names
 
     def held(self) -> Any:
         return self._space.get(self._name)
 
     def put(self, value: Any) -> None:
         self._space[self._name] = value
+
+
+class NamespaceReader(Reader):
+    """Reader of a class or a module of the user's: of its plain values that code names."""
+
+    __slots__ = ("_space",)
+
+    def __init__(self, space: Any, names: frozenset[str]) -> None:
+        self._space, self.names = space, names
+
+    def held(self) -> Any:
+        return self._space
+
+    def put(self, value: Any) -> None:
+        """Do nothing: it stays the same one."""
 
 
 def cell_contents(cell: types.CellType) -> Any:
