@@ -92,15 +92,22 @@ class Loop:
         Raises:
             Stopped: a signal arrived, and a checkpoint was written.
             NotFinite: a loss or a parameter became NaN or infinite; the last checkpoint is from before.
+            LostWorker: a process that prepares batches has ended.
         """
         total = self._experiment.epochs * self.order.steps
         self._began_s = time.monotonic() - 60 * self.at.minutes
         self._log.begin(self._experiment.name, total, self.at.step)
         self._log.info("Starting Training Loop...")
-        while self.at.epoch < self._experiment.epochs:
-            self._epoch()
-        self._train_loader.close()
-        self._valid_loader.close()
+        try:
+            while self.at.epoch < self._experiment.epochs:
+                self._epoch()
+        except RuntimeError as error:  # torch tells of a dead worker wherever the main thread is
+            self._train_loader.check(error)
+            self._valid_loader.check(error)
+            raise
+        finally:
+            self._train_loader.close()
+            self._valid_loader.close()
 
     def _epoch(self) -> None:
         epoch, window = self.at.epoch, self._experiment.profile
