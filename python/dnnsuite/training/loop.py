@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,6 +86,7 @@ class Loop:
         self._tally = Tally(experiment.metrics.names)
         self._mark_ns = self._mark_items = 0
         self._began_s = 0.0
+        self.after_epoch: Callable[[], None] = lambda: None  # may be replaced
 
     def run(self) -> None:
         """Train to the last epoch.
@@ -232,6 +234,7 @@ class Loop:
             save_metrics(self._folder, at.history)
         if self._events is not None:
             self._events.add(row)
+        self.after_epoch()
 
     def _save_epoch(self, valid: dict[str, float]) -> None:
         score = valid.get("acc1", -valid["loss"])
