@@ -39,6 +39,7 @@ __all__ = [
     "Name",
     "StorageWeakRef",
     "TorchDispatchMode",
+    "abandon_loader",
     "all_threads_config",
     "assert_true",
     "at_end_of_backward",
@@ -778,6 +779,20 @@ loader_iterator: Any = _one("data loader", None)
 def loader_workers(iterator: Any) -> int | None:
     """The number of worker processes of a DataLoader's iterator; None where it does not say."""
     return getattr(iterator, "_num_workers", None)
+
+
+def abandon_loader(iterator: Any) -> None:
+    """Keep a DataLoader's iterator, whose workers are dead, from taking leave of them.
+
+    It would wait for locks that a worker may have held when it was killed, here or when the process ends.
+    """
+    iterator._shutdown = True
+    thread_done = getattr(iterator, "_pin_memory_thread_done_event", None)
+    if thread_done is not None:
+        thread_done.set()
+    for queue in [*getattr(iterator, "_index_queues", ()), getattr(iterator, "_worker_result_queue", None)]:
+        if hasattr(queue, "cancel_join_thread"):
+            queue.cancel_join_thread()
 
 
 # -- what is lost ----------------------------------------------------------------------------------------------------

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: MIT
+import multiprocessing
+import os
 import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.training.loading import Loader
+from dnnsuite.training.loading import Loader, LostWorker
 from dnnsuite.training.order import Share
 
 
@@ -72,3 +78,56 @@ def test_samples_of_different_shapes_make_no_batch():
     ragged = [(torch.zeros(2), 0), (torch.zeros(3), 1)]
     with pytest.raises(InvalidArgument, match="make no batch"):
         next(Loader(ragged)([Share(0, [0, 1], 2, 2)]))
+
+
+class Deadly(Drawn):
+    def __getitem__(self, index):
+        if index == 8:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+@pytest.mark.timeout(60)
+def test_a_worker_that_is_killed_is_one_sentence_and_takes_the_others_with_it():
+    loader = Loader(Deadly(), workers=2)
+    with pytest.raises(LostWorker, match=r"^a process that prepares batches was ended by SIGKILL; go on"):
+        list(loader(SHARES * 4))
+    assert not multiprocessing.active_children()
+    again = Loader(Drawn(), workers=1)  # another loader in this process is not disturbed
+    assert len(list(again(SHARES))) == 2
+    again.close()
+    assert not multiprocessing.active_children()
+
+
+KILLED_WHILE_TRAINING = """
+import os, signal, threading, time, multiprocessing
+from dnnsuite.training import run
+from tiny_training import experiment
+
+def kill():
+    while not (os.path.exists("out/best.pt") and len(multiprocessing.active_children()) == 2):
+        time.sleep(0.01)
+    os.kill(multiprocessing.active_children()[-1].pid, signal.SIGKILL)
+
+threading.Thread(target=kill, daemon=True).start()
+run(experiment(epochs=100_000, workers=1), "out", quiet=True)
+"""
+
+
+@pytest.mark.timeout(60)
+def test_a_run_whose_worker_is_killed_ends_at_once_with_its_last_checkpoint(tmp_path):
+    support = Path(__file__).parent.parent / "support"
+    path = os.pathsep.join([str(support), *filter(None, [os.environ.get("PYTHONPATH")])])
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED_WHILE_TRAINING],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "LostWorker: a process that prepares batches was ended by SIGKILL" in ended.stderr.splitlines()[-1]
+    position = torch.load(tmp_path / "out/checkpoint.pt", weights_only=True)["position"]
+    assert position["epoch"] >= 1

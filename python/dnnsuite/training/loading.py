@@ -3,19 +3,31 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 import signal
+import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from multiprocessing import connection
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
+from .._torch import abandon_loader
 from ..errors import Error, InvalidArgument
 from .order import Share
 
-__all__ = ["Loader", "Samples"]
+__all__ = ["Loader", "LostWorker", "Samples"]
+
+
+_PATIENCE_S = 2.0
+
+
+class LostWorker(Error):
+    """A process that prepares batches has ended, by a signal or by itself."""
 
 
 class Samples(Protocol):
@@ -43,7 +55,7 @@ class Loader:
 
     def __init__(self, dataset: Any, seed: int = 0, workers: int = 0, pinned: bool = False) -> None:
         self._given = _Given()
-        self._loader: DataLoader[Any] = DataLoader(
+        self._loader: DataLoader[Any] | None = DataLoader(
             _ByBatch(dataset, seed),
             batch_size=None,
             sampler=self._given,
@@ -53,25 +65,89 @@ class Loader:
             worker_init_fn=_leave_signals_to_parent,
             generator=torch.Generator(),  # of its own: making an iterator draws a number
         )
+        self._iterator: Any = None
+        self._workers: list[multiprocessing.process.BaseProcess] = []
 
     def __call__(self, shares: Iterable[Share]) -> Iterator[tuple[Share, tuple[torch.Tensor, torch.Tensor]]]:
         """Batches of these shares, in their order.
 
         Raises:
+            LostWorker: a worker has ended.
             Error: of the package's own, as raised for a sample, in a worker too.
         """
         self._given.shares = list(shares)
         try:
-            yield from zip(self._given.shares, self._loader, strict=True)
+            yield from zip(self._given.shares, self._begun(), strict=True)
         except Error as error:
             raise _as_raised(error) from error
+        except (RuntimeError, OSError, EOFError) as error:
+            self.check(error)
+            raise
+
+    def _begun(self) -> Iterator[Any]:
+        """Torch's iterator; the workers, which the first one starts, are noted."""
+        assert self._loader is not None, "closed"
+        if self._iterator is not None and self._workers:
+            return iter(self._loader)
+        before = set(multiprocessing.active_children())
+        try:
+            self._iterator = iter(self._loader)
+            return self._iterator
+        finally:  # also where one died while others were started
+            if self._loader.num_workers:
+                self._workers = [each for each in multiprocessing.active_children() if each not in before]
+
+    def check(self, error: Exception) -> None:
+        """Raise LostWorker if `error` came of a worker that has ended; the others are killed then."""
+        # A pipe's error may come before its worker is seen to be dead.
+        patience_s = 0.0 if isinstance(error, RuntimeError) else _PATIENCE_S
+        closed = connection.wait([each.sentinel for each in self._workers], patience_s)
+        ended = [each for each in self._workers if each.sentinel in closed]
+        for each in ended:
+            each.join()  # its files are closed; the kernel may not have done with it
+        if not ended and not str(error).startswith("DataLoader worker (pid"):  # one that died as it started
+            return
+        how = _how_ended(ended[0].exitcode) if ended else "ended as it started"
+        self.close()
+        raise LostWorker(
+            f"a process that prepares batches {how}; go on with --resume auto, with a smaller num_data_workers where "
+            "memory ran out"
+        )
 
     def close(self) -> None:
         """End the workers."""
-        iterator = getattr(self._loader, "_iterator", None)
-        if iterator is not None:
-            self._loader._iterator = None
-            del iterator
+        iterator, count = self._iterator, self._loader.num_workers if self._loader else 0
+        self._iterator = self._loader = None
+        workers, self._workers = self._workers, []
+        if len(workers) == count and all(each.is_alive() for each in workers):
+            del iterator  # torch asks them to end, and waits
+        elif iterator is not None:
+            abandon_loader(iterator)
+        with _children_unheard():
+            for (
+                each
+            ) in workers:  # they do not hear SIGTERM, which torch or the end of this process would send
+                each.kill()
+                each.join()
+
+
+@contextmanager
+def _children_unheard() -> Iterator[None]:
+    """Keep torch from raising an error, wherever the main thread is, for a worker that is killed on purpose."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL if before is None else before)
+
+
+def _how_ended(status: int | None) -> str:
+    if status is not None and status < 0:
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"ended with exit status {status}"
 
 
 class _Given:

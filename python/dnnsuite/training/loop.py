@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,6 +86,7 @@ class Loop:
         self._tally = Tally(experiment.metrics.names)
         self._mark_ns = self._mark_items = 0
         self._began_s = 0.0
+        self.after_epoch: Callable[[], None] = lambda: None  # may be replaced
 
     def run(self) -> None:
         """Train to the last epoch.
@@ -92,15 +94,22 @@ class Loop:
         Raises:
             Stopped: a signal arrived, and a checkpoint was written.
             NotFinite: a loss or a parameter became NaN or infinite; the last checkpoint is from before.
+            LostWorker: a process that prepares batches has ended.
         """
         total = self._experiment.epochs * self.order.steps
         self._began_s = time.monotonic() - 60 * self.at.minutes
         self._log.begin(self._experiment.name, total, self.at.step)
         self._log.info("Starting Training Loop...")
-        while self.at.epoch < self._experiment.epochs:
-            self._epoch()
-        self._train_loader.close()
-        self._valid_loader.close()
+        try:
+            while self.at.epoch < self._experiment.epochs:
+                self._epoch()
+        except RuntimeError as error:  # torch tells of a dead worker wherever the main thread is
+            self._train_loader.check(error)
+            self._valid_loader.check(error)
+            raise
+        finally:
+            self._train_loader.close()
+            self._valid_loader.close()
 
     def _epoch(self) -> None:
         epoch, window = self.at.epoch, self._experiment.profile
@@ -225,6 +234,7 @@ class Loop:
             save_metrics(self._folder, at.history)
         if self._events is not None:
             self._events.add(row)
+        self.after_epoch()
 
     def _save_epoch(self, valid: dict[str, float]) -> None:
         score = valid.get("acc1", -valid["loss"])

@@ -28,6 +28,7 @@ from .log import Log
 from .loop import Loop, Stopped
 from .processes import Processes
 from .record import record_of
+from .watch import Watch
 
 __all__ = ["RESUME", "TRAINING_FILE", "Trained", "run"]
 
@@ -40,7 +41,7 @@ class Trained:
     """A run that has ended.
 
     Attributes:
-        folder: with metrics.csv, train.log, checkpoint.pt, best.pt and run.json.
+        folder: with metrics.csv, monitor.csv, train.log, checkpoint.pt, best.pt and run.json.
         record: as in run.json; None in processes that are not the first.
         history: a row per epoch.
         model: as it is at the end.
@@ -186,7 +187,10 @@ def _run(
             return Trained(out, read_run(done), loop.at.history, loop.stepper.model)
         if folder:
             done.unlink(missing_ok=True)  # of an earlier end
-        record = _train(loop, _Ending(loop, experiment, processes, folder), experiment, preset, asked)
+        gpus = processes.device.type == "cuda"
+        with Watch(folder.root if folder else None, gpus, go_on=checkpoint is not None) as watch:
+            loop.after_epoch = watch.write_now_and_then
+            record = _train(loop, _Ending(loop, experiment, processes, folder), experiment, preset, asked)
     finally:
         if files:
             files.close()
