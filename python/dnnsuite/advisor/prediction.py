@@ -15,7 +15,7 @@ __all__ = ["Limits", "Measured", "StepTime", "fitted"]
 
 # Error of a prediction beyond the largest B measured, by the square of its doublings: caches that overflow, memory that
 # is shared, an array that finds it faster to run in other shards than a smaller one.
-_PER_DOUBLING = 0.08
+_PER_DOUBLING = 0.06
 _LEAST_ERROR = 0.03
 _95_PERCENT = 2.0
 
