@@ -26,7 +26,7 @@ _EPOCH_STEPS = 5  # after which the schedules go on
 _EARLY_STEPS = 3  # of free training, which are compared, too
 _FACTOR = 30.0  # of the control is allowed there: the array rounds elsewhere
 _TOLERANCES = {  # the least that is allowed of free training
-    "fp64": Tolerance(loss=1e-6, update=1e-4),
+    "fp64": Tolerance(loss=1e-6, update=5e-3),
     "fp32": Tolerance(loss=1e-4, update=1e-2),
     "amp": Tolerance(loss=3e-2, update=0.3),
     "bf16": Tolerance(loss=3e-2, update=0.3),
