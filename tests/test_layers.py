@@ -94,7 +94,7 @@ TESTED_BY: dict[str, str] = {
     "pin/report.py": "cli/test_pin.py",
     "plots/_request.py": "cli/test_figure_kinds.py",
     "cli/_search_flags.py": "cli/test_workflow.py",
-    "jobs/_equality.py": "jobs/test_declared_job.py",
+    "jobs/_same_state.py": "jobs/test_equality.py",
     "jobs/fused/dcgan.py": "jobs/fused/test_workloads.py",
     "jobs/fused/images.py": "jobs/fused/test_workloads.py",
     "jobs/fused/pointnet.py": "jobs/fused/test_workloads.py",

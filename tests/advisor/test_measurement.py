@@ -14,15 +14,23 @@ class Sleeps:
 
     device = "cpu"
 
-    def __init__(self):
-        self.closed = []
+    def __init__(self, trials=0):
+        self.closed, self._trials = [], trials
 
     def stepper(self, B, threads):
         subject = self
 
         class Stepper:
+            trials = self._trials if B else 0
+
+            @property
+            def settled(self):
+                return not self.trials
+
             def step(self):
-                end = time.process_time() + (1e-3 if B == 0 else 0.5e-3 + 0.25e-3 * B)
+                slow = 20e-3 if self.trials else 0.0
+                self.trials = max(0, self.trials - 1)
+                end = time.process_time() + slow + (1e-3 if B == 0 else 0.5e-3 + 0.25e-3 * B)
                 while time.process_time() < end:
                     pass
 
@@ -50,6 +58,11 @@ def test_times_and_limits():
     assert found.limits.model_bytes >= 4 * 4 * 220 + 2 * 4 * 4 * 20
     assert found.limits.peak > 1e8
     assert torch.get_num_threads() == before
+
+
+def test_steps_that_try_several_ways_are_not_measured():
+    found = measure(Sleeps(trials=30), threads=1, Bs=(1,))
+    assert found.arrays[1].seconds == pytest.approx(0.75e-3, rel=0.3)
 
 
 def test_a_thread_of_its_own_is_measured_where_there_are_several():

@@ -41,6 +41,7 @@ def test_the_interval_widens_away_from_what_was_measured():
         assert between.low < between.seconds < between.high
         widths.append(between.error)
     assert widths == sorted(widths)
+    assert widths[2] > 2 * widths[1]  # two doublings away are more than twice as uncertain
     assert fit.interval(64, Limits()).high <= 64 * fit.slowest_s
 
 

@@ -14,8 +14,11 @@ from .prediction import Limits, Measured
 __all__ = ["BS", "Measurement", "Stepper", "Subject", "measure"]
 
 BS = (1, 2, 4)
-_WARM_UP, _WARM_UP_S = 120, 5.0  # steps until an array's are recorded and its shards chosen
 _LEAST_WARM_UP = 16
+_MOST_WARM_UP, _WARM_UP_S = (
+    2000,
+    30.0,
+)  # of steps and seconds until an array's are recorded and its shards chosen
 _ROUNDS = 9
 _MOST_STEPS = 50
 _ROUND_S = 0.05  # least time of one observation: several steps where they are short
@@ -25,6 +28,10 @@ _FREE = 0.8  # of the free memory is used; the rest is for what else the process
 
 class Stepper(Protocol):
     """One way to train: a plain model, or an array."""
+
+    @property
+    def settled(self) -> bool:
+        """True once steps run as all further ones will."""
 
     def step(self) -> None:
         """Train one step, and wait for it."""
@@ -64,6 +71,8 @@ def measure(subject: Subject, threads: int, Bs: tuple[int, ...] = BS) -> Measure
         for B in (0, *Bs):
             steppers[B] = subject.stepper(B, threads)
             open_ways.callback(steppers[B].close)
+        for stepper in steppers.values():
+            _warm_up(stepper)
         ways: dict[Any, Callable[[], None]] = {B: stepper.step for B, stepper in steppers.items()}
         if on_cpu and threads > 1:
             ways["alone"] = lambda: _with_one_thread(steppers[0].step, threads)
@@ -100,15 +109,20 @@ def _with_one_thread(step: Callable[[], None], threads: int) -> None:
         torch.set_num_threads(threads)
 
 
+def _warm_up(stepper: Stepper) -> None:
+    """Step until an array has found how it runs, which its first steps try out."""
+    deadline = time.perf_counter() + _WARM_UP_S
+    for done in range(1, _MOST_WARM_UP + 1):
+        stepper.step()
+        if done >= _LEAST_WARM_UP and (stepper.settled or time.perf_counter() > deadline):
+            break
+
+
 def _in_turns(ways: Mapping[Any, Callable[[], None]], clock: Callable[[], float]) -> dict[Any, Measured]:
     """Seconds of a step of each way, from rounds in which all take turns."""
     lengths = {}
     for name, step in ways.items():
-        begin, deadline = clock(), time.perf_counter() + _WARM_UP_S
-        for done in range(1, _WARM_UP + 1):
-            step()
-            if time.perf_counter() > deadline and done > _LEAST_WARM_UP:
-                break
+        step()
         begin = clock()
         step()
         lengths[name] = max(1, min(_MOST_STEPS, int(_ROUND_S / max(clock() - begin, 1e-6))))

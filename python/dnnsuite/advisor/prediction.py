@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 __all__ = ["Limits", "Measured", "StepTime", "fitted"]
 
-# Error of a prediction beyond the largest B measured, per doubling: caches that overflow, memory that is shared.
+# Error of a prediction beyond the largest B measured, by the square of its doublings: caches that overflow, memory that
+# is shared, an array that finds it faster to run in other shards than a smaller one.
 _PER_DOUBLING = 0.06
 _LEAST_ERROR = 0.03
 _95_PERCENT = 2.0
@@ -91,7 +92,7 @@ class StepTime:
         seconds = max(self.seconds(B), floor)
         # The slope is known as well as the points allow; the further away from them, the more that counts.
         away = (math.ceil(B / self.lanes) - self.centre) / math.sqrt(self.spread) if self.spread > 0 else 0.0
-        factor = math.exp(_95_PERCENT * math.hypot(error, _PER_DOUBLING * further, error * away / seconds))
+        factor = math.exp(_95_PERCENT * math.hypot(error, _PER_DOUBLING * further**2, error * away / seconds))
         high = max(seconds, min(seconds * factor, B * self.slowest_s))
         return Measured(seconds, max(seconds / factor, floor), high)
 

@@ -46,6 +46,10 @@ class _JobStepper:
     def __init__(self, job: Any) -> None:
         self._job = job
 
+    @property
+    def settled(self) -> bool:
+        return bool(getattr(self._job, "settled", True))
+
     def step(self) -> None:
         self._job.step()
         self._job.synchronize()
@@ -114,6 +118,8 @@ def _several(models: Any) -> list[torch.nn.Module]:
 
 
 class _PlainStepper:
+    settled = True
+
     def __init__(self, model: Any, optimizer: Any, loss: Any, batch: Any, device: str) -> None:
         self._model, self._optimizer, self._loss, self._batch = model, optimizer, loss, batch
         self._on_gpu = device.startswith("cuda")
@@ -144,6 +150,10 @@ class _ArrayStepper:
         self._batch = tuple(stack(x, len(models)) for x in batch)
         made = ArrayOptimizer.from_models(own, array.parameters())
         self._runner = StepRunner(array, made, _losses, threads=threads)
+
+    @property
+    def settled(self) -> bool:
+        return self._runner.settled
 
     def step(self) -> None:
         self._runner.step(*self._batch)

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: MIT
 """The fused form of a declared workload against B plain models, trained by the plain form of the same declaration.
 
-Rounding alone drives two trainings apart: a ReLU flips, and Adam takes a whole step on a gradient that is next to zero.
-So the first steps are compared closely, and more is allowed later: a tolerance that grows, or some times the distance
-of the plain models from themselves in float64 (the control).
+Each step is compared closely from the array's state (`_same_state`). Rounding alone drives two free trainings apart: a
+ReLU flips, and Adam takes a whole step on a gradient that is next to zero. So these are compared in the first steps
+only, which begin at the same weights; their losses are recorded to the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from ._same_state import Alone, Bounds, Difference, Follower, advance
 from ._separate import Tolerance, share_masks, update_error
 from ._workload import JobConfig
 
@@ -21,151 +23,210 @@ if TYPE_CHECKING:
     from .declared_job import DeclaredJob
 
 _EPOCH_STEPS = 5  # after which the schedules go on
-_EARLY_STEPS = 3  # after which, and at the end, the updates are compared
-_FACTOR = 30.0  # of the control: the array rounds elsewhere
-_GROWTH, _SETTLED = 1.5, 5  # of the tolerance of losses, in each step after so many
-_LATE = 10.0  # times the tolerance of an update is allowed at the end
-_TOLERANCES = {  # the least that is allowed
-    "fp64": Tolerance(loss=1e-6, update=5e-3),  # an array holds its constants in 24 bits
+_EARLY_STEPS = 3  # of free training, which are compared, too
+_FACTOR = 30.0  # of the control is allowed there: the array rounds elsewhere
+_TOLERANCES = {  # the least that is allowed of free training
+    "fp64": Tolerance(loss=1e-6, update=5e-3),
     "fp32": Tolerance(loss=1e-4, update=1e-2),
     "amp": Tolerance(loss=3e-2, update=0.3),
     "bf16": Tolerance(loss=3e-2, update=0.3),
 }
+_BOUNDS = {  # of one step from the same state
+    "fp64": Bounds(step=1e-9, control=30.0, rounding=3e-16),
+    "fp32": Bounds(step=1e-4, control=30.0, rounding=2e-7),
+    "amp": Bounds(step=0.1, control=10.0, rounding=2e-3),
+    "bf16": Bounds(step=0.1, control=10.0, rounding=2e-3),
+}
 _METHOD = (
-    "torch.nn layers and torch.optim.{}, one model at a time, same batches and dropout masks; {:.0f} times the "
-    "distance of the plain models from themselves in float64 is allowed"
+    "torch.nn layers and torch.optim.{}, one model at a time, same batches and dropout masks; every step is compared "
+    "from the array's state, and the first {} of free training from the same weights"
 )
 State = dict[str, torch.Tensor]
 
 
 class Trained(NamedTuple):
-    """Losses of one model in each step, its state before, and what it was after some of the steps."""
+    """Losses of one model in each step of free training, its state before, and what it was after the early ones."""
 
     losses: list[float]
     start: State
-    states: dict[int, State]
+    end: State
 
 
 class Distance(NamedTuple):
-    """Relative distance of a model's losses [step] from another's, and of its update after some of the steps."""
+    """Relative distance of a model's losses [step] from another's, and of its update after the early steps."""
 
     losses: list[float]
-    updates: dict[int, float]
+    update: float
+
+
+class Worst(NamedTuple):
+    """The largest difference of a step from the same state, in units of what is allowed; and where it was."""
+
+    step: int
+    model: int
+    difference: Difference
 
 
 def check(kind: type[DeclaredJob], config: JobConfig, steps: int) -> dict[str, Any]:
     """Train `config.B` models as one array and one by one, and compare losses and what the models became.
 
-    Same seeds, data, hyperparameters and dropout masks; the schedules go on every few steps. Passed if no loss, and no
-    model's whole update (parameters and buffers), differs by more than is allowed.
+    Same seeds, data, hyperparameters and dropout masks; the schedules go on every few steps. Passed if no loss, no
+    tensor's change and no optimizer's state of any step differs by more than is allowed from those of a plain model
+    that starts the step where the array does, nor the first losses and updates of models trained freely.
     """
-    job = kind(config)
+    job, early = kind(config), min(steps, _EARLY_STEPS)
     try:
         job.setup()
-        fused = _train(job, steps)
-        plain, exact = (
-            [_alone(job, i, steps, p) for i in range(config.B)] for p in (config.precision, "fp64")
-        )
+        fused, worst = _followed(job, steps)
+        plain = [_alone(job, i, steps, config.precision) for i in range(config.B)]
+        exact = [_alone(job, i, early, "fp64") for i in range(config.B)]
     finally:
         job.close()
     found = [_distance(a, b) for a, b in zip(fused, plain, strict=True)]
     control = [_distance(a, b) for a, b in zip(plain, exact, strict=True)]
-    tolerance = _TOLERANCES[config.precision]
-    message = _excess(found, control, tolerance)
+    tolerance, bounds = _TOLERANCES[config.precision], _BOUNDS[config.precision]
+    message = _step_excess(worst) or _excess(found, control, tolerance)
     return {
         "passed": not message,
         **({"message": message} if message else {}),
         "tolerance": tolerance.loss,
-        "max_relative_error": _largest(found, 0),
+        "max_relative_error": _largest(x for d in found for x in d.losses[:early]),
         "update_tolerance": tolerance.update,
-        "max_update_error": _largest(found, 1),
-        "control": {"max_relative_error": _largest(control, 0), "max_update_error": _largest(control, 1)},
+        "max_update_error": _largest(d.update for d in found),
+        "control": {
+            "max_relative_error": _largest(x for d in control for x in d.losses),
+            "max_update_error": _largest(d.update for d in control),
+        },
+        "step_tolerance": bounds.step,
+        "worst_step": _recorded(worst),
         "steps": steps,
         "models": config.B,
         "losses_fused": _by_step(fused),
         "losses_separate": _by_step(plain),
-        "method": _METHOD.format(kind.workload.optimizer.name, _FACTOR),
+        "method": _METHOD.format(kind.workload.optimizer.name, early),
     }
+
+
+def _recorded(worst: Worst) -> dict[str, Any]:
+    of, error, allowed = worst.difference
+    return {"step": worst.step, "model": worst.model, "of": of, "error": error, "allowed": allowed}
+
+
+def _step_excess(worst: Worst) -> str:
+    """A difference of one step that is larger than allowed, as a sentence; empty if there is none."""
+    if worst.difference.excess <= 1.0:
+        return ""
+    of, error, allowed = worst.difference
+    return (
+        f"the {of} of model {worst.model} differs by {error:.2g} in step {worst.step}, started from the same state; "
+        f"allowed is {allowed:.2g}"
+    )
 
 
 def _excess(found: Sequence[Distance], control: Sequence[Distance], tolerance: Tolerance) -> str:
-    """The first place where a model is further away than allowed, as a sentence; empty if there is none."""
-    drift, steps = 0.0, len(found[0].losses)
-    for step in range(1, steps + 1):
-        drift = max([drift, *(c.losses[step - 1] for c in control)])
-        loss = max(tolerance.loss * _GROWTH ** max(0, step - _SETTLED), _FACTOR * drift)
-        least = tolerance.update * (1 if step <= _EARLY_STEPS else _LATE)
-        update = max([least, *(_FACTOR * c.updates.get(step, 0.0) for c in control)])
+    """The first place where a model trained freely is further away than allowed; empty if there is none."""
+    drift, early = 0.0, len(control[0].losses)
+    for step in range(early):
+        drift = max([drift, *(c.losses[step] for c in control)])
+        allowed = max(tolerance.loss, _FACTOR * drift)
         for model, its in enumerate(found):
-            for what, error, allowed in (
-                ("loss", its.losses[step - 1], loss),
-                ("update", its.updates.get(step, 0.0), update),
-            ):
-                if not error <= allowed:  # also where one is NaN
-                    return (
-                        f"the {what} of model {model} differs by {error:.2g} after step {step}, "
-                        f"allowed is {allowed:.2g}"
-                    )
+            if not its.losses[step] <= allowed:  # also where one is NaN
+                return _sentence("loss", model, its.losses[step], step + 1, allowed)
+    allowed = max([tolerance.update, *(_FACTOR * c.update for c in control)])
+    for model, its in enumerate(found):
+        if not its.update <= allowed:
+            return _sentence("update", model, its.update, early, allowed)
     return ""
 
 
-def _largest(distances: Sequence[Distance], which: int) -> float:
-    """The largest distance of losses (0) or of updates (1)."""
-    values = [value for d in distances for value in (d.losses if which == 0 else d.updates.values())]
-    return float("nan") if any(value != value for value in values) else max(values)
+def _sentence(what: str, model: int, error: float, step: int, allowed: float) -> str:
+    return (
+        f"the {what} of model {model} differs by {error:.2g} after step {step} of free training, "
+        f"allowed is {allowed:.2g}"
+    )
+
+
+def _largest(values: Iterable[float]) -> float:
+    """The largest; not a number if one is not."""
+    found = list(values)
+    return float("nan") if any(value != value for value in found) else max(found)
 
 
 def _distance(model: Trained, other: Trained) -> Distance:
-    losses = [abs(a - b) / max(abs(b), 1e-12) for a, b in zip(model.losses, other.losses, strict=True)]
-    updates = {
-        step: update_error(*(list(s.values()) for s in (state, other.states[step], other.start)))
-        for step, state in model.states.items()
-    }
-    return Distance(losses, updates)
+    """Distance of `model` from `other`, which may have made fewer steps."""
+    pairs = zip(model.losses, other.losses, strict=False)
+    losses = [abs(a - b) / max(abs(b), 1e-12) for a, b in pairs]
+    states = (list(s.values()) for s in (model.end, other.end, other.start))
+    return Distance(losses, update_error(*states))
+
+
+def _plain(job: DeclaredJob, index: int, precision: str) -> Alone:
+    """Model `index` of `job` as a job of its own, ready to step; the caller closes it."""
+    config = job.config
+    hyper = {name: [values[index]] for name, values in job.hyper.items()}
+    alone = type(job)(replace(config, B=0, seed=config.seed + index, hyper=hyper, precision=precision))
+    alone.batches = job.batches
+    alone.setup()
+    return Alone(alone, share_masks(alone.trainee, job.trainee, config.seed + index))
 
 
 def _alone(job: DeclaredJob, index: int, steps: int, precision: str) -> Trained:
-    """Model `index` of `job` trained alone."""
-    config = job.config
-    hyper = {name: [_as_held(values[index])] for name, values in job.hyper.items()}
-    alone = type(job)(replace(config, B=0, seed=config.seed + index, hyper=hyper, precision=precision))
-    alone.batches = job.batches
-    try:
-        alone.setup()
-        share_masks(alone.trainee, job.trainee, config.seed + index)
-        return _train(alone, steps)[0]
-    finally:
-        alone.close()
+    """Model `index` of `job` trained freely."""
+    with contextlib.closing(_plain(job, index, precision).job) as alone:
+        names = _floats(alone)
+        start = end = _states(alone, names)[0]
+        losses = []
+        for step in range(1, steps + 1):
+            losses.append(advance(alone))
+            if step == min(steps, _EARLY_STEPS):
+                end = _states(alone, names)[0]
+            if step % _EPOCH_STEPS == 0:
+                alone.end_epoch()
+        return Trained(losses, start, end)
 
 
-def _as_held(value: float) -> float:
-    """A hyperparameter as an array holds it, in 24 bits."""
-    return value if isinstance(value, int) else float(torch.tensor(value, dtype=torch.float32))
-
-
-def _train(job: DeclaredJob, steps: int) -> list[Trained]:
-    """Train the first steps; return what became of each model, by the names of the plain one."""
-    names = [name for name, x in job.build(0).state_dict().items() if x.is_floating_point()]
-    start = _states(job, names)
+def _followed(job: DeclaredJob, steps: int) -> tuple[list[Trained], Worst]:
+    """Train an array, and let plain models make each of its steps from its state."""
+    worst = Worst(0, 0, Difference("", 0.0, 1.0))
     losses: list[list[float]] = []
-    states: list[dict[int, State]] = [{} for _ in range(job.config.models)]
-    for step in range(1, steps + 1):
-        job.step()
-        job.synchronize()
-        losses.append(job.losses())
-        if step % _EPOCH_STEPS == 0:
-            job.end_epoch()
-        if step in (_EARLY_STEPS, steps):
-            for place, state in enumerate(_states(job, names)):
-                states[place][step] = state
-    rows = zip(*losses, strict=True)
+    with contextlib.ExitStack() as opened:
+        followers = [_follower(job, i, opened) for i in range(job.config.B)]
+        names = _floats(job)
+        start = end = _states(job, names)
+        for step in range(1, steps + 1):
+            for follower in followers:
+                follower.look()
+            job.step()
+            job.synchronize()
+            losses.append(job.losses())
+            for i, follower in enumerate(followers):
+                found = Worst(step, i, follower.compare())
+                worst = max(worst, found, key=lambda each: each.difference.excess)
+            if step == min(steps, _EARLY_STEPS):
+                end = _states(job, names)
+            if step % _EPOCH_STEPS == 0:
+                job.end_epoch()
+                for follower in followers:
+                    follower.end_epoch()
     return [
-        Trained(list(row), *both) for row, both in zip(rows, zip(start, states, strict=True), strict=True)
-    ]
+        Trained(list(row), *both) for row, *both in zip(zip(*losses, strict=True), start, end, strict=True)
+    ], worst
+
+
+def _follower(job: DeclaredJob, index: int, opened: contextlib.ExitStack) -> Follower:
+    plain, exact = (_plain(job, index, precision) for precision in (job.config.precision, "fp64"))
+    for alone in (plain, exact):
+        opened.callback(alone.job.close)
+    return Follower(job, index, plain, exact, _BOUNDS[job.config.precision])
+
+
+def _floats(job: DeclaredJob) -> list[str]:
+    """Parameters and buffers of a plain model, but for those that count."""
+    return [name for name, x in job.build(0).state_dict().items() if x.is_floating_point()]
 
 
 def _states(job: DeclaredJob, names: Sequence[str]) -> list[State]:
-    """Parameters and buffers of each model, but for those that count, as they are now."""
+    """Tensors of each model by these names, as they are now."""
     now = job.trainee.state_dict()
     if job.config.B == 0:
         return [{name: now[name].double().clone() for name in names}]

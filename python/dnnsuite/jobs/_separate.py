@@ -31,6 +31,15 @@ class MaskStream:
         self._rng[0, 1] += 1
         return y.to(x.dtype)
 
+    @property
+    def position(self) -> int:
+        """Number of masks drawn; setting it back draws them again."""
+        return int(self._rng[0, 1])
+
+    @position.setter
+    def position(self, drawn: int) -> None:
+        self._rng[0, 1] = drawn
+
 
 class _StreamDropout(torch.nn.Module):
     """Stand-in for a `torch.nn.Dropout`, with the masks of `stream`."""
@@ -89,13 +98,15 @@ def _masked(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return scores.masked_fill(mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
 
 
-def share_masks(model: torch.nn.Module, array: torch.nn.Module, seed: int) -> None:
+def share_masks(model: torch.nn.Module, array: torch.nn.Module, seed: int) -> list[MaskStream]:
     """Make plain `model` draw the dropout masks that `array` draws for the model with `seed`.
 
     Its `torch.nn.Dropout`s are exchanged, and its attention, which drops inside a function of torch, is written out.
+    Returns the masks that it draws now.
     """
+    masks = []
     for place, (name, _) in enumerate(streams(array)):
-        stream = MaskStream(seed, place)
+        masks.append(stream := MaskStream(seed, place))
         path, _, leaf = name.rpartition(".")
         parent: Any = model.get_submodule(path)
         if isinstance(parent, torch.nn.MultiheadAttention):
@@ -103,6 +114,7 @@ def share_masks(model: torch.nn.Module, array: torch.nn.Module, seed: int) -> No
             attention.__class__, attention.masks = _StreamAttention, stream
         else:
             setattr(parent, leaf, _StreamDropout(getattr(parent, leaf).p, stream))
+    return masks
 
 
 class Tolerance(NamedTuple):

@@ -49,7 +49,7 @@ class DeclaredJob(FusedJob):
         self.batches: Batches | None = None  # the training data, once they are loaded
         self._held: list[Batch] = []
         self._parts: list[_Part] = []
-        self._iteration = 0
+        self.iteration = 0  # number of steps made; the next one takes the batch of this index
 
     @classmethod
     def precisions(cls, device: str) -> list[str]:
@@ -126,13 +126,13 @@ class DeclaredJob(FusedJob):
         return x.to(self.config.device, torch.float64 if double else x.dtype)
 
     def hold_batches(self, count: int) -> bool:
-        self._held = [self.batch(self._iteration + i) for i in range(count)]
+        self._held = [self.batch(self.iteration + i) for i in range(count)]
         return True
 
     def step(self) -> None:
         held = self._held
-        batch = held[self._iteration % len(held)] if held else self.batch(self._iteration)
-        self._iteration += 1
+        batch = held[self.iteration % len(held)] if held else self.batch(self.iteration)
+        self.iteration += 1
         for part in self._parts:
             part.step(batch)
             if len(self._parts) > 1:  # the next one reads what this one writes
@@ -151,7 +151,7 @@ class DeclaredJob(FusedJob):
 
     def losses(self) -> list[float]:
         """Losses of the last step, those of a model's parts added up."""
-        if not self._iteration:
+        if not self.iteration:
             return []
         return [float(value) for value in torch.stack([part.losses() for part in self._parts]).sum(0)]
 
@@ -171,6 +171,11 @@ class DeclaredJob(FusedJob):
     def close(self) -> None:
         for part in self._parts:
             part.close()
+
+    @property
+    def settled(self) -> bool:
+        """True once steps run as all further ones will; `StepRunner` tries several ways first."""
+        return all(part.settled for part in self._parts)
 
     @property
     def items_per_step(self) -> int:
@@ -217,6 +222,8 @@ class _Part(Protocol):
     def losses(self) -> torch.Tensor: ...
     def synchronize(self) -> None: ...
     def close(self) -> None: ...
+    @property
+    def settled(self) -> bool: ...
 
 
 class _PlainPart:
@@ -255,6 +262,10 @@ class _PlainPart:
     def close(self) -> None:
         pass
 
+    @property
+    def settled(self) -> bool:
+        return True
+
 
 class _ArrayPart:
     """B models at once, or a part of each with the others held."""
@@ -285,6 +296,10 @@ class _ArrayPart:
 
     def synchronize(self) -> None:
         self.runner.synchronize()
+
+    @property
+    def settled(self) -> bool:
+        return self.runner.settled
 
     def close(self) -> None:
         self.runner.close()

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: MIT
+"""Steps of an array against steps of plain models that start, each time, from the array's state.
+
+Rounding cannot grow from step to step, so that a step may be compared closely however late it is. A plain model takes
+parameters, buffers and optimizer state over, and neither hyperparameters nor schedule: these go on by themselves.
+
+Rounding is larger where a ReLU flips or Adam divides a gradient of nearly zero by itself. A control says by how much:
+the plain step in float64, and, where that is not enough, plain steps from weights that are another rounding away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+if TYPE_CHECKING:
+    from ._separate import MaskStream
+    from .declared_job import DeclaredJob
+
+Tensors = dict[str, torch.Tensor]
+
+_STORED = {torch.float32: 6e-8, torch.float64: 2e-16}  # relative rounding of a tensor that is kept
+_ROUNDINGS = 8  # that are tried before a difference counts
+
+
+class Snapshot(NamedTuple):
+    """Tensors of one model by the names of the plain one, states of its optimizers by parameter, and its last loss."""
+
+    tensors: Tensors
+    optimizers: list[dict[int, Tensors]]
+    loss: float = float("nan")
+
+
+class Bounds(NamedTuple):
+    """Allowed distance of one step: `step` relative to the change, and `control` times the control's distance.
+
+    `rounding` is the relative distance of weights of which an array may see one and a plain model the other.
+    """
+
+    step: float
+    control: float
+    rounding: float
+
+
+class Difference(NamedTuple):
+    """Distance of one quantity after a step, relative to its change, and what is allowed."""
+
+    of: str
+    error: float
+    allowed: float
+
+    @property
+    def excess(self) -> float:
+        """Distance in units of what is allowed; infinite for one that is not a number."""
+        return self.error / self.allowed if self.error == self.error else float("inf")
+
+
+class Alone(NamedTuple):
+    """The job of one plain model, and the dropout masks that it draws."""
+
+    job: DeclaredJob
+    masks: Sequence[MaskStream]
+
+
+class Follower:
+    """Model `index` of an array as a plain job and as one in float64; each makes the array's steps from its state."""
+
+    def __init__(self, array: DeclaredJob, index: int, plain: Alone, exact: Alone, bounds: Bounds) -> None:
+        self._array, self._index, self._bounds = array, index, bounds
+        self._plain, self._exact = plain, exact
+        self._before = self._now()
+
+    def look(self) -> None:
+        """Take over the array's state before its step."""
+        self._before = self._now()
+
+    def compare(self) -> Difference:
+        """Make the step that the array just made; return the largest difference in units of what is allowed."""
+        before, bounds = self._before, self._bounds
+        found, (job, masks) = self._now(), self._plain
+        iteration, drawn = job.iteration, [mask.position for mask in masks]
+        plain, exact = (_advanced(alone.job, before) for alone in (self._plain, self._exact))
+        controls = [exact]
+        worst = _largest(before, found, plain, controls, bounds)
+        for attempt in range(_ROUNDINGS):
+            if worst.excess <= 1.0:
+                break
+            start = _rounded(before, job, bounds.rounding, attempt)
+            job.iteration = iteration
+            for mask, position in zip(masks, drawn, strict=True):
+                mask.position = position
+            controls.append(_moved(_advanced(job, start), start, before))
+            worst = _largest(before, found, plain, controls, bounds)
+        return worst
+
+    def end_epoch(self) -> None:
+        for alone in (self._plain, self._exact):
+            alone.job.end_epoch()
+
+    def _now(self) -> Snapshot:
+        """State of the model in the array."""
+        array, like = self._array, self._plain.job
+        now = array.trainee.state_dict()
+        tensors = {name: now[name][self._index].clone() for name in like.trainee.state_dict()}
+        optimizers = []
+        for mine, its in zip(array.optimizers, like.optimizers, strict=True):
+            params = [p for group in its.param_groups for p in group["params"]]
+            optimizers.append(_tensors(mine.to_model(self._index, params)))
+        losses = array.losses()
+        return Snapshot(tensors, optimizers, losses[self._index] if losses else float("nan"))
+
+
+def advance(alone: DeclaredJob) -> float:
+    """Make a step of a plain model; return its loss."""
+    alone.step()
+    return alone.losses()[0]
+
+
+def _advanced(job: DeclaredJob, start: Snapshot) -> Snapshot:
+    """State of a plain job after a step from `start`, with hyperparameters and schedule of its own."""
+    job.trainee.load_state_dict(start.tensors)
+    for optimizer, found in zip(job.optimizers, start.optimizers, strict=True):
+        now = optimizer.state_dict()
+        kept = {place: _used(found.get(place, {}), values) for place, values in now["state"].items()}
+        optimizer.load_state_dict({**now, "state": kept})
+    loss = advance(job)
+    tensors = {name: x.detach().clone() for name, x in job.trainee.state_dict().items()}
+    return Snapshot(tensors, [_tensors(optimizer) for optimizer in job.optimizers], loss)
+
+
+def _used(found: Tensors, own: Mapping[str, Any]) -> dict[str, Any]:
+    """Those tensors that torch's optimizer has, too: SGD without momentum, for one, keeps none."""
+    return {
+        name: found[name].clone() if name in found else value  # load_state_dict of torch does not copy
+        for name, value in own.items()
+    }
+
+
+def _tensors(optimizer: torch.optim.Optimizer) -> dict[int, Tensors]:
+    return {
+        place: {name: x.clone() for name, x in values.items() if isinstance(x, torch.Tensor)}
+        for place, values in optimizer.state_dict()["state"].items()
+    }
+
+
+def _rounded(state: Snapshot, job: DeclaredJob, rounding: float, seed: int) -> Snapshot:
+    """`state` with weights that are a rounding away."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = dict(state.tensors)
+    for name, _ in job.trainee.named_parameters():
+        x = tensors[name]
+        noise = torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x.device)
+        tensors[name] = (x * (1 + rounding * noise)).to(x.dtype)
+    return state._replace(tensors=tensors)
+
+
+def _moved(after: Snapshot, start: Snapshot, before: Snapshot) -> Snapshot:
+    """State `after` a step from `start`, as if it had begun at `before`."""
+    tensors = {
+        name: x.double() - (start.tensors[name].double() - before.tensors[name].double())
+        for name, x in after.tensors.items()
+    }
+    return after._replace(tensors=tensors)
+
+
+def _largest(
+    before: Snapshot, found: Snapshot, plain: Snapshot, controls: Sequence[Snapshot], bounds: Bounds
+) -> Difference:
+    return max(_differences(before, found, plain, controls, bounds), key=lambda each: each.excess)
+
+
+def _differences(
+    before: Snapshot, found: Snapshot, plain: Snapshot, controls: Sequence[Snapshot], bounds: Bounds
+) -> Iterator[Difference]:
+    """Compare the loss, each tensor's change, and each state of the optimizers after a step from `before`."""
+    loss, its, *others = (torch.tensor(x.loss, dtype=torch.float64) for x in (found, plain, *controls))
+    yield _difference("loss", None, loss, its, others, bounds)
+    for name, was in before.tensors.items():
+        others = [x.tensors[name] for x in controls]
+        of = f"update of {name.removeprefix('model.')}"
+        yield _difference(of, was, found.tensors[name], plain.tensors[name], others, bounds)
+    for number, states in enumerate(plain.optimizers):
+        for place, values in states.items():
+            for key, value in values.items():
+                mine = found.optimizers[number].get(place, {}).get(key, torch.full_like(value, torch.nan))
+                others = [x.optimizers[number][place][key] for x in controls]
+                yield _difference(f"{key} of parameter {place}", None, mine, value, others, bounds)
+
+
+def _difference(
+    of: str,
+    was: torch.Tensor | None,
+    found: torch.Tensor,
+    plain: torch.Tensor,
+    controls: Sequence[torch.Tensor],
+    bounds: Bounds,
+) -> Difference:
+    """Distance in the norm of all elements, relative to the change since `was`, or to the size."""
+    stored = _STORED.get(plain.dtype, 0.0) * float(plain.double().norm())
+    found, plain = found.double(), plain.double()
+    size = float((plain if was is None else plain - was.double()).norm()) or 1e-30
+    control = max(float((plain - x.double()).norm()) for x in controls)
+    error = float((found - plain).norm())
+    return Difference(of, error / size, bounds.step + (bounds.control * control + stored) / size)
