@@ -68,6 +68,11 @@ def test_damaged_databases(folder, schema, data):
     imports_or_says(folder / "x.sqlite", data.draw(damaged(whole)), ("auto", "nsys"))
 
 
+def test_a_schema_that_is_no_text(folder):
+    whole = sqlite(folder / "whole.sqlite", old_schema()).read_bytes()
+    imports_or_says(folder / "x.sqlite", whole.replace(b"CREATE TABLE", b"CREATE \x80ABLE"), ("auto", "nsys"))
+
+
 @slow_files
 @given(data=st.data())
 def test_databases_with_values_of_any_type(folder, data):

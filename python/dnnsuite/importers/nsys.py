@@ -69,7 +69,7 @@ def is_nsys(path: Path) -> bool:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """The file, which is only read. Whatever SQLite says of it becomes BadFile."""
+    """The file, which is only read. Whatever SQLite says of it, even if that quotes bytes, becomes BadFile."""
     if not path.is_file():
         raise BadFile(path, "no such file")
     try:
@@ -79,7 +79,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
             yield db
         finally:
             db.close()
-    except (sqlite3.Error, OverflowError) as error:
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
         raise BadFile(path, f"{error}: no SQLite file, or a damaged one; export it again") from error
 
 
