@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from dnnsuite.errors import Error, InvalidArgument, Unavailable
+from dnnsuite.errors import Error, InvalidArgument, Unavailable, did_you_mean
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,8 @@ def test_an_invalid_argument_is_a_value_error_of_this_package():
     assert issubclass(InvalidArgument, ValueError)
     assert issubclass(InvalidArgument, Error)
     assert issubclass(Unavailable, Error)
+
+
+@pytest.mark.parametrize(("word", "hint"), [("brt", " (did you mean 'bert'?)"), ("xyzzy", "")])
+def test_the_nearest_word_is_a_question(word, hint):
+    assert did_you_mean(word, ["bert", "dcgan"]) == hint

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Every exception this package raises on its own account."""
+"""Every exception this package raises on its own account, and the hint that many of them give."""
 
-__all__ = ["Error", "InvalidArgument", "StepCancelled", "Unavailable"]
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["Error", "InvalidArgument", "StepCancelled", "Unavailable", "did_you_mean"]
 
 
 class Error(Exception):
@@ -33,3 +36,9 @@ class Unavailable(Error):
         looked = f" (looked in {self.looked_in})" if self.looked_in else ""
         remedy = f"; {self.remedy}" if self.remedy else ""
         return f"{self.what}{looked}{remedy}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the known word that is nearest, as " (did you mean 'x'?)"; empty where none is near."""
+    near = difflib.get_close_matches(word, list(known), 1, 0.5)
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -23,8 +23,8 @@ def _in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--config", "bs129"], "no configuration 'bs129'; did you mean 'bs128'?"),
-        (["batchsize=2"], "unknown key 'batchsize'; did you mean 'batch_size'?"),
+        (["--config", "bs129"], "no configuration 'bs129' (did you mean 'bs128'?)"),
+        (["batchsize=2"], "unknown key 'batchsize' (did you mean 'batch_size'?)"),
         (["lr=fast"], "lr is 'fast': not a number"),
         (["gone.yaml"], "gone.yaml cannot be read"),
         (["a.yaml", "b.yaml"], "'b.yaml' is no key=value, and a.yaml is the file already"),
@@ -63,7 +63,8 @@ def test_a_run_its_files_and_its_continuation(capsys: pytest.CaptureFixture[str]
     assert "INFO - Starting Training Loop..." in captured.err
     names = {path.name for path in out.iterdir() if not path.name.startswith(".")}
     assert names == {
-        "checkpoint.pt", "best.pt", "metrics.csv", "run.json", "samples.csv", "train.log", "training.json"
+        "checkpoint.pt", "best.pt", "metrics.csv", "monitor.csv", "run.json", "samples.csv", "train.log",
+            "training.json",
     }  # fmt: skip
     record = json.loads((out / "run.json").read_text())
     assert (record["precision"], record["preset"], record["job"], record["plan"]) == (

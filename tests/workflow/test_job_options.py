@@ -23,8 +23,8 @@ def test_options_that_only_the_job_knows_are_literals() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("nhit=3", "job x has no option 'nhit'; did you mean nhid"),
-        ("colour=3", r"no option 'colour' \(it has nhid, dropout"),
+        ("nhit=3", r"job x has no option 'nhit' \(did you mean 'nhid'\?\); it has"),
+        ("colour=3", r"no option 'colour'; it has nhid, dropout"),
         ("nhid=3.5", "nhid=3.5: wants a whole number, such as 512"),
         ("dropout=much", "wants a number, such as 0.1"),
         ("tied=perhaps", "wants yes or no"),

@@ -48,7 +48,7 @@ def test_options_replace_the_presets() -> None:
     assert found.options.items() >= {"emsize": 512, "nhid": 64, "vocab_size": 33_279, "dropout": 0.0}.items()
     assert differences(found, {"options": ["nhid=64"]}) == []
     assert "--option" in differences(found, {"options": ["nhid=65"]})[0]
-    with pytest.raises(InvalidArgument, match="no option 'nhit'; did you mean nhid"):
+    with pytest.raises(InvalidArgument, match=r"no option 'nhit' \(did you mean 'nhid'"):
         resolve("bert", {"options": ["nhit=64"]})
 
 

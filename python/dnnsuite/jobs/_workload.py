@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import difflib
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 
 WorkloadT = TypeVar("WorkloadT", bound="type[Workload]")
 
@@ -215,13 +214,7 @@ def get(name: str, kind: type = Workload) -> Any:
         raise InvalidArgument(
             f"job {name!r} is no {kind.__name__}, and one is needed here; there is {others}"
         )
-    raise InvalidArgument(f"no job {name!r}{_meant(name, names())}; there is {', '.join(names())}")
-
-
-def _meant(word: str, known: Sequence[str]) -> str:
-    """The known word that is nearest, as a question."""
-    near = difflib.get_close_matches(word, known, 1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    raise InvalidArgument(f"no job {name!r}{did_you_mean(name, names())}; there is {', '.join(names())}")
 
 
 def option(options: Mapping[str, Any], allowed: Sequence[str], job: str) -> None:
@@ -229,4 +222,6 @@ def option(options: Mapping[str, Any], allowed: Sequence[str], job: str) -> None
     for name in options:
         if name not in allowed:
             has = ", ".join(allowed) or "none"
-            raise InvalidArgument(f"job {job} has no option {name!r}{_meant(name, allowed)}; it has {has}")
+            raise InvalidArgument(
+                f"job {job} has no option {name!r}{did_you_mean(name, allowed)}; it has {has}"
+            )

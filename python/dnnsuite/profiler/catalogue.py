@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..errors import InvalidArgument, Unavailable
+from ..errors import InvalidArgument, Unavailable, did_you_mean
 from .instrument import Instrument
 
 __all__ = ["METRICS", "NAMES", "Absent", "choose", "open_all"]
@@ -124,9 +123,7 @@ def choose(
 def _check(what: str, word: str, known: Iterable[str], also: Sequence[str] = ()) -> None:
     known = [*known, *also]
     if word not in known:
-        near = difflib.get_close_matches(word, known, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise InvalidArgument(f"{what}: no {word!r}{hint} There is {', '.join(known)}")
+        raise InvalidArgument(f"{what}: no {word!r}{did_you_mean(word, known)}; there is {', '.join(known)}")
 
 
 def open_all(

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import Error, InvalidArgument, Unavailable
-from .settings import Settings, nearest
+from ..errors import Error, InvalidArgument, Unavailable, did_you_mean
+from .settings import Settings
 
 __all__ = ["SHIPPED", "configuration", "configurations", "overrides"]
 
@@ -38,7 +38,7 @@ def configuration(name: str, path: str | Path = SHIPPED) -> Settings:
     named = _read(Path(path))
     if name not in named:
         raise InvalidArgument(
-            f"{path} has no configuration {name!r}{nearest(name, named)}; it has {', '.join(named)}"
+            f"{path} has no configuration {name!r}{did_you_mean(name, named)}; it has {', '.join(named)}"
         )
     return Settings.from_mapping(named[name], f"{path}: {name}")
 

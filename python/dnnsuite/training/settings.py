@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import types
 import typing
@@ -11,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from ..errors import InvalidArgument
+from .._runs.words import truth
+from ..errors import InvalidArgument, did_you_mean
 
-__all__ = ["AMP_DTYPES", "LR_SCALINGS", "MODELS", "SCHEDULES", "Settings", "converted", "describe", "nearest"]
+__all__ = ["AMP_DTYPES", "LR_SCALINGS", "MODELS", "SCHEDULES", "Settings", "converted", "describe"]
 
 MODELS = ("resnet50",)
 SCHEDULES = ("plateau", "constant", "tbd-pytorch", "tbd-tf2")
@@ -99,7 +99,7 @@ class Settings:
         found = {}
         for key, value in values.items():
             if key not in known:
-                raise InvalidArgument(f"{prefix}unknown key {key!r}{nearest(key, known)}")
+                raise InvalidArgument(f"{prefix}unknown key {key!r}{did_you_mean(key, known)}")
             made = converted(prefix + key, value, hints[key])
             _check(prefix + key, made, known[key].metadata)
             found[key] = made
@@ -143,12 +143,6 @@ def describe() -> list[tuple[str, str, str]]:
     return [(each.name, str(each.default), each.metadata["meaning"]) for each in fields(Settings)]
 
 
-def nearest(name: str, known: typing.Iterable[str]) -> str:
-    """A clause that names what was probably meant; empty where nothing is near."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
 def converted(key: str, value: Any, wanted: Any) -> Any:
     """`value` as the type `wanted`: a file's value, or a text.
 
@@ -174,17 +168,7 @@ def converted(key: str, value: Any, wanted: Any) -> Any:
 
 
 def _truth(key: str, value: Any) -> bool:
-    words = {
-        "true": True,
-        "yes": True,
-        "on": True,
-        "1": True,
-        "false": False,
-        "no": False,
-        "off": False,
-        "0": False,
-    }
-    found = words.get(str(value).lower())
+    found = truth(str(value))
     if found is None:
         raise InvalidArgument(f"{key} is {value!r}: neither true nor false")
     return found
@@ -207,7 +191,7 @@ def _check(key: str, value: Any, limits: Mapping[str, Any]) -> None:
         raise InvalidArgument(f"{key} is {value}: must be at least {limits['at_least']}")
     if "among" in limits and value not in limits["among"]:
         raise InvalidArgument(
-            f"{key} is {value!r}; accepted: {', '.join(limits['among'])}{nearest(value, limits['among'])}"
+            f"{key} is {value!r}; accepted: {', '.join(limits['among'])}{did_you_mean(value, limits['among'])}"
         )
     if "size" in limits and len(value) != limits["size"]:
         raise InvalidArgument(f"{key} has {len(value)} numbers; it takes {limits['size']}")

@@ -4,24 +4,13 @@
 from __future__ import annotations
 
 import ast
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..errors import InvalidArgument
+from .._runs.words import truth
+from ..errors import InvalidArgument, did_you_mean
 
 __all__ = ["parse_options"]
-
-_TRUTH = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
 
 
 def parse_options(texts: Iterable[str], defaults: Mapping[str, Any] | None, job: str) -> dict[str, Any]:
@@ -42,10 +31,8 @@ def parse_options(texts: Iterable[str], defaults: Mapping[str, Any] | None, job:
         if not equals or not name:
             raise InvalidArgument(f"--option {text}: wants NAME=VALUE, as --option dropout=0.2")
         if defaults is not None and name not in defaults:
-            near = difflib.get_close_matches(name, defaults, 1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            has = ", ".join(defaults) or "none"
-            raise InvalidArgument(f"--option {text}: job {job} has no option {name!r}{meant} (it has {has})")
+            meant, has = did_you_mean(name, defaults), ", ".join(defaults) or "none"
+            raise InvalidArgument(f"--option {text}: job {job} has no option {name!r}{meant}; it has {has}")
         found[name] = _literal(value) if defaults is None else _like(defaults[name], value.strip(), text)
     return found
 
@@ -54,10 +41,13 @@ def _like(default: Any, value: str, text: str) -> Any:
     """`value` as the kind of `default`."""
     try:
         if isinstance(default, bool):
-            return _TRUTH[value.lower()]
+            found = truth(value)
+            if found is None:
+                raise ValueError(value)
+            return found
         if isinstance(default, (int, float)):
             return type(default)(value)
-    except (ValueError, KeyError):
+    except ValueError:
         kind = {bool: "yes or no", int: "a whole number", float: "a number"}[type(default)]
         raise InvalidArgument(f"--option {text}: wants {kind}, such as {default}") from None
     return value if isinstance(default, str) else _literal(value)
