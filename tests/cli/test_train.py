@@ -64,7 +64,7 @@ def test_a_run_its_files_and_its_continuation(capsys: pytest.CaptureFixture[str]
     names = {path.name for path in out.iterdir() if not path.name.startswith(".")}
     assert names == {
         "checkpoint.pt", "best.pt", "metrics.csv", "monitor.csv", "run.json", "samples.csv", "train.log",
-            "training.json",
+        "training.json",
     }  # fmt: skip
     record = json.loads((out / "run.json").read_text())
     assert (record["precision"], record["preset"], record["job"], record["plan"]) == (

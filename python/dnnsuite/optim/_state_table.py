@@ -22,7 +22,7 @@ STATES = frozenset(name for rule in ops.RULES.values() for name in rule.states)
 
 
 class Owner(Protocol):
-    """What a dictionary tells of its changes."""
+    """Holder of a dictionary that is told of changes in it."""
 
     def note_change(self) -> None: ...
 

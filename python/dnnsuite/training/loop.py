@@ -43,7 +43,7 @@ class Stopped(Exception):
 
 @dataclass
 class Position:
-    """How far a run is. `epoch` is the one under way, from 0; `iteration` the next in it; `step` over the run."""
+    """Place in a run: `epoch` is the one under way, from 0; `iteration` the next in it; `step` over the run."""
 
     epoch: int = 0
     iteration: int = 0

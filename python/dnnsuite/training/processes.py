@@ -34,7 +34,7 @@ class Processes:
 
     @property
     def rank(self) -> int:
-        """Of this process."""
+        """Rank of this process."""
         return self.place.rank
 
     @property
@@ -81,7 +81,7 @@ class Processes:
         return found
 
     def by_first(self, work: Callable[[], T]) -> T:
-        """What `work` returns in the first process, everywhere.
+        """Do `work` in the first process and return its result in all of them.
 
         Raises:
             Error: it raised one there; the first process has the error itself.

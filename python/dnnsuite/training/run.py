@@ -128,7 +128,7 @@ def _folder(out: Path, resume: str, processes: Processes) -> Iterator[PlanFolder
 
 
 class _Ending:
-    """What the record needs beside the loop; writes it in the first process."""
+    """End of a run: holds all that the record needs beside the loop, and writes it in the first process."""
 
     def __init__(
         self, loop: Loop, experiment: Experiment, processes: Processes, folder: PlanFolder | None

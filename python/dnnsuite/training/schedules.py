@@ -94,7 +94,7 @@ class SteppedWarmup:
         self._peaks = [group["lr"] for group in self._groups]
 
     def factor(self, step: int) -> float:
-        """Of the peak, at a step from 0."""
+        """Return the share of the peak learning rate at a step, counted from 0."""
         if step < self._warmup_steps:
             return step / self._warmup_steps
         found = 1.0

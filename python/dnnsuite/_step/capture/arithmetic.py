@@ -180,7 +180,7 @@ class FollowedNumber(torch.SymFloat):
 
     @property
     def node(self) -> Any:
-        """What torch asks where none of its modes is on: the value."""
+        """Symbolic node that torch asks for the value where none of its modes is on."""
         return types.SimpleNamespace(guard_float=lambda file, line: float(self), is_float=lambda: True)
 
     @node.setter

@@ -25,7 +25,7 @@ Train = Callable[[Any, Sequence[Any]], torch.Tensor]
 
 @dataclass
 class StepInputs:
-    """What a step brings: batch, hyper-parameters, and the tensors of both, the last `fixed` of which seldom change."""
+    """Inputs of a step: batch, hyper-parameters, and the tensors of both, the last `fixed` of which seldom change."""
 
     batch: Any
     hyper: Sequence[Any]

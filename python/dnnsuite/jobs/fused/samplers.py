@@ -21,7 +21,7 @@ LONG_SEARCH = {mode: {"dry_run_iters_per_epoch": 200} for mode in ("concurrent",
 
 
 def adadelta(generator: random.Random) -> dict[str, float]:
-    """Of the language models."""
+    """Draw the hyperparameters of a language model, from HFTA's ranges."""
     return {
         "lr": generator.uniform(0.1, 10.0),
         "gamma": generator.uniform(0.3, 0.99),
@@ -30,7 +30,7 @@ def adadelta(generator: random.Random) -> dict[str, float]:
 
 
 def adam(generator: random.Random) -> dict[str, float]:
-    """Of MobileNet and PointNet."""
+    """Draw the hyperparameters of a MobileNet or PointNet, from HFTA's ranges."""
     return {
         "lr": generator.uniform(1e-4, 3e-3),
         "beta1": generator.uniform(0.8, 0.99),

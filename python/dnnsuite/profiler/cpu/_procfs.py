@@ -44,7 +44,7 @@ class KeptFile:
         self._file: int | None = None
 
     def text(self) -> str:
-        """What it holds now; empty when it cannot be read."""
+        """Return its present text; empty when it cannot be read."""
         try:
             if self._file is None:
                 self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)

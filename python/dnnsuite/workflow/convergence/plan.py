@@ -235,7 +235,7 @@ class _Comparison:
 
 
 def trajectories(root: Path) -> dict[str, dict[str, Any]]:
-    """What each finished training in `root` has left, by its way: losses, start, end, accuracy."""
+    """Return the results of each finished training in `root` by its way: losses, start, end, accuracy."""
     from ..._runs.reading import read_runs
 
     return {
