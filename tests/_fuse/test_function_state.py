@@ -52,3 +52,6 @@ def test_two_that_remember_are_different():
     assert same(reader(), reader())
     one = counter()
     assert same(one, one)
+    seen = []
+    first, second = (lambda x: seen.append(x) for _ in range(2))
+    assert same(first, second)  # in one list

@@ -43,7 +43,7 @@ def check_whole(out: Path) -> int:
     for run in runs:
         assert read_run(run / "run.json").ok
         names = {path.name for path in run.iterdir()}
-        assert names == {"run.json", "samples.csv", "report.json", "stdout.txt", "stderr.txt"}
+        assert names == {"run.json", "samples.csv", "monitor.csv", "report.json", "stdout.txt", "stderr.txt"}
     for path in (*out.glob(SUITE_FILE), *out.glob("mila/*/[!.]*.json")):
         json.loads(path.read_text())
     return len(runs)

@@ -2,6 +2,7 @@
 import multiprocessing
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -128,6 +129,7 @@ def test_a_run_whose_worker_is_killed_ends_at_once_with_its_last_checkpoint(tmp_
         check=False,
     )
     assert ended.returncode == 1
-    assert "LostWorker: a process that prepares batches was ended by SIGKILL" in ended.stderr.splitlines()[-1]
+    said = r"LostWorker: a process that prepares batches (was ended by SIGKILL|ended as it started); go on"
+    assert re.search(said, ended.stderr.splitlines()[-1])
     position = torch.load(tmp_path / "out/checkpoint.pt", weights_only=True)["position"]
     assert position["epoch"] >= 1

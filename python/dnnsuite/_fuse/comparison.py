@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from .function_state import keeps_state
+from .function_state import keeps_state, share_state
 
 _BY_VALUE = (
     *(bool, int, float, complex, str, bytes, bytearray, range, slice, set, frozenset),
@@ -98,7 +98,7 @@ class Comparison:
     def functions(self, a: types.FunctionType, b: types.FunctionType) -> bool:
         alike = a.__code__ == b.__code__ and a.__globals__ is b.__globals__
         held = alike and self.same(_held_by(a), _held_by(b)) and self.same(vars(a), vars(b))
-        return held and not keeps_state(a)
+        return held and (not keeps_state(a) or share_state(a, b))
 
     def bound(self, a: Any, b: Any) -> bool:
         """Compare two bound methods, of Python or of C, or two C functions."""

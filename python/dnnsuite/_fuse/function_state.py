@@ -26,6 +26,14 @@ def keeps_state(function: types.FunctionType) -> bool:
     return sets or (changes and any(isinstance(value, _CONTAINERS) for value in _held_by(function)))
 
 
+def share_state(a: types.FunctionType, b: types.FunctionType) -> bool:
+    """Return True if two functions remember in the same place: variables of one closure, the same containers."""
+    both = (
+        [*(f.__closure__ or ()), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()] for f in (a, b)
+    )
+    return all(x is y for x, y in zip(*both, strict=True))
+
+
 def _held_by(function: types.FunctionType) -> list[Any]:
     held = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     for cell in function.__closure__ or ():

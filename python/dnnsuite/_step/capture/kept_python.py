@@ -28,7 +28,7 @@ _FIXED = (bool, int, float, complex, str, bytes, type(None), np.generic, torch.d
 _CODE = (types.BuiltinFunctionType, types.CodeType, torch.Tensor, torch.Size)
 _NAMESPACES = (type, types.ModuleType)
 _UNKNOWN = (
-    *(functools._lru_cache_wrapper, random.Random, torch.Generator),
+    *(type(functools.lru_cache(len)), random.Random, torch.Generator),
     *(np.random.RandomState, np.random.Generator),
 )
 
