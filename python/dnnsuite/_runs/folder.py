@@ -6,12 +6,13 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from .._files import TEMPORARY, OutputError, read_json, write_json
 from ..errors import Error, InvalidArgument
+from .interrupts import Interrupted
 from .reading import RUN_FILE, ReadRun, read_runs
 from .record import RunRecord, new_id
 
@@ -85,6 +86,13 @@ class PlanFolder:
         for leftover in self.root.glob(f"{TEMPORARY}*"):
             if not leftover.is_dir():
                 leftover.unlink(missing_ok=True)
+
+    def end_early(self, error: BaseException) -> None:
+        """Remove what is half-made, and note the error that ended the plan; on a full disk it stays untold."""
+        self.drop_unfinished()
+        self.state["status"] = f"{'interrupted' if isinstance(error, Interrupted) else 'ended'} by {error}"
+        with suppress(OutputError):
+            self.save()
 
     def finished(self) -> tuple[list[ReadRun], list[str]]:
         """(finished runs, oldest name first; a sentence for each that is damaged and left out)."""

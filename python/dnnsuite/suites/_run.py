@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import host
-from .._files import OutputError
 from .._runs import facts
 from .._runs.folder import SUITE_FILE as SUITE_FILE
 from .._runs.folder import PlanFolder, opened, stamp
-from .._runs.interrupts import Interrupted, interruptible
+from .._runs.interrupts import interruptible
 from .._runs.plugins import import_plugins
 from .._runs.progress import Progress
 from .._runs.record import VERSION, RunRecord
@@ -101,11 +99,7 @@ def run_suite(
                     screen.isolation(partition.level, partition.reasons)
                     Runner(record, resolved, settings, partition, screen).execute()
             except BaseException as error:
-                record.drop_unfinished()
-                how = "interrupted by" if isinstance(error, Interrupted) else "ended by"
-                record.state["status"] = f"{how} {error}"
-                with suppress(OutputError):
-                    record.save()
+                record.end_early(error)
                 raise
         runs, problems = record.finished()
         finished = Finished(out, record.state, [run.record for run in runs], tuple(problems))

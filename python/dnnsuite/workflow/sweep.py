@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._files import OutputError
 from .._runs import facts
 from .._runs.folder import WORKFLOW_FILE, PlanFolder, opened, stamp
 from .._runs.interrupts import Interrupted, interruptible
@@ -59,10 +57,7 @@ def sweep(
             with Progress(console, quiet) as progress:
                 return Workflow(record, settings, progress).execute()
         except Interrupted as interrupted:
-            record.drop_unfinished()
-            record.state["status"] = f"interrupted by {interrupted}"
-            with suppress(OutputError):
-                record.save()
+            record.end_early(interrupted)
             raise
 
 

@@ -6,12 +6,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..._files import OutputError, read_json
+from ..._files import read_json
 from ..._runs import facts
 from ..._runs.folder import WORKFLOW_FILE, PlanFolder, opened, stamp
 from ..._runs.group import Direct, GroupOutcome, run_group
@@ -86,10 +85,7 @@ def run(
             with Progress(console, quiet) as progress:
                 return _Comparison(folder, settings, progress).execute()
         except Interrupted as interrupted:
-            folder.drop_unfinished()
-            folder.state["status"] = f"interrupted by {interrupted}"
-            with suppress(OutputError):
-                folder.save()
+            folder.end_early(interrupted)
             raise
 
 
