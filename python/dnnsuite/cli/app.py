@@ -10,6 +10,7 @@ import typer
 
 from . import (
     advise,
+    data,
     doctor,
     import_,
     ladder,
@@ -38,6 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.add_typer(data.commands(reporting), name="data")
 app.add_typer(metrics.commands(reporting), name="metrics")
 app.add_typer(pin.commands(reporting), name="pin")
 app.command()(reporting(profile.profile))

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite data`: data sets are put into the form that training runs read."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dnnsuite.cli.app import main
+
+
+def status(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    return int(caught.value.code or 0)
+
+
+def test_valprep_says_what_it_would_do_and_then_does_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "val"
+    folder.mkdir()
+    (folder / "a.jpg").touch()
+    (tmp_path / "list.txt").write_text("a.jpg n01440764\n")
+    order = ["data", "valprep", str(folder), "--labels", str(tmp_path / "list.txt")]
+    assert status(*order, "--dry-run") == 0
+    said = capsys.readouterr().out
+    assert f"{folder / 'a.jpg'} -> {folder / 'n01440764' / 'a.jpg'}" in said
+    assert (folder / "a.jpg").is_file()
+    assert status(*order, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["moved"] == 1
+    assert (folder / "n01440764" / "a.jpg").is_file()
+
+
+def test_valprep_without_a_list_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status("data", "valprep", str(tmp_path)) == 2
+    assert capsys.readouterr().err.startswith("dnnsuite: error: no list of labels in")
