@@ -34,7 +34,7 @@ __all__ = [
 
 VERSION = 2  # of the form below; 1 is what workflows and suites each wrote in a form of their own
 
-Kind = Literal["workflow", "suite", "training", "trial", "profile"]
+Kind = Literal["workflow", "suite", "training", "trial", "profile", "throughput"]
 Status = Literal["ok", "failed"]
 KINDS: tuple[str, ...] = get_args(Kind)
 

@@ -22,6 +22,7 @@ from . import (
     report,
     roofline,
     run,
+    throughput,
     train,
     workflow,
 )
@@ -52,6 +53,7 @@ app.command()(reporting(doctor.doctor))
 app.command()(reporting(workflow.workflow))
 app.command()(reporting(train.train))
 app.command()(reporting(ladder.ladder))
+app.command()(reporting(throughput.throughput))
 app.command()(reporting(plot.plot))
 app.command()(reporting(advise.advise))
 

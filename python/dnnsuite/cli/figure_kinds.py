@@ -36,6 +36,7 @@ KINDS = (
     Kind("monitor", "dnnsuite.cli.plot:monitor"),
     Kind("convergence", "dnnsuite.workflow.convergence.outputs:draw", "convergence.csv"),
     Kind("partially_fused", "dnnsuite.workflow.partial:draw", "throughputs.csv"),
+    Kind("batch_sizes", "dnnsuite.cli.plot:batch_sizes", "throughput.json"),
     Kind("accuracy", "dnnsuite.training.figures:drawn", "metrics.csv"),
 )
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..plots import Drawn, Request
 
-__all__ = ["monitor", "plot", "throughput"]
+__all__ = ["batch_sizes", "monitor", "plot", "throughput"]
 
 
 def plot(
@@ -44,7 +44,8 @@ def plot(
 
     throughput: normalised over B (of a suite, each job's rate). monitor: load of CPUs, memory and GPUs while the runs
     were rated, over B (of a suite, by job). convergence: losses over iterations. partially_fused: throughput over the
-    units left unfused. accuracy: of training runs, over epochs and minutes.
+    units left unfused. batch_sizes: rate and peak memory over the batch size, with the knee. accuracy: of training
+    runs, over epochs and minutes.
     """
     from ..plots import Request
 
@@ -97,6 +98,24 @@ def monitor(request: Request) -> Drawn:
     results.save_csv(summary, files[0])
     plots.save(axes[0], files[1])
     return plots.Drawn(files, (*table.attrs["problems"], *table.attrs["notes"]))
+
+
+def batch_sizes(request: Request) -> Drawn:
+    """Draw rate and peak memory over the batch size, of throughput measurements or of profiles."""
+    from matplotlib.figure import Figure
+
+    from .. import plots, results
+
+    if request.metric is not None:
+        raise InvalidArgument(f"--metric {request.metric}: batch_sizes has no choice; leave --metric away")
+    summary = results.by_batch_size(results.load(*request.directories), request.allow_unlike)
+    prefix = request.save or request.directories[0] / "throughput"
+    files = [prefix.with_name(prefix.name + suffix) for suffix in (".csv", ".png")]
+    rate, memory = Figure(figsize=(9.6, 3.8), layout="constrained").subplots(1, 2)
+    plots.batch_sizes(summary, rate, memory)
+    results.save_csv(summary, files[0])
+    plots.save(rate, files[1])
+    return plots.Drawn(files, (*summary.attrs["problems"], *summary.attrs["notes"]))
 
 
 _ACROSS = 3  # panels beside each other

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from ..errors import InvalidArgument
 from ._options import Number, Text, Texts
 
 if TYPE_CHECKING:
     from ..profiling.sizes import Request
 
-__all__ = ["profile"]
+__all__ = ["profile", "profile_job"]
 
 
 def profile(
@@ -50,20 +49,22 @@ def profile(
     from .. import jobs
     from .._runs.folder import PROFILES_FILE, default_out
     from .._runs.plugins import import_plugins
+    from ..profiling.single_run import TRAINING_JOBS
 
     import_plugins(plugin or [], [str(Path.cwd())])
-    if len(target) > 1 or (target[0] not in jobs.names() and _is_command(target[0])):
+    if len(target) > 1 or (target[0] not in (*jobs.names(), *TRAINING_JOBS) and _is_command(target[0])):
         from ..profiling.script import run_script
 
         where = out or default_out(f"profile-{Path(target[0]).name}", PROFILES_FILE, False)
         return run_script(target, where, start_iteration, profile_iterations, metrics, stop, as_json, monitor)
+    from ..profiling.batch_sizes import parse
     from ..profiling.sizes import Request
 
     request = Request(
-        target[0], _sizes(batch_sizes), metrics, start_iteration, profile_iterations, B, device, precision, threads,
+        target[0], parse(batch_sizes), metrics, start_iteration, profile_iterations, B, device, precision, threads,
         seed, data, dataroot, tuple(plugin or ()), timeout, monitor,
     ).checked()  # fmt: skip
-    return _profile_job(request, out or default_out(f"profile-{request.job}", PROFILES_FILE, resume), as_json)
+    return profile_job(request, out or default_out(f"profile-{request.job}", PROFILES_FILE, resume), as_json)
 
 
 def _is_command(word: str) -> bool:
@@ -72,19 +73,8 @@ def _is_command(word: str) -> bool:
     return shutil.which(word) is not None
 
 
-def _sizes(text: str | None) -> tuple[int, ...]:
-    if text is None:
-        return ()
-    try:
-        sizes = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InvalidArgument(f"--batch-sizes {text!r}: write whole numbers with commas, as 1,2,4") from None
-    if min(sizes) < 1:
-        raise InvalidArgument(f"--batch-sizes {text!r}: a batch has one item or more")
-    return sizes
-
-
-def _profile_job(request: Request, out: Path, as_json: bool) -> int:
+def profile_job(request: Request, out: Path, as_json: bool) -> int:
+    """Profile a job at each batch size, write the files and print the figures; the exit status."""
     from ..profiling.sizes import profiles, rows
 
     results = profiles(request, out, lambda text: print(f"dnnsuite: {text}", file=sys.stderr, flush=True))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Figures of summarised results, and the one way to save a figure."""
 
+from ._batch_sizes import batch_sizes as batch_sizes
 from ._convergence import convergence as convergence
 from ._hfta import hfta as hfta
 from ._machine_load import machine_load as machine_load
@@ -17,6 +18,7 @@ __all__ = [
     "DPI",
     "Drawn",
     "Request",
+    "batch_sizes",
     "convergence",
     "hfta",
     "machine_load",

@@ -5,27 +5,25 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._files import read_json
-from .._runs import facts
 from .._runs.device import choose_device
 from .._runs.folder import PROFILES_FILE, PlanFolder, opened
-from .._runs.group import Direct, run_group
-from .._runs.interrupts import deferred, interruptible
-from .._runs.limits import memory_share_bytes
+from .._runs.interrupts import interruptible
 from .._runs.plugins import import_plugins
-from .._runs.record import Metric, Moment, RunRecord, data_source, new_id
+from .._runs.record import Metric, RunRecord
 from .._runs.resume import final
-from .._runs.spec import RESULT_FILE, SPEC_FILE, WorkerSpec
+from .._runs.spec import RESULT_FILE
 from ..errors import InvalidArgument
 from ..profiler.activity import variables_for_markers
 from ..profiler.monitor import Monitor, check_monitor
+from . import batch_sizes
+from .single_run import SingleRun, plugins_for
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +50,7 @@ class Request:
     plugins: tuple[str, ...] = ()
     timeout_s: float = 3600.0
     monitor: str = "auto"
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def checked(self) -> Request:
         """Itself, with batch sizes and device resolved.
@@ -60,24 +59,27 @@ class Request:
             InvalidArgument: a value is refused; the message says what is accepted.
             Unavailable: the device is not there.
         """
-        from dataclasses import replace
-
         from .. import jobs
         from ..profiler.catalogue import choose
         from .job import windows_of
 
-        import_plugins(self.plugins, [os.getcwd()])
+        plugins = plugins_for(self.job, self.plugins)
+        import_plugins(plugins, [os.getcwd()])
         Job = jobs.get(self.job)
         choose(self.metrics)
         check_monitor(self.monitor)
         windows_of(self.start_iteration, self.profile_iterations)
         sizes = self.batch_sizes or (getattr(Job, "defaults", {}).get("batch_size", 32),)
         device = choose_device(self.device)
-        if len(set(sizes)) < len(sizes):
-            raise InvalidArgument(f"--batch-sizes: {','.join(map(str, sizes))} names one twice")
+        batch_sizes.refuse_twice(sizes)
+        options = dict(self.options)
         for size in sizes:
-            Job(jobs.JobConfig(B=self.B, device=device, precision=self.precision, batch_size=size))
-        return replace(self, batch_sizes=tuple(sizes), device=device)
+            Job(
+                jobs.JobConfig(
+                    B=self.B, device=device, precision=self.precision, batch_size=size, options=options
+                )
+            )
+        return replace(self, batch_sizes=tuple(sizes), device=device, plugins=plugins)
 
 
 def profiles(
@@ -145,7 +147,7 @@ _FOUND = ("profile", "provenance", "process")
 def _claim(request: Request, folder: PlanFolder, known: bool) -> None:
     settings = {key: value for key, value in asdict(request).items() if key != "batch_sizes"}
     settings = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
-    before = {"monitor": "auto"}  # of directories that an earlier version began
+    before = {"monitor": "auto", "options": {}}  # of directories that an earlier version began
     differing = sorted(
         key for key in settings if known and folder.state.get(key, before.get(key)) != settings[key]
     )
@@ -161,8 +163,8 @@ def _one(request: Request, size: int, folder: PlanFolder, say: Callable[[str], N
     """One batch size in a process of its own; its directory appears when it is complete."""
     from .. import jobs
 
-    directory = folder.begin_run(_name(size))
-    started = Moment.now()
+    # DCGM would hold the counters that a profile reads: only when it is asked for.
+    monitor = Monitor(request.monitor, gpus=request.device == "cuda", counters=False)
     config = jobs.JobConfig(
         B=request.B,
         device=request.device,
@@ -172,60 +174,36 @@ def _one(request: Request, size: int, folder: PlanFolder, say: Callable[[str], N
         data=request.data,
         dataroot=request.dataroot,
         threads=request.threads,
+        options=dict(request.options),
     )
-    details = {name: getattr(request, name) for name in ("metrics", "start_iteration", "profile_iterations")}
-    memory = memory_share_bytes(1)
-    spec = WorkerSpec(
+    single = SingleRun(
+        "profile",
+        f"profile of {request.job}",
         "dnnsuite.profiling.job:observe",
-        str(directory),
         request.job,
-        config.to_dict(),
-        details,
+        config,
+        {name: getattr(request, name) for name in ("metrics", "start_iteration", "profile_iterations")},
         request.plugins,
-        (os.getcwd(),),
-        memory if request.device == "cpu" else None,
+        request.timeout_s,
+        asdict(request),
+        variables=_environment(request),
+        monitor=monitor,
     )
-    try:
-        tick = _Ticker(directory, say).tick
-        # DCGM would hold the counters that a profile reads: only when it is asked for.
-        monitor = Monitor(request.monitor, gpus=request.device == "cuda", counters=False)
-        with monitor:
-            outcome = run_group(
-                [spec],
-                [_environment(request)],
-                request.timeout_s,
-                Direct(memory),
-                "end",
-                tick,
-                monitor.follow,
-            )
-        monitor.write(directory)
-        result = outcome.results[0]
-        environment = facts.environment()
+
+    def figures(record: RunRecord, result: Mapping[str, Any], directory: Path) -> RunRecord:
         rate = _rate(result)
-        run = RunRecord(
-            id=new_id(), kind="profile", plan_id=folder.id, plan=f"profile of {request.job}", job=request.job,
-            mode="hfta" if request.B else "serial", precision=request.precision, B=max(1, request.B), repeat=0,
-            verdict=outcome.verdict, machine=facts.machine(environment["machine"]),
-            device=facts.device(request.device, environment["machine"]), started=started,
-            unit=jobs.get(request.job).unit, seconds=outcome.seconds,
-            job_version=facts.source_hash(jobs.get(request.job))[:12],
-            data=data_source(result.get("provenance")) or "unknown", seed=request.seed, batch_size=size,
-            threads=request.threads or 0,
-            items_per_step=float(result["profile"]["about"]["items_per_step"]) if outcome.ok else 0.0,
-            versions=environment["versions"], commit=facts.commit(), metrics=(rate,) if rate and outcome.ok else (),
-            asked=asdict(request), resolved=config.to_dict(),
+        return replace(
+            record,
+            items_per_step=float(result["profile"]["about"]["items_per_step"]) if record.ok else 0.0,
+            metrics=(rate,) if rate and record.ok else (),
             window=result.get("window", {}),
-            details={**{name: result[name] for name in _FOUND if name in result}, "monitor": monitor.record()},
-        )  # fmt: skip
-        for name in ("progress.txt", SPEC_FILE, RESULT_FILE):
-            (directory / name).unlink(missing_ok=True)
-        with deferred():
-            folder.finish_run(directory, run)
-    except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
-        raise
-    return run
+            details={
+                **{name: result[name] for name in _FOUND if name in result},
+                "monitor": monitor.record(),
+            },
+        )
+
+    return single.run(folder, _name(size), _Ticker(say).tick, figures)[0]
 
 
 def _rate(result: Mapping[str, Any]) -> Metric | None:
@@ -255,12 +233,12 @@ def _environment(request: Request) -> dict[str, str]:
 class _Ticker:
     """Says how far the worker is, each time that changes by a tenth."""
 
-    def __init__(self, directory: Path, say: Callable[[str], None]) -> None:
-        self._file, self._say, self._tenth = directory / "progress.txt", say, 0
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say, self._tenth = say, 0
 
-    def tick(self) -> None:
+    def tick(self, directory: Path) -> None:
         with suppress(OSError, ValueError):
-            done, steps = map(int, self._file.read_text().split())
+            done, steps = map(int, (directory / "progress.txt").read_text().split())
             if done * 10 // steps > self._tenth:
                 self._tenth = done * 10 // steps
                 self._say(f"step {done} of {steps}")

@@ -4,6 +4,8 @@
 `load` takes any mixture of directories; `summarize` and `wide` reduce its table, and pool only runs that are alike.
 """
 
+from .batch_sizes import by_batch_size as by_batch_size
+from .batch_sizes import knee as knee
 from .hfta_tree import save_hfta_tree as save_hfta_tree
 from .loading import load as load
 from .machine_load import load_monitors as load_monitors
@@ -28,9 +30,11 @@ __all__ = [
     "COLUMNS",
     "Reason",
     "UnlikeRuns",
+    "by_batch_size",
     "by_mode",
     "complete",
     "conditions",
+    "knee",
     "load",
     "load_monitors",
     "read_monitor",

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._runs.folder import PROFILES_FILE, SUITE_FILE, WORKFLOW_FILE
+from .._runs.folder import PROFILES_FILE, SUITE_FILE, THROUGHPUT_FILE, WORKFLOW_FILE
 from .._runs.reading import RUN_FILE, ReadRun, read_run
 from .._runs.record import BadRecord
 from ..errors import Error, InvalidArgument
@@ -27,7 +27,7 @@ __all__ = ["load"]
 
 _SAVED = "results.csv"  # the table that a workflow leaves beside its runs
 _RUN_NAME = re.compile(r"-r\d+(-d\d+)?$")
-_STATES = (WORKFLOW_FILE, SUITE_FILE, PROFILES_FILE)  # beside the folder of runs
+_STATES = (WORKFLOW_FILE, SUITE_FILE, PROFILES_FILE, THROUGHPUT_FILE)  # beside the folder of runs
 
 
 def load(*directories: str | Path, name: str | None = None) -> pd.DataFrame:

@@ -29,7 +29,7 @@ class Row:
         replica: worker process that the row speaks of; None for the whole run.
         low, high: a 95 % interval, NaN where none is known.
         run: name of the run's directory. run_id: what tells it from every other run, also one of the same name.
-        kind: workflow, suite, training, trial, profile; hfta and mila for results of those projects' own tools.
+        kind: workflow, suite, training, trial, profile, throughput; hfta, mila: of those projects' own tools.
         plan: name of the workflow or suite. plan_id: what tells it from another of the same name.
         plan_path: its output directory.
         share: of the machine; `all` for the whole of it, empty where it was not cut.

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite throughput`: items per second of a job over batch sizes, without instruments."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from ._options import Json, Number, Text, Texts
+from ._status import FAILED, say
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..profiling.throughput import Request
+
+__all__ = ["throughput"]
+
+Seconds = Optional[float]  # noqa: UP045
+
+
+def throughput(
+    job: Annotated[
+        str,
+        typer.Argument(help="imagenet-resnet50, or a job (`dnnsuite list` names them).", show_default=False),
+    ],
+    batch_sizes: Annotated[
+        Text, typer.Option(help="As 1,2,4,8.  [1,2,4,8,16,32,64,96,128; quick: 1,2,4,8]")
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="quick (a small model, a minute on two cores) or full.")
+    ] = "full",
+    stop_iteration: Annotated[
+        Number, typer.Option(help="Iterations of a run, as TBD counts them.  [until the rate is known]")
+    ] = None,
+    start_iteration: Annotated[
+        Number, typer.Option(help="The iterations before it are warm-up.  [100, at most half]")
+    ] = None,
+    target: Annotated[
+        float, typer.Option(help="Half width of the rate's 95 % interval that ends a run, over the rate.")
+    ] = 0.01,
+    budget: Annotated[
+        Seconds, typer.Option(help="Seconds that a run may take for that.  [60; quick: 4]")
+    ] = None,
+    repeats: Annotated[
+        Number, typer.Option(help="Processes per size, in turns.  [3; quick: 2; --stop-iteration: 1]")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    precision: Annotated[str, typer.Option(help="fp32, amp, ... as the job has them.")] = "fp32",
+    B: Annotated[int, typer.Option("--B", help="Models in one fused array; 0: one plain model.")] = 0,
+    threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the first run of each size; run k uses seed + k.")] = 0,
+    data: Annotated[str, typer.Option(help="Source of the data: auto, real or synthetic.")] = "auto",
+    dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
+    option: Annotated[Texts, typer.Option(help="Option of the job, as NAME=VALUE; repeatable.")] = None,
+    plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds that one run may take in all.")] = 3600.0,
+    utilization: Annotated[
+        bool, typer.Option("--utilization", help="Count the use of the GPU's cores at each size instead.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Output directory.  [dnnsuite-runs/throughput-JOB-TIME]")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Measure what --out (or the last folder) lacks.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print no progress.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Measure items per second at each batch size, in processes of their own, in turns, with nothing else running.
+
+    Writes throughput.csv, throughput.png (rate, peak memory, the knee) and throughput_data/batch_N.log. A size whose
+    memory runs out is a row. Ctrl-C loses the run under way alone; --resume goes on.
+    """
+    from .._runs.folder import PROFILES_FILE, THROUGHPUT_FILE, default_out
+    from ..profiling.batch_sizes import parse
+    from ..profiling.throughput import Request
+
+    asked = Request(
+        job, parse(batch_sizes), preset, stop_iteration, start_iteration, repeats, target, budget, B, device,
+        precision, threads, seed, data, dataroot, {}, tuple(plugin or ()), timeout,
+    )  # fmt: skip
+    request = asked.with_options(option or []).checked()
+    file, name = (PROFILES_FILE, "utilization") if utilization else (THROUGHPUT_FILE, "throughput")
+    where = out or default_out(f"{name}-{job}", file, resume)
+    if utilization:
+        return _utilization(request, where, as_json)
+    return _measure(request, where, resume, quiet, as_json)
+
+
+def _measure(request: Request, out: Path, resume: bool, quiet: bool, as_json: bool) -> int:
+    from .._runs.interrupts import Interrupted
+    from ..plots import Request as Figure
+    from ..profiling.throughput import measure
+    from .plot import batch_sizes
+
+    try:
+        table = measure(request, out, resume, quiet or as_json)
+    except Interrupted:
+        say(
+            f"what was measured is in {out}; go on: dnnsuite throughput {request.job} ... --resume --out {out}"
+        )
+        raise
+    files = [out / "throughput_data", out / "throughput.csv"]
+    if (table["rate"] > 0).any():
+        files = [files[0], *batch_sizes(Figure((out,))).files]
+    rows: list[dict[str, Any]] = json.loads(table.to_json(orient="records"))
+    if as_json:
+        print(json.dumps({"out": str(out), "rows": rows, "files": [str(path) for path in files]}))
+    else:
+        print("\n".join([*_lines(table), *map(str, files)]))
+    # A size that is too large for the memory is a finding.
+    return 0 if set(table["status"]) <= {"ok", "oom"} and (table["status"] == "ok").any() else FAILED
+
+
+def _lines(table: pd.DataFrame) -> list[str]:
+    lines = ["batch size  rate (95 %)                                    step      peak memory  per doubling"]
+    for row in table.to_dict("records"):
+        if not row["rate"] > 0:
+            lines.append(f"{row['batch_size']:>10}  {row['status']}: {row['message']}")
+            continue
+        known = row["rate_low"] == row["rate_low"]
+        interval = f" [{row['rate_low']:.4g}, {row['rate_high']:.4g}]" if known else ""
+        rate = f"{row['rate']:.4g} {row['unit']}{interval}"
+        gain = f"{row['gain_pct']:+.0f} %" if row["gain_pct"] == row["gain_pct"] else ""
+        memory = f"{row['peak_memory_bytes'] / 2**20:.0f} MiB"
+        mark = "  <- knee" if row["knee"] else ""
+        lines.append(
+            f"{row['batch_size']:>10}  {rate:<45}  {row['ms_per_step']:>7.4g} ms  {memory:>10}  {gain:>8}{mark}"
+        )
+    measured = table[table["rate"] > 0]
+    if len(measured) > 1 and not measured["knee"].any():
+        lines.append(
+            f"no knee: at {measured['batch_size'].iloc[-1]} the rate still grows by 5 % per doubling or more"
+        )
+    return lines
+
+
+def _utilization(request: Request, out: Path, as_json: bool) -> int:
+    """TBD's measure_compute_util: a profile of the cores at each batch size."""
+    from ..errors import Unavailable
+    from ..profiling import sizes
+    from .profile import profile_job
+
+    if request.device == "cpu":
+        raise Unavailable(
+            "--utilization, which reads the counters of an NVIDIA GPU's cores,",
+            f"the device {request.device}",
+            "run it on a machine with one, or `dnnsuite profile`, which says where a step's time goes on a CPU",
+        )
+    # Ten iterations of ncu's replay in the original; here none is run again, and 12 make four windows.
+    start = 10 if request.start_iteration is None else request.start_iteration
+    count = 12 if request.stop_iteration is None else request.stop_iteration - start
+    made = sizes.Request(
+        request.job, request.batch_sizes, "cores", start, count, request.B, request.device, request.precision,
+        request.threads, request.seed, request.data, request.dataroot, request.plugins, request.timeout_s,
+        options=request.options,
+    ).checked()  # fmt: skip
+    return profile_job(made, out, as_json)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""Throughput over batch sizes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InvalidArgument
+from ._style import MARKERS, axes_or_new
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+_MIB = 2.0**20
+
+
+def batch_sizes(summary: pd.DataFrame, ax: Axes | None = None, memory: Axes | None = None) -> Axes:
+    """Draw the rate over the batch size with its 95 % interval, and mark the knee; sizes that failed are crosses.
+
+    Args:
+        summary: of :func:`dnnsuite.results.by_batch_size`; a curve for each job, device, mode, precision and B.
+        ax: where to draw; a new figure by default.
+        memory: where to draw the peak memory, if anywhere.
+
+    Raises:
+        InvalidArgument: no size was measured.
+    """
+    if not (summary["rate"] > 0).any():
+        raise InvalidArgument("nothing to draw: no batch size was measured")
+    ax = axes_or_new(ax)
+    curves = list(summary.groupby(["job", "device", "mode", "precision", "B"], sort=False))
+    for index, (key, curve) in enumerate(curves):
+        name = f"{key[0]} {key[3]} on {key[1]}" + (f", B={key[4]}" if key[2] == "hfta" else "")
+        _draw(ax, memory, curve, name, MARKERS[index % len(MARKERS)])
+    _axis(ax, summary)
+    ax.set_ylabel(" or ".join(dict.fromkeys(summary["unit"])))
+    ax.set_ylim(bottom=0)
+    ax.legend(frameon=False, fontsize="small")
+    if memory is not None:
+        _axis(memory, summary)
+        memory.set_ylabel("Peak memory (MiB)")
+        memory.set_ylim(bottom=0)
+    return ax
+
+
+def _axis(ax: Axes, summary: pd.DataFrame) -> None:
+    sizes = sorted(set(summary["batch_size"]))
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(sizes, [str(size) for size in sizes])
+    ax.minorticks_off()
+    ax.set_xlabel("Batch size")
+    ax.grid(alpha=0.3)
+
+
+def _draw(ax: Axes, memory: Axes | None, curve: pd.DataFrame, name: str, marker: str) -> None:
+    good = curve[curve["rate"] > 0]
+    rate = good["rate"].to_numpy(float)
+    ends = good[["rate_low", "rate_high"]].to_numpy(float).T
+    spread: Any = np.nan_to_num(np.abs(ends - rate))
+    (line, *_) = ax.errorbar(
+        good["batch_size"], rate, yerr=spread, marker=marker, markersize=4, capsize=3, label=name
+    )
+    for at in good.loc[good["knee"], "batch_size"]:
+        ax.axvline(at, color=line.get_color(), linestyle=":", label=f"knee at {at}")
+    bad = curve[~(curve["rate"] > 0)]
+    if len(bad):
+        what = ", ".join(dict.fromkeys(bad["status"]))
+        ax.plot(bad["batch_size"], [0] * len(bad), "x", color="tab:red", clip_on=False, label=what)
+    if memory is not None:
+        memory.plot(
+            good["batch_size"],
+            good["peak_memory_bytes"] / _MIB,
+            marker=marker,
+            markersize=4,
+            color=line.get_color(),
+        )

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Throughput over batch sizes, with the knee: the size from which larger batches bring little."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from .summary import summarize
+from .table import complete
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["GAIN", "by_batch_size", "knee"]
+
+GAIN = 0.05  # of the rate, for twice the batch: less than that is little
+
+_CURVE = ("job", "device", "mode", "precision", "B")
+
+
+def by_batch_size(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
+    """A row for each job, device, mode, precision, B and batch size, sizes in order. Pure.
+
+    Columns: those, status, rate, rate_low, rate_high, unit, ms_per_step, peak_memory_bytes, gain_pct (of the rate per
+    doubling of the batch, over the size before), knee, runs, failed, message. A size that failed has no rate; its
+    status is the class of its failure.
+
+    Args:
+        table: of :func:`load`.
+        allow_unlike: pool runs of unlike machines or versions; `attrs["notes"]` says which.
+
+    Raises:
+        UnlikeRuns: the runs of one size are not of the same thing, and that is not allowed.
+    """
+    import pandas as pd
+
+    table = complete(table)
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    for key, curve in table.groupby(list(_CURVE), sort=True):
+        of_curve = []
+        for size, runs in curve.groupby("batch_size", sort=True):
+            summary = summarize(runs, allow_unlike)
+            notes += summary.attrs["notes"]
+            of_curve.append(
+                {**dict(zip(_CURVE, key, strict=True)), "batch_size": size, **_row(runs, summary)}
+            )
+        _add_gains(of_curve)
+        rows += of_curve
+    made = pd.DataFrame(rows)
+    made.attrs = {"problems": table.attrs.get("problems", []), "notes": list(dict.fromkeys(notes))}
+    return made
+
+
+def _row(runs: pd.DataFrame, summary: pd.DataFrame) -> dict[str, Any]:
+    found = summary.iloc[0]
+    good = runs["status"] == "ok"
+    failed = runs[~good]
+    return {
+        "status": "ok" if found["runs"] else str(found["failure"]),
+        **{name: found[name] for name in ("rate", "rate_low", "rate_high", "unit")},
+        "ms_per_step": 1e3 * float(runs.loc[runs["metric"] == "time/step", "value"].mean()),
+        "peak_memory_bytes": float(runs.loc[runs["metric"] == "memory/peak", "value"].max()),
+        "gain_pct": math.nan,
+        "knee": False,
+        "runs": int(found["runs"]),
+        "failed": int(found["failed"]),
+        "message": str(failed["message"].iloc[-1]) if len(failed) else "",
+    }
+
+
+def _add_gains(rows: Sequence[dict[str, Any]]) -> None:
+    measured = [row for row in rows if row["rate"] > 0]
+    for before, row in pairwise(measured):
+        row["gain_pct"] = 100 * _gain(before, row)
+    at = knee([row["batch_size"] for row in measured], [row["rate"] for row in measured])
+    for row in measured:
+        row["knee"] = row["batch_size"] == at
+
+
+def _gain(small: dict[str, Any], large: dict[str, Any]) -> float:
+    """Part by which the rate grows for each doubling of the batch."""
+    doublings = math.log2(large["batch_size"] / small["batch_size"])
+    return float((large["rate"] / small["rate"]) ** (1 / doublings)) - 1
+
+
+def knee(sizes: Sequence[int], rates: Sequence[float], gain: float = GAIN) -> int | None:
+    """The smallest batch size from which no larger one brings `gain` of the rate per doubling.
+
+    None where even the step to the largest brings that much, and where there are not two sizes.
+
+    Args:
+        sizes: in order, with their rates, items per second.
+    """
+    points = list(zip(sizes, rates, strict=True))
+    for i, (size, rate) in enumerate(points[:-1]):
+        gains = [(larger / rate) ** (1 / math.log2(more / size)) - 1 for more, larger in points[i + 1 :]]
+        if max(gains) < gain:
+            return size
+    return None
