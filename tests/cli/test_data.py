@@ -5,14 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from dnnsuite.cli.app import main
-
-
-def status(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    return int(caught.value.code or 0)
+from command_line import status
 
 
 def test_valprep_says_what_it_would_do_and_then_does_it(
@@ -35,3 +30,16 @@ def test_valprep_says_what_it_would_do_and_then_does_it(
 def test_valprep_without_a_list_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status("data", "valprep", str(tmp_path)) == 2
     assert capsys.readouterr().err.startswith("dnnsuite: error: no list of labels in")
+
+
+def test_tfrecord_writes_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for part in ("train", "val"):
+        (tmp_path / part / "n01440764").mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / part / "n01440764" / "a.jpg")
+    order = ["data", "tfrecord", str(tmp_path), "--shards", "1", "--validation-shards", "1"]
+    assert status(*order) == 0
+    assert "2 shards, 2 of them written now; 1 images for train" in capsys.readouterr().out
+    assert (tmp_path / "TFRecords" / "train-00000-of-00001").is_file()
+    assert status(*order, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["written"] == 0
+    assert status(*order, "--workers", "0") == 2

@@ -21,7 +21,7 @@ __all__ = ["commands"]
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
     """The group of commands; `reporting` turns what they return or raise into an exit status."""
     app = typer.Typer(help="Put data sets into the form that training runs read.", no_args_is_help=True)
-    listed: tuple[tuple[str, Callable[..., int]], ...] = (("valprep", valprep),)
+    listed: tuple[tuple[str, Callable[..., int]], ...] = (("valprep", valprep), ("tfrecord", tfrecord))
     for name, function in listed:
         app.command(name)(reporting(function))
     return app
@@ -68,6 +68,50 @@ def valprep(
         print(f"{path} -> {folder / label / path.name}")
     verb = "would move" if dry_run else "moved"
     print(f"{verb} {len(moves.todo)} images into {moves.classes} class folders; {moves.done} were in place")
+    return 0
+
+
+def tfrecord(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="Folder with train/ and val/, a folder per class in each.", show_default=False),
+    ],
+    out: Annotated[Text, typer.Option(help="Output directory.  [FOLDER/TFRecords]")] = None,
+    shards: Annotated[int, typer.Option(help="Files of the training part.")] = 1024,
+    validation_shards: Annotated[int, typer.Option(help="Files of the validation part.")] = 128,
+    words: Annotated[
+        Text, typer.Option(help="File of lines SYNSET<TAB>WORDS, for image/class/text.  [the synset]")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Threads.")] = 8,
+    as_json: Json = False,
+) -> int:
+    """Write ImageNet's class folders as TFRecord shards, without TensorFlow, as TBD's convert_imagenet.sh does.
+
+    Each shard is whole or absent; run again it writes those that are missing.
+    """
+    from .._runs.progress import Progress
+    from ..data.imagenet_shards import convert, plan
+    from ..errors import InvalidArgument
+
+    if workers < 1:
+        raise InvalidArgument(f"--workers {workers}: must be at least 1")
+    conversion = plan(
+        folder, Path(out) if out else None, shards, validation_shards, Path(words) if words else None
+    )
+    count = len(conversion.files)
+    with Progress() as progress:
+        progress.stage(f"writing {count} shards", count)
+        written = convert(
+            conversion, workers, lambda done, images: progress.at(done, conversion.out.name, None)
+        )
+    images = {part: len(listed) for part, listed in conversion.images.items()}
+    if as_json:
+        print(json.dumps({"out": str(conversion.out), "written": written, "shards": count, "images": images}))
+        return 0
+    told = ", ".join(f"{number:,} images for {part}" for part, number in images.items())
+    print(
+        f"{conversion.out}: {count} shards, {written} of them written now; {told}, {len(conversion.classes)} classes"
+    )
     return 0
 
 

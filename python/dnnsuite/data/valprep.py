@@ -156,7 +156,7 @@ def _numbered(path: Path) -> dict[int, str]:
 
 def _meta(path: Path) -> dict[int, str]:
     try:
-        from scipy.io import loadmat
+        from scipy.io import loadmat  # type: ignore[import-untyped,unused-ignore]
     except ImportError as error:
         raise Unavailable("SciPy, which reads meta.mat", "this Python", "pip install scipy") from error
     try:

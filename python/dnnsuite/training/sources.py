@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..data import cifar, imagenet, import_torchvision, photographs
+from ..data import cifar, imagenet, imagenet_shards, import_torchvision, photographs
 from ..errors import InvalidArgument, Unavailable
 from .augment import AugmentedPictures
 from .settings import Settings
@@ -44,7 +44,7 @@ def find_data(settings: Settings, dataroot: str | Path | None = None) -> Data:
 
     Args:
         settings: `data_path` is looked at where it is a folder and `dataroot` is not given.
-        dataroot: folder with CIFAR-100's files, or with train/ and val/ of a folder per class.
+        dataroot: folder with CIFAR-100's files, with train/ and val/ of a folder per class, or with TFRecord shards.
 
     Raises:
         InvalidArgument: the data do not fit the configuration, or are damaged.
@@ -60,6 +60,8 @@ def find_data(settings: Settings, dataroot: str | Path | None = None) -> Data:
     )
     if folder := imagenet.find("auto", others):
         return _fits(_folders(folder, settings), settings)
+    if shards := imagenet_shards.find(others):
+        return _fits(_shards(shards, settings), settings)
     return _fits(_pictures(settings, root), settings)
 
 
@@ -133,6 +135,31 @@ def _folders(train_folder: Path, settings: Settings) -> Data:
         {
             "train": imagenet.origin_of(train_folder, train).record(),
             "valid": imagenet.origin_of(valid_folder, valid).record(),
+        },
+    )
+
+
+def _shards(train_shards: list[Path], settings: Settings) -> Data:
+    """TFRecord files, as TBD's conversion or `dnnsuite data tfrecord` writes them."""
+    folder = train_shards[0].parent
+    valid_shards = imagenet_shards.find(folder, "validation")
+    if not valid_shards:
+        raise Unavailable(
+            f"validation shards beside {train_shards[0]}",
+            str(folder / "validation-*"),
+            "put them there, or write both parts with `dnnsuite data tfrecord`",
+        )
+    size = settings.image_size or _SIZE
+    train = imagenet_shards.ShardedImages(train_shards, imagenet.augmented(size, normalized=True))
+    valid = imagenet_shards.ShardedImages(valid_shards, _centred(size))
+    return Data(
+        _First(train, settings.max_train_samples),
+        _First(valid, settings.max_valid_samples),
+        len(train.classes),
+        f"{folder}: images in {len(train_shards)} TFRecord shards",
+        {
+            "train": imagenet_shards.origin_of(train, train_shards).record(),
+            "valid": imagenet_shards.origin_of(valid, valid_shards).record(),
         },
     )
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch.utils.data import ConcatDataset, TensorDataset
 
-from ..data import imagenet
+from ..data import imagenet, imagenet_shards
 from ..data.endless import EndlessLoader
 from ..errors import InvalidArgument
 from ..jobs import JobConfig, Workload, register
@@ -75,7 +75,7 @@ class TrainingWorkload(Workload):
         if self.config.threads:
             torch.set_num_threads(self.config.threads)
         root = self.config.dataroot
-        real = imagenet.find(self.config.data, root) is not None
+        real = self._images_under(root)
         self._data = find_data(self.settings, root) if real else self._noise()
         self._experiment: Experiment = experiment_of(
             self.name, self.settings, self._data, self.config.device, self.file
@@ -86,6 +86,12 @@ class TrainingWorkload(Workload):
         self._phases = Phases(0)
         self._share = Share(0, [], self.config.batch_size, self.config.batch_size)
         self._batches = self._loaded() if real else cycle(self._pool)
+
+    def _images_under(self, root: str | None) -> bool:
+        """True if the user has images there, and they are wanted."""
+        if self.config.data == "synthetic" or (root and imagenet_shards.find(root)):
+            return self.config.data != "synthetic"
+        return imagenet.find(self.config.data, root) is not None
 
     def _noise(self) -> Data:
         """Samples of uniform noise, as many as the pool has."""
