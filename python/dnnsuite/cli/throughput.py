@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["throughput"]
 
-Seconds = Optional[float]  # noqa: UP045
+Real = Optional[float]  # noqa: UP045
 
 
 def throughput(
@@ -40,10 +40,13 @@ def throughput(
         Number, typer.Option(help="The iterations before it are warm-up.  [100, at most half]")
     ] = None,
     target: Annotated[
-        float, typer.Option(help="Half width of the rate's 95 % interval that ends a run, over the rate.")
-    ] = 0.01,
+        Real,
+        typer.Option(
+            help="Half width of the rate's 95 % interval that ends a run, over the rate.  [0.01; quick: 0.05]"
+        ),
+    ] = None,
     budget: Annotated[
-        Seconds, typer.Option(help="Seconds that a run may take for that.  [60; quick: 4]")
+        Real, typer.Option(help="Seconds that a run may take for that.  [60; quick: 4]")
     ] = None,
     repeats: Annotated[
         Number, typer.Option(help="Processes per size, in turns.  [3; quick: 2; --stop-iteration: 1]")

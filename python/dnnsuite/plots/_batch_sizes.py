@@ -42,7 +42,7 @@ def batch_sizes(summary: pd.DataFrame, ax: Axes | None = None, memory: Axes | No
     if memory is not None:
         _axis(memory, summary)
         memory.set_ylabel("Peak memory (MiB)")
-        memory.set_ylim(bottom=0)
+        memory.set_ylim(0, 1.15 * summary["peak_memory_bytes"].max() / _MIB)
     return ax
 
 

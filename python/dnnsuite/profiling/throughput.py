@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._runs import rates
+from .._runs import facts, rates
 from .._runs.device import choose_device
 from .._runs.folder import THROUGHPUT_FILE, PlanFolder, opened
 from .._runs.interrupts import deferred, interruptible
@@ -48,7 +48,8 @@ class Request:
         batch_sizes: of which each is measured; empty for TBD's nine, with `quick` for 1, 2, 4, 8.
         preset: quick (a smaller model, seconds a run) or full.
         stop_iteration: TBD's protocol: so many iterations, of which those from `start_iteration` on count. None: until
-            the rate is known to `target`, the half width of its 95 % interval over it, or `budget_s` is spent.
+            the rate is known to `target`, the half width of its 95 % interval over it (by default 0.01, with `quick`
+            0.05), or `budget_s` is spent.
         start_iteration: by default 100, TBD's first window, but never more than half.
         repeats: processes per batch size, in turns; by default 3, one with `stop_iteration`, two with `quick`.
         budget_s: seconds of timed steps in one process; by default 60, with `quick` 4.
@@ -61,7 +62,7 @@ class Request:
     stop_iteration: int | None = None
     start_iteration: int | None = None
     repeats: int | None = None
-    target: float = 0.01
+    target: float | None = None
     budget_s: float | None = None
     B: int = 0
     device: str = "auto"
@@ -109,6 +110,7 @@ class Request:
             batch_sizes=self.batch_sizes or (_QUICK_SIZES if quick else TBD_SIZES),
             options={**_preset_options(Job, self.preset, device), **self.options},
             repeats=self.repeats or (1 if self.stop_iteration else 2 if quick else 3),
+            target=self.target or (0.05 if quick else 0.01),
             budget_s=self.budget_s or (4.0 if quick else 60.0),
             start_iteration=self._start(),
         )
@@ -129,7 +131,7 @@ class Request:
                 raise InvalidArgument(f"{name} {value}: must be at least 1")
         if self.budget_s is not None and not 0 < self.budget_s < float("inf"):
             raise InvalidArgument(f"--budget {self.budget_s}: must be a positive number of seconds")
-        if not 0 < self.target < 1:
+        if self.target is not None and not 0 < self.target < 1:
             raise InvalidArgument(f"--target {self.target}: a part of the rate, as 0.01 for 1 %")
         if self.start_iteration is None:
             return
@@ -151,7 +153,7 @@ class Request:
             precision=self.precision,
             batch_size=size,
             seed=self.seed + repeat,
-            data_seed=self.seed + repeat,
+            data_seed=self.seed,
             data=self.data,
             dataroot=self.dataroot,
             threads=self.threads,
@@ -282,15 +284,19 @@ def _claim(request: Request, folder: PlanFolder) -> None:
     """Note the request, or refuse to mix it with another."""
     now = request.to_dict()
     then = folder.state.get("asked", now)
+    environment = facts.environment()
+    was = folder.state.get("environment", environment)
+    odd = facts.changes(was, environment)
     refuse_other_settings(
         folder.root,
-        [
+        odd
+        + [
             f"{name} was {then.get(name)}, is {now[name]}"
             for name in now
             if name not in _FREE and then.get(name) != now[name]
         ],
     )
-    folder.state.update({"asked": now, "status": "running"})
+    folder.state.update({"asked": now, "environment": environment, "status": "running"})
     folder.save()
 
 
@@ -304,7 +310,8 @@ def _figures(record: RunRecord, result: Mapping[str, Any], directory: Path) -> R
     value = rates.rate([kept])
     per_step = result["items_per_step"]
     flags = [] if result["finite"] else ["a loss is not finite"]
-    if told := _ENDED.get(result["status_of_rate"]):
+    wide = low is None or high is None or high - low > 2 * record.asked["target"] * value
+    if wide and (told := _ENDED.get(result["status_of_rate"])):
         flags.append(told)
     what = "items / time of the counted steps, data wait included"
     return replace(

@@ -18,7 +18,7 @@ __all__ = ["rate"]
 
 _OBSERVATION_S = 0.05  # an observation waits for the device once: rarely enough to cost nothing
 _MOST_STEPS = 1000  # of an observation
-_FIRST_LOOK = (8, 80)  # observations before the interval is looked at, the least and the most
+_FIRST_LOOK = (40, 80)  # observations before the interval is looked at, the least and the most
 _LOOKS = 4  # of them fit into the budget at least
 
 
@@ -90,9 +90,9 @@ def _until_known(observer: _Observer, order: Mapping[str, Any]) -> tuple[list[Sa
     began_ns = timing.now_ns()
     observer.observe(1, "warmup")  # everything is made in the first step
     took_s = observer.observe(1, "warmup")
-    number = max(1, min(_MOST_STEPS, round(_OBSERVATION_S / took_s)))
     budget_s = order["budget_s"]
     least, most = _FIRST_LOOK
+    number = max(1, min(_MOST_STEPS, round(min(_OBSERVATION_S, budget_s / _LOOKS / least) / took_s)))
     first = max(least, min(most, int(budget_s / _LOOKS / (number * took_s))))
     rule = timing.Precision(order["target"], first, budget_s)
     status = "running"

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: MIT
+"""Throughput over batch sizes: a process each, a row each, also for what fails; what is there is not made again."""
+
+import dataclasses
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dnnsuite import results
+from dnnsuite._runs.interrupts import Interrupted
+from dnnsuite._runs.reading import read_runs
+from dnnsuite.errors import InvalidArgument
+from dnnsuite.profiling.throughput import TBD_SIZES, Request, measure
+
+HUNGRY = """
+from dnnsuite import jobs
+from dnnsuite.jobs.toy_reg import *
+
+@jobs.register("hungry_throughput")
+class Hungry(jobs.get("toy_reg")):
+    def step(self):
+        if self.config.batch_size > 4:
+            raise MemoryError("out of memory")
+        super().step()
+"""
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Request, Path, pd.DataFrame]:
+    folder = tmp_path_factory.mktemp("throughput")
+    (folder / "hungry_throughput.py").write_text(HUNGRY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        request = Request(
+            "hungry_throughput",
+            (2, 4, 8),
+            stop_iteration=30,
+            start_iteration=10,
+            plugins=("hungry_throughput",),
+            threads=1,
+        ).checked()
+        return request, folder / "out", measure(request, folder / "out", quiet=True)
+
+
+def test_each_size_is_a_row_and_one_without_memory_too(
+    measured: tuple[Request, Path, pd.DataFrame],
+) -> None:
+    _, out, table = measured
+    assert table["batch_size"].tolist() == [2, 4, 8]
+    assert table["status"].tolist() == ["ok", "ok", "oom"]
+    assert table["message"].iloc[2] == "out of memory"
+    assert (table["rate_low"].iloc[:2] <= table["rate"].iloc[:2]).all()
+    assert (table["peak_memory_bytes"].iloc[:2] > 50e6).all()
+    assert pd.read_csv(out / "throughput.csv")["status"].tolist() == table["status"].tolist()
+    assert not list(out.rglob(".tmp-*"))
+
+
+def test_the_rate_is_items_over_the_time_of_the_iterations_that_count(
+    measured: tuple[Request, Path, pd.DataFrame],
+) -> None:
+    _, out, table = measured
+    samples = pd.read_csv(out / "runs" / "batch_4-r0" / "samples.csv")
+    assert len(samples) == 30
+    kept = samples[samples["phase"] == "train"]
+    assert kept["i"].tolist() == list(range(10, 30))
+    seconds = (kept["t_stop_ns"].iloc[-1] - kept["t_start_ns"].iloc[0]) * 1e-9
+    assert table["rate"].iloc[1] == pytest.approx(4 * 20 / seconds)
+    assert table["ms_per_step"].iloc[1] == pytest.approx(1e3 * seconds / 20)
+
+
+def test_logs_have_the_lines_of_both_originals(measured: tuple[Request, Path, pd.DataFrame]) -> None:
+    _, out, table = measured
+    log = (out / "throughput_data" / "batch_4.log").read_text()
+    history = re.findall(
+        r"^TimeHistory: (\S+) seconds, (\S+) examples/second between steps (\d+) and (\d+)$", log, re.M
+    )
+    assert [int(first) for *_, first, _ in history] == list(range(0, 30, 3))
+    assert history[-1][3] == "30"
+    (last,) = re.findall(r"^Epoch: \[0\]\[30/30\]\tTime .*Batch throughput .*\((\S+)\) samples/s$", log, re.M)
+    assert float(last) == pytest.approx(table["rate"].iloc[1], rel=1e-3)
+    assert (out / "throughput_data" / "batch_8.log").read_text() == "oom: out of memory\n"
+
+
+def test_records_are_those_that_every_reader_takes(measured: tuple[Request, Path, pd.DataFrame]) -> None:
+    request, out, _ = measured
+    table = results.load(out)
+    assert set(table["kind"]) == {"throughput"}
+    assert set(table["batch_size"]) == {2, 4, 8}
+    (run, *_) = read_runs(out / "runs")[0]
+    assert run.record.asked == request.to_dict()
+    assert run.record.plan_id == json.loads((out / "throughput.json").read_text())["id"]
+    assert run.record.data != "unknown"
+
+
+def test_what_is_there_is_not_made_again_and_a_size_without_memory_is_tried_once(
+    measured: tuple[Request, Path, pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, made, table = measured
+    monkeypatch.chdir(made.parent)
+    out = tmp_path / "out"
+    shutil.copytree(made, out)
+    (out / "throughput_data" / "batch_2.log").unlink()  # as a kill between two files leaves it
+    kept = (out / "runs" / "batch_4-r0" / "run.json").stat().st_mtime_ns
+    more = dataclasses.replace(request, batch_sizes=(4, 8), repeats=2)
+    again = measure(more, out, resume=True, quiet=True)
+    assert (out / "runs" / "batch_4-r0" / "run.json").stat().st_mtime_ns == kept
+    assert (out / "throughput_data" / "batch_2.log").is_file()
+    names = sorted(path.name for path in (out / "runs").iterdir())
+    assert names == ["batch_2-r0", "batch_4-r0", "batch_4-r1", "batch_8-r0"]
+    assert again["rate"].iloc[0] == table["rate"].iloc[0]
+    four = again.set_index("batch_size").loc[4]
+    assert four["runs"] == 2
+    assert four["rate_low"] < four["rate"] < four["rate_high"]
+    with pytest.raises(InvalidArgument, match=r"made with other settings: seed was 0, is 9"):
+        measure(dataclasses.replace(request, seed=9), out, resume=True, quiet=True)
+    with pytest.raises(InvalidArgument, match="is not empty"):
+        measure(request, out, quiet=True)
+
+
+def test_until_the_rate_is_known(tmp_path: Path) -> None:
+    request = Request("toy_reg", (16,), "quick", target=0.5, budget_s=2.0, repeats=1, threads=1).checked()
+    table = measure(request, tmp_path / "out", quiet=True)
+    assert table["status"].tolist() == ["ok"]
+    (run,) = read_runs(tmp_path / "out" / "runs")[0]
+    assert run.record.preset == "quick"
+    assert run.record.window["dropped"] >= 2
+    assert run.record.window["kept"] >= 8
+
+
+def test_ctrl_c_leaves_no_half_run(
+    measured: tuple[Request, Path, pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, out, _ = measured
+    (out.parent / "sleepy_throughput.py").write_text(
+        HUNGRY.replace("hungry_throughput", "sleepy_throughput").replace(
+            'raise MemoryError("out of memory")',
+            "import os, signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(60)",
+        )
+    )
+    monkeypatch.chdir(out.parent)
+    asked = Request(
+        "sleepy_throughput", (8,), stop_iteration=4, plugins=("sleepy_throughput",), threads=1, seed=1
+    )
+    with pytest.raises(Interrupted):
+        measure(asked.checked(), tmp_path / "out", quiet=True)
+    assert not list((tmp_path / "out" / "runs").iterdir())
+    state = json.loads((tmp_path / "out" / "throughput.json").read_text())
+    assert state["status"].startswith("interrupted by")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"job": "toy_regg"}, "no job 'toy_regg' .*did you mean 'toy_reg'"),
+        ({"batch_sizes": (2, 2)}, "--batch-sizes: 2,2 names one twice"),
+        ({"preset": "tiny"}, "--preset tiny: accepted: quick, full"),
+        ({"stop_iteration": 0}, "--stop-iteration 0: must be at least 1"),
+        ({"start_iteration": 5}, "--start-iteration goes with --stop-iteration"),
+        ({"stop_iteration": 5, "start_iteration": 5}, "--start-iteration 5: from 0 to 4"),
+        ({"repeats": -1}, "--repeats -1: must be at least 1"),
+        ({"budget_s": -1.0}, "--budget -1"),
+        ({"target": 2.0}, "--target 2.0: a part of the rate"),
+        ({"B": 2}, "trains one plain model, not an array"),
+        ({"precision": "fp8"}, "precision 'fp8' is not one of"),
+        ({"options": {"wide": 2}}, "no option 'wide'"),
+    ],
+)
+def test_bad_requests_are_one_sentence(changes: dict[str, object], said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        Request(**{"job": "toy_reg", "batch_sizes": (2,), **changes}).checked()
+
+
+def test_defaults_are_the_originals() -> None:
+    request = Request("toy_reg", stop_iteration=1000).checked()
+    assert request.batch_sizes == TBD_SIZES == (1, 2, 4, 8, 16, 32, 64, 96, 128)
+    assert (request.start_iteration, request.repeats) == (100, 1)
+    assert Request("toy_reg", stop_iteration=6).checked().start_iteration == 3
+
+
+def test_options_are_those_of_the_job() -> None:
+    request = (
+        Request("imagenet-resnet50", (2,), "quick").with_options(["width=2", "enable_nhwc=yes"]).checked()
+    )
+    assert request.options["width"] == 2
+    assert request.options["enable_nhwc"] is True
+    assert request.options["image_size"] == 64
+    with pytest.raises(InvalidArgument, match=r"has no option 'widht' .*did you mean 'width'"):
+        Request("imagenet-resnet50").with_options(["widht=2"])
+    with pytest.raises(InvalidArgument, match="'batch_size'"):
+        Request("toy_reg").with_options(["batch_size=2"])
