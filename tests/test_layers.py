@@ -72,6 +72,7 @@ TESTED_BY: dict[str, str] = {
     "cpp/gpu/nvtx.cpp": "profiler/test_nvtx.py",
     "cpp/host/torch_allocator.cpp": "test_memory.py",
     "_step/shard.py": "_step/test_runner.py",
+    "data/_crc32c.py": "data/test_tfrecord.py",
     "nn/functional/bilinear.py": "nn/test_bilinear.py",
     "nn/functional/distance.py": "nn/test_distance.py",
     "nn/functional/dropout.py": "nn/test_dropout.py",
