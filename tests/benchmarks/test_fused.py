@@ -153,10 +153,16 @@ def test_a_gpu_has_variants_of_its_own(monkeypatch):
         set(parsed(monkeypatch, "--variants", "all", *device).variants)
         for device in ([], ["--device", "cuda"])
     )
-    assert gpu - cpu == {"serial+graph", "concurrent+mps"}
+    assert gpu - cpu == {
+        "serial+autotuned",
+        "serial+graph",
+        "serial+graph+streams",
+        "concurrent+mps",
+        "vmap+compile+graph",
+    }
     assert cpu < gpu
     default = set(parsed(monkeypatch, "--device", "cuda").variants)
-    assert gpu - default == {"serial+compile", "vmap+compile"}
+    assert gpu - default == {"serial+compile", "serial+autotuned", "vmap+compile", "vmap+compile+graph"}
 
 
 def test_setting(monkeypatch):
