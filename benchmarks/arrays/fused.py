@@ -19,12 +19,15 @@ variants:
   serial+fused_adam     the same with torch's fused Adam
   serial+channels_last  the same, and convolutions in channels-last order
   serial+compile        the loss under torch.compile, fused Adam
+  serial+autotuned      the loss under torch.compile(mode="max-autotune"), fused Adam (a GPU only)
   serial+graph          each model's whole step as a CUDA graph, fused Adam (a GPU only)
+  serial+graph+streams  the same, each model's on a stream of its own (a GPU only)
   concurrent            B processes that share the threads; a GPU they share by turns, each with fused Adam
   concurrent+mps        the same through an MPS daemon that is started for it (a GPU only)
   hfta                  HFTA's operators and Adam (needs its package: a checkout in PYTHONPATH)
   vmap                  torch.func over stacked models
   vmap+compile          the same under torch.compile
+  vmap+compile+graph    the same with mode="reduce-overhead" (a GPU only)
   jax                   a jitted step of each model, one after the other, where JAX is installed (some workloads, CPU)
   jax+vmap              one jitted step of all models
   dnnsuite              the fused array, run by StepRunner; on a GPU as a CUDA graph
@@ -73,7 +76,7 @@ from command import Progress
 from fused_table import Row
 from setting import PRECISIONS, Setting, device_name
 from setting import machine as machine_line
-from variants import VARIANTS, Variant, peer, variants_of
+from variants import COMPILED, VARIANTS, Variant, peer, variants_of
 from with_hfta import NoOperator
 from workloads import WORKLOADS
 
@@ -227,7 +230,7 @@ def chosen(asked: str, setting: Setting) -> list[str]:
     """Serial is always among them: it is what the others are compared with."""
     every = variants_of(setting)
     if asked == "default":
-        every = [name for name in every if not name.endswith("+compile")]
+        every = [name for name in every if name not in COMPILED]
     return list(dict.fromkeys([table.BASE, *(every if asked in ("all", "default") else asked.split(","))]))
 
 

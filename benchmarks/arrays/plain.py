@@ -52,13 +52,14 @@ def trainer(
     setting: Setting,
     prepare: Callable[[torch.nn.Module], torch.nn.Module] = lambda model: model,
     compiled: bool = False,
+    mode: str | None = None,
     **adam: Any,
 ) -> Callable[[], None]:
-    """One step of one plain model."""
+    """One step of one plain model; `mode` is torch.compile's, where it is `compiled`."""
     model = prepare(built(workload, seed, setting))
     optimizer = torch.optim.Adam(model.parameters(), lr=_rate(seed), **adam)
     batch = drawn(workload, setting)
-    loss = setting.under_autocast(torch.compile(workload.loss) if compiled else workload.loss)
+    loss = setting.under_autocast(torch.compile(workload.loss, mode=mode) if compiled else workload.loss)
     return setting.step(optimizer, lambda: loss(model, *batch))
 
 
@@ -103,6 +104,26 @@ def graphed(workload: Workload, B: int, setting: Setting) -> Way:
     pool = torch.cuda.graph_pool_handle()
     steps = [trainer(workload, seed, setting, fused=True, capturable=True) for seed in range(B)]
     return _in_turns([Graphed(step, pool) for step in steps], setting)
+
+
+def graphed_streams(workload: Workload, B: int, setting: Setting) -> Way:
+    """A graph for each model, replayed on a stream of its own, so that kernels of several models run at once."""
+    if not setting.on_gpu:
+        raise Unavailable("a CUDA graph needs --device cuda")
+    steps = [trainer(workload, seed, setting, fused=True, capturable=True) for seed in range(B)]
+    graphs = [Graphed(step, torch.cuda.graph_pool_handle()) for step in steps]
+    streams = [torch.cuda.Stream() for _ in graphs]
+
+    def all_models() -> None:
+        caller = torch.cuda.current_stream()
+        for stream, graph in zip(streams, graphs, strict=True):
+            stream.wait_stream(caller)
+            with torch.cuda.stream(stream):
+                graph()
+        for stream in streams:
+            caller.wait_stream(stream)
+
+    return ways.repeat(all_models, setting.wait)
 
 
 def _replica(name: str, seed: int, setting: Setting) -> Way:

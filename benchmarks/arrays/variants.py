@@ -15,7 +15,18 @@ import torch
 import ways
 import with_hfta
 import with_jax
-from plain import LR, all_built, channels_last, concurrent, concurrent_mps, drawn, graphed, rates, serial
+from plain import (
+    LR,
+    all_built,
+    channels_last,
+    concurrent,
+    concurrent_mps,
+    drawn,
+    graphed,
+    graphed_streams,
+    rates,
+    serial,
+)
 from setting import Setting
 from ways import Way
 from workloads import Workload
@@ -28,7 +39,9 @@ _UNTIL_SETTLED = 64  # steps, at most: trials of shards' widths take a dozen, of
 _SAME_LOSS = {"cpu": 1e-3, "cuda": 2e-2}
 
 
-def vmap(workload: Workload, B: int, setting: Setting, compiled: bool = False) -> Way:
+def vmap(
+    workload: Workload, B: int, setting: Setting, compiled: bool = False, mode: str | None = None
+) -> Way:
     base = all_built(workload, B, setting)
     parameters, buffers = torch.func.stack_module_state(base)
     optimizer = torch.optim.Adam(parameters.values(), lr=LR)
@@ -55,7 +68,7 @@ def vmap(workload: Workload, B: int, setting: Setting, compiled: bool = False) -
         randomness="different",
     )
     if compiled:
-        gradients = torch.compile(gradients)
+        gradients = torch.compile(gradients, mode=mode)
     gradients = setting.under_autocast(gradients)
 
     def step() -> None:
@@ -141,17 +154,29 @@ VARIANTS: dict[str, Variant] = {
     "serial+fused_adam": lambda w, B, setting: serial(w, B, setting, fused=True),
     "serial+channels_last": lambda w, B, setting: serial(w, B, setting, prepare=channels_last, fused=True),
     "serial+compile": lambda w, B, setting: serial(w, B, setting, compiled=True, fused=True),
+    "serial+autotuned": lambda w, B, setting: serial(
+        w, B, setting, compiled=True, mode="max-autotune", fused=True
+    ),
     "serial+graph": graphed,
+    "serial+graph+streams": graphed_streams,
     "concurrent": concurrent,
     "concurrent+mps": concurrent_mps,
     "hfta": hfta,
     "vmap": vmap,
     "vmap+compile": lambda w, B, setting: vmap(w, B, setting, compiled=True),
+    "vmap+compile+graph": lambda w, B, setting: vmap(w, B, setting, compiled=True, mode="reduce-overhead"),
     "jax": lambda w, B, setting: with_jax.variant(w, B, setting, together=False),
     "jax+vmap": lambda w, B, setting: with_jax.variant(w, B, setting, together=True),
     "dnnsuite": fused,
 }
-_GPU_ONLY = ("serial+graph", "concurrent+mps")
+_GPU_ONLY = (
+    "serial+autotuned",
+    "serial+graph",
+    "serial+graph+streams",
+    "concurrent+mps",
+    "vmap+compile+graph",
+)
+COMPILED = ("serial+compile", "serial+autotuned", "vmap+compile", "vmap+compile+graph")
 
 
 def variants_of(setting: Setting) -> list[str]:

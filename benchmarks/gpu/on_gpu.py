@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""A session on a machine with a GPU, in 25 minutes: the tests that need one, and the measurements.
+"""A session on a machine with a GPU, in phases of at most nine minutes, the most valuable first.
 
-    python benchmarks/on_gpu.py                        # all parts, into benchmarks/results/gpu-NAME
-    python benchmarks/on_gpu.py fused ops --minutes 10 --out /tmp/results
+    python benchmarks/on_gpu.py first          # is it right? the tests, first rates, recordings for machines without
+    python benchmarks/on_gpu.py table          # benchmarks/fused.py, B = 8, every workload against every rival
+    python benchmarks/on_gpu.py deep           # operators, growth with B, 16 bits, kernels of a step, memory
+    python benchmarks/on_gpu.py table kernels --out /tmp/results --minutes 12
 
-parts:
-  tests    the GPU tests; one that is skipped fails
-  fused    benchmarks/fused.py on every workload
-  ops      benchmarks/ops/run.py
-  bf16     benchmarks/fused.py under autocast, beside the variants of one process
-  memory   benchmarks/fused.py --memory
-  record   benchmarks/gpu/record_fixtures.py, into tests/fixtures
+A phase is a list of parts; a part can be asked for alone. Each has its time, and the next one comes also if it fails or
+is not done by then; fused and ops keep what they have finished, and fused adds to what the folder has. The folder
+(default: benchmarks/results/gpu-NAME) also gets machine.json (`dnnsuite doctor`) and PART.log, and is ready to be
+committed but for fixtures/, whose files belong into tests/fixtures and tests/profiler/*/recorded.
 
-Each part has its time, and the next one comes also if it fails or is not done by then; fused and ops keep what they
-have finished, and fused adds to what the folder has. It also gets machine.json (`dnnsuite doctor`) and PART.log.
+Nothing here changes the machine: compute mode, MIG, clocks, power and persistence stay as they are.
 """
 
 from __future__ import annotations
@@ -26,30 +24,100 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import command
 from setting import Setting
+from workloads import WORKLOADS
 
 from dnnsuite._files import write_text
 
 BENCHMARKS = Path(__file__).parents[1]
 GRACE_S = 30.0  # for what has to be put back: an MPS daemon, a file
-_ONE_PROCESS = "serial,serial+fused_adam,serial+graph,hfta,vmap,dnnsuite"
+_ONE_PROCESS = "serial,serial+fused_adam,serial+graph,serial+graph+streams,hfta,vmap,dnnsuite"
+_TABLE = f"{_ONE_PROCESS},concurrent+mps"
+_COMPILED = "serial,serial+compile,serial+autotuned,vmap+compile,vmap+compile+graph,dnnsuite"
+_GRAPHS = "tests/_step/capture/test_cuda.py"
+# The most telling workloads first: a phase that is cut short has them.
+_ORDER = [
+    "mlp_s",
+    "bert",
+    "resnet18",
+    "mobilenet_v3_small",
+    "pointnet",
+    "lstm",
+    "dcgan",
+    "transformer_lm",
+    "mlp_m",
+]
 
 
-def parts(out: Path) -> dict[str, tuple[float, list[str]]]:
-    """In order: the most seconds, and the arguments of Python."""
-    fused = [str(BENCHMARKS / "arrays/fused.py"), "--device", "cuda"]
+class Part(NamedTuple):
+    """A command of a session: the most seconds, and the arguments of Python."""
+
+    most_s: float
+    arguments: list[str]
+
+
+def parts(out: Path) -> dict[str, Part]:
+    """List all parts, in the order of a session."""
+    tests, fixtures = BENCHMARKS.parent / "tests", out / "fixtures"
+    fused = [str(BENCHMARKS / "arrays/fused.py"), "--device", "cuda", "--rounds", "5", "--segment", "0.2"]
+    pytest = ["-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "--timeout", "100"]
+    apart = [f"--ignore={tests / name}" for name in ("profiler", "benchmarks", "test_install.py")]
+    growth = [
+        *fused,
+        "mlp_s",
+        "bert",
+        "--B",
+        "1",
+        "4",
+        "16",
+        "64",
+        "--variants",
+        "serial,serial+graph,dnnsuite",
+    ]
     return {
-        "tests": (300, ["-m", "pytest", "-q", "-m", "gpu", str(BENCHMARKS.parent / "tests")]),
-        "fused": (660, [*fused, "--out", str(out)]),
-        "ops": (240, [str(BENCHMARKS / "ops/run.py"), "--device", "cuda", "--out", str(out)]),
-        "bf16": (240, [*fused, "--amp", "bf16", "--variants", _ONE_PROCESS, "--out", str(out)]),
-        "memory": (300, [*fused, "--memory"]),
-        "record": (120, [str(BENCHMARKS / "gpu/record_fixtures.py")]),
+        "graphs": Part(60, [*pytest, str(BENCHMARKS.parent / _GRAPHS)]),
+        "tests": Part(230, [*pytest, "-n", "8", *apart, str(tests)]),
+        "profiler": Part(60, [*pytest, str(tests / "profiler")]),
+        "rates": Part(
+            90, [*fused, *_ORDER[:3], "--variants", "serial,serial+graph,vmap,dnnsuite", "--out", str(out)]
+        ),
+        "record": Part(40, [str(BENCHMARKS / "gpu/record_fixtures.py"), "--out", str(fixtures)]),
+        "activity": Part(25, [str(BENCHMARKS / "gpu/record_activity.py"), str(fixtures / "activity.npz")]),
+        "nvml": Part(25, [str(BENCHMARKS / "gpu/record_nvml.py"), str(fixtures / "nvml.csv")]),
+        "fused": Part(530, [*fused, *_ordered(), "--variants", _TABLE, "--out", str(out)]),
+        "ops": Part(150, [str(BENCHMARKS / "ops/run.py"), "--device", "cuda", "--out", str(out)]),
+        "kernels": Part(60, [str(BENCHMARKS / "gpu/step_kernels.py"), *_ORDER[:3], "--out", str(out)]),
+        "growth": Part(90, [*growth, "--out", str(out / "growth")]),
+        "bf16": Part(
+            90, [*fused, *_ORDER[1:4], "--amp", "bf16", "--variants", _ONE_PROCESS, "--out", str(out)]
+        ),
+        "compiled": Part(
+            90, [*fused, "mlp_s", "bert", "--variants", _COMPILED, "--out", str(out / "compiled")]
+        ),
+        "memory": Part(60, [*fused, *_ORDER[:3], "--memory"]),
     }
+
+
+PHASES = {
+    "first": ["graphs", "tests", "profiler", "rates", "record", "activity", "nvml"],
+    "table": ["fused"],
+    "deep": ["ops", "kernels", "growth", "bf16", "compiled", "memory"],
+}
+
+
+def _ordered() -> list[str]:
+    return [*_ORDER, *(name for name in WORKLOADS if name not in _ORDER)]
+
+
+def chosen(names: Sequence[str]) -> list[str]:
+    """List the parts that `names`, phases and parts, stand for; all for none."""
+    return list(dict.fromkeys(part for name in names or PHASES for part in PHASES.get(name, [name])))
 
 
 def run(arguments: list[str], log: Path, limit_s: float) -> str:
@@ -99,21 +167,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    known = list(parts(Path()))
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(known)} (default: all)")
-    parser.add_argument("--minutes", type=float, default=25.0, help="for all of them (default 25)")
+    known = [*PHASES, *parts(Path())]
+    parser.add_argument(
+        "parts", nargs="*", metavar="PHASE|PART", help=f"of {', '.join(known)} (default: all phases)"
+    )
+    parser.add_argument("--minutes", type=float, help="for all that is asked for (default: 9 per phase)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the results")
     options = parser.parse_args()
     if unknown := [name for name in options.parts if name not in known]:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(known)}")
+    minutes = options.minutes or 9.0 * max(1, len([p for p in options.parts or PHASES if p in PHASES]))
     Setting(device="cuda:0").enter()
     name = re.sub(r"\W+", "-", torch.cuda.get_device_name(0).lower())
     out = (options.out or BENCHMARKS / "results" / f"gpu-{name}").absolute()
-    out.mkdir(parents=True, exist_ok=True)
+    (out / "fixtures").mkdir(parents=True, exist_ok=True)
     describe(out)
-    until = time.monotonic() + 60 * options.minutes
+    until = time.monotonic() + 60 * minutes
     failed = False
-    for part in options.parts or known:
+    for part in chosen(options.parts):
         most_s, arguments = parts(out)[part]
         limit_s = min(most_s, until - time.monotonic())
         print(f"{part}: at most {max(limit_s, 0.0):.0f} s", flush=True)

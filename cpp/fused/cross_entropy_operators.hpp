@@ -43,8 +43,10 @@ inline void check_gradients(const Checker& check, const Tensor& grad, const Tens
                             Reduction reduction) {
     const ScalarType kind = accumulator_of(logits);
     check.dtype(log_sum, "log_sum", kind);
+    check.same_device(log_sum, "log_sum", logits);
     check.shape(log_sum, "log_sum", {logits.size(0), logits.size(1)});
     check.dtype(grad, "grad", kind);
+    check.same_device(grad, "grad", logits);
     if (reduction == Reduction::kNone)
         check.shape(grad, "grad", {logits.size(0), logits.size(1)});
     else

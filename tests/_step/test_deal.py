@@ -17,9 +17,9 @@ def test_parts():
 
 
 def test_autocast_is_that_of_the_calling_thread():
-    assert not autocast_now()[0]
+    assert not autocast_now()[1]
     with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
-        assert autocast_now() == (True, torch.bfloat16, False)
+        assert autocast_now() == ("cpu", True, torch.bfloat16, False)
 
 
 def test_the_mode_is_that_of_the_shard_furthest_from_a_replay():

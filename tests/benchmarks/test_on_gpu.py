@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The parts of a session on a GPU: their commands, their time, how they end."""
 
+import functools
 import subprocess
 import sys
 
@@ -11,13 +12,17 @@ import torch
 from dnnsuite.errors import Unavailable
 
 
+@functools.cache
+def help_of(*program):
+    return subprocess.run(
+        [sys.executable, *program, "--help"], capture_output=True, text=True, check=True, timeout=100
+    ).stdout
+
+
 def test_every_part_is_a_command_that_there_is(tmp_path):
-    for _, (_, arguments) in on_gpu.parts(tmp_path).items():
-        options = [arg for arg in arguments if arg.startswith("--")]
-        program = arguments[:2] if arguments[0] == "-m" else arguments[:1]
-        told = subprocess.run(
-            [sys.executable, *program, "--help"], capture_output=True, text=True, check=True, timeout=100
-        ).stdout
+    for _, arguments in on_gpu.parts(tmp_path).values():
+        options = [arg.split("=")[0] for arg in arguments if arg.startswith("--")]
+        told = help_of(*(arguments[:2] if arguments[0] == "-m" else arguments[:1]))
         assert all(option in told for option in options)
 
 
@@ -55,4 +60,19 @@ def test_an_unknown_part_is_refused(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["on_gpu.py", "opps"])
     with pytest.raises(SystemExit):
         on_gpu.main()
-    assert "no part opps; there are tests, fused, ops" in capsys.readouterr().err
+    assert "no part opps; there are first, table, deep, graphs, tests" in capsys.readouterr().err
+
+
+def test_a_phase_fits_nine_minutes(tmp_path):
+    known = on_gpu.parts(tmp_path)
+    for phase, names in on_gpu.PHASES.items():
+        assert sum(known[name].most_s for name in names) <= 9 * 60, phase
+    assert set(on_gpu.chosen([])) == set(known)
+    assert on_gpu.chosen(["table", "kernels", "deep"])[:3] == ["fused", "kernels", "ops"]
+
+
+def test_no_part_changes_the_machine(tmp_path):
+    words = " ".join(word for part in on_gpu.parts(tmp_path).values() for word in part.arguments)
+    assert not [
+        tool for tool in ("nvidia-smi", "mig", "workflow", "-pl", "-lgc", "sudo") if tool in words.split()
+    ]

@@ -72,7 +72,7 @@ def test_replicas_that_go_past_the_daemon_are_not_measured(started):
     assert not machine.daemon
 
 
-@pytest.mark.parametrize("make", [plain.graphed, plain.concurrent_mps])
+@pytest.mark.parametrize("make", [plain.graphed, plain.graphed_streams, plain.concurrent_mps])
 def test_a_cpu_has_neither(make):
     with pytest.raises(Unavailable, match="--device cuda"):
         make(WORKLOADS["mlp_s"], 2, Setting())

@@ -64,7 +64,8 @@ def test_gradients_of_gradients(case, device):
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.exact], ids=lambda case: case.name)
 def test_a_model_does_not_feel_the_others(case, device):
-    """To the bit: alone, among five, in another place, with one thread or two."""
+    """To the bit where the kernels are ours: alone, among five, in another place, with one thread or two."""
+    bound = {"rtol": 0.0, "atol": 0.0} if case.exact_on(device) else {"rtol": 1e-5, "atol": 1e-5}
     tensors = to(case.make(5, torch.float32), device)
     torch.set_num_threads(2)
     together = run(case, tensors)
@@ -73,8 +74,8 @@ def test_a_model_does_not_feel_the_others(case, device):
     for model in (0, 3):
         alone = run(case, {name: tensor[model : model + 1] for name, tensor in tensors.items()})
         for name, value in alone.items():
-            assert torch.equal(value[0], together[name][model]), f"{name} among five, two threads"
-            assert torch.equal(value[0], backwards[name][4 - model]), f"{name} in another place"
+            for place, others in ((model, together), (4 - model, backwards)):
+                torch.testing.assert_close(value[0], others[name][place], **bound)
 
 
 def test_python_threads_at_once():
@@ -109,7 +110,7 @@ def test_not_contiguous(case, device):
             strided[name] = torch.stack([tensor, tensor], -1).flatten(-2)[..., ::2]
             assert tensor.shape[-1] == 1 or not strided[name].is_contiguous()
     got = run(case, strided)
-    exact = case.exact and not case.name.startswith(("batch-norm", "taps"))  # sums in memory order
+    exact = case.exact_on(device) and not case.name.startswith(("batch-norm", "taps"))  # sums in memory order
     for name, value in expected.items():
         torch.testing.assert_close(got[name], value, rtol=0.0 if exact else 1e-5, atol=0.0 if exact else 1e-5)
 
@@ -217,6 +218,8 @@ def opcheck_samples(device):
 @pytest.mark.parametrize("index", range(len(opcheck_samples("cpu"))))
 def test_opcheck(index, device):
     op, arguments = opcheck_samples(device)[index]
+    if device == "cuda" and op in (torch.ops.dnnsuite.linear, torch.ops.dnnsuite.matmul):
+        pytest.skip("on a GPU torch's own operators stand for it")
     torch.library.opcheck(op.default, arguments)
 
 

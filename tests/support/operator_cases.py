@@ -288,9 +288,9 @@ def run(case: Case, tensors: Tensors) -> dict[str, torch.Tensor]:
     """The result ("y") and the gradient of each differentiable input, for a fixed gradient of the result."""
     leaves = {name: tensors[name].detach().requires_grad_() for name in case.differentiable(tensors)}
     y = case.call(tensors | leaves)
-    weights = (
-        torch.cos(torch.arange(y[0].numel(), dtype=y.dtype, device=y.device)).view(y[:1].shape).expand_as(y)
-    )
+    # Counted in 32 bits: 16 have no number 257, and the weights beyond would repeat.
+    count = torch.arange(y[0].numel(), dtype=torch.promote_types(y.dtype, torch.float32), device=y.device)
+    weights = torch.cos(count).to(y.dtype).view(y[:1].shape).expand_as(y)
     grads = torch.autograd.grad(y, list(leaves.values()), weights)
     return {"y": y.detach()} | dict(zip(leaves, grads, strict=True))
 

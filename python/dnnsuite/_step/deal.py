@@ -13,21 +13,24 @@ import torch
 from .capture import CapturedStep, CudaGraphs, Recordings, Scripts
 from .shard import LossFunction, Shard, Vectors
 
-Autocast = tuple[bool, torch.dtype, bool]
+Autocast = tuple[str, bool, torch.dtype, bool]
 
 
-def autocast_now() -> Autocast:
-    """Return the CPU's autocast as the calling thread has it: enabled, dtype, cache enabled."""
-    enabled, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-    return enabled, dtype, torch.is_autocast_cache_enabled()
+def autocast_now(device: str = "cpu") -> Autocast:
+    """Return the autocast of a type of device as the calling thread has it: device, enabled, dtype, cache enabled."""
+    enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+    return device, enabled, dtype, torch.is_autocast_cache_enabled()
 
 
 def _under(autocast: Autocast) -> AbstractContextManager[Any]:
-    """A block with that autocast, for threads that have none of their own."""
-    enabled, dtype, cache = autocast
-    if not enabled and not torch.is_autocast_enabled("cpu"):
+    """A block with that autocast, for threads that have none of their own.
+
+    On a GPU without torch's cache of cast weights: a graph would read what was cast in an earlier step.
+    """
+    device, enabled, dtype, cache = autocast
+    if not enabled and not torch.is_autocast_enabled(device):
         return contextlib.nullcontext()
-    return torch.autocast("cpu", dtype, enabled, cache)
+    return torch.autocast(device, dtype, enabled, cache and device == "cpu")
 
 
 def parts_of(models: int, width: int) -> Sequence[tuple[int, int]]:

@@ -20,7 +20,7 @@ from .._torch import mark_stepped, step_hooks
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler, HyperParameters
 from .batches import own_copy
-from .capture import CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
+from .capture import CudaDevice, CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
 from .deal import Deal, autocast_now, parts_of
 from .denormals import Flushed
 from .generators import SharedDraws
@@ -120,10 +120,13 @@ class StepRunner:
                 "torch's GradScaler is for float16 on a GPU; on a CPU give dnnsuite.optim.GradScaler, or none"
             )
         self._options = StepOptions(scaler, accumulate)
-        devices = {(p.device.type, p.device.index) for p in array.parameters()}
+        devices = {p.device for p in array.parameters()}
         self._flush = Flushed if flush_denormals and self._on_cpu else contextlib.nullcontext
         self._capture = capture
-        self._can_capture = capture and len(devices) == 1 and devices.pop()[0] in ("cpu", "cuda")
+        self._home = next(iter(devices)) if len(devices) == 1 else torch.device("cpu")
+        can_capture = len(devices) == 1 and self._home.type in ("cpu", "cuda")
+        self._device = self._home.type if can_capture else "cpu"  # the autocast that counts
+        self._can_capture = capture and can_capture
         self._asked_width = width
         self.threads = threads or torch.get_num_threads()
         self.queue_depth = queue_depth
@@ -156,7 +159,11 @@ class StepRunner:
         deal = self._dealt_out(array, optimizer, width, False)
         self._end_threads()
         self._array, self._optimizer, self.B, self.width, self._trial = array, optimizer, B, width, trial
-        self._modes, self._autocast, self._draws = guards.ArrayModes(array), autocast_now(), SharedDraws()
+        self._modes, self._autocast, self._draws = (
+            guards.ArrayModes(array),
+            autocast_now(self._device),
+            SharedDraws(),
+        )
         self._revision, self._hypers = optimizer.revision, HyperParameters()
         self._vectors()
         self._threads = ShardThreads(self.threads if self._on_cpu else 0, self.queue_depth)
@@ -194,9 +201,9 @@ class StepRunner:
         self._looping = loop
         replays: Scripts | CudaGraphs | None = None
         if self._can_capture and not loop:
-            replays = self._scripts if self._on_cpu else CudaGraphs()
+            replays = self._scripts if self._on_cpu else CudaGraphs(CudaDevice(self._home))
         known = self._known if self._on_cpu else None
-        return Deal(shards, self._loss_function, replays, self._flush, autocast_now(), known)
+        return Deal(shards, self._loss_function, replays, self._flush, autocast_now(self._device), known)
 
     def _take(self, deal: Deal, width: int) -> None:
         """Run steps of `deal` from now on. No step may be under way."""
@@ -310,7 +317,7 @@ class StepRunner:
     def _follow(self) -> Vectors:
         """Deal the array out anew if it (train or eval, frozen or not, hooks, other models), the optimizer or autocast
         has changed since the last step; return the hyper-parameters of now."""
-        known = self._optimizer.revision == self._revision and autocast_now() == self._autocast
+        known = self._optimizer.revision == self._revision and autocast_now(self._device) == self._autocast
         rules, vectors = self._rules, self._vectors()
         if known and rules == self._rules and not self._modes.changed():
             if not self._python.changed():

@@ -24,6 +24,13 @@ def computable(x: torch.Tensor) -> torch.Tensor:
     return x.float() if x.dtype in SIXTEEN_BIT and x.device.type == "cpu" else x
 
 
+def widened(x: torch.Tensor, *others: torch.Tensor | None) -> torch.Tensor:
+    """Return `x` in 32 bits if it has 16 and one of `others` has 32: under autocast a residual stream keeps 32."""
+    if x.dtype in SIXTEEN_BIT and any(other is not None and other.dtype == torch.float32 for other in others):
+        return x.float()
+    return x
+
+
 def promoted(gates: torch.Tensor, state: torch.Tensor) -> torch.dtype:
     """The dtype of a state that `gates` are added to: under autocast on a CPU torch leaves one of 32 bits as it is."""
     return torch.promote_types(gates.dtype, state.dtype) if gates.device.type == "cpu" else gates.dtype

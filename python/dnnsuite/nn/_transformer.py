@@ -14,7 +14,7 @@ from ._attention import MultiheadAttention
 from ._dropout import Dropout
 from ._linear import Linear
 from ._normalization import LayerNorm
-from ._precision import computable, match
+from ._precision import computable, match, widened
 from .array_module import ArrayModule, check_models
 
 Tensor = torch.Tensor
@@ -118,18 +118,18 @@ class TransformerLayer(ArrayModule):
 
     def _add(self, x: Tensor, linear: Linear, residual: Tensor, dropout: Dropout) -> Tensor:
         """residual + dropout(x + bias of `linear`)."""
-        x = computable(x)
+        x = widened(computable(x), residual)
         bias = match(linear.bias, x)
         return ops.bias_dropout_add(x, bias, match(residual, x), *dropout.draw()).to(residual.dtype)
 
     def _join(self, x: Tensor, linear: Linear, residual: Tensor, dropout: Dropout, norm: LayerNorm) -> Tensor:
         """norm(residual + dropout(x + bias of `linear`))."""
-        x = computable(x)
+        x = widened(computable(x), residual, norm.weight)
         parameters = (match(linear.bias, x), match(residual, x), *dropout.draw())
         y = ops.bias_dropout_add_layer_norm(
             x, *parameters, match(norm.weight, x), match(norm.bias, x), norm.eps
         )
-        return y.to(residual.dtype)
+        return y.to(residual.dtype) if y.device.type == "cpu" else y  # as torch's layer_norm under autocast
 
     def _attend(
         self,

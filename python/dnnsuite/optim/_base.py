@@ -15,6 +15,7 @@ from ..errors import InvalidArgument
 from ..ops.partial_use import partly_used, users_of
 from . import _convert
 from ._group import Group, HyperParameter, ParameterGroup, plain
+from ._kept_answers import KeptAnswers
 from ._plan import Hyper, StepPlan, refuse_other_width, refuse_sparse
 from ._state import OptimizerState
 from ._values import check_indices
@@ -68,7 +69,7 @@ class ArrayOptimizer(OptimizerState):
             if name == "differentiable" and value:
                 raise InvalidArgument("a step of an array is not differentiable; leave differentiable out")
         self.on_nan = on_nan
-        self._plans, self._momentum = {}, None
+        self._plans, self._answers = {}, KeptAnswers()
         given = {pair: defaults[pair] for pair in self.pairs}
         defaults = self._without_pairs(defaults)
         if max_grad_norm is not None:
@@ -386,4 +387,4 @@ class ArrayOptimizer(OptimizerState):
         self.state, self.param_groups = state["state"], state["param_groups"]
         self.own_groups()
         self._plans = {}
-        self._momentum = None
+        self._answers = KeptAnswers()

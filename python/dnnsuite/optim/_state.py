@@ -10,6 +10,7 @@ import torch
 
 from .. import ops
 from ._group import Group, HyperParameter, ParameterGroup
+from ._kept_answers import KeptAnswers
 from ._plan import Hyper, StepPlan
 from ._state_table import StateTable
 
@@ -24,7 +25,7 @@ class OptimizerState(torch.optim.Optimizer):
     flags: ClassVar[tuple[str, ...]] = ("maximize",)
     B: int = 0
     _plans: dict[Any, StepPlan]
-    _momentum: tuple[torch.Tensor, bool] | None
+    _answers: KeptAnswers
     _changes: int = 0
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -86,11 +87,7 @@ class OptimizerState(torch.optim.Optimizer):
     def any_momentum(self, hyper: Hyper) -> bool:
         """Return True if any model has momentum. On a GPU, where that waits, the answer is kept."""
         momentum = hyper["momentum"]
-        if not momentum.is_cuda:
-            return bool(momentum.any())
-        if self._momentum is None or self._momentum[0] is not momentum:
-            self._momentum = (momentum, bool(momentum.any()))
-        return self._momentum[1]
+        return self._answers.any(momentum) if momentum.is_cuda else bool(momentum.any())
 
     def init_state(self, group: Group, params: Sequence[torch.Tensor], state: Any) -> None:
         """Give those of `params` that have none yet their first state."""

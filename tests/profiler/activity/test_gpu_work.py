@@ -231,7 +231,8 @@ def test_a_window_of_a_real_gpu():
         instrument.close()
     tables = instrument.tables()
     assert {"gemm", "softmax"} <= {*tables["kernels"]["class"]}
-    assert (tables["kernels"]["class"] == "gemm").sum() == 10
+    # At least one a product: a product that is cut along its inner dimension has a second that adds the parts.
+    assert (tables["kernels"]["class"] == "gemm").sum() in range(10, 31, 10)
     assert {*tables["kernels"]["correlation"]} <= {*tables["api"]["correlation"]}
     row = utilization(tables["kernels"], instrument.windows, overhead=tables["overhead"]).iloc[0]
     assert 0 < row["raw_pct"] <= 100

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Training steps without Python: recorded once, then run as a list of operators or as a CUDA graph."""
 
-from .cuda import CudaGraphs
+from .cuda import CudaDevice, CudaGraphs
 from .library import Recordings
 from .python_state import NotPlain, PythonState
 from .script import Scripts
 from .step import CapturedStep
 
-__all__ = ["CapturedStep", "CudaGraphs", "NotPlain", "PythonState", "Recordings", "Scripts"]
+__all__ = ["CapturedStep", "CudaDevice", "CudaGraphs", "NotPlain", "PythonState", "Recordings", "Scripts"]

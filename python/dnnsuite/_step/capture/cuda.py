@@ -3,22 +3,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 import torch
 
 from ..batches import copy_over, own_copy, static_copy
 from . import guards
+from .comparison import State
 from .looks import Replay
 from .record import StepRecording
 from .script import NotScriptable
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
 
+_NEAR = 1e-3  # difference of two runs of a step, relative to its size, that kernels without a fixed order may leave
+_TINY = 1e-5  # the same per element, where all is about zero
+_ROUNDING = 3e-7  # relative, of numbers in 32 bits
+
+
+class GraphDevice(Protocol):
+    """The calls of a device that graphs need; tests give a double that runs on a CPU."""
+
+    home: torch.device
+
+    def stream(self) -> contextlib.AbstractContextManager[Any]:
+        """Return a block on the stream that graphs are captured on, in order with the caller's stream."""
+
+    def capture(self, step: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
+        """Write a step down without running it; return its launch, and the tensor that gets its result.
+
+        Raises:
+            RuntimeError, ValueError: if the device refuses.
+        """
+
+    def draws(self) -> torch.Tensor:
+        """Return the state of the device's random generator."""
+
+    def put_draws_back(self, state: torch.Tensor) -> None:
+        """Set the state of the device's random generator."""
+
+
+class CudaDevice:
+    """One GPU. The graphs of one array share their memory, for only one runs at a time."""
+
+    def __init__(self, home: torch.device) -> None:
+        self.home = home
+        self._pool: Any = None
+        self._side: torch.cuda.Stream | None = None
+
+    @contextlib.contextmanager
+    def stream(self) -> Iterator[None]:
+        if self._side is None:
+            self._side = torch.cuda.Stream(self.home)
+        caller = torch.cuda.current_stream(self.home)
+        self._side.wait_stream(caller)
+        with torch.cuda.stream(self._side):
+            yield
+        caller.wait_stream(self._side)
+
+    def capture(self, step: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        # Other threads, as a loader that pins memory, may do meanwhile what a capture may not.
+        how = {"pool": self._pool, "stream": self._side, "capture_error_mode": "thread_local"}
+        try:
+            with torch.cuda.device(self.home):
+                torch.cuda.synchronize()
+                with torch.cuda.graph(graph, **how):
+                    losses = step()
+        except BaseException:
+            torch.cuda.synchronize(self.home)
+            raise
+        return graph.replay, losses
+
+    def draws(self) -> torch.Tensor:
+        return torch.cuda.get_rng_state(self.home)
+
+    def put_draws_back(self, state: torch.Tensor) -> None:
+        torch.cuda.set_rng_state(state, self.home)
+
 
 class CudaGraphs:
-    """Maker of graphs of steps; those of one array share their memory, for only one runs at a time.
+    """Maker of graphs of steps.
 
     Random numbers of torch's generator are allowed (a graph advances it at each launch). Where torch's own kernels add
     in no fixed order a replay is as close to the step as written as that is to itself.
@@ -26,8 +96,18 @@ class CudaGraphs:
 
     seeded = True
 
-    def __init__(self) -> None:
-        self._pool: Any = None
+    def __init__(self, device: GraphDevice) -> None:
+        self._device = device
+        self.home: torch.device | None = device.home
+
+    def recording(self) -> contextlib.AbstractContextManager[Any]:
+        """Return a block for steps on the way to a graph: on its stream, so that libraries' handles and workspaces are
+        those that it will use."""
+        return self._device.stream()
+
+    def repeat(self, state: State) -> CudaRepeat:
+        """Return a judge of a replay from `state` against the step as written."""
+        return CudaRepeat(self._device, state)
 
     def fixed(self, batch: Any, hyper: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
         """Copy the inputs to where the graph will read them. The step that is recorded runs on the copies too, so that
@@ -42,12 +122,81 @@ class CudaGraphs:
         hyper: Sequence[Any],
         inputs: list[torch.Tensor],
     ) -> CudaGraph:
-        if self._pool is None:
-            self._pool = torch.cuda.graph_pool_handle()
-        return CudaGraph(train, batch, hyper, self._pool)
+        return CudaGraph(self._device, train, recording, batch, hyper)
 
-    def same(self, a: torch.Tensor, b: torch.Tensor) -> bool:
-        return torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True)
+
+class CudaRepeat:
+    """Comparison of a replay with the step as written, both from one state.
+
+    Kernels that add in no fixed order, and others under a capture than outside of one, round in other ways. Nearly
+    always that is far below the bound of `_distance`. Where a gradient is nothing but rounding errors (of a bias before
+    a batch norm) Adam makes a whole step of each: there a replay may be as far from the step as written as that is
+    from itself when its parameters are changed by a rounding error.
+    """
+
+    def __init__(self, device: GraphDevice, state: State) -> None:
+        self._device, self._draws = device, device.draws()
+        self._tensors = state.tensors
+        self._before = [value.clone() for value in state.values]
+
+    def same_draws(self) -> None:
+        """Let the next step draw the random numbers that the last one has drawn."""
+        self._device.put_draws_back(self._draws)
+
+    def agrees(
+        self,
+        replayed: Sequence[torch.Tensor],
+        written: Sequence[torch.Tensor],
+        step: Callable[[], torch.Tensor],
+    ) -> bool:
+        """Return True if the results of a replay are those of the step as written, but for rounding.
+
+        Args:
+            replayed: losses, and what the state's tensors were after the replay.
+            written: losses, and the state's tensors, as the step as written has left them.
+            step: the step as written, which may be run once more.
+        """
+        written = [tensor.detach() for tensor in written]
+        far = [
+            place for place, (a, b) in enumerate(zip(replayed, written, strict=True)) if _distance(a, b) > 1
+        ]
+        if not far:
+            return True
+        shaken = self._shaken(step)
+        bound = [4 * _distance(shaken[place], written[place]) for place in far]
+        near = zip(far, bound, strict=True)
+        return all(_distance(replayed[i], written[i]) <= most < math.inf for i, most in near)
+
+    def _shaken(self, step: Callable[[], torch.Tensor]) -> list[torch.Tensor]:
+        """Run the step from parameters changed by rounding errors; return its results, and undo it."""
+        after, draws = [tensor.detach().clone() for tensor in self._tensors], self._device.draws()
+        self._set(self._before)
+        for tensor in self._tensors:
+            if tensor.requires_grad:
+                signs = torch.arange(tensor.numel(), device=tensor.device).view(tensor.shape) % 2 * 2 - 1
+                tensor.detach().mul_(1 + _ROUNDING * signs.to(tensor.dtype))
+        self.same_draws()
+        results = [step().detach(), *(tensor.detach().clone() for tensor in self._tensors)]
+        self._set(after)
+        self._device.put_draws_back(draws)
+        return results
+
+    def _set(self, values: Sequence[torch.Tensor]) -> None:
+        for tensor, value in zip(self._tensors, values, strict=True):
+            tensor.detach().copy_(value)
+
+
+def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
+    """Return the norm of a - b in units of the most that rounding leaves of two runs; infinity where they differ in
+    whole numbers, or in which elements are no finite numbers."""
+    if not (a.is_floating_point() or a.is_complex()):
+        return 0.0 if torch.equal(a, b) else math.inf
+    finite = torch.isfinite(b)
+    if not torch.equal(a[~finite].nan_to_num(), b[~finite].nan_to_num()) or not a[finite].isfinite().all():
+        return math.inf
+    wide = torch.complex128 if a.is_complex() else torch.float64
+    ours, other = a[finite].to(wide), b[finite].to(wide)
+    return float((ours - other).norm() / (_NEAR * other.norm() + _TINY * max(1, other.numel()) ** 0.5))
 
 
 class CudaGraph:
@@ -59,31 +208,29 @@ class CudaGraph:
 
     guard: Replay | None = None
 
-    def __init__(self, train: Train, batch: Any, hyper: Sequence[Any], pool: Any) -> None:
-        self._batch, self._hyper = batch, hyper
-        self._inputs = guards.flatten(self._batch)[0]
+    def __init__(
+        self, device: GraphDevice, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any]
+    ) -> None:
+        self._device = device
+        self._inputs = guards.flatten(batch)[0]
         self._given = len(self._inputs)
-        for own in self._hyper:
+        for own in hyper:
             self._inputs += own.values()
         self._seen: list[tuple[torch.Tensor, int] | None] = [None] * len(self._inputs)
-        self._device = self._inputs[0].device
-        self._graph = torch.cuda.CUDAGraph()
+        # A graph knows addresses alone: what lies there has to stay, also if the model puts another in its place.
+        self._kept = list(recording.external.values())
         try:
-            with torch.cuda.device(self._device):
-                torch.cuda.synchronize()
-                with torch.cuda.graph(self._graph, pool=pool):  # on a stream of its own
-                    self._losses = train(self._batch, self._hyper)
-        except RuntimeError as error:
-            torch.cuda.synchronize()
-            raise NotScriptable(f"CUDA refuses the capture: {str(error).splitlines()[0]}") from None
+            self._launch, self._losses = device.capture(lambda: train(batch, hyper))
+        except (RuntimeError, ValueError) as error:
+            why = (str(error).splitlines() or [type(error).__name__])[0]
+            raise NotScriptable(f"CUDA refuses the capture: {why}") from None
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-        with torch.cuda.device(self._device):
-            for place, (own, new) in enumerate(zip(self._inputs, inputs, strict=True)):
-                seen = self._seen[place]
-                if seen is None or seen[0] is not new or seen[1] != new._version:
-                    copy_over(own, new)
-                    if place >= self._given:  # hyper-parameters seldom change; a batch is copied each time
-                        self._seen[place] = (new, new._version)
-            self._graph.replay()
-            return self._losses.clone()  # the next launch writes into the graph's own
+        for place, (own, new) in enumerate(zip(self._inputs, inputs, strict=True)):
+            seen = self._seen[place]
+            if seen is None or seen[0] is not new or seen[1] != new._version:
+                copy_over(own, new)
+                if place >= self._given:  # hyper-parameters seldom change; a batch is copied each time
+                    self._seen[place] = (new, new._version)
+        self._launch()
+        return self._losses.clone()  # the next launch writes into the graph's own

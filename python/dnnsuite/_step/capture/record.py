@@ -116,11 +116,18 @@ class StepRecorder(TorchDispatchMode):
     has saved. Storages are watched by weak references, so nothing lives longer than it would.
     """
 
-    def __init__(self, inputs: Sequence[torch.Tensor], fixed: int = 0, seeded: bool = False) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[torch.Tensor],
+        fixed: int = 0,
+        seeded: bool = False,
+        home: torch.device | None = None,
+    ) -> None:
         """`inputs` are what a step brings; the last `fixed` of them seldom change. `seeded`: torch's random generator
-        may be drawn from."""
+        may be drawn from. `home`: the only device that operators may run on, in a graph of which the host has no part.
+        """
         super().__init__()
-        self._seeded = seeded
+        self._seeded, self._home = seeded, home
         self.recording = StepRecording()
         self._slots: dict[Key, int] = {}
         self._count = 0
@@ -191,6 +198,8 @@ class StepRecorder(TorchDispatchMode):
             self._check(func, schema, arguments, _looks_for_true(given))
         output = func(*args, **kwargs)
         with self._refusing(func):
+            if self._home is not None:
+                self._check_devices(schema.name, [*given, output])
             view = _view_of(func)
             self._note(view or func, view._schema if view else schema, given, arguments, output)
             if schema.name == "aten::_local_scalar_dense":
@@ -231,6 +240,20 @@ class StepRecorder(TorchDispatchMode):
             ]
             if not any(rate in (0, 0.0, False) for rate in rates):
                 self._refuse(f"{name} draws from torch's generator")
+
+    def _check_devices(self, name: str, values: Sequence[Any]) -> None:
+        """Refuse a tensor of another device: a graph would keep its value of now, or be refused by CUDA, which no
+        later step of the process would survive."""
+        plans = name.startswith("dnnsuite::")  # whole numbers on the host, read when the operator is launched
+        for value in values:
+            for tensor in value if isinstance(value, (list, tuple)) else [value]:
+                if not isinstance(tensor, torch.Tensor) or tensor.device == self._home:
+                    continue
+                if not plans or tensor.is_floating_point():
+                    said = name.replace("::", ".")
+                    self._refuse(
+                        f"{said} meets a tensor on {tensor.device}, and a graph runs on {self._home} alone"
+                    )
 
     def _look(self, tensor: torch.Tensor, slot: TensorSlot, value: Any) -> None:
         """Note what Python has read as an assertion. A number with a fraction would be another one in each step."""

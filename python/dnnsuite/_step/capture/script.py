@@ -8,6 +8,7 @@ a call from Python. Its optimizer stays off: the operators run as they were reco
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import re
 from collections.abc import Callable, Sequence
@@ -45,9 +46,14 @@ class Scripts:
     """Makes scripts of steps; shards of the same shape share the functions."""
 
     seeded = False  # torch's generator may not be drawn from: which numbers a model gets would depend on the others
+    home: torch.device | None = None  # where all tensors of a step have to be; None where it is all one
 
     def __init__(self) -> None:
         self._known: dict[Any, Any] = {}
+
+    def recording(self) -> contextlib.AbstractContextManager[Any]:
+        """Return a block for steps on the way to a script."""
+        return contextlib.nullcontext()
 
     def fixed(self, batch: Any, hyper: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
         """Return the tensors that the recorded step runs on: a script takes each step's as they are."""
@@ -82,8 +88,25 @@ class Scripts:
             replay.guard = Script(make_plan(guard), self._known)
         return replay
 
-    def same(self, a: torch.Tensor, b: torch.Tensor) -> bool:
-        return same_bits(a, b)
+    def repeat(self, state: Any) -> SameBits:
+        """Return a judge of a replay from `state` against the step as written."""
+        return SameBits()
+
+
+class SameBits:
+    """Comparison of a replay with the step as written: nothing may differ."""
+
+    def same_draws(self) -> None:
+        """Do nothing: a script draws no random numbers of torch's generator."""
+
+    def agrees(
+        self,
+        replayed: Sequence[torch.Tensor],
+        written: Sequence[torch.Tensor],
+        step: Callable[[], torch.Tensor],
+    ) -> bool:
+        """Return True if all results are the same, bit by bit; `step` is not run."""
+        return all(same_bits(a, b.detach()) for a, b in zip(replayed, written, strict=True))
 
 
 class Script:

@@ -57,8 +57,8 @@ class StepWatch:
 
     def record(self, given: StepInputs) -> tuple[torch.Tensor, StepRecording]:
         """Run a step as written, and record it."""
-        recorder = StepRecorder(given.tensors, given.fixed, self.replays.seeded)
-        with recorder, HiddenReads(recorder.recording):
+        recorder = StepRecorder(given.tensors, given.fixed, self.replays.seeded, self.replays.home)
+        with self.replays.recording(), recorder, HiddenReads(recorder.recording):
             losses = self.run(given)
         recorder.recording.losses = recorder.slot(losses).index
         return losses, recorder.recording
@@ -84,6 +84,7 @@ class StepWatch:
             ValueChanged: by a replay that is for other values than those of this step; nothing was run then.
         """
         state = self.state_of(recording)
+        repeat = self.replays.repeat(state)
         why, replayed = None, None
         try:
             replayed = replay([*given.tensors, *numbers])
@@ -92,14 +93,17 @@ class StepWatch:
         except Exception as error:  # whatever a replay fails with, the step as written follows
             why = described(error)
         state.exchange()
+        repeat.same_draws()
         losses, second = self.record(given)
         if guards.ways(self.array) != attempt.ways:
             attempt.stage = "record"
             return losses, None
         why = why or second.refusal or difference(recording, second) or self.side_effect(attempt)
-        pairs = zip([replayed, *state.values], [losses, *state.tensors], strict=True)
-        if why is None and not all(self.replays.same(a, b.detach()) for a, b in pairs if a is not None):
-            why = "a replay gives other bits than the step as written"
+        if why is None:
+            assert replayed is not None
+            written = [losses, *state.tensors]
+            if not repeat.agrees([replayed, *state.values], written, lambda: self.run(given)):
+                why = "a replay gives other bits than the step as written"
         return losses, why
 
     def python_values(self) -> dict[str, Any]:
