@@ -22,7 +22,7 @@ def data(count):
     return ProfileData(
         metrics="timeline", schedule=None, about={"job": "toy"}, ran=count, active=steps, quiet=[],
         tables={"steps": define(table, STEP_COLUMNS)}, instruments=pd.DataFrame(columns=["instrument"]),
-        absent=[], overhead=None, loader_workers=None, notes=["a note"],
+        absent=[], overhead=None, loader_workers=None, optimizer=None, notes=["a note"],
     )  # fmt: skip
 
 

@@ -53,7 +53,7 @@ def test_a_module_is_watched_until_it_is_imported(tmp_path, monkeypatch):
 def test_steps_are_counted_and_the_profile_ends_by_itself(tmp_path, optimizer, capsys):
     watched = script.Script({**SETTINGS, "out": str(tmp_path / "out")})
     for _ in range(8):
-        watched.stepped(optimizer)
+        watched.ends.optimizer_stepped(optimizer)
     assert "2 steps were observed" in capsys.readouterr().err
     assert (tmp_path / "out" / "profile.json").is_file()
     from dnnsuite import profiler
@@ -66,7 +66,7 @@ def test_a_profile_that_fails_is_said_and_the_script_goes_on(tmp_path, optimizer
     (tmp_path / "out").write_text("a file is in the way")
     watched = script.Script({**SETTINGS, "out": str(tmp_path / "out")})
     for _ in range(8):
-        watched.stepped(optimizer)
+        watched.ends.optimizer_stepped(optimizer)
     assert "the profile failed, the script goes on" in capsys.readouterr().err
 
 

@@ -77,7 +77,7 @@ def test_a_script_that_ends_too_early_is_told(script, tmp_path, capfd):
 
 def test_what_never_trains_is_told_and_keeps_its_status(tmp_path, capfd):
     assert run(tmp_path, "-c", "import sys; sys.exit(7)") == 7
-    assert "no torch.optim optimizer made a step" in capfd.readouterr().err
+    assert "no torch.optim optimizer made a step in it and no backward ran" in capfd.readouterr().err
 
 
 def test_a_command_that_is_not_there(tmp_path):
@@ -85,6 +85,10 @@ def test_a_command_that_is_not_there(tmp_path):
         run_script(["no-such-program"], tmp_path, 1, 1, "timeline", False, False)
     with pytest.raises(InvalidArgument, match="'timelime'"):
         run_script([sys.executable], tmp_path, 1, 1, "timelime", False, False)
+    with pytest.raises(
+        InvalidArgument, match="'backwards'; did you mean|accepted are auto, optimizer, backward"
+    ):
+        run_script([sys.executable], tmp_path, 1, 1, "timeline", False, False, step_on="backwards")
     with pytest.raises(InvalidArgument, match="profile_iterations"):
         run_script([sys.executable], tmp_path, 1, 0, "timeline", False, False)
 
@@ -94,3 +98,63 @@ def test_a_sitecustomize_of_the_users_own_runs_too(tmp_path, capfd, monkeypatch)
     monkeypatch.setenv("PYTHONPATH", os.fspath(tmp_path))
     run(tmp_path, "-c", "import os; print('mine', os.environ.get('MINE'))")
     assert "mine 1" in capfd.readouterr().out
+
+
+BY_HAND = """
+import os, signal, sys, threading, torch
+def train(number):
+    model = torch.nn.Linear(4, 2)
+    for step in range(200):
+        model.zero_grad()
+        model(torch.randn(3, 4)).sum().backward()
+        for parameter in model.parameters():
+            parameter.data.add_(parameter.grad, alpha=-0.1)
+        if os.path.isfile(sys.argv[1]):  # a window has closed
+            os.kill(os.getpid(), signal.SIGKILL)
+threads = [threading.Thread(target=train, args=(number,)) for number in range(3)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+
+
+def test_an_update_by_hand_in_threads_that_is_killed_keeps_the_windows_that_closed(tmp_path, capfd):
+    (tmp_path / "train.py").write_text(BY_HAND)
+    summary = tmp_path / "out" / "summary.txt"
+    assert run(tmp_path, tmp_path / "train.py", summary) == 128 + 9
+    out, err = capfd.readouterr()
+    assert "a step ends with backward" in out
+    assert "the windows that had closed" in err
+    assert "at work already" not in err
+    found = record(tmp_path)
+    assert 1 <= found["steps"] <= 4
+    assert {row["class"] for row in found["breakdown"]} >= {"gemm", "host"}
+
+
+OWN_PROFILER = """
+import os, signal, torch
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(60):
+    own = torch.profiler.profile() if step == 5 else None
+    if own: own.start()
+    optimizer.zero_grad()
+    model(torch.randn(3, 4)).sum().backward()
+    optimizer.step()
+    if own:
+        own.stop()
+        print("own", sum(event.name == "aten::addmm" for event in own.events()), flush=True)
+    if step == 20: os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_a_script_with_its_own_torch_profiler_that_is_terminated(tmp_path, capfd):
+    (tmp_path / "train.py").write_text(OWN_PROFILER)
+    assert run(tmp_path, tmp_path / "train.py", start=4, count=24) == 128 + 15
+    assert "own 1" in capfd.readouterr().out  # the script's own has seen what it would have seen
+    steps = [line.split(",")[1] for line in (tmp_path / "out" / "steps.csv").read_text().splitlines()[1:]]
+    assert steps[:4] == ["off"] * 2 + ["warmup", "active"]
+    assert steps.count("foreign") == 5  # from step 5 to the end of its window
+    found = record(tmp_path)
+    assert found["steps"] == steps.count("active") > 1
+    assert any("torch.profiler of its own" in note for note in found["notes"])
+    assert any("SIGTERM ended the script" in note for note in found["notes"])

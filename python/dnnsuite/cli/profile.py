@@ -36,6 +36,9 @@ def profile(
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that one batch size may take.")] = 3600.0,
     monitor: Annotated[str, typer.Option(help="Samples of the machine: auto, nvml, dcgm or none.")] = "auto",
+    step_on: Annotated[
+        str, typer.Option(help="What ends a script's step: optimizer, backward, or auto: the optimizer, if there is one.")
+    ] = "auto",
     stop: Annotated[bool, typer.Option("--stop", help="End a script once it has been observed.")] = False,
     out: Annotated[Optional[Path], typer.Option(help="Output directory.  [dnnsuite-runs/profile-NAME-TIME]")] = None,  # noqa: UP045
     resume: Annotated[bool, typer.Option("--resume", help="Make what --out (or the last folder) lacks.")] = False,
@@ -44,7 +47,8 @@ def profile(
     """Say where the time of a step goes, what observing costs, and what to do next.
 
     With -- it runs your own script, unmodified: dnnsuite profile -- python train.py --lr 0.1. A step ends where the
-    optimizer's does. The exit status is the script's own.
+    optimizer's does; in a script without torch.optim, where backward does (--step-on). Each window is written when it
+    closes, so that a kill loses none. The exit status is the script's own.
     """
     from .. import jobs
     from .._runs.folder import PROFILES_FILE, default_out
@@ -56,7 +60,9 @@ def profile(
         from ..profiling.script import run_script
 
         where = out or default_out(f"profile-{Path(target[0]).name}", PROFILES_FILE, False)
-        return run_script(target, where, start_iteration, profile_iterations, metrics, stop, as_json, monitor)
+        return run_script(
+            target, where, start_iteration, profile_iterations, metrics, stop, as_json, monitor, step_on
+        )
     from ..profiling.batch_sizes import parse
     from ..profiling.sizes import Request
 

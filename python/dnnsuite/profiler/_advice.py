@@ -5,6 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .phases import OptimizerSeen
 
 __all__ = ["Advice", "Facts", "advise"]
 
@@ -26,6 +30,7 @@ class Facts:
     cpu_busy_pct: float | None = None  # of the CPUs that the process may use
     cpus: int | None = None
     displaced_pct: float | None = None  # of the wall time, the loop's thread waited for a CPU
+    optimizer: OptimizerSeen | None = None  # the last that stepped
     models: int = 0  # B of a fused array; 0 for a plain model
     memory_shares: Mapping[str, float] = field(default_factory=dict)
 
@@ -160,8 +165,21 @@ def _optimizer(facts: Facts) -> tuple[float, str, str] | None:
     because = f"{share:.0f} % of a step updates parameters (rule: 10 % or more)"
     if facts.models:
         return share, because, "accumulate gradients over several batches: StepRunner(accumulate=k)"
-    action = "use a fused optimizer: torch's fused=True where it has one, or dnnsuite.optim, which updates in one pass"
-    return share, because, action
+    return share, because, _other_optimizer(facts.optimizer)
+
+
+def _other_optimizer(seen: OptimizerSeen | None) -> str:
+    in_one_pass = "dnnsuite.optim updates in one pass, also the models of an array"
+    if seen is None:
+        return f"update all parameters in one call: an optimizer of torch.optim with fused=True does; {in_one_pass}"
+    if seen.fused is None:
+        return (
+            f"{seen.name} has no fused form in torch: update all parameters in one call (torch._foreach_add_ and the "
+            f"like take lists), or compile its step with torch.compile; {in_one_pass}"
+        )
+    if seen.fused:
+        return f"{seen.name} is fused already: update less often, accumulating gradients over several batches"
+    return f"{seen.name}(..., fused=True) updates in one pass; so does dnnsuite.optim, also the models of an array"
 
 
 @_rule

@@ -19,6 +19,8 @@ DEFINITION = (
     "95 % interval by Student's t over the windows, of one window over its steps"
 )
 
+_NARROW_PCT = 5.0
+
 
 @dataclass(frozen=True)
 class Overhead:
@@ -31,10 +33,23 @@ class Overhead:
     steps_on: int
     steps_off: int
 
+    @property
+    def resolved(self) -> bool:
+        """True if the interval tells a cost from none, or is narrow: all within 5 points of no cost."""
+        if not math.isfinite(self.low_pct):
+            return False
+        return self.low_pct > 0 or self.high_pct < 0 or max(-self.low_pct, self.high_pct) <= _NARROW_PCT
+
     def __str__(self) -> str:
-        interval = f" [{self.low_pct:+.1f}, {self.high_pct:+.1f}]" if math.isfinite(self.low_pct) else ""
         n = f"{self.steps_on} steps with and {self.steps_off} without, {self.windows} windows"
-        return f"{self.pct:+.1f} %{interval} per step ({n})"
+        if self.resolved:
+            return f"{self.pct:+.1f} % [{self.low_pct:+.1f}, {self.high_pct:+.1f}] per step ({n})"
+        known = (
+            f"between {self.low_pct:+.0f} and {self.high_pct:+.0f} %"
+            if math.isfinite(self.low_pct)
+            else "unknown"
+        )
+        return f"not resolved: {known} per step ({n}); observe more iterations to know it"
 
 
 def overhead(steps: Sequence[LoopStep], skip: int = 0) -> Overhead | None:

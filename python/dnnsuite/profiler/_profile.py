@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ._advice import Advice
+    from .phases import OptimizerSeen
 
 __all__ = ["Profile", "profile"]
 
@@ -193,12 +194,17 @@ class Profile:
         return next((workers for workers in found if workers is not None), None)
 
     @property
+    def _optimizer(self) -> OptimizerSeen | None:
+        found = (getattr(each, "optimizer", None) for each in self._driver.instruments)
+        return next((seen for seen in found if seen is not None), None)
+
+    @property
     def data(self) -> ProfileData:
         """Everything observed so far, without the instruments."""
         return ProfileData(
             metrics=self.metrics, schedule=self.schedule, about=self.about, ran=self.ran, active=self.active,
             quiet=self.quiet, tables=self.tables, instruments=self.instruments, absent=self.absent,
-            overhead=self.overhead, loader_workers=self.loader_workers, notes=self.notes,
+            overhead=self.overhead, loader_workers=self.loader_workers, optimizer=self._optimizer, notes=self.notes,
         )  # fmt: skip
 
     @property
@@ -234,11 +240,11 @@ class Profile:
 
         return record(self.data)
 
-    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
+    def save(self, directory: str | os.PathLike[str], figures: bool = True) -> list[Path]:
         """Write a CSV per table, their definitions, the trace, figures, the summary; returns the files."""
         from ._save import save
 
-        return save(self.data, Path(directory))
+        return save(self.data, Path(directory), figures)
 
     def to_chrome_trace(self, path: str | os.PathLike[str]) -> Path:
         """Write phases, operators, kernels, spans and samples as a trace for Perfetto or chrome://tracing."""

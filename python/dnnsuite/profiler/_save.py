@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["save", "save_trace"]
 
 
-def save(profile: ProfileData, directory: Path) -> list[Path]:
-    """Write everything into `directory`, which is made; return the files.
+def save(profile: ProfileData, directory: Path, figures: bool = True) -> list[Path]:
+    """Write everything, or all but the figures, into `directory`, which is made; return the files.
 
     Raises:
         OutputError: the directory cannot be made, or a file cannot be written.
@@ -44,7 +44,7 @@ def save(profile: ProfileData, directory: Path) -> list[Path]:
     write_text(files[-1], summary(profile))
     if profile.active:
         files.append(save_trace(profile.tables, directory / "trace.json.gz"))
-        files += _draw(profile, directory)
+        files += _draw(profile, directory) if figures else []
     return files
 
 

@@ -17,13 +17,15 @@ from .instrument import Instrument, define
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["STEP_COLUMNS", "LoopStep", "Windows"]
+__all__ = ["FOREIGN", "STEP_COLUMNS", "LoopStep", "Windows"]
 
+FOREIGN = "foreign"  # phase of a step in which an instrument gave way to a recorder of the program's
 _KEPT_OFF = 4096  # steps without instruments that are remembered, of a loop that may be endless
 
 STEP_COLUMNS = {
     "step": "number of the step in the loop, counted from 0",
-    "phase": "off: no instruments; warmup: instruments run, results are dropped; active: kept",
+    "phase": "off: no instruments; warmup: instruments run, results are dropped; active: kept; foreign: the program's "
+    "own torch.profiler recorded in it, so that it is not observed",
     "window": "number of the window, counted from 0; -1 where instruments are off",
     "t0_ns": "begin, ns of CLOCK_MONOTONIC",
     "t1_ns": "end, ns of CLOCK_MONOTONIC; where a window opens or closes after waiting for the device",
@@ -122,10 +124,10 @@ class Windows:
 
     def _note(self, phase: Phase) -> None:
         before, after = self._mark, _clocks()
-        kept = Phase.ACTIVE if phase.kept else phase
+        foreign = any(getattr(each, "gave_way", False) for each in self._running)
         step = LoopStep(
             self.index,
-            kept.value,
+            FOREIGN if foreign else Phase.ACTIVE.value if phase.kept else phase.value,
             self.window if phase.on else -1,
             before[0],
             after[0],

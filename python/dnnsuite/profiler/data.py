@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ._schedule import Schedule
     from ._windows import LoopStep
     from .catalogue import Absent
+    from .phases import OptimizerSeen
 
 __all__ = ["ProfileData"]
 
@@ -34,6 +35,7 @@ class ProfileData:
         absent: instruments that this machine lacks.
         overhead: cost of the instruments per step; None where no step ran without them.
         loader_workers: `num_workers` of the DataLoader that the loop waited for; None where there was none.
+        optimizer: the one that stepped last; None where none of torch.optim did.
         notes: remarks of the instruments, such as dropped records.
     """
 
@@ -48,6 +50,7 @@ class ProfileData:
     absent: list[Absent]
     overhead: Overhead | None
     loader_workers: int | None
+    optimizer: OptimizerSeen | None
     notes: list[str]
 
     @property

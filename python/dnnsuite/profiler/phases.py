@@ -18,7 +18,7 @@ from .instrument import define
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PHASE_COLUMNS", "PhasesInstrument"]
+__all__ = ["PHASE_COLUMNS", "OptimizerSeen", "PhasesInstrument"]
 
 PHASE_COLUMNS = {
     "phase": "data: in a DataLoader's __next__; forward: in the outermost module's call; backward: in "
@@ -36,6 +36,13 @@ class _PhaseRow(NamedTuple):
     t0_ns: int
     t1_ns: int
     cpu_ns: int
+
+
+class OptimizerSeen(NamedTuple):
+    """The optimizer of a loop: its class, and if it updates in one pass; None where it has no such option."""
+
+    name: str
+    fused: bool | None
 
 
 class _Stack(threading.local):
@@ -61,6 +68,7 @@ class PhasesInstrument:
     def __init__(self, modules: bool = True) -> None:
         self._with_modules = modules
         self.loader_workers: int | None = None  # of the last DataLoader that was waited for
+        self.optimizer: OptimizerSeen | None = None  # the last that stepped
         self._rows: list[_PhaseRow] = []
         self._undo: contextlib.ExitStack | None = None
         self._stack = _Stack()
@@ -151,7 +159,14 @@ class PhasesInstrument:
     def _optimizers(self) -> Iterator[None]:
         from torch.optim import optimizer
 
-        first = optimizer.register_optimizer_step_pre_hook(lambda *_: self._begin("optimizer"))
+        def before(stepping: Any, *_: Any) -> None:
+            kind = type(stepping)
+            fused = bool(stepping.defaults["fused"]) if "fused" in stepping.defaults else None
+            home = "torch.optim" if kind.__module__.startswith("torch.optim.") else kind.__module__
+            self.optimizer = OptimizerSeen(f"{home}.{kind.__name__}", fused)
+            self._begin("optimizer")
+
+        first = optimizer.register_optimizer_step_pre_hook(before)
         second = optimizer.register_optimizer_step_post_hook(lambda *_: self._end())
         try:
             yield

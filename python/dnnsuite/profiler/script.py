@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A profile inside an unchanged script: steps are found at the optimizer, the profile opens and closes by itself.
+"""A profile inside an unchanged script: its steps are found, the profile opens and closes by itself.
 
 `dnnsuite profile -- COMMAND` puts `_site/sitecustomize.py` on the path of every Python that COMMAND starts, which calls
 :func:`install`. Nothing here may break the script: what fails is said on standard error, and the script goes on.
@@ -9,28 +9,32 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import importlib.abc
 import importlib.machinery
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
+
+from ..errors import Unavailable
+from ._step_ends import STEP_ON, StepEnd, StepEnds
 
 if TYPE_CHECKING:
     from ._profile import Profile
 
-__all__ = ["VARIABLE", "Script", "install"]
+__all__ = ["STEP_ON", "VARIABLE", "Script", "install"]
 
-VARIABLE = "DNNSUITE_PROFILE_SCRIPT"  # JSON: out, schedule, steps, metrics, stop
+VARIABLE = "DNNSUITE_PROFILE_SCRIPT"  # JSON: out, schedule, steps, metrics, stop, step_on
+_ENDING = (signal.SIGTERM, signal.SIGHUP)  # of those that end a process where nobody handles them
 
 
 def install() -> None:
-    """Watch for optimizers of this process once it imports torch; does nothing where no profile was asked for."""
+    """Watch for the steps of this process once it imports torch; does nothing where no profile was asked for."""
     if VARIABLE not in os.environ:
         return
     try:
@@ -38,69 +42,57 @@ def install() -> None:
     except (ValueError, KeyError) as error:
         _say(f"{VARIABLE}: {error!r}; this process is not observed")
         return
-    when_imported("torch.optim.optimizer", lambda: script.attach())
+    when_imported("torch.optim.optimizer", script.ends.attach_optimizers)
+    when_imported("torch.autograd", script.ends.attach_backward)
 
 
 class Script:
-    """The profile of one process: begins when its first optimizer steps, ends with its schedule or with the process."""
+    """The profile of one process: begins when its first step has ended, ends with its schedule or with the process.
+
+    Of several loops (a GAN's two optimizers, threads that each train) the first is observed.
+    """
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._settings = settings
+        self.ends = StepEnds(self.stepped, settings.get("step_on", "auto"))
         self._profile: Profile | None = None
-        self._leader: Any = None  # the optimizer whose steps count: of several, as a GAN has, the first
+        self._loop: object = None  # what ends the steps that count
         self._steps = self._owner = 0
         self._thread = 0
-        self._over = False
+        self._over = self._busy = self._waits = False
         self._directory: Path | None = None
+        self._lock = threading.RLock()
+        self._signal: int | None = None  # one that came while the profile was at work
+        self._written = 0  # steps whose window is in files
 
-    def attach(self) -> None:
-        """Have every optimizer call back after its step, once torch's own hooks have run: opening a window changes
-        the list of those, which torch is iterating over before that.
-        """
-        torch, Optimizer = (
-            sys.modules["torch"],
-            sys.modules["torch.optim.optimizer"].Optimizer,
-        )  # being imported
-        wrap = Optimizer.profile_hook_step
-
-        def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
-            step = wrap(function)
-
-            @functools.wraps(step)
-            def stepped(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-                result = step(optimizer, *args, **kwargs)
-                if not torch.compiler.is_compiling():
-                    self.stepped(optimizer)
-                return result
-
-            return stepped
-
-        Optimizer.profile_hook_step = staticmethod(profile_hook_step)
-
-    def stepped(self, optimizer: Any) -> None:
+    def stepped(self, end: StepEnd) -> None:
+        """Count a step that has ended; what fails here is said, and the script goes on."""
         if self._over or (self._owner and self._owner != os.getpid()):
             return
-        try:
-            self._count(optimizer)
-        except Exception as error:
-            self._over = True
-            with contextlib.suppress(Exception):
-                if self._profile is not None:
-                    self._profile.stop()
-            _say(f"the profile failed, the script goes on: {error}")
-            self._write_status(failure=str(error))
+        if self._loop is not None and not self._is_mine(end):
+            return
+        with self._lock:
+            if self._over or (self._loop is not None and not self._is_mine(end)):
+                return
+            self._busy = True
+            try:
+                self._count(end)
+            except Exception as error:
+                self._fail(error)
+            finally:
+                self._busy = False
+        if self._signal is not None:
+            number, self._signal = self._signal, None
+            os.kill(os.getpid(), number)  # to the handler, which runs in the main thread
         if self._over and self._settings["stop"] and self._profile is not None and self._profile.done:
             raise SystemExit(0)
 
-    def _count(self, optimizer: Any) -> None:
-        if self._leader is None:
-            self._begin(optimizer)
-            return
-        if (
-            optimizer is not self._leader
-            or threading.get_native_id() != self._thread
-            or self._profile is None
-        ):
+    def _is_mine(self, end: StepEnd) -> bool:
+        return end.loop is self._loop and threading.get_native_id() == self._thread
+
+    def _count(self, end: StepEnd) -> None:
+        if self._profile is None:
+            self._begin(end)
             return
         self._steps += 1
         self._profile.step()
@@ -109,22 +101,41 @@ class Script:
         if self._steps >= self._settings["steps"]:
             self._finish()
 
-    def _begin(self, optimizer: Any) -> None:
+    def _begin(self, end: StepEnd) -> None:
         """The first step has ended: what follows is step 1, which is step 0 of the schedule."""
         from ._profile import profile
         from ._schedule import Schedule
 
-        self._leader, self._owner, self._thread = optimizer, os.getpid(), threading.get_native_id()
-        self._directory = claim_directory(Path(self._settings["out"]))
-        about = {"command": " ".join(sys.argv) or sys.executable, "device": _device_of(optimizer)}
-        schedule = Schedule(**self._settings["schedule"])
-        self._profile = profile(
-            self._settings["metrics"], schedule=schedule, about=about, device=about["device"]
+        about = {"command": " ".join(sys.argv) or sys.executable, "device": end.device, "step_ends": end.kind}
+        started = profile(
+            self._settings["metrics"],
+            schedule=Schedule(**self._settings["schedule"]),
+            about=about,
+            device=end.device,
+            on_ready=self._write_window,
         )
+        if self._directory is None:
+            self._owner, self._directory = os.getpid(), claim_directory(Path(self._settings["out"]))
+        try:
+            started.start()
+        except Unavailable as unavailable:  # the script's own torch.profiler records: after it, then
+            if not self._waits:
+                _say(f"{unavailable}; the profile begins when that is possible")
+            self._waits = True
+            self._write_status(failure=str(unavailable))
+            return
+        self._loop, self._thread, self._profile = end.loop, threading.get_native_id(), started
         self._steps = 1
         self._write_status()
-        atexit.register(self._at_exit)
-        self._profile.start()
+        self._catch_signals()
+        atexit.register(self._at_exit)  # after those of the instruments, which run later then
+
+    def _write_window(self, profile: Profile) -> None:
+        """A window has closed: whatever ends the process now, its files are there."""
+        if self._directory is not None:
+            profile.save(self._directory, figures=False)  # those come last: they take a second
+            self._written = len(profile.active)
+            self._write_status()
 
     def _finish(self, why: str | None = None) -> None:
         self._over = True
@@ -132,9 +143,19 @@ class Script:
             return
         self._profile.stop(why)
         self._profile.save(self._directory)
+        self._written = len(self._profile.active)
         self._write_status(done=True)
+        self._release_signals()
         if self._profile.active:
             _say(f"{len(self._profile.active)} steps were observed; results in {self._directory}")
+
+    def _fail(self, error: Exception) -> None:
+        self._over = True
+        with contextlib.suppress(Exception):
+            if self._profile is not None:
+                self._profile.stop()
+        _say(f"the profile failed, the script goes on: {error}")
+        self._write_status(failure=str(error))
 
     def _at_exit(self) -> None:
         if self._over or self._owner != os.getpid():
@@ -145,21 +166,51 @@ class Script:
             _say(f"the profile failed: {error}")
             self._write_status(failure=str(error))
 
+    def _catch_signals(self) -> None:
+        """Have signals that would end the process save the profile first; a script's own handlers stay."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in _ENDING:
+            if signal.getsignal(number) == signal.SIG_DFL:
+                signal.signal(number, self._on_signal)
+        os.register_at_fork(after_in_child=self._release_signals)
+
+    def _release_signals(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in _ENDING:
+                if signal.getsignal(number) == self._on_signal:
+                    signal.signal(number, signal.SIG_DFL)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._busy:
+            self._signal = number  # the step's count ends first
+        else:
+            self._end_by(number)
+
+    def _end_by(self, number: int) -> None:
+        if self._owner == os.getpid() and not self._over:
+            with contextlib.suppress(Exception):
+                self._finish(f"{signal.Signals(number).name} ended the script")
+        self._release_signals()
+        os.kill(os.getpid(), number)
+
     def _write_status(self, done: bool = False, failure: str | None = None) -> None:
+        from .._files import write_json
+
         if self._directory is None:
             return
-        observed = len(self._profile.active) if self._profile is not None and self._profile.tables else 0
         status = {
             "pid": os.getpid(),
             "steps": self._steps,
-            "observed": observed,
+            "observed": self._written,
             "done": done,
             "failure": failure,
+            "step_ends": self.ends.kind,
         }
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            (self._directory / "status.json").write_text(json.dumps(status), encoding="utf-8")
-        except OSError as error:
+            write_json(self._directory / "status.json", status)
+        except Exception as error:
             _say(f"cannot write {self._directory}: {error}")
 
 
@@ -174,13 +225,6 @@ def claim_directory(out: Path) -> Path:
     except FileExistsError:
         return out / f"process-{os.getpid()}"
     return out
-
-
-def _device_of(optimizer: Any) -> str:
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            return str(parameter.device.type)
-    return "cpu"
 
 
 def _say(text: str) -> None:

@@ -15,7 +15,7 @@ from ._advice import Advice, advise
 from ._breakdown import REMARK
 from ._facts import cpu_busy_pct, displaced_pct, facts
 from ._roof import flops_per_s, under_the_roofs
-from ._windows import LoopStep
+from ._windows import FOREIGN, LoopStep
 from .counters.utilization import utilization_lines, utilization_record
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ def record(profile: ProfileData) -> dict[str, Any]:
         "displaced_pct": displaced_pct(profile),
         "flops_per_s": flops_per_s(profile),
         "roofline": asdict(roof.summary) if roof is not None else None,
-        "overhead": {**asdict(cost), "definition": _overhead.DEFINITION} if cost else None,
+        "overhead": {**asdict(cost), "resolved": cost.resolved, "definition": _overhead.DEFINITION}
+        if cost
+        else None,
         "breakdown": table.to_dict("records") if table is not None else [],
         "utilization": utilization_record(profile.tables.get("utilization")),
         "advice": [asdict(each) for each in advice(profile)] if profile.active else [],
@@ -119,6 +121,7 @@ def _title(profile: ProfileData) -> str:
         f"B={about['B']}" if about.get("B") else "",
         str(about.get("precision", "")),
         str(about.get("device", "")),
+        "a step ends with backward" if about.get("step_ends") == "backward" else "",
     ]
     known = ", ".join(part for part in extra if part)
     return f"profile of {name}" + (f" ({known})" if known else "")
@@ -126,6 +129,9 @@ def _title(profile: ProfileData) -> str:
 
 def _why_nothing(profile: ProfileData) -> str:
     ran = profile.ran
+    steps = profile.tables.get("steps")
+    if steps is not None and (steps["phase"] == FOREIGN).any():
+        return "the program's own torch.profiler recorded in all of them; observe others, or run it without"
     first = profile.schedule.first_active if profile.schedule else 0
     return f"the loop made {ran} steps and the first window opens after {first}; ask for an earlier start"
 

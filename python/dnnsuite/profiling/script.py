@@ -15,7 +15,7 @@ from typing import Any
 
 from .._files import read_json
 from .._runs.interrupts import Interrupted, deferred
-from ..errors import Error
+from ..errors import Error, InvalidArgument, did_you_mean
 from ..profiler import script
 from ..profiler.activity import variables_for_markers
 from ..profiler.catalogue import choose
@@ -36,6 +36,7 @@ def run_script(
     stop: bool,
     as_json: bool,
     monitor: str = "auto",
+    step_on: str = "auto",
 ) -> int:
     """Run `command` with the profiler in every Python that it starts; print what was seen.
 
@@ -44,9 +45,14 @@ def run_script(
 
     Raises:
         Error: the command cannot be started.
-        InvalidArgument: an unknown metric, or iterations that mean nothing.
+        InvalidArgument: an unknown metric or end of a step, or iterations that mean nothing.
     """
     choose(metrics)
+    if step_on not in script.STEP_ON:
+        known = ", ".join(script.STEP_ON)
+        raise InvalidArgument(
+            f"--step-on {step_on!r}{did_you_mean(step_on, script.STEP_ON)}; accepted are {known}"
+        )
     windows_of(start_iteration, profile_iterations)  # refuses what means nothing
     # The profile begins when the first step has ended: until then nobody knows that there are steps.
     schedule, steps = windows_of(max(0, start_iteration - 1), profile_iterations)
@@ -56,6 +62,7 @@ def run_script(
         "steps": steps + 1,
         "metrics": metrics,
         "stop": stop,
+        "step_on": step_on,
     }
     with Monitor(monitor, counters=False) as watching:
         status = _run(command, _environment(settings), sys.stderr if as_json else None, watching.follow)
@@ -64,7 +71,8 @@ def run_script(
     found = [path.parent for path in sorted(out.rglob("status.json"))]
     profiles = [_read(directory) for directory in found]
     observed = [each for each in profiles if each["observed"]]
-    remarks = [] if observed else [_why_nothing(profiles, status, start_iteration)]
+    remarks = [_cut(each) for each in observed if not each["done"]]
+    remarks += [] if observed else [_why_nothing(profiles, status, start_iteration)]
     if as_json:
         print(json.dumps({"out": str(out), "status": status, "profiles": profiles, "remarks": remarks}))
     else:
@@ -114,10 +122,23 @@ def _run(
 
 
 def _read(directory: Path) -> dict[str, Any]:
-    status: dict[str, Any] = {**read_json(directory / "status.json"), "directory": str(directory)}
+    """What a process wrote, in the order profile, summary, status; killed in between, the later is missing or old."""
+    status: dict[str, Any] = {
+        **read_json(directory / "status.json"),
+        "directory": str(directory),
+        "observed": 0,
+    }
     if (directory / "profile.json").is_file():
         status["profile"] = read_json(directory / "profile.json")
+        status["observed"] = status["profile"]["steps"] if (directory / "summary.txt").is_file() else 0
     return status
+
+
+def _cut(profile: dict[str, Any]) -> str:
+    return (
+        f"process {profile['pid']} was ended after step {profile['steps']}: the {profile['observed']} observed steps are "
+        "those of the windows that had closed"
+    )
 
 
 def _why_nothing(profiles: Sequence[dict[str, Any]], status: int, start: int) -> str:
@@ -127,8 +148,9 @@ def _why_nothing(profiles: Sequence[dict[str, Any]], status: int, start: int) ->
         return f"nothing was observed: {failures[0]}"
     if not profiles:
         return (
-            f"nothing was observed: {ended} and no torch.optim optimizer made a step in it (one that ends by os._exit "
-            "cannot tell, and python -I or -E does not let itself be observed)"
+            f"nothing was observed: {ended}, no torch.optim optimizer made a step in it and no backward ran (one that "
+            "ends by os._exit or a signal before its second step cannot tell, and python -I or -E does not let itself "
+            "be observed); --step-on says what ends a step"
         )
     most = max(each["steps"] for each in profiles)
     if all(each["done"] for each in profiles):

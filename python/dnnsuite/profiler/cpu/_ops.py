@@ -16,6 +16,7 @@ from ...timing import now_ns
 from .. import flops
 from ..instrument import define
 from ._classes import class_of, phase_of, replayed_phases
+from ._foreign import ForeignRecorders
 from ._nesting import innermost, nest
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ class OpsInstrument:
         spans: gives (t0_ns, t1_ns, name) of the program's spans, for the column `phase`; none by default.
 
     Table `ops`, one row for each call. It takes 1 to 2 µs a call from the program: see the overhead that a profile
-    prints. FLOPs and bytes are computed, not counted.
+    prints. FLOPs and bytes are computed, not counted. Where the program starts a torch.profiler of its own, that one
+    records, and :attr:`gave_way` is true until the window has closed: those steps count as not observed.
     """
 
     name = "ops"
@@ -83,6 +85,8 @@ class OpsInstrument:
         self._notes: dict[str, int] = {}
         self._offset_ns = 0
         self._owner = 0
+        self.gave_way = False  # to a recorder of the program's, in the window that is open
+        self._foreign = ForeignRecorders(self._give_way)
 
     def open(self) -> None:
         """Raises Unavailable while another torch.profiler records."""
@@ -96,11 +100,15 @@ class OpsInstrument:
             )
 
     def start(self) -> None:
+        """A window opens. Where the program's own torch.profiler records by now, it goes on and this gives way."""
         import torch
 
-        from ..._torch import all_threads_config
+        from ..._torch import all_threads_config, profiler_recording
 
-        self.open()
+        self.gave_way = False
+        if profiler_recording():
+            self._give_way()
+            return
         config = all_threads_config()
         if config is None:
             self._note("ops: this torch records the operators of the calling thread only")
@@ -115,14 +123,27 @@ class OpsInstrument:
         self._offset_ns = _wall_minus_monotonic_ns()
         self._profiler.start()
         _recording.add(self)
+        self._foreign.watch()
+
+    def _give_way(self) -> None:
+        self.gave_way = True
+        self._note(_GAVE_WAY)
+        self._foreign.leave()
+        profiler = self._take_profiler()
+        if profiler is not None:
+            self._read(profiler)
 
     def step(self, index: int) -> None:
         self._ends.append((index, now_ns()))
 
     def stop(self) -> None:
+        self._foreign.leave()
         profiler = self._take_profiler()
-        if profiler is None:
-            return
+        if profiler is not None:
+            self._read(profiler)
+
+    def _read(self, profiler: Any) -> None:
+        """End our recorder and keep what it has recorded."""
         profiler.stop()
         drift_ns = abs(_wall_minus_monotonic_ns() - self._offset_ns)
         if drift_ns > 1_000_000:
@@ -188,6 +209,7 @@ class OpsInstrument:
         return found
 
     def close(self) -> None:
+        self._foreign.leave()
         profiler = self._take_profiler()
         if profiler is not None:
             profiler.stop()
@@ -204,12 +226,16 @@ _recording: weakref.WeakSet[OpsInstrument] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """torch crashes when the interpreter ends while it records."""
+    """torch crashes when the interpreter ends while it records. What was recorded stays: a profile may read it yet."""
     for instrument in list(_recording):
-        instrument.close()
+        instrument.stop()
 
 
 _KINDS = ("cpu_op", "user_annotation")
+_GAVE_WAY = (
+    "ops: the program recorded with a torch.profiler of its own; torch has one at a time, so that the steps from its "
+    "start to the end of the window are `foreign` in table steps, and in no figure here"
+)
 _QUIET = "6"  # torch's tracer would write two lines to stderr for each window
 
 
