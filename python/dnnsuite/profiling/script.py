@@ -136,8 +136,8 @@ def _read(directory: Path) -> dict[str, Any]:
 
 def _cut(profile: dict[str, Any]) -> str:
     return (
-        f"process {profile['pid']} was ended after step {profile['steps']}: the {profile['observed']} observed steps are "
-        "those of the windows that had closed"
+        f"process {profile['pid']} was ended after step {profile['steps']}: its {profile['observed']} observed steps "
+        "are those of the windows that had closed"
     )
 
 
