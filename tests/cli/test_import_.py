@@ -58,7 +58,7 @@ def test_tables_are_written_with_their_definitions(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.csv", b"a,b\n1,2\n", "no header of any of ncu, nvprof, nsys, dcgm, kineto"),
+        ("x.csv", b"a,b\n1,2\n", "no header of any of ncu, nvprof, nvvp, nsys, dcgm, kineto"),
         ("x.ncu-rep", b"NVR\0", "ncu --import x.ncu-rep --csv --page raw"),
         ("x.nsys-rep", b"QDSTRM", "nsys export --type sqlite x.nsys-rep"),
         ("x.json", b"{}", "no trace of torch.profiler"),
@@ -75,7 +75,7 @@ def test_other_files_are_refused_with_the_way_out(tmp_path, capsys, name, conten
 
 def test_another_database_and_another_kind(tmp_path, capsys):
     path = sqlite(tmp_path / "x.nvvp", {"StringTable": ("id value", [])})
-    assert "GPU Details" in run(capsys, path)[2]
+    assert "without tables of nsys or nvvp" in run(capsys, path)[2]
     assert "accepted are auto, ncu" in run(capsys, path, "--kind", "perf")[2]
     assert "no header" in run(capsys, FIXTURES / "dmon.txt", "--kind", "ncu")[2]
 
@@ -112,3 +112,24 @@ def test_help_needs_neither_torch_nor_pandas():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_ranks_and_comparisons(tmp_path, capsys):
+    for rank, compute in enumerate((200, 700)):
+        events = [
+            {"ph": "X", "cat": "kernel", "name": name, "ts": begin, "dur": length, "args": {}}
+            for name, begin, length in (("gemm", 0, compute), ("ncclAllReduce", compute, 1000 - compute))
+        ]
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps({"traceEvents": events}))
+    status, out, err = run(capsys, tmp_path)
+    assert status == 0
+    assert "ranks; 4 kernels" in out
+    assert "rank 1 is the straggler" in err
+    status, out, err = run(capsys, tmp_path / "rank1.json", "--against", tmp_path / "rank0.json", "--json")
+    rows = json.loads(out)["results"]["kernels_compared"]
+    assert rows[0]["change_ms"] == pytest.approx(0.5)
+    status, _, err = run(capsys, tmp_path, "--against", tmp_path / "rank0.json")
+    assert status == 2
+    assert "one file with another" in err
+    (tmp_path / "empty").mkdir()
+    assert run(capsys, tmp_path / "empty")[0] == 2

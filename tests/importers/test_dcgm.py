@@ -95,3 +95,20 @@ def test_damage_is_named_by_file_and_line(tmp_path, content, message):
 def test_a_clock_that_stands_is_refused():
     with pytest.raises(InvalidArgument, match="interval_s=0"):
         dcgm.read(FIXTURES / "dmon.txt", interval_s=0)
+
+
+def test_times_before_lines_values_that_were_too_wide_and_dcgms_words_for_nothing():
+    table = dcgm.read(FIXTURES / "dmon_stamped.txt")
+    assert table["t_ns"].unique().tolist() == [(1714564800 + s) * 10**9 for s in (1, 3)]
+    assert values(table, "gpu0", "gpm_sm") == pytest.approx([50, 25])
+    assert table[table["name"] == "memory_used"]["value"].isna().tolist() == [True, True, False]
+
+
+def test_a_blank_of_the_exporter_is_no_number(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text(
+        'DCGM_FI_DEV_MEMORY_TEMP{gpu="0", UUID="GPU-1",pod=""} 9223372036854775794\n'
+        'DCGM_FI_DEV_SM_CLOCK{gpu="0", UUID="GPU-1",pod=""} 1500\n',
+        encoding="utf-8",
+    )
+    assert dcgm.read(path)["value"].isna().tolist() == [True, False]

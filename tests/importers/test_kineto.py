@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from dnnsuite import importers
 from dnnsuite.importers import BadFile, kineto, nsys
 from dnnsuite.profiler.activity import analyse, attribute
 from importer_samples import kineto as trace
@@ -36,7 +37,8 @@ def test_a_trace_of_torch(tmp_path):
 def test_columns_are_those_of_nsys(tmp_path):
     mine = kineto.read(trace(tmp_path / "trace.json"))
     other = nsys.read(sqlite(tmp_path / "x.sqlite", new_schema()))
-    assert {n: list(t.columns) for n, t in mine.items()} == {n: list(t.columns) for n, t in other.items()}
+    assert {n: list(mine[n].columns) for n in other} == {n: list(t.columns) for n, t in other.items()}
+    assert {*mine} - {*other} == {"ops"}
 
 
 def test_a_packed_trace(tmp_path):
@@ -55,6 +57,7 @@ def test_what_torch_itself_writes(tmp_path):
     profile.export_chrome_trace(str(path))
     tables = kineto.read(path)
     assert tables["markers"]["name"].tolist() == ["outer"]
+    assert {"aten::ones", "aten::add"} <= {*tables["ops"]["name"]}
     assert not len(tables["kernels"])
 
 
@@ -74,3 +77,81 @@ def test_damage_is_named(tmp_path, content, message):
     path.write_text(content, encoding="utf-8")
     with pytest.raises(BadFile, match=message):
         kineto.read(path)
+
+
+def cpu_trace(path, steps=2, base=0.0):
+    """A trace of the CPU: per step of 1 ms a wait for data of 200 us, a linear layer of 500 with its product of 400."""
+    events = []
+    for step in range(steps):
+        at = base + 1000.0 * step
+        events += [
+            {
+                "ph": "X",
+                "cat": "user_annotation",
+                "name": f"ProfilerStep#{step + 3}",
+                "ts": at,
+                "dur": 1000,
+                "tid": 9,
+            },
+            {
+                "ph": "X",
+                "cat": "user_annotation",
+                "name": "enumerate(DataLoader)#x.__next__",
+                "ts": at,
+                "dur": 200,
+                "tid": 9,
+            },
+            {"ph": "X", "cat": "cpu_op", "name": "aten::linear", "ts": at + 300, "dur": 500, "tid": 9},
+            {"ph": "X", "cat": "cpu_op", "name": "aten::addmm", "ts": at + 350, "dur": 400, "tid": 9},
+        ]
+    path.write_text(
+        json.dumps({"baseTimeNanoseconds": 5, "traceEvents": events, "distributedInfo": {"rank": 1}})
+    )
+    return path
+
+
+def test_operators_and_steps_of_a_cpu(tmp_path):
+    found = importers.load(cpu_trace(tmp_path / "cpu.json"))
+    assert found.tables["ops"][["name", "depth", "self_ns"]].values.tolist()[:2] == [
+        ["aten::linear", 0, 100_000],
+        ["aten::addmm", 1, 400_000],
+    ]
+    assert found.tables["steps"]["step"].tolist() == [3, 4]
+    assert found.windows == [(0, 10**6), (10**6, 2 * 10**6)]
+    assert found.tables["ops"].attrs["about"] == {"rank": 1, "base_ns": 5}
+    results = importers.analyse_trace(found)
+    shares = results["breakdown"].set_index("class")["share_pct"]
+    assert shares.to_dict() == pytest.approx({"gemm": 50, "between operators": 30, "data wait": 20})
+    assert results["ops_by_name"]["calls_per_step"].tolist() == [1, 1]
+
+
+def test_the_words_of_old_versions(tmp_path):
+    events = [
+        {"ph": "X", "cat": "Operator", "name": "ProfilerStep#7", "ts": 0, "dur": 90, "tid": "4"},
+        {"ph": "X", "cat": "Operator", "name": "aten::mm", "ts": 10, "dur": 20, "tid": "4"},
+        {
+            "ph": "X",
+            "cat": "Runtime",
+            "name": "cudaLaunchKernel",
+            "ts": 12,
+            "dur": 3,
+            "tid": "4",
+            "args": {"correlation": 3},
+        },
+        {
+            "ph": "X",
+            "cat": "Kernel",
+            "name": "gemm",
+            "ts": 40,
+            "dur": 30,
+            "args": {"device": 0, "correlation": 3},
+        },
+        {"ph": "X", "cat": "Memset", "name": "Memset (Device)", "ts": 80, "dur": 1, "args": {"bytes": 8}},
+    ]
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(events), encoding="utf-16")  # a bare list, as PowerShell writes it
+    tables = kineto.read(path)
+    assert {name: len(table) for name, table in tables.items() if len(table)} == {
+        "kernels": 1, "memops": 1, "api": 1, "ops": 1, "steps": 1,
+    }  # fmt: skip
+    assert tables["memops"]["operation"].tolist() == ["memset"]

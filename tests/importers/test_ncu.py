@@ -135,3 +135,30 @@ def test_files_without_launches(tmp_path):
         ncu.read(path)
     with pytest.raises(BadFile, match="row of units"):
         ncu.read(changed(tmp_path, '"","","","","","","","","","","","cycle"', '"units"\n"","', RAW))
+
+
+DETAILS = '"ID","Process ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"\n'
+
+
+def test_numbers_of_a_locale_with_a_decimal_comma(tmp_path):
+    path = tmp_path / "german.csv"
+    rows = [("sm__inst.sum", "inst", "117.344"), ("gpu__time_duration.sum", "usecond", "3,25")]
+    text = DETAILS + "".join(f'"0","1","k","s","{n}","{u}","{v}"\n' for n, u, v in rows)
+    path.write_text(text, encoding="utf-16")  # as PowerShell writes it
+    assert ncu.read(path)["value"].tolist() == [117344, 3250]
+    path.write_text(text.replace('"3,25"', '"3.256"'), encoding="utf-8")  # only the count tells
+    assert ncu.read(path)["value"].tolist() == [117344, 3256000]
+    path.write_text(
+        text.replace('"3,25"', '"3.25"'), encoding="utf-8"
+    )  # and here that there are decimal points
+    assert ncu.read(path)["value"].tolist() == [117.344, 3250]
+
+
+def test_numbers_of_such_a_locale_on_the_raw_page(tmp_path):
+    path = tmp_path / "raw.csv"
+    path.write_text(
+        '"ID","Process ID","Kernel Name","sm__inst.sum","gpu__time_duration.sum"\n"","","","inst","usecond"\n'
+        '"0","1","k","117.344","1.234,5"\n',
+        encoding="utf-8",
+    )
+    assert ncu.read(path)["value"].tolist() == [117344, 1234500]

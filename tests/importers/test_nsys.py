@@ -43,9 +43,9 @@ def test_kernels_copies_and_calls(tables):
         ["unknown", "device"],
     ]
     assert tables["api"][["domain", "function", "thread"]].values.tolist() == [
-        ["runtime", "cudaLaunchKernel_v7000", TID],
+        ["runtime", "cudaLaunchKernel", TID],
         ["driver", "cuLaunchKernel", 5],
-        ["runtime", "cudaLaunchKernel_v7000", TID],
+        ["runtime", "cudaLaunchKernel", TID],
     ]
     assert tables["syncs"]["kind"].tolist() == ["stream synchronize"]
     assert tables["overhead"]["kind"].tolist() == ["CUDA profiling overhead"]
@@ -125,3 +125,13 @@ def test_the_file_is_only_read(tmp_path):
     nsys.read(path)
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["x.sqlite"]
+
+
+def test_pages_of_unified_memory_that_migrate(tmp_path):
+    tables = new_schema()
+    columns, (row,) = tables["CUPTI_ACTIVITY_KIND_MEMCPY"]
+    place = columns.split().index("copyKind")
+    rows = [(*row[:place], kind, *row[place + 1 :]) for kind in (11, 12, 13)]
+    tables["CUPTI_ACTIVITY_KIND_MEMCPY"] = (columns, rows)
+    memops = nsys.read(sqlite(tmp_path / "x.sqlite", tables))["memops"]
+    assert {"unified HtoD", "unified DtoH", "unified DtoD"} <= {*memops["operation"]}

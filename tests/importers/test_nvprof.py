@@ -34,7 +34,7 @@ def test_a_trace_of_nvprof_with_banners_and_a_row_of_units():
 def test_metrics_of_nvprof_are_means_with_their_units():
     tables = nvprof.read(FIXTURES / "nvprof_metrics.csv")
     metrics = tables["metrics"]
-    assert metrics["value"].tolist() == [3, 9e9, 0.2]
+    assert metrics["value"].tolist() == [3, 9 * 2**30, 0.2]  # nvprof's GB is 2**30
     assert metrics["unit"].tolist() == ["level", "byte/s", ""]
     assert tables["launches"]["calls"].tolist() == [3, 3, 3]
 
@@ -82,3 +82,44 @@ def test_a_header_alone(tmp_path):
     path.write_text((FIXTURES / "nvvp_full.csv").read_text().split("\n")[0], encoding="utf-8")
     with pytest.raises(BadFile, match="no row below it"):
         nvprof.read(path)
+
+
+@pytest.mark.parametrize("name", ["nvprof_unified.csv", "nvprof_text.txt"])
+def test_calls_of_the_host_and_pages_that_migrated_are_tables_of_their_own(name):
+    tables = nvprof.read(FIXTURES / name)
+    assert tables["launches"]["name"].tolist()[0] == "saxpy(int, float, float*, float*)"
+    assert len(tables["launches"]) == 2
+    assert tables["api"]["name"].iloc[0] == "cudaMallocManaged"
+    unified = tables["unified"]
+    assert unified["device"].unique().tolist() == ["Some GPU (0)"]
+    sizes = {"nvprof_unified.csv": 2 * 2**20, "nvprof_text.txt": 64 * 2**10}  # its KB is 1024 bytes
+    assert unified["bytes"].iloc[0] == sizes[name]
+    assert math.isnan(unified["bytes"].iloc[1])
+    assert unified["duration_ns"].iloc[1] in (250_000, 200_000)
+
+
+def test_a_trace_of_calls_and_one_of_both(tmp_path):
+    path = tmp_path / "api.csv"
+    path.write_text(
+        '"Start","Duration","Name","Correlation_ID"\nms,us,,\n1.5,20,"cudaMalloc",7\n', encoding="utf-8"
+    )
+    tables = nvprof.read(path)
+    assert tables["api"][["name", "duration_ns"]].values.tolist() == [["cudaMalloc", 20_000]]
+    assert not len(tables["launches"])
+    path.write_text(
+        '"Start","Duration","Grid X","Device","Context","Stream","Name"\nms,us,,,,,\n'
+        '1,5,,,,,"cudaLaunch"\n2,7,4,"Some GPU (0)","1","7","relu(float*, int)"\n',
+        encoding="utf-8",
+    )
+    tables = nvprof.read(path)
+    assert tables["api"]["name"].tolist() == ["cudaLaunch"]
+    assert tables["launches"]["duration_ns"].tolist() == [7000]
+
+
+def test_names_with_commas_that_an_old_version_did_not_quote(tmp_path):
+    path = tmp_path / "old.csv"
+    path.write_text(
+        "Time(%),Time,Calls,Avg,Min,Max,Name\n60.0%,3.0ms,2,1.5ms,1ms,2ms,f(float*, int, int)\n", "utf-8"
+    )
+    launches = nvprof.read(path)["launches"]
+    assert launches[["name", "duration_ns"]].values.tolist() == [["f(float*, int, int)", 1_500_000]]

@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnnsuite.errors import Error
-from dnnsuite.importers._text import BadFile, fields_of, numbers, read_bytes, read_lines, read_rows
+from dnnsuite.importers._text import (
+    BadFile,
+    fields_of,
+    has_decimal_comma,
+    lines_of,
+    numbers,
+    read_bytes,
+    read_lines,
+    read_rows,
+)
 
 HERE = Path("file.csv")
 
@@ -100,3 +109,25 @@ def test_what_cannot_be_read_is_a_typed_error_with_the_files_name(tmp_path, cont
         read_bytes(tmp_path / "gone")
     with pytest.raises(BadFile, match="directory"):
         read_bytes(tmp_path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
+def test_texts_of_windows(encoding):
+    assert lines_of("a,b\r\n1,2\r\n".encode(encoding)) == ["a,b", "1,2", ""]
+
+
+@pytest.mark.parametrize(
+    ("texts", "counts", "expected"),
+    [
+        (["1.234,56"], [], True),
+        (["117.344", "0,5"], [], True),
+        (["117.344"], [], False),  # microseconds with three decimals, say
+        (["117.344"], ["117.344"], True),  # but nobody counts thousandths
+        (["117.344", "1.5"], ["117.344"], False),
+        (["1,234.5", "117.344"], [], False),
+        (["1.234.567"], [], True),
+        (["1,234,567"], [], False),
+    ],
+)
+def test_decimal_commas_are_told_by_the_whole_file(texts, counts, expected):
+    assert has_decimal_comma(texts, counts) is expected

@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
 import typer
 
@@ -29,61 +29,122 @@ _ROWS = 10
 
 
 def import_file(
-    file: Annotated[
-        Path,
+    files: Annotated[
+        list[Path],
         typer.Argument(
-            help="CSV of ncu, nvprof or nvvp, SQLite of nsys, output of dcgmi dmon or dcgm-exporter, "
-            "or a trace of torch.profiler.",
+            help="CSV of ncu, nvprof or nvvp, SQLite of nsys or nvvp, output of dcgmi dmon or dcgm-exporter, a trace "
+            "of torch.profiler; or several traces, or a folder of them: the ranks of one run.",
             show_default=False,
         ),
     ],
     kind: Annotated[
-        str, typer.Option(help="ncu, nvprof, nsys, dcgm, kineto, or auto: recognised by the content.")
+        str, typer.Option(help="ncu, nvprof, nvvp, nsys, dcgm, kineto, or auto: recognised by the content.")
     ] = "auto",
     out: Annotated[Optional[Path], typer.Option(help="Write each table as CSV into this folder.")] = None,  # noqa: UP045
     interval: Annotated[
         float, typer.Option(help="Seconds between samples of dcgmi dmon (its -d), which writes no times.")
     ] = 1.0,
+    against: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Another file: compare the time of each kernel, FILE being the new one."),
+    ] = None,
     as_json: Json = False,
 ) -> int:
-    """Import what another tool measured, and say what is in it."""
+    """Import what another tool measured, and say what is in it.
+
+    Traces of several ranks are merged, and the rank that the others wait for is named. With --against two files are
+    compared by kernel.
+    """
     from .. import importers
+
+    paths = [path for given in files for path in _traces_in(given)]
+    found = [importers.load(path, kind, interval) for path in paths]
+    if against is not None:
+        shown = _against(importers.load(against, kind, interval), found)
+    else:
+        shown = _of_one(found[0]) if len(found) == 1 else _of_ranks(found)
+    written = _save(shown.tables | shown.results, out) if out is not None else []
+    _show(shown, files, as_json, written)
+    return 0
+
+
+class _Shown(NamedTuple):
+    """What is printed and written of a command: kind, tables as they were read, results, remarks."""
+
+    kind: str
+    tables: Results
+    results: Results
+    notes: list[str]
+
+
+def _traces_in(given: Path) -> list[Path]:
+    if not given.is_dir():
+        return [given]
+    paths = sorted(
+        path for path in given.iterdir() if path.name.endswith((".json", ".json.gz", ".sqlite", ".nvvp"))
+    )
+    if not paths:
+        raise InvalidArgument(f"{given} has no trace in it: .json, .json.gz, .sqlite or .nvvp")
+    return paths
+
+
+def _of_one(found: Imported) -> _Shown:
+    results, notes = _results(found)
+    return _Shown(found.kind, found.tables, results, found.notes + notes)
+
+
+def _of_ranks(found: list[Imported]) -> _Shown:
+    from .. import importers
+
+    ranks = importers.merge_ranks(found)
+    notes = [f"{each.path}: {note}" for each in found for note in each.notes]
+    return _Shown("ranks", ranks.tables, {"ranks": ranks.table}, [ranks.verdict, *notes])
+
+
+def _against(before: Imported, found: list[Imported]) -> _Shown:
+    from .. import importers
+
+    if len(found) != 1:
+        raise InvalidArgument(f"--against compares one file with another, not {len(found)}")
+    table = importers.compare_traces(before, found[0])
+    total = table["ms_a"].sum(), table["ms_b"].sum()
+    note = f"all together {total[0]:.4g} ms in {before.path} (a), {total[1]:.4g} ms in {found[0].path} (b)"
+    return _Shown("comparison", {}, {"kernels_compared": table}, [note])
+
+
+def _show(shown: _Shown, files: list[Path], as_json: bool, written: list[Path]) -> None:
     from ..profiler import definitions
 
-    found = importers.load(file, kind, interval)
-    results, notes = _results(found)
-    written = _save(found.tables | results, out) if out is not None else []
-    notes = found.notes + notes
+    names = ", ".join(map(str, files))
     if as_json:
         _print_json(
             {
-                "kind": found.kind,
-                "file": str(file),
-                "rows": {name: len(table) for name, table in found.tables.items()},
-                "results": {name: _records(table) for name, table in results.items()},
-                "definitions": {name: definitions(table) for name, table in results.items()},
-                "notes": notes,
+                "kind": shown.kind,
+                "file": names,
+                "rows": {name: len(table) for name, table in shown.tables.items()},
+                "results": {name: _records(table) for name, table in shown.results.items()},
+                "definitions": {name: definitions(table) for name, table in shown.results.items()},
+                "notes": shown.notes,
                 "written": [str(path) for path in written],
             }
         )
-        return 0
-    rows = ", ".join(f"{len(table)} {name}" for name, table in found.tables.items() if len(table))
-    print(f"{file}: {found.kind}; {rows or 'no rows'}")
-    for name, table in results.items():
+        return
+    rows = ", ".join(f"{len(table)} {name}" for name, table in shown.tables.items() if len(table))
+    print(f"{names}: {shown.kind}" + (f"; {rows or 'no rows'}" if shown.tables else ""))
+    for name, table in shown.results.items():
         print(f"\n{name}:\n{_shown(table)}")
-    for note in notes:
+    for note in shown.notes:
         print(f"dnnsuite: {note}", file=sys.stderr)
     for path in written:
         print(f"dnnsuite: wrote {path}", file=sys.stderr)
-    return 0
 
 
 def _results(found: Imported) -> tuple[Results, list[str]]:
     """Results that a file of its kind gives at once, and remarks on those that it cannot."""
-    if found.kind in ("nsys", "kineto"):
-        from ..profiler.activity import analyse
+    from .. import importers
 
-        return (analyse(found.tables, found.windows) if found.windows else {}), []
+    if found.kind in importers.TRACES:
+        return importers.analyse_trace(found), []
     if found.kind == "dcgm":
         return {"devices": _by_device(found.tables["samples"])}, []
     results: Results = {}

@@ -37,7 +37,7 @@ def profile(
     timeout: Annotated[float, typer.Option(help="Seconds that one batch size may take.")] = 3600.0,
     monitor: Annotated[str, typer.Option(help="Samples of the machine: auto, nvml, dcgm or none.")] = "auto",
     step_on: Annotated[
-        str, typer.Option(help="What ends a step of a script: optimizer, backward, or auto: the optimizer if one steps.")
+        str, typer.Option(help="What ends a step of a script: optimizer, backward, or auto (the first if it steps).")
     ] = "auto",
     stop: Annotated[bool, typer.Option("--stop", help="End a script once it has been observed.")] = False,
     out: Annotated[Optional[Path], typer.Option(help="Output directory.  [dnnsuite-runs/profile-NAME-TIME]")] = None,  # noqa: UP045

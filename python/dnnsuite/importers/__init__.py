@@ -16,21 +16,30 @@ from typing import TYPE_CHECKING, Any
 from ._text import BadFile
 
 if TYPE_CHECKING:
-    from ._loading import KINDS, Imported, load, sniff
+    from ._loading import KINDS, TRACES, Imported, load, sniff
     from .cores import core_report
     from .fp32 import fp32_report
+    from .traces import Ranks, analyse_trace, compare_traces, merge_ranks
 
-__all__ = ["KINDS", "BadFile", "Imported", "core_report", "fp32_report", "load", "sniff"]
+__all__ = [
+    "KINDS", "TRACES", "BadFile", "Imported", "Ranks", "analyse_trace", "compare_traces", "core_report", "fp32_report",
+    "load", "merge_ranks", "sniff",
+]  # fmt: skip
 
 _HOME_OF = {
     "KINDS": "._loading",
+    "TRACES": "._loading",
     "Imported": "._loading",
     "load": "._loading",
     "sniff": "._loading",
     "core_report": ".cores",
     "fp32_report": ".fp32",
+    "Ranks": ".traces",
+    "analyse_trace": ".traces",
+    "compare_traces": ".traces",
+    "merge_ranks": ".traces",
 }
-_MODULES = ("cores", "dcgm", "fp32", "kineto", "ncu", "nsys", "nvprof")
+_MODULES = ("cores", "dcgm", "fp32", "kineto", "ncu", "nsys", "nvprof", "nvvp")
 
 
 def __getattr__(name: str) -> Any:

@@ -3,21 +3,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidArgument
-from . import dcgm, kineto, ncu, nsys, nvprof
-from ._text import BadFile, lines_of, read_bytes
+from . import dcgm, kineto, ncu, nsys, nvprof, nvvp
+from ._text import BadFile, encoding_of, lines_of, read_bytes, read_head
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["KINDS", "Imported", "load", "sniff"]
+__all__ = ["KINDS", "TRACES", "Imported", "load", "sniff"]
 
-KINDS = ("ncu", "nvprof", "nsys", "dcgm", "kineto")
+KINDS = ("ncu", "nvprof", "nvvp", "nsys", "dcgm", "kineto")
+TRACES = ("nsys", "nvvp", "kineto")  # of these: kernels, copies, calls, with times
+_JSON = re.compile(r"\s*(?:\{|\[\s*(?:\{|\]|$))")
 _SQLITE = b"SQLite format 3\0"
 _EXPORT = {  # a tool's own format: how to make it one that is read
     ".ncu-rep": "ncu --import FILE --csv --page raw > report.csv",
@@ -56,25 +59,36 @@ def sniff(path: str | Path) -> str:
         raise BadFile(
             path, f"the tool's own format; export it first: {_EXPORT[path.suffix].replace('FILE', path.name)}"
         )
-    data = read_bytes(path)
-    if data.startswith(_SQLITE):
-        if nsys.is_nsys(path):
-            return "nsys"
-        raise BadFile(
-            path, "an SQLite file without tables of nsys; a file of nvvp is exported there, from GPU Details"
-        )
-    if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
-        if b"traceEvents" in data or b'"ph"' in data:
+    head = read_head(path)
+    if head.startswith(_SQLITE):
+        return _kind_of_database(path)
+    text = head.decode(encoding_of(head), errors="replace")
+    if _JSON.match(text):
+        if "traceEvents" in text or '"ph"' in text:
             return "kineto"
         raise BadFile(path, "JSON that is no trace of torch.profiler")
-    for line in lines_of(data):
-        for kind, is_one in (("ncu", ncu.is_header), ("dcgm", dcgm.is_dcgm), ("nvprof", nvprof.is_header)):
-            if is_one(line):
-                return kind
+    kind = _kind_of_lines(lines_of(head)) or _kind_of_lines(lines_of(read_bytes(path)))
+    if kind:
+        return kind
     raise BadFile(
         path,
         f"no header of any of {', '.join(KINDS)} is in it; --kind reads it as one of them and says what is missing",
     )
+
+
+def _kind_of_database(path: Path) -> str:
+    for kind, is_one in (("nvvp", nvvp.is_nvvp), ("nsys", nsys.is_nsys)):
+        if is_one(path):
+            return kind
+    raise BadFile(path, "an SQLite file without tables of nsys or nvvp")
+
+
+def _kind_of_lines(lines: Iterable[str]) -> str | None:
+    for line in lines:
+        for kind, is_one in (("ncu", ncu.is_header), ("dcgm", dcgm.is_dcgm), ("nvprof", nvprof.is_header)):
+            if is_one(line):
+                return kind
+    return None
 
 
 def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Imported:
@@ -86,8 +100,8 @@ def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Impor
         interval_s: between samples of DCGM, s, where the file has no times.
 
     Returns:
-        ncu: `metrics`; nvprof: `launches`, `metrics`; dcgm: `samples`; nsys and kineto: the tables of
-        :class:`dnnsuite.profiler.activity.ActivityInstrument`.
+        ncu: `metrics`; nvprof: `launches`, `metrics`, `api`, `unified`; dcgm: `samples`; nsys, nvvp and kineto: the
+        tables of :class:`dnnsuite.profiler.activity.ActivityInstrument`.
 
     Raises:
         BadFile: damaged, or of another kind.
@@ -106,7 +120,7 @@ def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Impor
     elif kind == "dcgm":
         tables = {"samples": dcgm.read(path, interval_s)}
     else:
-        tables = (nsys if kind == "nsys" else kineto).read(path)
+        tables = {"nsys": nsys, "nvvp": nvvp, "kineto": kineto}[kind].read(path)
         notes = [f"no {name} in the trace" for name in ("kernels", "api") if not len(tables[name])]
     for name, table in tables.items():
         if "value" in table and (missing := _not_measured(table)):

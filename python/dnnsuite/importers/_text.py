@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
+import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,12 +20,20 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["BadFile", "fields_of", "lines_of", "numbers", "read_bytes", "read_lines", "read_rows"]
+__all__ = ["GZIP", "BadFile", "encoding_of", "fields_of", "has_decimal_comma", "lines_of", "numbers",
+           "read_bytes", "read_head", "read_lines", "read_rows", "with_points"]  # fmt: skip
 
-_GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
 _REMEDY = "; without the line the rest can be imported"
 _NOTHING = ("", "n/a", "na", "nan", "-nan", "-", "no data", "(!) n/a", "not supported", "<overflow>")
 _GROUPED = r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?"
+# What can be a number with one sign for decimals only: {0} is that of groups, {1} that of decimals.
+_ONLY = (
+    r"-?(?:\d{{1,3}}(?:{0}\d{{3}})+{1}\d+|\d{{1,3}}(?:{0}\d{{3}}){{2,}}"
+    r"|0{1}\d+|\d{{4,}}{1}\d+|\d+{1}(?:\d{{1,2}}|\d{{4,}}))"
+)
+_POINT, _COMMA = (re.compile(_ONLY.format(*signs)) for signs in ((",", r"\."), (r"\.", ",")))
+_THOUSANDS = re.compile(r"-?\d{1,3}(?:\.\d{3})+")
 
 
 class BadFile(Error):
@@ -51,11 +61,26 @@ def read_bytes(path: Path) -> bytes:
     """
     try:
         data = path.read_bytes()
-        if data.startswith(_GZIP):
+        if data.startswith(GZIP):
             data = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         raise BadFile(path, getattr(error, "strerror", None) or str(error)) from error
     if not data or data.isspace():
+        raise BadFile(path, "the file is empty")
+    return data
+
+
+def read_head(path: Path, count: int = 1 << 20) -> bytes:
+    """The first `count` bytes of a file, unpacked if it is gzip's; raises BadFile as :func:`read_bytes` does."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(count)
+        if data.startswith(GZIP):
+            with gzip.open(path) as packed:
+                data = packed.read(count)
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadFile(path, getattr(error, "strerror", None) or str(error)) from error
+    if not data or (len(data) < count and data.isspace()):
         raise BadFile(path, "the file is empty")
     return data
 
@@ -65,9 +90,20 @@ def read_lines(path: Path) -> list[str]:
     return lines_of(read_bytes(path))
 
 
+def encoding_of(data: bytes) -> str:
+    """The encoding of a text: UTF-16 by its mark, as PowerShell's `>` writes it, or by its NULs; else UTF-8."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    head = data[:4000]
+    for encoding, zeros in (("utf-16-le", head[1::2]), ("utf-16-be", head[::2])):
+        if len(head) > 3 and zeros.count(0) > 0.9 * len(zeros):
+            return encoding
+    return "utf-8-sig"
+
+
 def lines_of(data: bytes) -> list[str]:
-    """Split text into lines without their ends; bytes that are no UTF-8 become U+FFFD, NULs and lone CRs blanks."""
-    text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+    """Split text into lines without their ends; bytes that are no text become U+FFFD, NULs and lone CRs blanks."""
+    text = data.decode(encoding_of(data), errors="replace").replace("\r\n", "\n")
     # pandas would end a line at a CR, and csv would not.
     return text.replace("\0", " ").replace("\r", " ").split("\n")
 
@@ -145,6 +181,36 @@ def _check_row(path: Path, line: str, number: int, fields: int) -> None:
         raise BadFile(
             path, f"{found} fields where the header has {fields}: the line is damaged{_REMEDY}", number
         )
+
+
+def has_decimal_comma(texts: Iterable[str], counts: Iterable[str] = ()) -> bool:
+    """True if the numbers of a file are written as `1.234,56`, which a locale makes of `1,234.56`.
+
+    Args:
+        texts: the numbers of the whole file: some may be read both ways, `117.344`, and others tell.
+        counts: those that have no decimals by their nature: `117.344` of them is grouped.
+
+    Files in which both are found are left to :func:`numbers`, which refuses what is no number.
+    """
+    words = [*map(str.strip, texts)]
+    if any(map(_POINT.fullmatch, words)):
+        return False
+    return any(map(_COMMA.fullmatch, words)) or any(_THOUSANDS.fullmatch(text.strip()) for text in counts)
+
+
+def with_points(texts: pd.Series) -> pd.Series:
+    """Numbers written with a decimal comma as `1,234.56`, those of a category once."""
+    if hasattr(texts, "cat"):
+        categories = texts.cat.categories
+        changed = [
+            text.translate(_SWAPPED) if _LIKE_A_NUMBER.fullmatch(text) else text for text in categories
+        ]
+        return texts.cat.rename_categories(changed)
+    return texts.map(lambda text: text.translate(_SWAPPED) if _LIKE_A_NUMBER.fullmatch(text) else text)
+
+
+_SWAPPED = str.maketrans(".,", ",.")
+_LIKE_A_NUMBER = re.compile(r"\s*-?[\d.,]+(?:\s*\(.*\))?\s*")
 
 
 def numbers(

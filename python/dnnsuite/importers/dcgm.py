@@ -31,6 +31,14 @@ _DEFINITIONS = {field.name: f"DCGM's field {field.number}, DCGM_FI_{field.long}"
     "GPU was used"
 }
 _SECOND = re.compile(r"\s*#?\s*Id\b", re.IGNORECASE)  # the header's second line, with units in old versions
+# A time that a logger put before a line: [2024-05-01 12:00:00.5], 2024-05-01T12:00:00Z, [12:00:00], 1714564800.25.
+_STAMP = re.compile(
+    r"\s*\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|\d\d:\d\d:\d\d(?:[.,]\d+)?|\d{9,}(?:\.\d+)?)\]?"
+    r"[:,]?\s+(?=#|[A-Za-z])"
+)
+_TOO_WIDE = re.compile(r"\*+$")  # what dmon prints of a value that is wider than its column
+_BLANK = (9223372036854775792, 2147483632)  # from these on, of 64 and 32 bits, DCGM's words for "no value"
 _EXPOSED = re.compile(r"(DCGM_FI_\w+)\{(.*)\}\s+(\S+)(?:\s+(-?\d+))?\s*$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _TIMES = {"timestamp_ms": 10**6, "timestamp_ns": 1, "t_ns": 1, "timestamp": 10**9, "time": 10**9}
@@ -45,7 +53,9 @@ _DEVICES = ("gpu", "entity", "device", "gpuid", "gpu_id")
 
 def is_dcgm(line: str) -> bool:
     """Return True if a line is a header, or a sample, of one of DCGM's tools."""
-    return bool(HEADER.match(line) or _EXPOSED.match(line) or ("DCGM_FI_" in line and _is_csv(line)))
+    return bool(
+        HEADER.match(_stamped(line)[1]) or _EXPOSED.match(line) or ("DCGM_FI_" in line and _is_csv(line))
+    )
 
 
 def _is_csv(line: str) -> bool:
@@ -79,7 +89,7 @@ def read(path: str | Path, interval_s: float = 1.0, begin_ns: int = 0) -> pd.Dat
         raise InvalidArgument(f"interval_s={interval_s}: must be positive")
     lines = read_lines(path)
     clock = _Clock(round(interval_s * 1e9), begin_ns)
-    if any(HEADER.match(line) for line in lines):
+    if any(HEADER.match(_stamped(line)[1]) for line in lines):
         rows = [*_monitor(path, lines, clock)]
     elif any(_EXPOSED.match(line.strip()) for line in lines):
         rows = [*_exposition(path, lines, clock)]
@@ -93,6 +103,12 @@ def read(path: str | Path, interval_s: float = 1.0, begin_ns: int = 0) -> pd.Dat
         rows,
         {name: _DEFINITIONS.get(name, "a field of DCGM, as it was written") for name in sorted(known)},
     )
+
+
+def _stamped(line: str) -> tuple[str, str]:
+    """The time before a line, "" where there is none, and the line."""
+    found = _STAMP.match(line)
+    return (found[1], line[found.end() :]) if found else ("", line)
 
 
 class _Clock:
@@ -113,7 +129,8 @@ class _Clock:
 def _monitor(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
     columns: list[tuple[str, float, str]] = []
     after_header = False
-    for number, line in enumerate(lines, 1):
+    for number, written in enumerate(lines, 1):
+        stamp, line = _stamped(written)
         if header := HEADER.match(line):
             columns = [column_of(name) for name in header[1].split()]
             if not columns:
@@ -137,7 +154,7 @@ def _monitor(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
                 number,
             )
         device = device_of(entity[1], entity[2])
-        t_ns = clock.at(device)
+        t_ns = _time(path, number, _dated(stamp), 10**9) if stamp else clock.at(device)
         for text, (name, factor, unit) in zip(values, columns, strict=True):
             yield t_ns, device, name, _number(path, number, text, bool(unit)) * factor, unit
 
@@ -145,16 +162,27 @@ def _monitor(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:
 def _is_value(rest: str) -> bool:
     """Return True if values follow an entity: dcgmi's messages begin with words, too."""
     first = rest.split()[:1]
-    return bool(first) and (first[0] in NOTHING or first[0][0] in "-.0123456789")
+    return bool(first) and (first[0] in NOTHING or first[0][0] in "-.0123456789*")
 
 
 def _number(path: Path, line: int, text: str, is_known: bool) -> float:
     try:
-        return float("nan" if text in NOTHING else text)
+        value = float("nan" if text in NOTHING or _TOO_WIDE.fullmatch(text) else text)
+        return float("nan") if _is_blank(value) else value
     except ValueError:
         if not is_known:
             return float("nan")  # a field of text, a name or a version
         raise BadFile(path, f"{text!r} is no number: the line is damaged", line) from None
+
+
+def _is_blank(value: float) -> bool:
+    return value >= float(_BLANK[0]) or _BLANK[1] <= value < _BLANK[1] + 16
+
+
+def _dated(stamp: str) -> str:
+    """A time of day is one of 1970: differences hold."""
+    text = stamp.replace(",", ".")
+    return f"1970-01-01T{text}" if ":" in text and "-" not in text else text.replace(" ", "T")
 
 
 def _exposition(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..profiler.instrument import define, definitions
-from ._text import BadFile, fields_of, numbers, read_lines, read_rows
+from ._text import BadFile, fields_of, has_decimal_comma, numbers, read_lines, read_rows, with_points
 from ._units import to_base
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ _MEANINGS = {
     "value": "in that unit; NaN where ncu wrote n/a or a word",
     "text": "what was printed where it is a word; missing elsewhere",
 }
+# Units of what is counted: a sum of them has no decimals.
+_COUNTED = {"inst", "sector", "request", "warp", "thread", "block", "cycle", "byte", "register/thread"}
+_WHOLE = {"Elapsed Cycles", "Grid Size", "Block Size", "Threads", "Registers Per Thread"}
 _QUOTED_ROW, _PLAIN_ROW = re.compile(r'"\d+",'), re.compile(r"\d+,")
 _FEW_COMMAS = 4
 
@@ -193,7 +196,13 @@ def _details(path: Path, rows: pd.DataFrame, at: Sequence[int]) -> pd.DataFrame:
     ids = _kernel_ids(rows)[is_metric]
     kept = [number for number, keep in zip(at, is_metric, strict=True) if keep]
     rows = rows[is_metric].reset_index(drop=True)
-    values, words = numbers(path, rows["Metric Value"], kept)
+    texts = rows["Metric Value"]
+    named = rows["Metric Name"].astype(str)
+    whole = named.str.endswith(".sum") | named.isin(_WHOLE)
+    whole &= rows["Metric Unit"].astype(str).isin(_COUNTED)
+    if has_decimal_comma(texts.cat.categories, texts[whole].astype(str).unique()):
+        texts = with_points(texts)
+    values, words = numbers(path, texts, kept)
     units = [to_base(str(unit)) for unit in rows["Metric Unit"].cat.categories]
     codes = rows["Metric Unit"].cat.codes.to_numpy()
     bases = list(dict.fromkeys(unit for _, unit in units))
@@ -220,6 +229,8 @@ def _raw(path: Path, rows: pd.DataFrame, units: dict[str, str], at: Sequence[int
     count, width = len(rows), len(metrics)
     values, texts = np.empty((count, width)), np.empty((count, width), dtype=object)
     texts[:] = None
+    if _raw_has_decimal_comma(rows, metrics, units):
+        rows = rows.assign(**{metric: with_points(rows[metric]) for metric in metrics})
     for number, metric in enumerate(metrics):
         found, words = numbers(path, rows[metric], at)
         values[:, number] = found * to_base(units[metric])[0]
@@ -239,6 +250,14 @@ def _raw(path: Path, rows: pd.DataFrame, units: dict[str, str], at: Sequence[int
             "value": values.ravel(),
             "text": pd.Series(texts.ravel(), dtype=object),
         }
+    )
+
+
+def _raw_has_decimal_comma(rows: pd.DataFrame, metrics: Sequence[str], units: dict[str, str]) -> bool:
+    whole = [name for name in metrics if name.endswith(".sum") and units[name] in _COUNTED]
+    return has_decimal_comma(
+        (text for name in metrics for text in rows[name].cat.categories),
+        (text for name in whole for text in rows[name].cat.categories),
     )
 
 

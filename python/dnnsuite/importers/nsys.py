@@ -7,23 +7,24 @@ texts or numbers of a string table. What a version does not have is 0, or an emp
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import chain
+import re
+from collections.abc import Sequence
 from pathlib import Path
+from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..profiler.activity.tables import tables_of
+from ._extent import with_windows
+from ._sqlite import Columns, Database, opened, tables_in
 from ._text import BadFile, read_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["is_nsys", "read"]
+__all__ = ["is_nsys", "read", "without_version"]
 
 _KERNEL, _MEMCPY, _MEMSET, _RUNTIME, _DRIVER, _SYNC, _GRAPH = (
     f"CUPTI_ACTIVITY_KIND_{kind}"
@@ -56,37 +57,16 @@ _MARK, _PUSH_POP, _START_END, _DOMAIN = 34, 59, 60, 75
 _RUNTIME_CLASS = 0  # eventClass: 0 the runtime, 1 the driver
 _MEMSET_OPERATION = 255
 _DEVICE_MEMORY, _UNKNOWN_MEMORY = 3, 0
+_INTERFACE = re.compile(r"_v\d{4,5}$")
 _PID_BITS, _TID_MASK = 24, (1 << 24) - 1
-
-Columns = dict[str, NDArray[Any]]
 
 
 def is_nsys(path: Path) -> bool:
-    """Return True if an SQLite file has tables that nsys writes."""
-    with _opened(path) as db:
-        return bool(_tables(db) & {_KERNEL, _RUNTIME, _NVTX, "TARGET_INFO_SYSTEM_ENV", "META_DATA_EXPORT"})
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """The file, which is only read. Whatever SQLite says of it, even if that quotes bytes, becomes BadFile."""
-    if not path.is_file():
-        raise BadFile(path, "no such file")
-    try:
-        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
-        db.text_factory = lambda raw: raw.decode(errors="replace")
-        try:
-            yield db
-        finally:
-            db.close()
-    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
-        raise BadFile(path, f"{error}: no SQLite file, or a damaged one; export it again") from error
-
-
-def _tables(db: sqlite3.Connection) -> set[str]:
-    return {
-        str(name) for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
-    }
+    """Return True if an SQLite file has tables that only nsys writes; nvvp's have CUPTI's names, too."""
+    there = tables_in(path)
+    return bool(there & {"StringIds", _NVTX, "TARGET_INFO_SYSTEM_ENV", "META_DATA_EXPORT"}) or (
+        bool(there & {_KERNEL, _RUNTIME}) and "StringTable" not in there
+    )
 
 
 def read(path: str | Path) -> dict[str, pd.DataFrame]:
@@ -104,7 +84,7 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
     path = Path(path)
     if not path.is_file():
         read_bytes(path)  # raises, saying what is there instead
-    with _opened(path) as db:
+    with opened(path) as db:
         export = _Export(path, db)
         columns = {
             "kernels": export.kernels(),
@@ -115,19 +95,18 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
             "graphs": export.graphs(),
         }
         columns["markers"], columns["marker_data"] = export.markers()
-    found = tables_of(columns, export.strings, lambda _, number: export.strings[number])
+    found = tables_of(columns, export.strings, lambda _, number: without_version(export.strings[number]))
     _name_overheads(found["overhead"], columns["overhead"]["kind"], export.strings)
-    windows = _extent(found)
-    for table in found.values():
-        table.attrs["windows"] = windows
-    return found
+    return with_windows(found)
 
 
-def _extent(tables: Mapping[str, pd.DataFrame]) -> list[list[int]]:
-    rows = [table for table in tables.values() if len(table)]
-    if not rows:
-        return []
-    return [[min(int(t["t0_ns"].min()) for t in rows), max(int(t["t1_ns"].max()) for t in rows)]]
+def without_version(function: str) -> str:
+    """The name of a CUDA function without the version of its interface, that CUPTI puts behind it.
+
+    >>> without_version("cudaLaunchKernel_v7000"), without_version("cuMemcpyHtoD_v2")
+    ('cudaLaunchKernel', 'cuMemcpyHtoD_v2')
+    """
+    return _INTERFACE.sub("", function)
 
 
 def _name_overheads(table: pd.DataFrame, kinds: NDArray[Any], strings: Sequence[str]) -> None:
@@ -137,48 +116,19 @@ def _name_overheads(table: pd.DataFrame, kinds: NDArray[Any], strings: Sequence[
     table["kind"] = pd.Categorical([strings[code] or "unknown" for code in kinds.tolist()])
 
 
-class _Export:
+class _Export(Database):
     """One export: its tables as columns `[rows]`, with the names that `tables_of` takes."""
 
-    def __init__(self, path: Path, db: sqlite3.Connection) -> None:
-        self._path, self._db, self._tables = path, db, _tables(db)
-        if not self._tables & {_KERNEL, _MEMCPY, _MEMSET, _RUNTIME, _DRIVER, _NVTX, _GRAPH}:
+    def __init__(self, path: Path, db: Connection) -> None:
+        super().__init__(path, db)
+        if not self.tables & {_KERNEL, _MEMCPY, _MEMSET, _RUNTIME, _DRIVER, _NVTX, _GRAPH}:
             raise BadFile(
                 path,
                 "no table of CUDA or NVTX; trace with `nsys profile -t cuda,nvtx` and "
                 "`nsys export --type sqlite`",
             )
-        self.strings: list[str] = [""]
-        self._code_of: dict[int, int] = {}
-        if "StringIds" in self._tables:
-            for number, value in db.execute(f"SELECT {_term('id')}, CAST(value AS TEXT) FROM StringIds"):
-                self._code_of[number] = len(self.strings)
-                self.strings.append(str(value or ""))
+        self.read_strings("StringIds", "id")
         self._processes: dict[int, int] = {}
-
-    def _has(self, table: str) -> set[str]:
-        """The table's columns; none when there is no such table."""
-        if table not in self._tables:
-            return set()
-        return {str(row[1]) for row in self._db.execute(f'PRAGMA table_info("{table}")')}
-
-    def _columns(self, table: str, wanted: Mapping[str, str], where: str = "") -> Columns:
-        """Columns of whole numbers; 0 where the schema lacks one, or a row has none. Without start and end, BadFile."""
-        there = self._has(table)
-        if there and not {"start", "end"} <= there:
-            raise BadFile(self._path, f"table {table} has no columns start and end: an unknown schema")
-        if not there:
-            return {name: np.zeros(0, np.int64) for name in wanted}
-        terms = [_term(column) if column in there else "0" for column in wanted.values()]
-        cursor = self._db.execute(f'SELECT {", ".join(terms)} FROM "{table}" {where}')
-        flat = np.fromiter(chain.from_iterable(cursor), np.int64).reshape(-1, len(wanted))
-        return {name: np.ascontiguousarray(flat[:, number]) for number, name in enumerate(wanted)}
-
-    def _codes(self, numbers: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Indices into `strings` for numbers of the string table; "" for one that is not in it."""
-        distinct, inverse = np.unique(numbers, return_inverse=True)
-        codes = [self._code_of.get(number, 0) for number in distinct.tolist()]
-        return np.array(codes, np.int32)[inverse] if codes else np.zeros(0, np.int32)
 
     def _unique(self, columns: Columns, process: str) -> None:
         """Adds the process to correlations, which begin anew in each; takes its column away."""
@@ -191,15 +141,15 @@ class _Export:
             columns["correlation"] = columns["correlation"] + (order[inverse] << 32)
 
     def kernels(self) -> Columns:
-        there = self._has(_KERNEL)
+        there = self.has(_KERNEL)
         name = next((n for n in ("demangledName", "shortName", "mangledName") if n in there), "demangledName")
-        found = self._columns(_KERNEL, _LAUNCH | {"name": name})
+        found = self.columns(_KERNEL, _LAUNCH | {"name": name})
         self._unique(found, "globalPid")
-        found["name"] = self._codes(found["name"])
+        found["name"] = self.codes(found["name"])
         return {"t0_ns": found.pop("t0_ns"), "t1_ns": found.pop("t1_ns"), "name": found.pop("name")} | found
 
     def memops(self) -> Columns:
-        copies = self._columns(
+        copies = self.columns(
             _MEMCPY,
             _MEMOP
             | {
@@ -212,10 +162,10 @@ class _Export:
         )
         for side in ("source_memory", "target_memory"):
             copies[side] = _memory(copies[side])
-        sets = self._columns(_MEMSET, _MEMOP | {"target_memory": "memKind", "target_device": "deviceId"})
+        sets = self.columns(_MEMSET, _MEMOP | {"target_memory": "memKind", "target_device": "deviceId"})
         count = len(sets["t0_ns"])
         sets["target_memory"] = _memory(sets["target_memory"])
-        if "memKind" not in self._has(_MEMSET):
+        if "memKind" not in self.has(_MEMSET):
             sets["target_memory"] = np.full(count, _DEVICE_MEMORY)
         sets["operation"] = np.full(count, _MEMSET_OPERATION)
         sets["source_memory"], sets["source_device"] = (
@@ -241,16 +191,16 @@ class _Export:
             "return_value": "returnValue",
             "globalTid": "globalTid",
         }
-        runtime, driver = self._columns(_RUNTIME, wanted), self._columns(_DRIVER, wanted)
+        runtime, driver = self.columns(_RUNTIME, wanted), self.columns(_DRIVER, wanted)
         # CUPTI's numbers: 1 the runtime, 0 the driver.
         runtime["domain"] = (runtime["domain"] == _RUNTIME_CLASS).astype(np.int64)
         driver["domain"] = np.zeros(len(driver["t0_ns"]), np.int64)
         found = {name: np.concatenate([runtime[name], driver[name]]) for name in wanted}
         self._unique(found, "globalTid")
-        return found | {"callback": self._codes(found["callback"]), "thread": found["thread"] & _TID_MASK}
+        return found | {"callback": self.codes(found["callback"]), "thread": found["thread"] & _TID_MASK}
 
     def overhead(self) -> Columns:
-        found = self._columns(
+        found = self.columns(
             _OVERHEAD,
             {
                 "t0_ns": "start",
@@ -262,10 +212,10 @@ class _Export:
         )
         order = np.argsort(found["t0_ns"], kind="stable")
         found = {name: values[order] for name, values in found.items()}
-        return found | {"kind": self._codes(found["kind"]), "thread": found["thread"] & _TID_MASK}
+        return found | {"kind": self.codes(found["kind"]), "thread": found["thread"] & _TID_MASK}
 
     def syncs(self) -> Columns:
-        found = self._columns(_SYNC, {
+        found = self.columns(_SYNC, {
             "t0_ns": "start", "t1_ns": "end", "kind": "syncType", "context": "contextId", "stream": "streamId",
             "event": "eventId", "correlation": "correlationId", "globalPid": "globalPid",
         })  # fmt: skip
@@ -273,17 +223,17 @@ class _Export:
         return found
 
     def graphs(self) -> Columns:
-        found = self._columns(_GRAPH, _WORK | {"graph_id": "graphId", "globalPid": "globalPid"})
+        found = self.columns(_GRAPH, _WORK | {"graph_id": "graphId", "globalPid": "globalPid"})
         self._unique(found, "globalPid")
         return found
 
     def markers(self) -> tuple[Columns, Columns]:
         """NVTX's ranges that ended, and its marks, as CUPTI's records: one of the begin, one of the end."""
-        found = self._columns(_NVTX, {
+        found = self.columns(_NVTX, {
             "t0_ns": "start", "t1_ns": "end", "type": "eventType", "thread": "globalTid", "textId": "textId",
             "domain": "domainId", "category": "category",
         }, "ORDER BY rowid")  # fmt: skip
-        names, payloads = self._codes(found["textId"]), np.full(len(found["t0_ns"]), np.nan)
+        names, payloads = self.codes(found["textId"]), np.full(len(found["t0_ns"]), np.nan)
         self._own_texts(names)
         self._payloads(payloads)
         domains = self._domains(found, names)
@@ -307,11 +257,11 @@ class _Export:
 
     def _own_texts(self, names: NDArray[np.int32]) -> None:
         """Codes for texts that stand in the row itself, where no registered string was used."""
-        if "text" not in self._has(_NVTX):
+        if "text" not in self.has(_NVTX):
             return
         known: dict[str, int] = {}
         for row, text in enumerate(
-            value for (value,) in self._db.execute(f"SELECT text FROM {_NVTX} ORDER BY rowid")
+            value for (value,) in self.db.execute(f"SELECT text FROM {_NVTX} ORDER BY rowid")
         ):
             if text is not None and not names[row]:
                 names[row] = known.setdefault(str(text), len(self.strings))
@@ -319,7 +269,7 @@ class _Export:
                     self.strings.append(str(text))
 
     def _payloads(self, into: NDArray[np.float64]) -> None:
-        there = self._has(_NVTX)
+        there = self.has(_NVTX)
         kinds = [
             n
             for n in ("uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue")
@@ -329,7 +279,7 @@ class _Export:
             return
         # COALESCE wants two arguments.
         query = f"SELECT CAST(COALESCE({', '.join(kinds)}, NULL) AS REAL) FROM {_NVTX} ORDER BY rowid"
-        into[:] = [np.nan if value is None else value for (value,) in self._db.execute(query)]
+        into[:] = [np.nan if value is None else value for (value,) in self.db.execute(query)]
 
     def _domains(self, found: Columns, names: NDArray[np.int32]) -> NDArray[np.int32]:
         """The name of each row's domain, which rows of their own give; -1 for the one that has none."""
@@ -338,10 +288,6 @@ class _Export:
         distinct, inverse = np.unique(found["domain"], return_inverse=True)
         codes = [name_of.get(number, -1) for number in distinct.tolist()]
         return np.array(codes, np.int32)[inverse] if codes else np.zeros(0, np.int32)
-
-
-def _term(column: str) -> str:
-    return f'COALESCE(CAST("{column}" AS INTEGER), 0)'
 
 
 def _memory(kinds: NDArray[np.int64]) -> NDArray[np.int64]:

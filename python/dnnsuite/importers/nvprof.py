@@ -6,7 +6,11 @@ What there is, told by the header:
 * nvvp's "GPU Details", full (`Name`, `Duration(ns)`) or summary (`Name`, `Avg. Duration(ns)`, `Invocations`);
 * `nvprof --csv --print-gpu-trace`, with or without `--metrics`, and `nvprof --csv` (`Time(%)`, `Calls`, `Avg`), which
   write a row of units below the header;
-* `nvprof --csv --metrics` (`Invocations`, `Metric Name`, `Min`, `Max`, `Avg`).
+* `nvprof --csv --metrics` (`Invocations`, `Metric Name`, `Min`, `Max`, `Avg`);
+* with unified memory a page of what migrated (`Count`, `Avg Size`, `Total Size`, `Total Time`); with
+  `--print-api-trace` one of the host's calls (`Start`, `Duration`, `Name`).
+
+Summaries, metrics and unified memory are read as nvprof prints them for people, too, without `--csv`.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..profiler.instrument import define
+from ._nvprof_text import as_csv, is_text_header
 from ._text import BadFile, fields_of, numbers, read_lines, read_rows
 from ._units import to_base
 
@@ -41,7 +46,7 @@ _OTHERS = {
 _LEVEL = re.compile(r"(?:Idle|Low|Mid|High|Max) \((\d+)\)$", re.IGNORECASE)
 _UNITS_OF_TIME = ("s", "ms", "us", "ns")
 _KERNELS = {
-    "kernel_id": "number of the row in the file, from 0",
+    "kernel_id": "number of the row among these in the file, from 0",
     "name": "the kernel, or the copy, as the tool wrote it",
     "device": "the GPU as the tool names it; empty where it does not",
     "calls": "launches that the row is about: 1 in a trace",
@@ -54,16 +59,32 @@ _METRICS = {
     "value": "in that unit, the mean over launches in a summary; NaN where nothing was measured",
     "text": "what was printed, of a level or a word; missing elsewhere",
 }
+_API = {
+    "name": "the CUDA function that the host called",
+    "calls": "how often: 1 in a trace",
+    "duration_ns": "of one call, their mean in a summary",
+}
+_UNIFIED = {
+    "name": "what happened to pages: copied, or faults",
+    "device": "the GPU as the tool names it",
+    "count": "how often",
+    "bytes": "that were moved, all together; NaN for what moves none",
+    "duration_ns": "all together; NaN where the file has none",
+}
+_SIZES = {"Count", "Avg Size", "Total Size"}
 
 
 def is_header(line: str) -> bool:
     """Return True if a line is the header of one of these tables."""
-    if "," not in line or line.startswith("=="):
+    if line.startswith("=="):
         return False
+    if "," not in line:
+        return is_text_header(line)
     plain = {_plain(field)[0] for field in fields_of(line)}
     times = plain & {*_DURATIONS} and (plain & {"Duration", "Avg. Duration"} or "Calls" in plain)
     metrics = {"Metric Name", "Invocations"} <= plain or {"Context", "Stream", "Kernel"} <= plain
-    return bool(plain & {*_NAMES} and "ID" not in plain and (times or metrics))
+    unified = plain >= _SIZES
+    return bool(plain & {*_NAMES} and "ID" not in plain and (times or metrics or unified))
 
 
 def _plain(field: str) -> tuple[str, str]:
@@ -77,7 +98,8 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
 
     Returns:
         `launches`: kernel_id, name, device, calls, duration_ns, a row for each launch or each kernel of a summary;
-        `metrics`: kernel_id, metric, unit, value, text. `Low (1)` is 1, `Max (10)` is 10, `Idle (0)` is 0.
+        `metrics`: kernel_id, metric, unit, value, text. `Low (1)` is 1, `Max (10)` is 10, `Idle (0)` is 0;
+        `api`: name, calls, duration_ns, the host's calls; `unified`: name, device, count, bytes, duration_ns.
 
     Raises:
         BadFile: no header that is known, no row, or a damaged row.
@@ -85,7 +107,7 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
     import pandas as pd
 
     path = Path(path)
-    lines = read_lines(path)
+    lines = as_csv(read_lines(path))
     heads = [number for number, line in enumerate(lines) if is_header(line)]
     if not heads:
         raise BadFile(
@@ -97,14 +119,19 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
         page = _Page(path, lines, begin, end)
         if page.at:
             tables = page.tables(first)
-            first += len(tables["launches"])
+            first += len(tables.get("launches", ()))
             pages.append(tables)
     if not pages:
         raise BadFile(
             path, "a header and no row below it: nothing was profiled, or the file is cut", heads[0] + 1
         )
-    joined = {name: pd.concat([page[name] for page in pages], ignore_index=True) for name in pages[0]}
-    return {"launches": define(joined["launches"], _KERNELS), "metrics": define(joined["metrics"], _METRICS)}
+    meanings = {"launches": _KERNELS, "metrics": _METRICS, "api": _API, "unified": _UNIFIED}
+    joined = {}
+    for name, columns in meanings.items():
+        parts = [page[name] for page in pages if name in page and len(page[name])]
+        table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*columns])
+        joined[name] = define(table, columns)
+    return joined
 
 
 class _Page:
@@ -123,7 +150,14 @@ class _Page:
             self.units |= units
             at = at[1:]
         self.at = [number + 1 for number in at]
-        self.lines = [lines[number] for number in at]
+        self.lines = [self._with_name_quoted(lines[number]) for number in at]
+
+    def _with_name_quoted(self, line: str) -> str:
+        """Old versions quote nothing, and a kernel's name, which comes last, has commas."""
+        if self.columns[-1] not in _NAMES or '"' in line or line.count(",") < len(self.columns):
+            return line
+        *fields, name = line.split(",", len(self.columns) - 1)
+        return ",".join([*fields, f'"{name}"'])
 
     def _row_of_units(self, line: str) -> dict[str, str]:
         fields = [field.strip() for field in fields_of(line)]
@@ -136,11 +170,58 @@ class _Page:
         return next((name for name in names if name in self.columns), None)
 
     def tables(self, first: int) -> dict[str, pd.DataFrame]:
-        """Tables `launches` and `metrics`, kernels numbered from `first`."""
+        """Tables `unified`, or `launches`, `metrics` and `api`, kernels numbered from `first`."""
+        import numpy as np
+
+        rows = read_rows(self.path, self.lines, self.at, self.columns)
+        if {*self.columns} >= _SIZES:
+            return {"unified": self._unified(rows)}
+        calls = self._are_calls(rows).to_numpy(bool)
+        api = self._api(rows[calls].reset_index(drop=True), np.flatnonzero(calls)) if calls.any() else None
+        self.at = [at for at, call in zip(self.at, calls, strict=True) if not call]
+        found = self._launches(rows[~calls].reset_index(drop=True), first)
+        return found if api is None else found | {"api": api}
+
+    def _are_calls(self, rows: pd.DataFrame) -> pd.Series:
+        """True for rows of the host's calls: by their type, or in a trace by their lack of a device."""
+        if "Type" in rows and rows["Type"].astype(str).str.contains("API calls").any():
+            return rows["Type"].astype(str).str.contains("API calls")
+        if {"Start", "Duration", "Name"} <= {*self.columns}:
+            if "Device" not in rows:
+                return rows["Name"].notna()
+            return (rows["Device"] == "") & (rows.get("Stream", rows["Device"]) == "")
+        return rows[self._of(_NAMES)].isna()
+
+    def _api(self, rows: pd.DataFrame, places: Any) -> pd.DataFrame:
         import numpy as np
         import pandas as pd
 
-        rows = read_rows(self.path, self.lines, self.at, self.columns)
+        everywhere, self.at = self.at, [self.at[place] for place in places]
+        calls = self._of(_CALLS)
+        found = pd.DataFrame({
+            "name": rows["Name"].astype(object),
+            "calls": self._numbers(rows[calls]) if calls else np.ones(len(rows)),
+            "duration_ns": self._durations(rows, self._of(_DURATIONS) or "Avg"),
+        })  # fmt: skip
+        self.at = everywhere
+        return found
+
+    def _unified(self, rows: pd.DataFrame) -> pd.DataFrame:
+        import pandas as pd
+
+        device, time = self._of(_DEVICES), "Total Time"
+        return pd.DataFrame({
+            "name": rows["Name"].astype(object),
+            "device": rows[device].astype(object) if device else "",
+            "count": self._numbers(rows["Count"]),
+            "bytes": self._values(rows["Total Size"], self.units.get("Total Size", "")).get("value"),
+            "duration_ns": self._durations(rows, time) if time in rows else float("nan"),
+        })  # fmt: skip
+
+    def _launches(self, rows: pd.DataFrame, first: int) -> dict[str, pd.DataFrame]:
+        import numpy as np
+        import pandas as pd
+
         count = len(rows)
         calls, device = self._of(_CALLS), self._of(_DEVICES)
         long = "Metric Name" in self.columns
@@ -170,6 +251,9 @@ class _Page:
 
     def _durations(self, rows: pd.DataFrame, column: str) -> Any:
         unit = self.units.get(column, "")
+        carried = [_value(str(text)) for text in rows[column].cat.categories]
+        if not unit and any(own in _UNITS_OF_TIME for _, own in carried):
+            return self._values(rows[column], "")["value"].to_numpy()  # each with its own: `12.052ms`
         if unit not in _UNITS_OF_TIME:
             raise BadFile(
                 self.path,
@@ -206,7 +290,7 @@ class _Page:
         codes = texts.cat.codes.to_numpy()
         plain = pd.Series([number for number, _ in parts], dtype=object).iloc[codes]
         values, words = numbers(self.path, plain, self.at)
-        scales = [to_base(own or unit) if own != "level" else (1.0, "level") for _, own in parts]
+        scales = [_to_base(own or unit) if own != "level" else (1.0, "level") for _, own in parts]
         units = np.array([base for _, base in scales], dtype=object)[codes]
         said = words | (units == "level")
         return pd.DataFrame(
@@ -217,6 +301,11 @@ class _Page:
                 "text": texts.astype(object).where(pd.Series(said, index=texts.index), None),
             }
         )
+
+
+def _to_base(unit: str) -> tuple[float, str]:
+    """As :func:`to_base`; nvprof's kB, MB and GB are powers of 1024: a page of 4096 bytes is its `4.0000KB`."""
+    return to_base(re.sub(r"^([KMGT])B", r"\1iB", unit))
 
 
 def _is_row(line: str) -> bool:

@@ -17,7 +17,7 @@ from .instrument import Instrument, define, definitions
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["derived", "read", "within"]
+__all__ = ["by_name", "derived", "read", "within"]
 
 _BY_NAME = {
     "name": "the operator, as torch's dispatcher names it",
@@ -87,7 +87,7 @@ def derived(
     spans = _spans(own, "optimizer")
     work = op_segments(ops, spans)
     local = op_segments(ops[ops["thread"] == _loops_number(ops, own)], spans)
-    return {"breakdown": breakdown(active, own, work, local), "ops_by_name": _by_name(ops, len(active))}
+    return {"breakdown": breakdown(active, own, work, local), "ops_by_name": by_name(ops, len(active))}
 
 
 def _loops_number(ops: pd.DataFrame, own: pd.DataFrame | None) -> int:
@@ -113,7 +113,8 @@ def _device_segments(kernels: pd.DataFrame, copies: pd.DataFrame | None) -> list
     return segments
 
 
-def _by_name(ops: pd.DataFrame, steps: int) -> pd.DataFrame:
+def by_name(ops: pd.DataFrame, steps: int) -> pd.DataFrame:
+    """Operators by their name, those with most time of their own first; means over so many `steps`."""
     import pandas as pd
 
     plain = ops[["name", "class"]].astype(str).assign(own=ops["self_ns"])

@@ -77,7 +77,7 @@ class StepEnds:
     def attach_backward(self) -> None:
         """Have `torch.autograd.backward`, which `Tensor.backward` calls, tell when the outermost one has ended."""
         torch, autograd = sys.modules["torch"], sys.modules["torch.autograd"]
-        function: Callable[..., Any] = autograd.backward  # type: ignore[attr-defined]
+        function: Callable[..., Any] = autograd.backward
 
         @functools.wraps(function)
         def backward(*args: Any, **kwargs: Any) -> Any:

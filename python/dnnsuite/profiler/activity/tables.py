@@ -21,7 +21,7 @@ TABLES = ("kernels", "memops", "api", "overhead", "markers", "syncs", "graphs")
 
 _OPERATIONS = {
     0: "unknown", 1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH",
-    10: "PtoP", 255: "memset",
+    10: "PtoP", 11: "unified HtoD", 12: "unified DtoH", 13: "unified DtoD", 255: "memset",
 }  # fmt: skip
 _MEMORIES = {
     0: "unknown",
@@ -78,7 +78,7 @@ _MEANINGS = {
     "local_bytes_per_thread": "local memory set aside for a thread",
     "graph_id": "CUDA graph that it was part of; 0 none",
     "graph_node": "node of that graph",
-    "operation": "direction of the copy (H host, D device, A array, P peer), or memset",
+    "operation": "direction of the copy (H host, D device, A array, P peer; unified: pages that migrate), or memset",
     "source_memory": "kind of memory read",
     "target_memory": "kind of memory written",
     "bytes": "bytes copied or set",

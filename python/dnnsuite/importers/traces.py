@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: MIT
+"""What traces say: one alone, those of several ranks together, and two against each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InvalidArgument
+from ..profiler import define
+from ..profiler.activity import analyse, intervals
+from ..profiler.operators import analyse_operators
+from ._loading import TRACES, Imported
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Ranks", "analyse_trace", "compare_traces", "merge_ranks"]
+
+_DATA = re.compile(r"enumerate\(DataLoader")
+_PAIRWISE = re.compile(r"send_?recv", re.IGNORECASE)  # of two ranks each: the others do not wait in it
+_LEAST_WAIT_PCT = 1.0
+_RANKS = {
+    "rank": "number of the process, by the trace or the file's name",
+    "file": "the trace",
+    "span_ms": "length of its windows: torch.profiler's steps where they are in it",
+    "compute_ms": "time in which some kernel that is no communication ran; without kernels some operator",
+    "communication_ms": "time in which some communication kernel ran",
+    "waited_ms": "of it, time in collectives after all of this rank's data were there, until the last rank came: its "
+    "kernel's duration less the shortest of all ranks",
+    "caused_ms": "wait of the other ranks, their mean, for this one in the collectives that it was the last to reach",
+    "last_in": "number of collectives that it was the last to reach",
+}
+_COMPARED = {
+    "name": "kernel, or operator where no kernel was traced",
+    "calls_a": "how often it ran in the first; per step where both have torch.profiler's steps",
+    "calls_b": "how often it ran in the second",
+    "ms_a": "time in it, of the first: all calls together, per step where both have steps",
+    "ms_b": "time in it, of the second",
+    "change_ms": "ms_b - ms_a",
+    "change_pct": "100 change_ms / ms_a; NaN for what the first has not",
+}
+
+
+def analyse_trace(found: Imported) -> dict[str, pd.DataFrame]:
+    """Results of one trace: of its kernels, or where there are none of its operators; empty for an empty trace."""
+    tables = found.tables
+    results = analyse(tables, found.windows) if found.windows else {}
+    ops = tables.get("ops")
+    if ops is None:
+        return results
+    markers = tables["markers"]
+    waits = markers[markers["name"].astype(str).str.match(_DATA)]
+    data = [*zip(waits["t0_ns"].tolist(), waits["t1_ns"].tolist(), strict=True)]
+    of_ops = analyse_operators(ops, found.windows, data)
+    return (
+        results | of_ops if not results else results | {"ops_by_name": of_ops.get("ops_by_name", ops.head(0))}
+    )
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Traces of several ranks: `table` has a row for each, `tables` those of all with a column `rank`.
+
+    `straggler` is the rank that the others wait for; None where they wait less than 1 % of the time.
+    """
+
+    table: pd.DataFrame
+    tables: dict[str, pd.DataFrame]
+    straggler: int | None
+    verdict: str
+
+
+def merge_ranks(traces: Sequence[Imported]) -> Ranks:
+    """Join traces of the ranks of one run. Clocks of different machines need not agree: durations are compared.
+
+    A collective ends for all ranks at once: the rank whose kernel is shortest came last; the others waited.
+
+    Raises:
+        InvalidArgument: fewer than two traces, one that is no trace, or two of one rank.
+    """
+    import pandas as pd
+
+    _check(traces)
+    numbers = _numbers(traces)
+    order = np.argsort(numbers)
+    traces, numbers = [traces[i] for i in order], [numbers[i] for i in order]
+    waits = _waits(traces, numbers)
+    rows = [
+        {"rank": rank, "file": str(trace.path), **_of_rank(trace), **waits.get(rank, {})}
+        for rank, trace in zip(numbers, traces, strict=True)
+    ]
+    table = define(pd.DataFrame(rows, columns=list(_RANKS)), _RANKS)
+    straggler, verdict = _judge(table)
+    tables = {
+        name: pd.concat(
+            [trace.tables[name].assign(rank=rank) for rank, trace in zip(numbers, traces, strict=True)
+             if name in trace.tables],
+            ignore_index=True,
+        )
+        for name in dict.fromkeys(name for trace in traces for name in trace.tables)
+    }  # fmt: skip
+    return Ranks(table, tables, straggler, verdict)
+
+
+def _check(traces: Sequence[Imported]) -> None:
+    odd = next((trace for trace in traces if trace.kind not in TRACES), None)
+    if odd is not None:
+        raise InvalidArgument(
+            f"{odd.path} is a file of {odd.kind}: ranks are merged of traces ({', '.join(TRACES)})"
+        )
+    if len(traces) < 2:
+        raise InvalidArgument("one trace: ranks are merged of two or more")
+
+
+def _numbers(traces: Sequence[Imported]) -> list[int]:
+    """The rank of each: by the trace, else by the file's name, else by their order."""
+    named = [_named_rank(trace) for trace in traces]
+    if None in named or len({*named}) < len(named):
+        by_name = [re.search(r"rank[-_ ]?(\d+)", trace.path.name, re.IGNORECASE) for trace in traces]
+        named = [int(found[1]) if found else None for found in by_name]
+    known = [rank for rank in named if rank is not None]
+    if len(known) < len(traces):
+        return [*range(len(traces))]
+    if len({*known}) < len(known):
+        twice = next(rank for rank in known if known.count(rank) > 1)
+        raise InvalidArgument(f"two of the traces are of rank {twice}: give one of each")
+    return known
+
+
+def _named_rank(trace: Imported) -> int | None:
+    about: dict[str, int] = trace.tables["kernels"].attrs.get("about", {})
+    return about.get("rank")
+
+
+def _of_rank(trace: Imported) -> dict[str, float]:
+    windows = intervals.of_windows(trace.windows)
+    kernels = trace.tables["kernels"]
+    is_communication = (kernels["class"] == "communication").to_numpy(bool)
+    work = kernels if len(kernels) else trace.tables.get("ops", kernels)
+    is_other = ~is_communication if len(kernels) else np.ones(len(work), bool)
+
+    def inside_ms(table: pd.DataFrame, mask: Any) -> float:
+        times = intervals.union(table["t0_ns"].to_numpy()[mask], table["t1_ns"].to_numpy()[mask])
+        return intervals.length_ns(intervals.intersect(times, windows)) / 1e6
+
+    return {
+        "span_ms": intervals.length_ns(windows) / 1e6,
+        "compute_ms": inside_ms(work, is_other),
+        "communication_ms": inside_ms(kernels, is_communication),
+    }
+
+
+def _waits(traces: Sequence[Imported], numbers: Sequence[int]) -> dict[int, dict[str, float]]:
+    """Of each rank: its waits, those it caused, and how often it came last; nothing without collectives in common."""
+    import pandas as pd
+
+    columns = {}
+    for rank, trace in zip(numbers, traces, strict=True):
+        kernels = trace.tables["kernels"]
+        names = kernels["name"].astype(str)
+        shared = kernels[kernels["class"] == "communication"]
+        collective = shared[~names[shared.index].str.contains(_PAIRWISE)]
+        mine = collective if len(collective) else shared  # an all-to-all is sends and receives, too
+        keys = mine["name"].astype(str)
+        which = keys.groupby(keys).cumcount()
+        durations = (mine["t1_ns"] - mine["t0_ns"]).to_numpy()
+        columns[rank] = pd.Series(durations, index=pd.MultiIndex.from_arrays([keys, which]))
+    matched = pd.DataFrame(columns).dropna()
+    if matched.empty:
+        return {}
+    waits = matched.sub(matched.min(axis=1), axis=0) / 1e6
+    last = waits.idxmin(axis=1)
+    of_others = waits.sum(axis=1) / (len(numbers) - 1)
+    return {
+        rank: {
+            "waited_ms": float(waits[rank].sum()),
+            "caused_ms": float(of_others[last == rank].sum()),
+            "last_in": int((last == rank).sum()),
+        }
+        for rank in numbers
+    }
+
+
+def _judge(table: pd.DataFrame) -> tuple[int | None, str]:
+    span = float(table["span_ms"].mean())
+    if table["caused_ms"].notna().any():
+        worst = table.iloc[int(np.nanargmax(table["caused_ms"]))]
+        rank, caused = int(worst["rank"]), float(worst["caused_ms"])
+        share = 100 * caused / span if span else 0.0
+        if share < _LEAST_WAIT_PCT:
+            return None, f"no straggler: ranks wait for each other {share:.1f} % of the time"
+        return rank, (
+            f"rank {rank} is the straggler: the others wait {caused:.3g} ms for it, {share:.1f} % of the time; it "
+            f"comes last in {int(worst['last_in'])} of {int(table['last_in'].sum())} collectives"
+        )
+    median, worst = float(table["compute_ms"].median()), table.iloc[int(np.argmax(table["compute_ms"]))]
+    more = 100 * (float(worst["compute_ms"]) / median - 1) if median else 0.0
+    if more < _LEAST_WAIT_PCT:
+        return None, "no straggler: no collectives in the traces, and all ranks compute equally long"
+    rank = int(worst["rank"])
+    return rank, f"rank {rank} computes {more:.1f} % longer than the median; no collectives are in all traces"
+
+
+def compare_traces(first: Imported, second: Imported) -> pd.DataFrame:
+    """Time of each kernel in two traces, or in two files of launches (ncu, nvprof); the largest change first.
+
+    Raises:
+        InvalidArgument: a file without times of kernels or operators, or one of kernels and one of operators.
+    """
+    import pandas as pd
+
+    kinds, tables = zip(*map(_times, (first, second)), strict=True)
+    if kinds[0] != kinds[1]:
+        raise InvalidArgument(
+            f"{first.path} has {kinds[0]}, {second.path} has {kinds[1]}: they cannot be compared"
+        )
+    steps = [len(each.tables["steps"]) if "steps" in each.tables else 0 for each in (first, second)]
+    per = steps if all(steps) else [1, 1]
+    sides = [table.set_index("name") / count for table, count in zip(tables, per, strict=True)]
+    joined = sides[0].add_suffix("_a").join(sides[1].add_suffix("_b"), how="outer").fillna(0.0).reset_index()
+    found = pd.DataFrame({
+        "name": joined["name"], "calls_a": joined["calls_a"], "calls_b": joined["calls_b"],
+        "ms_a": joined["ns_a"] / 1e6, "ms_b": joined["ns_b"] / 1e6,
+    })  # fmt: skip
+    found["change_ms"] = found["ms_b"] - found["ms_a"]
+    found["change_pct"] = 100 * found["change_ms"] / found["ms_a"].where(found["ms_a"] > 0)
+    order = np.lexsort((-found["change_ms"], -found["change_ms"].abs().round(9)))
+    return define(found.iloc[order].reset_index(drop=True), _COMPARED)
+
+
+def _times(found: Imported) -> tuple[str, pd.DataFrame]:
+    """("kernels" or "operators", table of name, calls, ns) of one file."""
+    import pandas as pd
+
+    tables = found.tables
+    if found.kind in TRACES and len(tables["kernels"]):
+        return "kernels", _sums(
+            tables["kernels"].assign(ns=tables["kernels"]["t1_ns"] - tables["kernels"]["t0_ns"])
+        )
+    if len(tables.get("ops", ())):
+        return "operators", _sums(tables["ops"].assign(ns=tables["ops"]["self_ns"]))
+    if found.kind == "nvprof" and tables["launches"]["duration_ns"].notna().any():
+        launches = tables["launches"].dropna(subset=["duration_ns"])
+        weighted = launches.assign(ns=launches["duration_ns"] * launches["calls"])
+        return "kernels", weighted.groupby("name", sort=False)[["calls", "ns"]].sum().reset_index()
+    if found.kind == "ncu":
+        durations = tables["metrics"][
+            tables["metrics"]["metric"].isin(["gpu__time_duration.sum", "Duration"])
+        ]
+        if len(durations):
+            once = durations.drop_duplicates("kernel_id").rename(columns={"value": "ns"})
+            return "kernels", _sums(pd.DataFrame(once[["name", "ns"]]))
+    raise InvalidArgument(f"{found.path} has no times of kernels or operators")
+
+
+def _sums(rows: pd.DataFrame) -> pd.DataFrame:
+    found = rows.assign(name=rows["name"].astype(str)).groupby("name", sort=False)["ns"].agg(["count", "sum"])
+    return found.reset_index().set_axis(["name", "calls", "ns"], axis=1)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""Where the time of a trace of operators goes: for traces of other tools, which know no CPU times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._breakdown import COLUMNS, breakdown, op_segments
+from ._gather import by_name, within
+from ._windows import LoopStep
+from .cpu import class_of
+from .instrument import define
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BETWEEN", "analyse_operators", "operator_table"]
+
+BETWEEN = "between operators"
+_BETWEEN_MEANS = "no operator runs: Python, dispatch, launches or a wait; the trace does not tell which"
+_MEANINGS = {
+    "t0_ns": "begin, as the trace counts",
+    "t1_ns": "end",
+    "name": "the operator, as torch's dispatcher names it",
+    "class": "kind of work, by the name",
+    "thread": "the trace's number of the thread",
+    "depth": "how many operators of its thread are around it",
+    "self_ns": "t1_ns - t0_ns without the operators inside it",
+}
+
+Int64s = NDArray[np.int64]
+
+
+def operator_table(t0_ns: Int64s, t1_ns: Int64s, names: pd.Series, threads: Int64s) -> pd.DataFrame:
+    """Table `ops` of operators `[N]`, in the order of their begin."""
+    import pandas as pd
+
+    order = np.lexsort((-t1_ns, t0_ns, threads))
+    depth, self_ns = _nest(threads[order], t0_ns[order], t1_ns[order])
+    column = names.astype("category").cat
+    classes = pd.Categorical([class_of(str(name)) for name in column.categories])
+    kinds = pd.Categorical.from_codes(classes.codes[column.codes.to_numpy()], classes.categories)
+    table = pd.DataFrame({
+        "t0_ns": t0_ns[order], "t1_ns": t1_ns[order], "name": names.iloc[order].to_numpy(),
+        "class": kinds[order], "thread": threads[order], "depth": depth, "self_ns": self_ns,
+    })  # fmt: skip
+    table["name"] = names.iloc[order].reset_index(drop=True)
+    return define(table.sort_values("t0_ns", kind="stable", ignore_index=True), _MEANINGS)
+
+
+def _nest(threads: Int64s, t0_ns: Int64s, t1_ns: Int64s) -> tuple[Int64s, Int64s]:
+    """Depth, and time that no inner one took, of events in the order thread, begin, longest first."""
+    depth = np.zeros(len(threads), np.int64)
+    inner = np.zeros(len(threads), np.int64)
+    outer: list[tuple[int, int]] = []  # (index, end) of those that are open
+    last = None
+    for i, (thread, begin, end) in enumerate(zip(threads, t0_ns, t1_ns, strict=True)):
+        if thread != last:
+            outer, last = [], thread
+        while outer and outer[-1][1] <= begin:
+            outer.pop()
+        if outer:
+            depth[i] = len(outer)
+            inner[outer[-1][0]] += min(end, outer[-1][1]) - begin
+        outer.append((i, end))
+    return depth, np.maximum(t1_ns - t0_ns - inner, 0)
+
+
+def analyse_operators(
+    ops: pd.DataFrame, windows: Sequence[tuple[int, int]], data: Sequence[tuple[int, int]] = ()
+) -> dict[str, pd.DataFrame]:
+    """Where the time of `windows`, the steps, goes: tables `breakdown` and `ops_by_name`; none without operators.
+
+    Args:
+        ops: operators with name, class, thread, t0_ns, t1_ns, self_ns.
+        windows: (begin, end) of each step, ns; disjoint.
+        data: (begin, end) of waits for a DataLoader.
+    """
+    import pandas as pd
+
+    spans = sorted((begin, end) for begin, end in windows if end > begin)
+    inside = within(ops, spans)
+    if inside.empty:
+        return {}
+    steps = [LoopStep(i, "active", 0, t0, t1, t1 - t0, t1 - t0, 0) for i, (t0, t1) in enumerate(spans)]
+    waits = pd.DataFrame(
+        [("data", t0, t1, t1 - t0) for t0, t1 in data], columns=["phase", "t0_ns", "t1_ns", "cpu_ns"]
+    )
+    main = int(inside["thread"].mode()[0])
+    work = op_segments(inside)
+    local = op_segments(inside[inside["thread"] == main])
+    found = breakdown(steps, waits.astype({"t0_ns": "int64", "t1_ns": "int64"}), work, local)
+    gaps = found["class"].isin(["host", "idle"])
+    found["class"] = found["class"].where(~gaps, BETWEEN)
+    found["definition"] = found["definition"].where(~gaps, _BETWEEN_MEANS)
+    found = found.groupby(["class", "definition"], as_index=False)[["ms_per_step", "share_pct"]].sum()
+    found = found.sort_values("share_pct", ascending=False, ignore_index=True)[list(COLUMNS)]
+    return {"breakdown": define(found, COLUMNS), "ops_by_name": by_name(inside, len(steps))}
