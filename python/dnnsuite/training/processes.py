@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -15,6 +17,9 @@ from ..jobs.distributed import Place, device_of, join, place_of
 __all__ = ["Processes"]
 
 T = TypeVar("T")
+
+# gloo tells so of a process that is gone; NCCL and the store have errors of their own.
+_LOST = re.compile(r"(?i)gloo.*(peer|broken pipe|timed out|read error|write error|connect)")
 
 
 class Processes:
@@ -102,6 +107,21 @@ class Processes:
         if outcome == "failed":
             raise Error(f"the first process failed: {found}")
         return found
+
+    def refuse_lost(self, error: RuntimeError, checkpoint: Path) -> None:
+        """Raise Error if `error` came of another process that is gone, as with its node.
+
+        Args:
+            checkpoint: that the run would go on from, for the message.
+        """
+        lost = isinstance(error, group.DistError) or _LOST.search(str(error))
+        if self.world_size == 1 or not lost:
+            return
+        kept = f"the last checkpoint is {checkpoint}" if checkpoint.is_file() else "there is no checkpoint yet"
+        raise Error(
+            f"process {self.rank} of {self.world_size} lost another one, which ended or whose node is gone: {kept}; "
+            "go on with --resume auto"
+        ) from error
 
     def same_buffers(self, model: torch.nn.Module) -> None:
         """Give every process the first one's buffers, as running statistics: validation is of one model."""

@@ -20,6 +20,7 @@ from .._runs.progress import Progress
 from .._runs.reading import RUN_FILE, read_run
 from .._runs.record import Moment, RunRecord, Verdict
 from .._runs.samples import write_samples
+from ..cluster import adopt_step
 from ..errors import Error, InvalidArgument
 from .checkpoints import CHECKPOINT, read_checkpoint
 from .experiment import Experiment
@@ -85,6 +86,7 @@ def run(
         OutputError: a file cannot be written; the last checkpoint is whole.
         Error: any other of the package's own.
     """
+    adopt_step()
     kind = choose_device(device)
     processes = Processes(kind)
     try:
@@ -99,6 +101,9 @@ def run(
                     )
             except Stopped:
                 pass  # leaving the block raises Interrupted where the signal arrived
+            except RuntimeError as error:
+                processes.refuse_lost(error, Path(out) / CHECKPOINT)
+                raise
         raise Error("another process of this run was asked to end")
     finally:
         processes.close()
