@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..pin import Plan
     from ..suites import Finished, Suite, SuiteSettings
 
-__all__ = ["run"]
+__all__ = ["parameters", "run"]
 
 
 def run(
@@ -167,12 +167,12 @@ def _run_on_cluster(
     from ..suites import run_on_cluster
 
     say = (lambda line: print(line, file=sys.stderr)) if as_json else print
-    ok = run_on_cluster(suite, asked, out, cluster, _parameters(options), resume, say)
+    ok = run_on_cluster(suite, asked, out, cluster, parameters(options), resume, say)
     print(json.dumps({"out": str(out), "ok": ok}) if as_json else f"{out / 'summary.txt'}")
     return 0 if ok else 1
 
 
-def _parameters(options: list[str]) -> dict[str, Any]:
+def parameters(options: list[str]) -> dict[str, Any]:
     """NAME=VALUE, where a value that is a number is one."""
     from ..errors import InvalidArgument
 

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from ._options import Json, Text
+from ._options import Json, Number, Text, Texts
 from ._status import FAILED, say
+from .run import parameters
+from .train_on_cluster import Nodes, command_line, submit
 
 if TYPE_CHECKING:
     from ..training import Experiment, Settings, Trained
@@ -23,6 +25,7 @@ _PRESETS = ("quick", "full")
 
 
 def train(
+    context: typer.Context,
     arguments: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Argument(
@@ -46,6 +49,16 @@ def train(
     ] = False,
     list_: Annotated[bool, typer.Option("--list", help="Print the names of the configurations.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no log; it is in train.log.")] = False,
+    cluster: Annotated[
+        Text, typer.Option(help="Run as a task of a cluster: slurm, local or debug.  [slurm, with --nodes]")
+    ] = None,
+    nodes: Annotated[Number, typer.Option(help="Nodes of the cluster.  [1]")] = None,
+    gpus_per_node: Annotated[
+        Number, typer.Option(help="GPUs of a node, a process for each.  [none: a process per node]")
+    ] = None,
+    cluster_option: Annotated[
+        Texts, typer.Option(help="Of the task, as timeout_min=60 or slurm_partition=gpu; repeatable.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Train a configuration: epochs, validation over all samples, checkpoints, metrics.csv.
@@ -62,11 +75,29 @@ def train(
         return 0
     name = config or "default"
     settings = settings_of(arguments or [], name, preset)
+    if cluster is not None or nodes is not None or gpus_per_node is not None or cluster_option:
+        asked_of = Nodes(cluster or "slurm", nodes or 1, gpus_per_node or 0, parameters(cluster_option or []))
+        return _submit(context, name, settings, asked_of, out, resume or "never", as_json)
     if show:
         return _show(settings, as_json)
     return _train(
         name, settings, Path(path).stem, preset, out, resume or "never", device, dataroot, quiet, as_json
     )
+
+
+def _submit(
+    context: typer.Context,
+    name: str,
+    settings: Settings,
+    nodes: Nodes,
+    out: str | None,
+    resume: str,
+    as_json: bool,
+) -> int:
+    from .._runs.folder import CLUSTER_FILE
+
+    folder = Path(out) if out else _default_out(name, CLUSTER_FILE, resume)
+    return submit(name, command_line(context), nodes, settings.batch_size, folder, resume, as_json)
 
 
 def _split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -64,12 +64,7 @@ def first_host(nodes: str) -> str:
     Raises:
         InvalidArgument: there is none.
     """
-    depth = 0
-    for end, letter in enumerate(f"{nodes},"):
-        depth += (letter == "[") - (letter == "]")
-        if letter == "," and depth == 0:
-            break
-    host = _LEAST.sub(r"\1", nodes[:end])
+    host = _LEAST.sub(r"\1", nodes).split(",")[0]
     if not host or "[" in host:
         raise InvalidArgument(f"SLURM_STEP_NODELIST={nodes!r} names no node")
     return host

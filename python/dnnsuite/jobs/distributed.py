@@ -55,7 +55,9 @@ def _number(name: str) -> int:
 def device_of(place: Place, device: torch.device) -> torch.device:
     """The device of this process: of several on a machine, each has the GPU of its number."""
     if device.type == "cuda" and device.index is None and place.world_size > 1:
-        alone = torch.cuda.device_count() == 1  # the launcher shows each process its own, as --gpus-per-task does
+        alone = (
+            torch.cuda.device_count() == 1
+        )  # the launcher shows each process its own, as --gpus-per-task does
         return torch.device("cuda", 0 if alone else place.local_rank)
     return device
 
