@@ -100,7 +100,7 @@ class TrainingOnCluster:
             return f"{part.name}: {reached if record.ok else record.verdict.message}"
         kept = folder / "checkpoint.pt"
         where = f"the last checkpoint is {kept}" if kept.is_file() else "there is no checkpoint yet"
-        return f"{part.name}: {where}; go on with --resume auto"
+        return f"{part.name}: a process ended early; {where}; go on with --resume auto"
 
     def all_ended(self, root: Path, seconds: float) -> None:
         """Nothing is left to be done."""
