@@ -254,7 +254,9 @@ class Shard:
 
     def _checked(self, found: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Refuse what is not one loss, or one loss and figures, for each of this shard's models."""
-        losses, figures = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+        losses, figures = found, None
+        if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], torch.Tensor):
+            losses, figures = found
         if isinstance(losses, torch.Tensor) and losses.shape == (self.length,):
             return losses, self._checked_figures(figures)
         got = list(losses.shape) if isinstance(losses, torch.Tensor) else f"a {type(losses).__name__}"
@@ -264,15 +266,12 @@ class Shard:
             "losses.flatten(1).mean(1)"
         )
 
-    def _checked_figures(self, figures: Any) -> torch.Tensor | None:
-        if figures is None:
-            return None
-        if isinstance(figures, torch.Tensor) and figures.dim() == 2 and len(figures) == self.length:
-            return figures.detach()
-        got = list(figures.shape) if isinstance(figures, torch.Tensor) else f"a {type(figures).__name__}"
+    def _checked_figures(self, figures: torch.Tensor | None) -> torch.Tensor | None:
+        if figures is None or (figures.dim() == 2 and len(figures) == self.length):
+            return None if figures is None else figures.detach()
         raise InvalidArgument(
-            f"the loss function returned figures {got} beside the losses of {self.length} models: they are "
-            f"[{self.length}, n], n numbers of each model"
+            f"the loss function returned figures {list(figures.shape)} beside the losses of {self.length} models: "
+            f"they are [{self.length}, n], n numbers of each model"
         )
 
     def _scaled(self, losses: torch.Tensor) -> torch.Tensor:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Iterable
@@ -42,11 +41,9 @@ def speedup(pairs: Iterable[tuple[float, float]]) -> Speedup | None:
     if not pairs:
         return None
     alone, array = ([pair[k] for pair in pairs] for k in range(2))
-    if len(pairs) == 1:
-        return Speedup(alone[0] / array[0], None, None)
-    found = timing.compare(alone, array)
-    if not math.isfinite(found.low) or not math.isfinite(found.high):
+    if len(pairs) < _ENOUGH:  # an interval would span all that there is
         return Speedup(statistics.fmean(alone) / statistics.fmean(array), None, None)
+    found = timing.compare(alone, array)
     return Speedup(found.ratio, found.low, found.high)
 
 

@@ -11,6 +11,7 @@ import torch
 from .. import nn
 from .._fuse import fuse, run_in_a_loop, stack, unstack
 from .._step import StepRunner
+from .._torch import mark_stepped
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler
 from .array import ExperimentArray
@@ -36,6 +37,7 @@ class _Member:
         self.number = number
         self.optimizer = experiment.optimizer(model.parameters())
         self.schedule = experiment.schedule(self.optimizer, experiment.order.steps)
+        mark_stepped(self.optimizer)  # the array steps for it, before the schedule does
 
     def parameters(self) -> list[torch.nn.Parameter]:
         """In the order of the optimizer."""
@@ -174,7 +176,9 @@ class ArrayStepper:
     def finite(self) -> list[bool]:
         """True if every parameter and buffer is finite, of each model."""
         values = [*self.model.parameters(), *self.model.buffers()]
-        checks = [each.isfinite().flatten(1).all(1) for each in values if each.is_floating_point()]
+        checks = [
+            each.isfinite().reshape(len(each), -1).all(1) for each in values if each.is_floating_point()
+        ]
         return torch.stack(checks).all(0).tolist() if checks else [True] * len(self.numbers)
 
     def drop(self, slots: Iterable[int]) -> None:
