@@ -515,6 +515,7 @@ def test_autocast_around_a_step_is_that_in_it(threads, capture):
         (lambda losses: losses.sum(), r"returned \[\] for 2 models.*one loss per model, \[2\]"),
         (lambda losses: losses.unsqueeze(1).expand(2, 8), r"returned \[2, 8\].*flatten\(1\)\.mean\(1\)"),
         (lambda losses: (losses, None), "returned a tuple"),
+        (lambda losses: (losses, losses), r"figures \[2\] beside the losses of 2 models: they are \[2, n\]"),
     ],
 )
 def test_a_loss_that_is_not_one_per_model(bad, told):
@@ -524,6 +525,33 @@ def test_a_loss_that_is_not_one_per_model(bad, told):
     with runner, pytest.raises(InvalidArgument, match=told):
         runner.step(*batches(2, 1)[0])
     assert all(map(torch.equal, array.parameters(), before))
+
+
+def loss_and_figures(array, x, y):
+    scores = array(x)
+    losses = nn.functional.cross_entropy(scores, y)
+    return losses, torch.stack([(scores.argmax(-1) == y).sum(1), losses.detach()], 1)
+
+
+@pytest.mark.parametrize(("threads", "width", "accumulate"), [(1, 3, 1), (2, 1, 1), (2, 2, 2)])
+def test_figures_beside_the_losses_change_no_step(threads, width, accumulate):
+    (plain, opt), (other, opt2) = make(3), make(3)
+    made = {"threads": threads, "width": width, "accumulate": accumulate}
+    with (
+        StepRunner(plain, opt, loss, **made) as runner,
+        StepRunner(other, opt2, loss_and_figures, **made) as both,
+    ):
+        for batch in batches(3, 6):
+            one, two = runner.step(*batch), both.step(*batch)
+            assert torch.equal(one.losses(), two.losses())
+            right, again = two.figures().unbind(1)
+            assert torch.equal(right, right.round())
+            torch.testing.assert_close(again, accumulate * two.losses())
+        assert both.mode == "captured"
+        with pytest.raises(InvalidArgument, match="gives no figures"):
+            one.figures()
+    for ours, theirs in zip(plain.parameters(), other.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 class ChangesDtype(torch.nn.Module):

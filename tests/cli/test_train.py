@@ -31,6 +31,10 @@ def _in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--preset", "slow"], "unknown preset 'slow'; accepted: quick, full"),
         (["--dataroot", "gone"], "'gone' is not a folder"),
         (["--device", "abacus"], "unknown device 'abacus'"),
+        (["--vary", "lr=0.1,fast"], "lr is 'fast': not a number"),
+        (["--vary", "batch_size=2,4"], "batch_size cannot vary within an array"),
+        (["--B", "3"], "B=3 models that are all alike: let a key vary, as --vary lr=0.05,0.1"),
+        (["--vary", "lr=0.1,0.2", "--B", "3"], "B=3, and --vary has 2 of lr"),
         (["--resume", "gone.pt"], "--resume gone.pt: no such file; accepted: never, auto, or a checkpoint"),
     ],
 )
@@ -88,3 +92,21 @@ def test_nan_ends_with_status_1(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     said = capsys.readouterr().err
     assert re.match(r"dnnsuite: error: (the|a) .* is NaN or infinite .*; there is no checkpoint yet", said)
     assert json.loads((tmp_path / "out" / "run.json").read_text())["verdict"]["failure"] == "nan"
+
+
+def test_an_array_of_configurations(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    shared = ["train", "--preset", "quick", "--config", "bs128", *TINY, "--quiet"]
+    arguments = [*shared, "--vary", "lr=0.01,0.02", "--vary", "seed=3,4", "--B", "2"]
+    assert status(*arguments, "--show") == 0
+    assert "lr = 0.01 | 0.02  # learning rate" in capsys.readouterr().out
+    assert status(*arguments, "--out", "array") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"model 1, lr=0\.02, seed=4: 2 epochs, loss [\d.]+, acc1 \d\.\d+", lines[1])
+    assert lines[2].startswith("array: 2 models")
+    assert status(*arguments, "max_epochs=3", "--out", "array", "--resume", "auto", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(each["lr"], each["epochs"]) for each in found["models"]] == [(0.01, 3), (0.02, 3)]
+    # One of them goes on alone.
+    alone = [*shared, "lr=0.02", "seed=4", "max_epochs=4", "--out", "one"]
+    assert status(*alone, "--resume", "array/models/1/checkpoint.pt") == 0
+    assert "one: 4 epochs" in capsys.readouterr().out

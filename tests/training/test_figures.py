@@ -6,7 +6,7 @@ import pytest
 
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.plots import Request
-from dnnsuite.training import run
+from dnnsuite.training import ExperimentArray, run
 from dnnsuite.training.figures import REFERENCE, curves, drawn
 from dnnsuite.training.history import read_metrics, save_metrics
 from tiny_training import experiment
@@ -71,3 +71,14 @@ def test_files_of_the_plot_command(runs, tmp_path):
 def test_what_cannot_be_drawn(runs, metric, place, words):
     with pytest.raises(InvalidArgument, match=words):
         drawn(Request((runs / place,), None, metric))
+
+
+def test_an_array_has_a_line_for_each_model_and_the_original_once(tmp_path):
+    from tiny_arrays import members
+
+    run(ExperimentArray(members(name="bs128-opt", epochs=1), ["a", "b", "c"]), tmp_path / "array", quiet=True)
+    labels = [line.get_label() for line in curves([tmp_path / "array"], reference=True).get_lines()]
+    original = "bs128-opt (SC20, CIFAR-100 on V100s)"
+    assert labels == ["bs128-opt, a (points)", original, "bs128-opt, b (points)", "bs128-opt, c (points)"]
+    drawn(Request((tmp_path / "array",), tmp_path / "acc"))
+    assert pd.read_csv(tmp_path / "acc.csv")["run"].tolist() == [f"bs128-opt, {name}" for name in "abc"]

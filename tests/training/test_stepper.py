@@ -31,7 +31,7 @@ def test_steps_are_those_of_a_loop_by_hand():
         sgd.step()
         expected.append(loss.item())
     torch.manual_seed(0)
-    found = [stepper.train(*stepper.place(batch()), SHARE, Phases(0))[0].item() for _ in range(3)]
+    found = [stepper.train(*stepper.place({0: batch()}), SHARE, Phases(0))()[0].item() for _ in range(3)]
     assert found == expected
     for ours, theirs in zip(stepper.model.parameters(), model.parameters(), strict=True):
         assert torch.equal(ours, theirs)
@@ -49,7 +49,7 @@ def test_validation_is_in_the_precision_and_format_of_training(precision):
 
     made = experiment(model=lambda: Net(3, 4, 3), precision=precision, channels_last=True)
     stepper = Stepper(made, Processes("cpu"))
-    inputs, labels = stepper.place((torch.randn(8, 3, 6, 6), torch.arange(8) % 4))
+    inputs, labels = stepper.place({0: (torch.randn(8, 3, 6, 6), torch.arange(8) % 4)})
     stepper.train(inputs, labels, SHARE, Phases(0))
     stepper.validate(inputs, labels)
     dtype = torch.bfloat16 if precision == "bf16" else torch.float16
@@ -60,7 +60,7 @@ def test_validation_is_in_the_precision_and_format_of_training(precision):
 def test_names_are_the_users_and_infinite_parameters_are_seen():
     stepper = Stepper(experiment(), Processes("cpu"))
     assert list(stepper.state()["model"]) == list(net().state_dict())
-    assert stepper.finite()
+    assert stepper.finite() == [True]
     with torch.no_grad():
         stepper.model[0].weight[0, 0] = torch.inf
-    assert not stepper.finite()
+    assert stepper.finite() == [False]

@@ -45,8 +45,9 @@ class StepRunner:
     """Forward, backward and optimizer step of an array; on a CPU each thread trains whole models.
 
     `loss_function(array, *batch)` returns the losses `[b]` of the array it is given, which holds all B models
-    or some of them (`dnnsuite.nn.functional` has losses that do not ask which). Every tensor of a batch is
-    `[B, ...]`; tuples and dicts of tensors may be nested. `dnnsuite.stack` makes one of a batch that all models
+    or some of them (`dnnsuite.nn.functional` has losses that do not ask which), or `(losses, figures)`: numbers
+    `[b, n]` to look at, as counts of right answers, which `step(...).figures()` gives back. Every tensor of a batch
+    is `[B, ...]`; tuples and dicts of tensors may be nested. `dnnsuite.stack` makes one of a batch that all models
     share: without it a batch of just B samples is one sample for each model. A list is one tensor per model, of any
     first sizes: each model then runs alone, on `[1, n, ...]`.
 

@@ -19,7 +19,7 @@ from ..optim import ArrayOptimizer, GradScaler
 from .capture.facts import module_facts
 
 _NOTHING = SimpleNamespace()
-LossFunction = Callable[..., torch.Tensor]
+LossFunction = Callable[..., "torch.Tensor | tuple[torch.Tensor, torch.Tensor]"]
 Vectors = Sequence[Mapping[str, torch.Tensor]]
 
 
@@ -235,29 +235,43 @@ class Shard:
             buffers[leaf] = held
 
     def _backward(self, batch: tuple[Any, ...]) -> torch.Tensor:
-        """Compute the losses, and leave the gradients in the parameters."""
+        """Compute the losses, and leave the gradients in the parameters; figures stand beside the losses."""
         parts = self._options.accumulate
         if parts == 1:
-            losses = self._checked(self._loss_function(self.array, *batch))
+            losses, figures = self._checked(self._loss_function(self.array, *batch))
             self._scaled(losses).backward()
-            return losses.detach()
+            return _beside(losses.detach(), figures)
         total: torch.Tensor | None = None
         for index in range(parts):
-            losses = self._checked(self._loss_function(self.array, *_slice(batch, index, parts))) / parts
+            found = self._loss_function(self.array, *_slice(batch, index, parts))
+            losses, figures = self._checked(found)
+            losses = losses / parts
             self._scaled(losses).backward()
-            total = losses.detach() if total is None else total + losses.detach()
+            own = _beside(losses.detach(), figures)
+            total = own if total is None else total + own
         assert total is not None
         return total
 
-    def _checked(self, losses: Any) -> torch.Tensor:
-        """Refuse what is not one loss for each of this shard's models."""
+    def _checked(self, found: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Refuse what is not one loss, or one loss and figures, for each of this shard's models."""
+        losses, figures = found, None
+        if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], torch.Tensor):
+            losses, figures = found
         if isinstance(losses, torch.Tensor) and losses.shape == (self.length,):
-            return losses
+            return losses, self._checked_figures(figures)
         got = list(losses.shape) if isinstance(losses, torch.Tensor) else f"a {type(losses).__name__}"
         raise InvalidArgument(
             f"the loss function returned {got} for {self.length} models; StepRunner takes one loss per model, "
             f"[{self.length}]: use a loss of dnnsuite.nn.functional, or take the mean of each model's own, as in "
             "losses.flatten(1).mean(1)"
+        )
+
+    def _checked_figures(self, figures: torch.Tensor | None) -> torch.Tensor | None:
+        if figures is None or (figures.dim() == 2 and len(figures) == self.length):
+            return None if figures is None else figures.detach()
+        raise InvalidArgument(
+            f"the loss function returned figures {list(figures.shape)} beside the losses of {self.length} models: "
+            f"they are [{self.length}, n], n numbers of each model"
         )
 
     def _scaled(self, losses: torch.Tensor) -> torch.Tensor:
@@ -266,6 +280,11 @@ class Shard:
         if scaler is None:
             return losses.sum()
         return scaler.scale(losses).sum() if isinstance(scaler, GradScaler) else scaler.scale(losses.sum())
+
+
+def _beside(losses: torch.Tensor, figures: torch.Tensor | None) -> torch.Tensor:
+    """Put figures `[b, n]` beside losses `[b]`: `[b, 1 + n]`, in a dtype that holds both."""
+    return losses if figures is None else torch.cat([losses[:, None], figures], 1)
 
 
 def _refuse_backward_hooks(array: torch.nn.Module) -> None:

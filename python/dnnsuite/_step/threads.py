@@ -35,6 +35,21 @@ class SubmittedStep:
             StepCancelled: if the step was given up: an earlier step failed, or its StepRunner ended before it was done.
             Exception: the error of this step, if it failed.
         """
+        found = self._found()
+        return found if found.dim() == 1 else found[:, 0]
+
+    def figures(self) -> torch.Tensor:
+        """Wait for the step, and return the numbers `[B, n]` that the loss function gave beside the losses.
+
+        Raises:
+            InvalidArgument: it gave none. Others as `losses` does.
+        """
+        found = self._found()
+        if found.dim() == 1:
+            raise InvalidArgument("the loss function gives no figures: let it return (losses, figures)")
+        return found[:, 1:]
+
+    def _found(self) -> torch.Tensor:
         self._wait(self)
         if self.error is not None:
             raise self.error

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -17,7 +18,9 @@ from .run import parameters
 from .train_on_cluster import Nodes, command_line, submit
 
 if TYPE_CHECKING:
-    from ..training import Experiment, Settings, Trained
+    from .._runs.record import Metric
+    from ..training import Experiment, ExperimentArray, Settings, Trained
+    from ..training.vary import Variants
 
 __all__ = ["settings_of", "train"]
 
@@ -36,6 +39,15 @@ def train(
     ] = None,
     config: Annotated[Text, typer.Option(help="Configuration in the file.  [default]")] = None,
     preset: Annotated[Text, typer.Option(help="quick (a minute on two cores) or full.  [full]")] = None,
+    vary: Annotated[
+        Texts,
+        typer.Option(
+            metavar="KEY=V1,V2,...",
+            help="Train a model for each value, all at once as one fused array. Several: every combination, or with "
+            "--B as many values one per model.",
+        ),
+    ] = None,
+    B: Annotated[Number, typer.Option("--B", help="Models of the array.  [all that --vary makes]")] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/CONFIG-TIME]")] = None,
     resume: Annotated[
         Text, typer.Option(help="auto (go on in --out, or begin), never, or a checkpoint's path.  [never]")
@@ -63,7 +75,8 @@ def train(
 ) -> int:
     """Train a configuration: epochs, validation over all samples, checkpoints, metrics.csv.
 
-    Under torchrun or srun the processes train one model. Ctrl-C saves and ends; --resume auto goes on.
+    Under torchrun or srun the processes train one model. Ctrl-C saves and ends; --resume auto goes on. With --vary
+    several configurations train as one array.
     """
     from .. import training
 
@@ -75,14 +88,50 @@ def train(
         return 0
     name = config or "default"
     settings = settings_of(arguments or [], name, preset)
+    variants = _variants(settings, vary or [], B)
     if cluster is not None or nodes is not None or gpus_per_node is not None or cluster_option:
         asked_of = Nodes(cluster or "slurm", nodes or 1, gpus_per_node or 0, parameters(cluster_option or []))
         return _submit(context, name, settings, asked_of, out, resume or "never", as_json)
     if show:
-        return _show(settings, as_json)
-    return _train(
-        name, settings, Path(path).stem, preset, out, resume or "never", device, dataroot, quiet, as_json
-    )
+        return _show([own for _, own in variants] or [settings], as_json)
+    asked = _Asked(name, settings, variants, Path(path).stem, preset or "", device, dataroot)
+    return _train(asked, out, resume or "never", quiet or not settings.log_to_screen, as_json)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One run, or the array of `variants`, as the command line has it."""
+
+    name: str
+    settings: Settings
+    variants: Variants
+    plan: str
+    preset: str
+    device: str
+    dataroot: str | None
+
+    def made(self) -> Callable[[str], Experiment | ExperimentArray]:
+        """A function that makes the experiment for a device; the data are looked for now."""
+        from .. import training
+
+        if not self.variants:
+            data = training.find_data(self.settings, self.dataroot)
+            return lambda kind: training.experiment_of(self.name, self.settings, data, kind, self.plan)
+        each = training.data_of(self.variants, self.dataroot)
+        return lambda kind: training.array_of(self.name, self.variants, each, kind, self.plan)
+
+    def record(self) -> dict[str, Any]:
+        """What the run's record says was asked for."""
+        models = [name for name, _ in self.variants]
+        asked = {"config": self.name, "settings": self.settings.to_dict(), "dataroot": self.dataroot}
+        return {**asked, **({"vary": models} if models else {})}
+
+
+def _variants(settings: Settings, vary: Sequence[str], B: int | None) -> Variants:
+    """The configurations of an array; none for a single model."""
+    from ..training.vary import varied, vary_of
+
+    return varied(settings, vary_of(vary), B) if vary or B is not None else []
 
 
 def _submit(
@@ -123,15 +172,18 @@ def settings_of(arguments: Sequence[str], name: str, preset: str | None) -> Sett
     return (found.quick() if preset == "quick" else found).changed(overrides(keys))
 
 
-def _show(settings: Settings, as_json: bool) -> int:
+def _show(each: Sequence[Settings], as_json: bool) -> int:
+    """Print the keys, of an array with the values of all models."""
     from ..training.settings import describe
 
-    values = settings.to_dict()
+    values = [own.to_dict() for own in each]
     if as_json:
-        print(json.dumps(values))
+        print(json.dumps(values if len(values) > 1 else values[0]))
         return 0
     for key, _, meaning in describe():
-        print(f"{key} = {_text(values[key])}  # {meaning}")
+        found = list(dict.fromkeys(_text(own[key]) for own in values))
+        texts = [_text(own[key]) for own in values] if len(found) > 1 else found
+        print(f"{key} = {' | '.join(texts)}  # {meaning}")
     return 0
 
 
@@ -139,48 +191,35 @@ def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _train(
-    name: str,
-    settings: Settings,
-    plan: str,
-    preset: str | None,
-    out: str | None,
-    resume: str,
-    device: str,
-    dataroot: str | None,
-    quiet: bool,
-    as_json: bool,
-) -> int:
+def _train(asked: _Asked, out: str | None, resume: str, quiet: bool, as_json: bool) -> int:
     from .. import training
     from .._runs.failures import NotFinite
     from .._runs.interrupts import Interrupted
     from ..training.run import TRAINING_FILE
 
-    data = training.find_data(settings, dataroot)
-
-    def make(kind: str) -> Experiment:
-        return training.experiment_of(name, settings, data, kind, plan)
-
-    folder = Path(out) if out else _default_out(name, TRAINING_FILE, resume)
+    make = asked.made()
+    folder = Path(out) if out else _default_out(asked.name, TRAINING_FILE, resume)
     again = f"dnnsuite train ... --resume auto --out {folder}"
     try:
         trained = training.run(
             make,
             folder,
             resume=resume,
-            device=device,
-            tensorboard=settings.log_to_tensorboard,
-            quiet=quiet or not settings.log_to_screen,
-            preset=preset or "",
-            asked={"config": name, "settings": settings.to_dict(), "dataroot": dataroot},
+            device=asked.device,
+            tensorboard=asked.settings.log_to_tensorboard,
+            quiet=quiet,
+            preset=asked.preset,
+            asked=asked.record(),
         )
     except Interrupted as interrupted:
-        say(f"saved in {folder}; continue: {again}" if settings.save_checkpoint else "nothing was saved")
+        say(
+            f"saved in {folder}; continue: {again}" if asked.settings.save_checkpoint else "nothing was saved"
+        )
         return _end(interrupted.exit_code)
     except NotFinite as error:
         say(f"error: {error}")
         return _end(FAILED)
-    _tell(trained, as_json)
+    _tell(trained, asked, as_json)
     return _end(0)
 
 
@@ -191,8 +230,11 @@ def _default_out(name: str, file: str, resume: str) -> Path:
     return default_out(name, file, resume == "auto" and bool(there))
 
 
-def _tell(trained: Trained, as_json: bool) -> None:
+def _tell(trained: Trained, asked: _Asked, as_json: bool) -> None:
     if trained.record is None:
+        return
+    if asked.variants:
+        _tell_of_models(trained, as_json)
         return
     last = trained.history[-1]
     if as_json:
@@ -200,6 +242,34 @@ def _tell(trained: Trained, as_json: bool) -> None:
         return
     accuracy = f", acc1 {last['acc1/valid']:.4f}" if "acc1/valid" in last else ""
     print(f"{trained.folder}: {len(trained.history)} epochs{accuracy} on {trained.record.data}")
+
+
+def _tell_of_models(trained: Trained, as_json: bool) -> None:
+    from ..training.models_file import read_models
+
+    assert trained.record is not None
+    models = read_models(trained.folder)
+    speedup = next((each for each in trained.record.metrics if each.name == "speedup"), None)
+    if as_json:
+        times = speedup.value if speedup else None
+        found = {"out": str(trained.folder), "data": trained.record.data, "speedup": times, "models": models}
+        print(json.dumps(found))
+        return
+    for model in models:
+        scores = [f"{key.partition('/')[0]} {model[key]:.4f}" for key in _SCORES if model.get(key) != ""]
+        what = ", ".join(scores) if model["status"] == "ok" else f"ended: {model['status']}"
+        print(f"model {model['model']}, {model['name']}: {model['epochs']} epochs, {what}")
+    print(f"{trained.folder}: {len(models)} models{_times(speedup)} on {trained.record.data}")
+
+
+_SCORES = ("loss/valid", "acc1/valid")
+
+
+def _times(speedup: Metric | None) -> str:
+    if speedup is None:
+        return ""
+    interval = f" [{speedup.low:.2f}, {speedup.high:.2f}]" if speedup.low is not None else ""
+    return f", {speedup.value:.2f} times as fast as one after another{interval},"
 
 
 def _end(status: int) -> int:

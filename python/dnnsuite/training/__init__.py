@@ -2,8 +2,10 @@
 """Training runs with epochs: schedule, validation, checkpoints, metrics; on one device or several.
 
 `Experiment` describes a run, `run` trains it in a directory; `configuration` reads one of SC20's, or of a user's file.
+`ExperimentArray` is several that differ in hyper-parameters, trained as one fused array; `varied` makes their settings.
 """
 
+from .array import ExperimentArray as ExperimentArray
 from .checkpoints import BadCheckpoint as BadCheckpoint
 from .checkpoints import load_model as load_model
 from .configurations import SHIPPED as SHIPPED
@@ -22,12 +24,18 @@ from .schedules import WarmupPlateau as WarmupPlateau
 from .settings import Settings as Settings
 from .sources import Data as Data
 from .sources import find_data as find_data
+from .vary import VARYING as VARYING
+from .vary import array_of as array_of
+from .vary import data_of as data_of
+from .vary import varied as varied
 
 __all__ = [
     "SHIPPED",
+    "VARYING",
     "BadCheckpoint",
     "Data",
     "Experiment",
+    "ExperimentArray",
     "PerEpoch",
     "ProfileWindow",
     "Settings",
@@ -35,11 +43,14 @@ __all__ = [
     "TopK",
     "Trained",
     "WarmupPlateau",
+    "array_of",
     "configuration",
     "configurations",
+    "data_of",
     "experiment_of",
     "find_data",
     "load_model",
     "read_metrics",
     "run",
+    "varied",
 ]

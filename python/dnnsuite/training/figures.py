@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from .._files import read_json, write_text
 from .._runs.reading import RUN_FILE, read_run
 from ..errors import InvalidArgument
 from ..plots import Drawn, save
-from .history import METRICS_FILE, read_metrics
+from .history import METRICS_FILE, MODEL, Row, read_metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +34,7 @@ def curves(
     reference: bool | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a validation metric of runs, a line each, named by configuration and data.
+    """Draw a validation metric of runs, a line for each and for each model of an array, named by configuration, data.
 
     Args:
         folders: of training runs; those under way are drawn as far as they are.
@@ -52,16 +53,17 @@ def curves(
         from matplotlib.figure import Figure
 
         ax = Figure(figsize=(6.4, 4.0)).subplots()
-    for folder in map(Path, folders):
-        name, data = _name(folder)
-        (line,) = ax.plot(*_curve(folder, against, metric), marker=".", label=f"{name} ({data})")
-        wanted = data == _REAL if reference is None else reference
-        points = _reference(name, against) if wanted and metric == "acc1" else []
+    for run in (each for folder in map(Path, folders) for each in _curves_of(folder)):
+        (line,) = ax.plot(*run.points(against, metric), marker=".", label=f"{run.label} ({run.data})")
+        wanted = run.data == _REAL if reference is None else reference
+        points = _reference(run.name, against) if wanted and metric == "acc1" else []
         if points:
-            label = f"{name} (SC20, {_REAL} on V100s)"
-            ax.plot(
-                *zip(*points, strict=True), linestyle="--", color=line.get_color(), alpha=0.6, label=label
-            )
+            label = f"{run.name} (SC20, {_REAL} on V100s)"
+            beside = {each.get_label() for each in ax.get_lines()}
+            if label not in beside:  # models of an array have one
+                ax.plot(
+                    *zip(*points, strict=True), linestyle="--", color=line.get_color(), alpha=0.6, label=label
+                )
     ax.set_xlabel(_AXES[against])
     ax.set_ylabel(f"Validation {metric}")
     ax.grid(alpha=0.3)
@@ -79,10 +81,10 @@ def drawn(request: Request) -> Drawn:
         files.append(prefix.with_name(f"{prefix.name}-{against}.png"))
         save(curves(folders, against, metric), files[-1])
     rows = [",".join(["run", "data", *_AXES, metric])]
-    for folder in folders:
-        epochs, values = _curve(folder, "epoch", metric)
-        minutes, _ = _curve(folder, "minutes", metric)
-        name = ",".join(f'"{each}"' for each in _name(folder))
+    for run in (each for folder in folders for each in _curves_of(folder)):
+        epochs, values = run.points("epoch", metric)
+        minutes, _ = run.points("minutes", metric)
+        name = f'"{run.label}","{run.data}"'
         rows += [f"{name},{e:.0f},{m!r},{v!r}" for e, m, v in zip(epochs, minutes, values, strict=True)]
     files.append(prefix.with_name(f"{prefix.name}.csv"))
     write_text(files[-1], "\n".join([*rows, ""]))
@@ -97,22 +99,52 @@ def _runs(directory: Path) -> Iterator[Path]:
     yield from found
 
 
-def _name(folder: Path) -> tuple[str, str]:
-    """(configuration, data) of a run; of one under way, the folder's name."""
+@dataclass(frozen=True)
+class _Curve:
+    """Epochs of one model: of a run, or of an array's.
+
+    Attributes:
+        name: of the configuration. label: of the line: an array's say which model it is.
+    """
+
+    folder: Path
+    name: str
+    label: str
+    data: str
+    rows: list[Row]
+
+    def points(self, against: str, metric: str) -> tuple[list[float], list[float]]:
+        """Values of the axis and of the metric."""
+        column = f"{metric}/valid"
+        if column not in self.rows[0]:
+            known = ", ".join(
+                name.removesuffix("/valid")
+                for name in self.rows[0]
+                if name.endswith("/valid") and not name.startswith("seconds")
+            )
+            raise InvalidArgument(f"{self.folder} has no metric {metric!r}; it has {known}")
+        return [row[against] for row in self.rows], [row[column] for row in self.rows]
+
+
+def _curves_of(folder: Path) -> Iterator[_Curve]:
+    """The curves of a run: one, or one for each model of an array."""
+    name, data, models = _name(folder)
+    rows = read_metrics(folder)
+    if MODEL not in rows[0]:
+        yield _Curve(folder, name, name, data, rows)
+        return
+    for number in sorted({int(row[MODEL]) for row in rows}):
+        label = f"{name}, {models[number] if number < len(models) else f'model {number}'}"
+        yield _Curve(folder, name, label, data, [row for row in rows if row[MODEL] == number])
+
+
+def _name(folder: Path) -> tuple[str, str, list[str]]:
+    """(configuration, data, names of an array's models) of a run; of one under way, the folder's name."""
     path = folder / RUN_FILE
     if not path.is_file():
-        return folder.resolve().name, "under way"
+        return folder.resolve().name, "under way", []
     record = read_run(path)
-    return record.job, record.data
-
-
-def _curve(folder: Path, against: str, metric: str) -> tuple[list[float], list[float]]:
-    rows = read_metrics(folder)
-    column = f"{metric}/valid"
-    if column not in rows[0]:
-        known = ", ".join(name.removesuffix("/valid") for name in rows[0] if name.endswith("/valid"))
-        raise InvalidArgument(f"{folder} has no metric {metric!r}; it has {known}")
-    return [row[against] for row in rows], [row[column] for row in rows]
+    return record.job, record.data, [each["name"] for each in record.details.get("models", ())]
 
 
 def _reference(name: str, against: str) -> list[tuple[float, float]]:

@@ -12,15 +12,16 @@ from typing import Any
 from .._files import write_text
 from ..errors import Error
 
-__all__ = ["METRICS_FILE", "TENSORBOARD_FOLDER", "EventFiles", "Row", "read_metrics", "save_metrics"]
+__all__ = ["METRICS_FILE", "MODEL", "TENSORBOARD_FOLDER", "EventFiles", "Row", "read_metrics", "save_metrics"]
 
 METRICS_FILE, TENSORBOARD_FOLDER = "metrics.csv", "tb_logs"
+MODEL = "model"  # column of an array's models, by number
 
 Row = dict[str, float]
 
 
 def save_metrics(folder: Path, rows: Sequence[Row]) -> None:
-    """Write `metrics.csv` whole: a row per epoch, numbers to the last bit."""
+    """Write `metrics.csv` whole: a row per epoch, of an array one per epoch and model; numbers to the last bit."""
     if not rows:
         return
     text = io.StringIO()
@@ -50,37 +51,44 @@ def read_metrics(folder: Path) -> list[Row]:
 class EventFiles:
     """TensorBoard's files in `tb_logs`, with the tags of SC20's tutorial; the step is the epoch from 1.
 
+    Each model of an array has a folder of its own in it, which TensorBoard shows as a run.
+
     Attributes:
         note: why nothing is written; empty where it is.
 
     Args:
         folder: of the run.
         done: epochs that a resumed run has; later ones in the files are made void.
+        models: names of an array's models.
     """
 
-    def __init__(self, folder: Path, done: int) -> None:
+    def __init__(self, folder: Path, done: int, models: Sequence[str] = ()) -> None:
         self.note = ""
-        self._writer: Any = None
+        self._writers: list[Any] = []
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             self.note = "no TensorBoard files: pip install dnnsuite[tensorboard]"
             return
-        self._writer = SummaryWriter(str(folder / TENSORBOARD_FOLDER), purge_step=done + 1 if done else None)
+        purge = done + 1 if done else None
+        places = [f"{i}-{name.replace('/', '-')}" for i, name in enumerate(models)] or ["."]
+        self._writers = [
+            SummaryWriter(str(folder / TENSORBOARD_FOLDER / place), purge_step=purge) for place in places
+        ]
 
     def add(self, row: Row) -> None:
-        """Write one epoch."""
-        if self._writer is None:
+        """Write one epoch of one model."""
+        if not self._writers:
             return
-        epoch = int(row["epoch"])
+        epoch, writer = int(row["epoch"]), self._writers[int(row.get(MODEL, 0))]
         for name, value in row.items():
             kind, _, part = name.partition("/")
             if part in ("train", "valid") and kind != "seconds":
-                self._writer.add_scalar(name, value, epoch)
-        self._writer.add_scalar("learning_rate", row["learning_rate"], epoch)
-        self._writer.flush()
+                writer.add_scalar(name, value, epoch)
+        writer.add_scalar("learning_rate", row["learning_rate"], epoch)
+        writer.flush()
 
     def close(self) -> None:
         """Close the files."""
-        if self._writer is not None:
-            self._writer.close()
+        for writer in self._writers:
+            writer.close()

@@ -85,7 +85,7 @@ class _Climber:
             share, batch = self._batches[i % len(self._batches)]
             with phases.iteration(i):
                 with phases.data:
-                    inputs, labels = self._stepper.place(batch)
+                    inputs, labels = self._stepper.place({0: batch})
                 self._stepper.train(inputs, labels, share, phases)
         self._wait()
         return (timing.now_ns() - begin_ns) * 1e-9

@@ -67,6 +67,11 @@ class Phases:
                 self._on = False
                 self._set()
 
+    @property
+    def on(self) -> bool:
+        """True within a profiled epoch."""
+        return self._on
+
     def iteration(self, i: int) -> Any:
         """The range of one iteration."""
         if not self._on or self._spans is None:

@@ -15,8 +15,10 @@ from .._runs import facts
 from .._runs.rates import BLOCKS, Steps, interval, rate
 from .._runs.record import Metric, Moment, RunRecord, Samples, Verdict, new_id
 from .._runs.samples import Sample
+from .alone import Speedup
+from .array import ExperimentArray
 from .experiment import Experiment
-from .history import Row
+from .history import MODEL, Row
 from .processes import Processes
 
 __all__ = ["record_of", "throughput"]
@@ -37,7 +39,7 @@ def throughput(samples: Sequence[Sample]) -> tuple[float, float | None, float | 
 
 
 def record_of(
-    experiment: Experiment,
+    made: Experiment | ExperimentArray,
     processes: Processes,
     *,
     plan_id: str,
@@ -49,19 +51,26 @@ def record_of(
     parameters: int,
     asked: Mapping[str, Any],
     threads: int,
+    ended: Mapping[int, str] | None = None,
+    speedup: Speedup | None = None,
 ) -> RunRecord:
-    """The record of a run that has ended, well or not."""
+    """The record of a run that has ended, well or not; `parameters` are those of one model."""
     found = facts.environment()
-    identity = json.dumps(experiment.identity, sort_keys=True, default=str)
+    array = made if isinstance(made, ExperimentArray) else None
+    experiment = array.first if array else made
+    assert isinstance(experiment, Experiment)
+    B, settings = array.B if array else 1, _settings(made)
+    identity = json.dumps(settings, sort_keys=True, default=str)
+    mode = "hfta" if array else "ddp" if processes.world_size > 1 else "serial"
     return RunRecord(
         id=new_id(),
         kind="training",
         plan_id=plan_id,
         plan=experiment.plan,
         job=experiment.name,
-        mode="ddp" if processes.world_size > 1 else "serial",
+        mode=mode,
         precision=experiment.precision,
-        B=1,
+        B=B,
         repeat=0,
         verdict=verdict,
         machine=facts.machine(found["machine"]),
@@ -76,39 +85,87 @@ def record_of(
         batch_size=experiment.batch_size,
         processes=processes.world_size,
         threads=threads,
-        items_per_step=experiment.batch_size / processes.world_size,
+        items_per_step=B * experiment.batch_size / processes.world_size,
         versions=found["versions"],
         commit=facts.commit(),
-        metrics=tuple(_metrics(experiment, history, samples)),
+        metrics=tuple(_metrics(made, experiment, history, samples, speedup)),
         samples=Samples() if samples else None,
         asked=dict(asked),
-        resolved=experiment.identity,
+        resolved=settings,
         details={
             "config": experiment.name,
             "data": experiment.data.record,
             "parameters": parameters,
-            "epochs": len(history),
+            "epochs": int(history[-1]["epoch"]) if history else 0,
             "steps_per_epoch": experiment.order.steps,
             "dropped_samples_per_epoch": experiment.order.dropped,
             "channels_last": experiment.channels_last,
             "compile": experiment.compile,
+            **({"models": _models(array, history, ended or {})} if array else {}),
         },
     )
 
 
-def _metrics(experiment: Experiment, history: Sequence[Row], samples: Sequence[Sample]) -> list[Metric]:
+def _settings(made: Experiment | ExperimentArray) -> dict[str, Any]:
+    """What the run was made of: settings of one model, or those of all and the others of each."""
+    if isinstance(made, Experiment):
+        return made.identity
+    own = [each.identity for each in made.experiments]
+    alike = {key: value for key, value in own[0].items() if all(each.get(key) == value for each in own)}
+    return {**alike, "models": [{k: v for k, v in each.items() if k not in alike} for each in own]}
+
+
+def _models(array: ExperimentArray, history: Sequence[Row], ended: Mapping[int, str]) -> list[dict[str, Any]]:
+    """Name, epochs and, where it ended before the others, the reason, of each model."""
+    return [
+        {
+            "name": name,
+            "epochs": sum(row[MODEL] == number for row in history),
+            **({"ended": ended[number]} if number in ended else {}),
+        }
+        for number, name in enumerate(array.names)
+    ]
+
+
+def _metrics(
+    made: Experiment | ExperimentArray,
+    experiment: Experiment,
+    history: Sequence[Row],
+    samples: Sequence[Sample],
+    speedup: Speedup | None,
+) -> list[Metric]:
     found = []
     if samples:
         value, low, high = throughput(samples)
         what = f"{experiment.data.item} of all processes per second of training, without validation"
+        if isinstance(made, ExperimentArray):
+            what = f"{experiment.data.item} of all models per second of training, without validation"
         found.append(Metric("throughput", value, f"{experiment.data.item}/s", low, high, definition=what))
+    if speedup is not None:
+        what = "items per second of the array over those of one of its models alone, measured after epochs in turns"
+        found.append(Metric("speedup", speedup.value, "×", speedup.low, speedup.high, definition=what))
     if not history:
         return found
-    for name, value in history[-1].items():
-        if name.endswith(("/train", "/valid")) and not name.startswith("seconds"):
-            found.append(Metric(name, value, "", definition="of the last epoch"))
-    if "acc1/valid" in history[-1]:
-        best = max(row["acc1/valid"] for row in history)
-        found.append(Metric("acc1/valid/best", best, "", definition="of all epochs"))
+    if isinstance(made, ExperimentArray):
+        for number, name in enumerate(made.names):
+            rows = [row for row in history if row[MODEL] == number]
+            found += _of_model(rows, number, f" of model {number}, {name}")
+    else:
+        found += _of_model(history, None, "")
     minutes = history[-1]["minutes"]
     return found if math.isnan(minutes) else [*found, Metric("minutes", minutes, "min")]
+
+
+def _of_model(history: Sequence[Row], number: int | None, who: str) -> list[Metric]:
+    """Metrics of one model's last epoch, and its best accuracy."""
+    if not history:
+        return []
+    found = [
+        Metric(name, value, "", replica=number, definition=f"of the last epoch{who}")
+        for name, value in history[-1].items()
+        if name.endswith(("/train", "/valid")) and not name.startswith("seconds")
+    ]
+    if "acc1/valid" in history[-1]:
+        best = max(row["acc1/valid"] for row in history)
+        found.append(Metric("acc1/valid/best", best, "", replica=number, definition=f"of all epochs{who}"))
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,14 @@ from .._runs.record import Moment, RunRecord, Verdict
 from .._runs.samples import write_samples
 from ..cluster import adopt_step
 from ..errors import Error, InvalidArgument
+from .alone import speedup
+from .array import ExperimentArray
 from .checkpoints import CHECKPOINT, read_checkpoint
 from .experiment import Experiment
 from .history import EventFiles, Row
 from .log import Log
 from .loop import Loop, Stopped
+from .models_file import save_models
 from .processes import Processes
 from .record import record_of
 from .watch import Watch
@@ -42,20 +45,23 @@ class Trained:
     """A run that has ended.
 
     Attributes:
-        folder: with metrics.csv, monitor.csv, train.log, checkpoint.pt, best.pt and run.json.
+        folder: with metrics.csv, monitor.csv, train.log, checkpoint.pt, best.pt and run.json; of an array also
+            models.csv and, in models/0, models/1, …, checkpoint.pt and best.pt of each.
         record: as in run.json; None in processes that are not the first.
-        history: a row per epoch.
-        model: as it is at the end.
+        history: a row per epoch, of an array one per epoch and model.
+        model: as it is at the end; an array of those that did not end before.
+        ended: models of an array that ended before the others, by number, with the reason.
     """
 
     folder: Path
     record: RunRecord | None
     history: list[Row]
     model: torch.nn.Module
+    ended: Mapping[int, str] = field(default_factory=dict)
 
 
 def run(
-    experiment: Experiment | Callable[[str], Experiment],
+    experiment: Experiment | ExperimentArray | Callable[[str], Experiment | ExperimentArray],
     out: str | Path,
     *,
     resume: str = "never",
@@ -65,13 +71,13 @@ def run(
     preset: str = "",
     asked: Mapping[str, Any] | None = None,
 ) -> Trained:
-    """Train an experiment in the directory `out`.
+    """Train an experiment, or an array of them, in the directory `out`.
 
     Under torchrun or srun every process calls this; the first writes the files. The process group stays for later runs;
     a process ends with :func:`dnnsuite.jobs.distributed.finish`. Ctrl-C saves and ends.
 
     Args:
-        experiment: or a function that makes it for a device (cpu or cuda).
+        experiment: or an array, or a function that makes it for a device (cpu or cuda).
         resume: `never` wants `out` empty or absent; `auto` goes on with what is in it, or begins; else the path of a
             checkpoint to go on from, in an empty `out`.
         device: auto, cpu or cuda.
@@ -81,7 +87,7 @@ def run(
 
     Raises:
         Interrupted: a signal arrived; `checkpoint.pt` is of the last step.
-        NotFinite: a loss became NaN or infinite; `run.json` says so.
+        NotFinite: a loss became NaN or infinite; `run.json` says so. Of an array: in the last model that was left.
         InvalidArgument: `out` is not empty, or was made with other settings.
         OutputError: a file cannot be written; the last checkpoint is whole.
         Error: any other of the package's own.
@@ -90,8 +96,8 @@ def run(
     kind = choose_device(device)
     processes = Processes(kind)
     try:
-        made = experiment if isinstance(experiment, Experiment) else experiment(kind)
-        _check_divides(made, processes)
+        made = experiment if isinstance(experiment, (Experiment, ExperimentArray)) else experiment(kind)
+        _check_divides(first_of(made), processes)
         with interruptible(), deferred(), _folder(Path(out), resume, processes) as folder:
             screen = None if quiet else Progress()
             try:
@@ -107,6 +113,17 @@ def run(
         raise Error("another process of this run was asked to end")
     finally:
         processes.close()
+
+
+def first_of(experiment: Experiment | ExperimentArray) -> Experiment:
+    """What all models of a run have alike."""
+    return experiment.first if isinstance(experiment, ExperimentArray) else experiment
+
+
+def parameters_of(loop: Loop) -> int:
+    """Number of parameters of one model."""
+    total = sum(each.numel() for each in loop.stepper.model.parameters())
+    return total // len(loop.stepper.numbers)
 
 
 def _check_divides(experiment: Experiment, processes: Processes) -> None:
@@ -136,7 +153,11 @@ class _Ending:
     """End of a run: holds all that the record needs beside the loop, and writes it in the first process."""
 
     def __init__(
-        self, loop: Loop, experiment: Experiment, processes: Processes, folder: PlanFolder | None
+        self,
+        loop: Loop,
+        experiment: Experiment | ExperimentArray,
+        processes: Processes,
+        folder: PlanFolder | None,
     ) -> None:
         self._loop, self._experiment, self._processes, self._folder = loop, experiment, processes, folder
         self._started = Moment.now()
@@ -154,10 +175,14 @@ class _Ending:
             verdict=verdict,
             history=self._loop.at.history,
             samples=self._loop.samples,
-            parameters=sum(each.numel() for each in self._loop.stepper.model.parameters()),
+            parameters=parameters_of(self._loop),
             asked=asked,
             threads=torch.get_num_threads(),
+            ended=self._loop.ended,
+            speedup=speedup(self._loop.pairs),
         )
+        if isinstance(self._experiment, ExperimentArray):
+            save_models(self._folder.root, self._experiment, self._loop.at.history, self._loop.ended)
         if self._loop.samples:
             write_samples(self._folder.root, self._loop.samples)
         self._loop.phases.save(self._folder.root)
@@ -166,7 +191,7 @@ class _Ending:
 
 
 def _run(
-    experiment: Experiment,
+    experiment: Experiment | ExperimentArray,
     processes: Processes,
     folder: PlanFolder | None,
     out: Path,
@@ -178,7 +203,8 @@ def _run(
 ) -> Trained:
     checkpoint = _checkpoint(out, resume, processes)
     state = read_checkpoint(checkpoint) if checkpoint else None
-    files = EventFiles(out, state["position"]["epoch"] if state else 0) if events and folder else None
+    names = experiment.names if isinstance(experiment, ExperimentArray) else ()
+    files = EventFiles(out, state["position"]["epoch"] if state else 0, names) if events and folder else None
     if files and files.note:
         log.info(files.note)
     try:
@@ -187,9 +213,10 @@ def _run(
         if checkpoint and state:
             loop.resume(checkpoint, state)
         done = out / RUN_FILE
-        if folder and loop.at.epoch >= experiment.epochs and done.is_file():
-            log.info(f"All {experiment.epochs} epochs are done already")
-            return Trained(out, read_run(done), loop.at.history, loop.stepper.model)
+        epochs = first_of(experiment).epochs
+        if folder and loop.at.epoch >= epochs and done.is_file():
+            log.info(f"All {epochs} epochs are done already")
+            return Trained(out, read_run(done), loop.at.history, loop.stepper.model, loop.ended)
         if folder:
             done.unlink(missing_ok=True)  # of an earlier end
         gpus = processes.device.type == "cuda"
@@ -199,7 +226,7 @@ def _run(
     finally:
         if files:
             files.close()
-    return Trained(out, record, loop.at.history, loop.stepper.model)
+    return Trained(out, record, loop.at.history, loop.stepper.model, loop.ended)
 
 
 def _checkpoint(out: Path, resume: str, processes: Processes) -> Path | None:
@@ -215,12 +242,16 @@ def _checkpoint(out: Path, resume: str, processes: Processes) -> Path | None:
     return path if there else None
 
 
-def _introduce(log: Log, experiment: Experiment, loop: Loop) -> None:
-    data, order = experiment.data, loop.order
-    parameters = sum(each.numel() for each in loop.stepper.model.parameters())
+def _introduce(log: Log, made: Experiment | ExperimentArray, loop: Loop) -> None:
+    experiment, order = first_of(made), loop.order
+    data = experiment.data
+    array = f"an array of {made.B} models of " if isinstance(made, ExperimentArray) else ""
     log.info(
-        f"{experiment.name}: {parameters:,} parameters, {experiment.precision}, batch {experiment.batch_size}"
+        f"{experiment.name}: {array}{parameters_of(loop):,} parameters, {experiment.precision}, "
+        f"batch {experiment.batch_size}"
     )
+    for number, name in enumerate(made.names if isinstance(made, ExperimentArray) else ()):
+        log.info(f"model {number}: {name}")
     log.info(f"data: {data.source}, {len(data.train):,} for training, {len(data.valid):,} for validation")
     if order.dropped:
         log.info(
@@ -229,7 +260,11 @@ def _introduce(log: Log, experiment: Experiment, loop: Loop) -> None:
 
 
 def _train(
-    loop: Loop, ending: _Ending, experiment: Experiment, preset: str, asked: Mapping[str, Any]
+    loop: Loop,
+    ending: _Ending,
+    experiment: Experiment | ExperimentArray,
+    preset: str,
+    asked: Mapping[str, Any],
 ) -> RunRecord | None:
     try:
         loop.run()
@@ -239,8 +274,10 @@ def _train(
             raise
         ending.write(Verdict.failed(failure, str(error).splitlines()[0]), preset, asked)
         if failure == "oom":
+            many = f" and B={experiment.B}" if isinstance(experiment, ExperimentArray) else ""
             raise Error(
-                f"memory ran out with batch_size {experiment.batch_size} in step {loop.at.step}: take a smaller one"
+                f"memory ran out with batch_size {first_of(experiment).batch_size}{many} in step {loop.at.step}: "
+                "take a smaller one"
             ) from error
         raise
     return ending.write(Verdict.good(), preset, asked)

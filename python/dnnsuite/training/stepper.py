@@ -3,26 +3,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ..jobs.distributed import parallel
 from .experiment import Experiment
+from .feed import Batch
 from .order import Share
 from .phases import Phases
 from .processes import Processes
+from .tally import Results
 
-__all__ = ["Stepper"]
+__all__ = ["Stepper", "autocast_of", "placed"]
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
+def autocast_of(experiment: Experiment, device: torch.device) -> torch.autocast:
+    """Autocast to the precision of an experiment."""
+    low = experiment.precision != "fp32"
+    return torch.autocast(device.type, _DTYPES[experiment.precision], enabled=low)
+
+
+def placed(batch: Batch, device: torch.device, memory_format: torch.memory_format) -> Batch:
+    """A batch on a device, pictures in a memory format."""
+    inputs, labels = batch
+    fits = memory_format if inputs.dim() == 4 else torch.preserve_format
+    inputs = inputs.to(device, non_blocking=True, memory_format=fits)
+    return inputs, labels.to(device, non_blocking=True)
+
+
 class Stepper:
-    """Model, optimizer and loss scaler of an experiment.
+    """Model, optimizer, schedule and loss scaler of an experiment.
 
     Attributes:
         model: the user's own module, whatever wraps it for several processes or a compiler.
+        numbers: of the models that train: this one is number 0.
     """
 
     def __init__(self, experiment: Experiment, processes: Processes) -> None:
@@ -33,29 +51,40 @@ class Stepper:
         self.model = experiment.model().to(self._device)
         if experiment.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.numbers = [0]
         self.optimizer = experiment.optimizer(self.model.parameters())
+        self.schedule = experiment.schedule(self.optimizer, experiment.order.steps)
         self.scaler = torch.amp.GradScaler(self._device.type, enabled=experiment.precision == "fp16")
         if experiment.cudnn_benchmark and self._device.type == "cuda":
             torch.backends.cudnn.benchmark = True
         if experiment.compile:
             self.model.compile()
         self._call = parallel(self.model, processes.place, self._device)
-        self._autocast = torch.autocast(
-            self._device.type, _DTYPES[experiment.precision], enabled=experiment.precision != "fp32"
-        )
+        self._autocast = autocast_of(experiment, self._device)
         torch.manual_seed(experiment.seed + processes.rank)  # of dropout, which no two processes share
 
-    def place(self, batch: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """A batch on the device, in the memory format."""
-        inputs, labels = batch
-        fits = self._format if inputs.dim() == 4 else torch.preserve_format
-        inputs = inputs.to(self._device, non_blocking=True, memory_format=fits)
-        return inputs, labels.to(self._device, non_blocking=True)
+    def place(self, batches: Mapping[int, Batch]) -> Batch:
+        """The batch of the one model on the device, in the memory format."""
+        return placed(batches[0], self._device, self._format)
 
-    def train(
-        self, inputs: torch.Tensor, labels: torch.Tensor, share: Share, phases: Phases
-    ) -> tuple[Any, Any]:
-        """One step; (mean loss of this process's samples, counts of the metrics)."""
+    def begin_epoch(self, epoch: int) -> None:
+        """Set the learning rate of an epoch."""
+        self.schedule.begin_epoch(epoch)
+
+    def begin_step(self, step: int) -> None:
+        """Set the learning rate of a step."""
+        self.schedule.begin_step(step)
+
+    def end_epoch(self, epoch: int, valid_losses: Sequence[float]) -> None:
+        """Tell the schedule of the validation."""
+        self.schedule.end_epoch(epoch, valid_losses[0])
+
+    def learning_rates(self) -> list[float]:
+        """The learning rate of each model."""
+        return [float(self.optimizer.param_groups[0]["lr"])]
+
+    def train(self, inputs: torch.Tensor, labels: torch.Tensor, share: Share, phases: Phases) -> Results:
+        """One step; gives (mean loss of this process's samples, counts of the metrics)."""
         with phases.zero_grad:
             self.optimizer.zero_grad(set_to_none=self._experiment.set_to_none)
         with phases.compute:
@@ -67,7 +96,8 @@ class Stepper:
             self.scaler.step(self.optimizer)
             self.scaler.update()
         with torch.no_grad():
-            return loss.detach(), self._experiment.metrics(outputs.detach(), labels)
+            found = loss.detach(), self._experiment.metrics(outputs.detach(), labels)
+        return lambda: found
 
     def _weighted(self, loss: torch.Tensor, share: Share) -> torch.Tensor:
         """The loss so that the mean over processes is that over the samples of the batch."""
@@ -75,22 +105,24 @@ class Stepper:
         return loss if mine == share.whole else loss * (mine / share.whole)
 
     @torch.no_grad()
-    def validate(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[Any, Any]:
+    def validate(self, inputs: torch.Tensor, labels: torch.Tensor) -> Results:
         """(mean loss, counts of the metrics), in the precision and the memory format of training."""
         with self._autocast:
             outputs = self.model(inputs)
             loss = self._experiment.loss(outputs, labels)
-        return loss, self._experiment.metrics(outputs, labels)
+        found = loss, self._experiment.metrics(outputs, labels)
+        return lambda: found
 
-    def finite(self) -> bool:
-        """True if every parameter and buffer is finite."""
+    def finite(self) -> list[bool]:
+        """True if every parameter and buffer is finite, of each model."""
         values = [*self.model.parameters(), *self.model.buffers()]
         checks = [each.isfinite().all() for each in values if each.is_floating_point()]
-        return bool(torch.stack(checks).all()) if checks else True
+        return [bool(torch.stack(checks).all()) if checks else True]
 
     def state(self) -> dict[str, Any]:
-        """Model, optimizer and scaler, as a checkpoint holds them."""
+        """Model, optimizer, scaler and schedule, as a checkpoint holds them."""
         parts: dict[str, Any] = {"model": self.model, "optimizer": self.optimizer, "scaler": self.scaler}
+        parts["schedule"] = self.schedule
         return {name: part.state_dict() for name, part in parts.items()}
 
     def load(self, state: dict[str, Any]) -> None:
@@ -98,3 +130,7 @@ class Stepper:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
+        self.schedule.load_state_dict(state["schedule"])
+
+    def close(self) -> None:
+        """End what the steps have begun: nothing."""

@@ -117,11 +117,11 @@ class TrainingWorkload(Workload):
 
     def batch(self) -> Any:
         """The next batch, on the device: the wait for data."""
-        return self._stepper.place(next(self._batches))
+        return self._stepper.place({0: next(self._batches)})
 
     def step(self) -> None:
         images, labels = self.batch()
-        self._last, _ = self._stepper.train(images, labels, self._share, self._phases)
+        self._last, _ = self._stepper.train(images, labels, self._share, self._phases)()
 
     def synchronize(self) -> None:
         if self._processes.device.type == "cuda":

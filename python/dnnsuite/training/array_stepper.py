@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: MIT
+"""One step of an array of experiments: B models at once, each with its own optimizer settings and schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .. import nn
+from .._fuse import fuse, run_in_a_loop, stack, unstack
+from .._step import StepRunner
+from .._torch import mark_stepped
+from ..errors import InvalidArgument
+from ..optim import ArrayOptimizer, GradScaler
+from .array import ExperimentArray
+from .experiment import Experiment
+from .feed import Batch
+from .order import Share
+from .phases import Phases
+from .processes import Processes
+from .stepper import autocast_of, placed
+from .tally import Results
+
+__all__ = ["ArrayStepper"]
+
+
+class _Member:
+    """A model of the array as it would be alone: its optimizer of torch, which its schedule drives.
+
+    The parameters of that optimizer are empty; the array's optimizer takes the learning rate, and whatever else the
+    schedule changes, from it.
+    """
+
+    def __init__(self, number: int, experiment: Experiment, model: torch.nn.Module) -> None:
+        self.number = number
+        self.optimizer = experiment.optimizer(model.parameters())
+        self.schedule = experiment.schedule(self.optimizer, experiment.order.steps)
+        mark_stepped(self.optimizer)  # the array steps for it, before the schedule does
+
+    def parameters(self) -> list[torch.nn.Parameter]:
+        """In the order of the optimizer."""
+        return [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    def values(self, group: int, name: str) -> Any:
+        """A hyper-parameter of a group."""
+        return self.optimizer.param_groups[group][name]
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint of the array holds beside the array's own state."""
+        groups = self.optimizer.state_dict()["param_groups"]
+        return {"param_groups": groups, "schedule": self.schedule.state_dict()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from :meth:`state`."""
+        self.optimizer.load_state_dict({"state": {}, "param_groups": state["param_groups"]})
+        self.schedule.load_state_dict(state["schedule"])
+
+
+class ArrayStepper:
+    """The models of an :class:`ExperimentArray` as one fused array.
+
+    Attributes:
+        model: the array.
+        numbers: of the models that it still has; model `numbers[slot]` is in slot `slot`.
+
+    Raises:
+        InvalidArgument: the models are not of one architecture, the optimizer has no counterpart for arrays, or there
+            are several processes.
+    """
+
+    def __init__(self, experiment: ExperimentArray, processes: Processes) -> None:
+        if processes.world_size > 1:
+            raise InvalidArgument("an array trains in one process: start it without torchrun or srun")
+        self._experiment, self._device = experiment.first, processes.device
+        self.numbers = list(range(experiment.B))
+        models = [_made(each, self._device) for each in experiment.experiments]
+        self._members = [
+            _Member(i, each, model)
+            for i, (each, model) in enumerate(zip(experiment.experiments, models, strict=True))
+        ]
+        self.model = fuse(models, seeds=[each.seed for each in experiment.experiments])
+        params = _in_order(self.model, models[0], self._members[0].parameters())
+        self.optimizer = ArrayOptimizer.from_models([each.optimizer for each in self._members], params)
+        for model in models:
+            _empty(model)
+        low = self._experiment.precision == "fp16"
+        self.scaler = GradScaler(self._device, enabled=low, B=experiment.B)
+        self._autocast = autocast_of(self._experiment, self._device)
+        self._followed: dict[tuple[int, str], list[Any]] = {}
+        if self._experiment.cudnn_benchmark and self._device.type == "cuda":
+            torch.backends.cudnn.benchmark = True
+        torch.manual_seed(self._experiment.seed)
+        self._runner = StepRunner(
+            self.model,
+            self.optimizer,
+            self._losses,
+            width=1
+            if self._device.type == "cpu"
+            else None,  # a width that is searched for may cost the same bits
+            scaler=self.scaler if low else None,
+        )
+
+    def _losses(
+        self, array: torch.nn.Module, inputs: torch.Tensor, labels: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Losses `[b]` and counts of the metrics `[b, n]` of the models in `array`."""
+        with self._autocast:
+            outputs = unstack(array(inputs))
+            own = list(zip(outputs, unstack(labels), strict=True))
+            losses = torch.stack([self._experiment.loss(each, right) for each, right in own])
+        with torch.no_grad():
+            counts = torch.stack([self._experiment.metrics(each.detach(), right) for each, right in own])
+        return losses, counts
+
+    def place(self, batches: Mapping[int, Batch]) -> Batch:
+        """The models' batches as one `[B, N, ...]` on the device; one that all share is not copied."""
+        own = [batches[number] for number in self.numbers]
+        on_device = {id(each): placed(each, self._device, torch.contiguous_format) for each in own}
+        if len(on_device) == 1:
+            (inputs, labels) = on_device.popitem()[1]
+            return stack(inputs, B=len(own)), stack(labels, B=len(own))
+        inputs_of, labels_of = zip(*(on_device[id(each)] for each in own), strict=True)
+        return torch.stack(inputs_of), torch.stack(labels_of)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Set each model's learning rate of an epoch."""
+        for each in self._members:
+            each.schedule.begin_epoch(epoch)
+        self._follow()
+
+    def begin_step(self, step: int) -> None:
+        """Set each model's learning rate of a step."""
+        for each in self._members:
+            each.schedule.begin_step(step)
+        self._follow()
+
+    def end_epoch(self, epoch: int, valid_losses: Sequence[float]) -> None:
+        """Tell each model's schedule of its validation."""
+        for each, loss in zip(self._members, valid_losses, strict=True):
+            each.schedule.end_epoch(epoch, loss)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Give the array's optimizer the hyper-parameters that the schedules have changed."""
+        pairs = self.optimizer.pairs
+        in_pairs = {name for names in pairs.values() for name in names}
+        names = [*(name for name in self.optimizer.per_model if name not in in_pairs), *pairs]
+        for place, group in enumerate(self.optimizer.param_groups):
+            for name in names:
+                values = [each.values(place, name) for each in self._members]
+                if self._followed.get((place, name)) != values:
+                    self._followed[place, name] = values
+                    group[name] = tuple(zip(*values, strict=True)) if name in pairs else values
+
+    def learning_rates(self) -> list[float]:
+        """The learning rate of each model."""
+        return [float(each.values(0, "lr")) for each in self._members]
+
+    def train(self, inputs: torch.Tensor, labels: torch.Tensor, share: Share, phases: Phases) -> Results:
+        """Ask for one step; gives (mean losses `[B]`, counts of the metrics `[B, n]`) once it is done."""
+        with phases.compute:
+            step = self._runner.step(inputs, labels)
+            if phases.on:
+                self._runner.synchronize()
+        return lambda: (step.losses(), step.figures())
+
+    @torch.no_grad()
+    def validate(self, inputs: torch.Tensor, labels: torch.Tensor) -> Results:
+        """(mean losses `[B]`, counts of the metrics `[B, n]`), in the precision of training."""
+        run_in_a_loop(self.model, False)  # which is faster is not asked: the bits would depend on it
+        found = self._losses(self.model, inputs, labels)
+        return lambda: found
+
+    def finite(self) -> list[bool]:
+        """True if every parameter and buffer is finite, of each model."""
+        values = [*self.model.parameters(), *self.model.buffers()]
+        checks = [
+            each.isfinite().reshape(len(each), -1).all(1) for each in values if each.is_floating_point()
+        ]
+        return torch.stack(checks).all(0).tolist() if checks else [True] * len(self.numbers)
+
+    def drop(self, slots: Iterable[int]) -> None:
+        """Take models out of the array."""
+        gone = set(slots)
+        if not gone:
+            return
+        companions = [self.optimizer, *([self.scaler] if self.scaler.is_enabled() else [])]
+        self.model.drop(gone, *companions)
+        self._members = [each for slot, each in enumerate(self._members) if slot not in gone]
+        self.numbers = [each.number for each in self._members]
+        self._followed.clear()
+
+    def state(self) -> dict[str, Any]:
+        """The array's state, as its checkpoint holds it."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "streams": nn.get_rng_state(self.model),
+            "members": [each.state() for each in self._members],
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from :meth:`state`, of as many models."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        nn.set_rng_state(self.model, state["streams"])
+        for each, own in zip(self._members, state["members"], strict=True):
+            each.load(own)
+        self._followed.clear()
+
+    def model_state(self, slot: int) -> dict[str, Any]:
+        """State of one model, as a checkpoint of a run of that model alone holds it."""
+        own = self._members[slot]
+        model = {name: _copy(value) for name, value in self.model.model_state_dict(slot).items()}
+        optimizer = self.optimizer.to_model(slot, own.parameters()).state_dict()
+        groups = own.optimizer.state_dict()["param_groups"]
+        return {
+            "model": model,
+            "optimizer": {**optimizer, "param_groups": groups},
+            "scaler": self._scaler_state(slot),
+            "schedule": own.schedule.state_dict(),
+        }
+
+    def _scaler_state(self, slot: int) -> dict[str, Any]:
+        """State of torch's scaler of one model."""
+        if not self.scaler.is_enabled():
+            return {}
+        vectors = self.scaler.state_dict()
+        counts = {"growth_interval": "growth_interval", "growth_tracker": "_growth_tracker"}
+        factors = ("scale", "growth_factor", "backoff_factor")
+        return {name: float(vectors[name][slot]) for name in factors} | {
+            theirs: int(vectors[name][slot]) for name, theirs in counts.items()
+        }
+
+    def close(self) -> None:
+        """End the threads that steps ran in."""
+        self._runner.close()
+
+
+def _made(experiment: Experiment, device: torch.device) -> torch.nn.Module:
+    torch.manual_seed(experiment.seed)
+    return experiment.model().to(device)
+
+
+def _in_order(
+    array: torch.nn.Module, model: torch.nn.Module, wanted: Sequence[torch.nn.Parameter]
+) -> list[torch.nn.Parameter]:
+    """The array's parameters in the order of an optimizer's of one of its models."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    own = dict(array.named_parameters())
+    return [own[names[id(parameter)]] for parameter in wanted]
+
+
+@torch.no_grad()
+def _empty(model: torch.nn.Module) -> None:
+    """Let go of the memory of a model that the array has copied."""
+    for tensor in [*model.parameters(), *model.buffers()]:
+        tensor.data = tensor.data.new_empty(0)
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value

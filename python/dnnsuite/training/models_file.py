@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+"""`models.csv`: a row per model of an array, with what differs between them and what became of each."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .._files import write_text
+from ..errors import Error
+from .array import ExperimentArray
+from .history import MODEL, Row
+
+__all__ = ["MODELS_FILE", "model_rows", "read_models", "save_models"]
+
+MODELS_FILE = "models.csv"
+
+
+def model_rows(
+    array: ExperimentArray, history: Sequence[Row], ended: Mapping[int, str]
+) -> list[dict[str, Any]]:
+    """A row per model: number, name, settings that differ, epochs, metrics of its last epoch, best accuracy, status."""
+    own = [each.identity for each in array.experiments]
+    differ = [key for key in own[0] if any(each.get(key) != own[0][key] for each in own)]
+    rows = []
+    for number, name in enumerate(array.names):
+        mine = [row for row in history if row[MODEL] == number]
+        row: dict[str, Any] = {"model": number, "name": name} | {key: own[number].get(key) for key in differ}
+        row["epochs"] = len(mine)
+        for column in (column for column in history[-1] if column.endswith("/valid")) if history else ():
+            if not column.startswith("seconds"):
+                row[column] = mine[-1][column] if mine else ""
+        if history and "acc1/valid" in history[-1]:
+            row["acc1/valid/best"] = max((each["acc1/valid"] for each in mine), default="")
+        row["status"] = ended.get(number, "ok")
+        rows.append(row)
+    return rows
+
+
+def save_models(
+    folder: Path, array: ExperimentArray, history: Sequence[Row], ended: Mapping[int, str]
+) -> None:
+    """Write `models.csv`."""
+    rows, text = model_rows(array, history, ended), io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(folder / MODELS_FILE, text.getvalue())
+
+
+def read_models(folder: Path) -> list[dict[str, Any]]:
+    """The rows of an array's `models.csv`; numbers are numbers, what a model has not is an empty text.
+
+    Raises:
+        Error: it is missing or damaged; the message names it.
+    """
+    path = folder / MODELS_FILE
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = [{key: _value(value) for key, value in row.items()} for row in csv.DictReader(file)]
+    except (OSError, ValueError, TypeError, csv.Error) as error:
+        raise Error(f"{path}: {error}") from error
+    if not rows or not {"model", "name", "status"} <= rows[0].keys():
+        raise Error(f"{path}: no models in it")
+    return rows
+
+
+def _value(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: MIT
+"""Files that a run is resumed from: the checkpoint, the best model's, and of an array those of each model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._files import OutputError
+from .alone import Alone
+from .array import ExperimentArray
+from .array_stepper import ArrayStepper
+from .checkpoints import (
+    BEST,
+    CHECKPOINT,
+    BadCheckpoint,
+    State,
+    check_fits,
+    random_state,
+    refuse_other_identity,
+    save_checkpoint,
+    set_random_state,
+)
+from .experiment import Experiment
+from .position import Position
+from .processes import Processes
+from .stepper import Stepper
+
+__all__ = ["MODELS_FOLDER", "ArraySaver", "Saver"]
+
+MODELS_FOLDER = "models"
+
+
+class Saver:
+    """Checkpoints of a run of one model.
+
+    Args:
+        folder: of the run; None in processes that write nothing.
+    """
+
+    def __init__(
+        self, experiment: Experiment, stepper: Stepper, processes: Processes, folder: Path | None
+    ) -> None:
+        self._experiment, self._stepper = experiment, stepper
+        self._processes, self._folder = processes, folder
+
+    def last(self, model: int) -> Path | None:
+        """The last checkpoint that was written of a model."""
+        path = self._folder / CHECKPOINT if self._folder else None
+        return path if path is not None and path.is_file() else None
+
+    def save(self, at: Position, totals: Sequence[Sequence[float]]) -> None:
+        """Write the checkpoint; every process takes part."""
+        own = self._processes.total(totals[0])
+        random = self._processes.gathered(random_state(self._processes.device))
+        if self._folder is None:
+            return
+        state: State = {
+            **self._stepper.state(),
+            "random": random,
+            "position": at.of_model(0),
+            "totals": own,
+            "identity": self._experiment.identity,
+        }
+        save_checkpoint(self._folder / CHECKPOINT, state)
+
+    def save_best(self, slot: int, epoch: int, valid: Mapping[str, float]) -> None:
+        """Write the model apart, as the best so far."""
+        if self._folder is not None:
+            state = {"model": self._stepper.model.state_dict(), "epoch": epoch, "valid": dict(valid)}
+            save_checkpoint(self._folder / BEST, state)
+
+    def load(self, path: Path, state: State) -> tuple[Position, list[list[float]]]:
+        """Go on where a checkpoint was written: (place, totals of each model).
+
+        Raises:
+            BadCheckpoint: it is of another model. InvalidArgument: it was made with other settings.
+        """
+        if "members" in state:
+            raise BadCheckpoint(
+                f"{path} is of an array of {len(state['identity']['models'])} models: give the same --B and --vary, or "
+                f"take one model's, {path.parent / MODELS_FOLDER / '0' / CHECKPOINT}"
+            )
+        check_fits(path, state, self._stepper.model)
+        refuse_other_identity(path, state["identity"], self._experiment.identity)
+        self._stepper.load(state)
+        at = Position.from_state(state["position"])
+        own, mine = self._processes.rank, list(state["totals"])
+        if own < len(state["random"]):
+            set_random_state(state["random"][own], self._processes.device)
+        else:
+            torch.manual_seed(self._experiment.seed + own + at.step)
+        return at, [mine if self._processes.first else [0.0] * len(mine)]
+
+
+class ArraySaver:
+    """Checkpoints of an array: one of all models, to go on with, and one of each, as a run of that model alone writes.
+
+    Attributes:
+        ended: models that have ended before the others, by number, with the reason.
+        alone: measurements of the speedup.
+    """
+
+    def __init__(
+        self,
+        experiment: ExperimentArray,
+        stepper: ArrayStepper,
+        alone: Alone,
+        device: torch.device,
+        folder: Path | None,
+    ) -> None:
+        self._experiment, self._stepper = experiment, stepper
+        self._device, self._folder = device, folder
+        self.ended: dict[int, str] = {}
+        self.alone = alone
+
+    def last(self, model: int) -> Path | None:
+        """The last checkpoint that was written of a model."""
+        path = self._of_model(model, CHECKPOINT)
+        return path if path is not None and path.is_file() else None
+
+    def _of_model(self, model: int, name: str) -> Path | None:
+        return self._folder / MODELS_FOLDER / str(model) / name if self._folder else None
+
+    def save(self, at: Position, totals: Sequence[Sequence[float]]) -> None:
+        """Write the checkpoint of all, then that of each model."""
+        if self._folder is None:
+            return
+        random = [random_state(self._device)]
+        state: State = {
+            **self._stepper.state(),
+            "numbers": list(self._stepper.numbers),
+            "ended": dict(self.ended),
+            "pairs": [list(pair) for pair in self.alone.pairs],
+            "random": random,
+            "position": at.of_all(),
+            "totals": [list(each) for each in totals],
+            "identity": {"models": [each.identity for each in self._experiment.experiments]},
+        }
+        save_checkpoint(self._folder / CHECKPOINT, state)
+        for slot, model in enumerate(self._stepper.numbers):
+            own: State = {
+                **self._stepper.model_state(slot),
+                "random": random,
+                "position": at.of_model(model),
+                "totals": list(totals[slot]),
+                "identity": self._experiment.experiments[model].identity,
+            }
+            self._write(model, CHECKPOINT, own)
+
+    def save_best(self, slot: int, epoch: int, valid: Mapping[str, float]) -> None:
+        """Write a model apart, as its best so far."""
+        state = {"model": self._stepper.model_state(slot)["model"], "epoch": epoch, "valid": dict(valid)}
+        self._write(self._stepper.numbers[slot], BEST, state)
+
+    def _write(self, model: int, name: str, state: State) -> None:
+        path = self._of_model(model, name)
+        if path is None:
+            return
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"cannot write {path.parent}: {error.strerror}") from error
+        save_checkpoint(path, state)
+
+    def load(self, path: Path, state: State) -> tuple[Position, list[list[float]]]:
+        """Go on where a checkpoint was written: (place, totals of each model that goes on).
+
+        Raises:
+            BadCheckpoint: it is of one model, or of another one. InvalidArgument: it was made with other settings.
+        """
+        if "members" not in state:
+            raise BadCheckpoint(
+                f"{path} is of one model, not of an array of {self._experiment.B}: leave out B"
+            )
+        then, now = state["identity"]["models"], self._experiment.experiments
+        if len(then) != len(now):
+            raise BadCheckpoint(f"{path} is of an array of {len(then)} models, and this one has {len(now)}")
+        for model, (old, own) in enumerate(zip(then, now, strict=True)):
+            refuse_other_identity(path, _of_model(model, old), _of_model(model, own.identity))
+        self._stepper.drop(slot for slot in self._stepper.numbers if slot not in state["numbers"])
+        check_fits(path, state, self._stepper.model)
+        self._stepper.load(state)
+        self.ended = dict(state["ended"])
+        self.alone.pairs = [(alone, array) for alone, array in state["pairs"]]
+        set_random_state(state["random"][0], self._device)
+        return Position.from_state(state["position"]), [list(each) for each in state["totals"]]
+
+
+def _of_model(model: int, identity: Mapping[str, Any]) -> State:
+    return {f"{key} of model {model}": value for key, value in identity.items()}

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: MIT
+"""Configurations that differ in a few keys, and the array of experiments that trains them at once."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidArgument, did_you_mean
+from .array import ExperimentArray
+from .augment import AugmentedPictures
+from .experiment import experiment_of
+from .settings import Settings
+from .sources import Data, find_data
+
+__all__ = ["VARYING", "array_of", "data_of", "varied", "vary_of"]
+
+# Keys that models of one array may have different values of: all others decide shapes or the number of steps.
+VARYING = (
+    "lr",
+    "momentum",
+    "weight_decay",
+    "lr_warmup_epochs",
+    "schedule",
+    "lr_scaling",
+    "rnd_rotation_angle",
+    "seed",
+)
+
+Variants = list[tuple[str, Settings]]
+
+
+def vary_of(texts: Sequence[str]) -> dict[str, list[str]]:
+    """`key=value,value,…` arguments as a mapping.
+
+    Raises:
+        InvalidArgument: one is not of that form, or a key is given twice.
+    """
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        if not equals or not key or not all(each.strip() for each in values.split(",")):
+            raise InvalidArgument(f"--vary {text!r} is no key=value,value, as lr=0.05,0.1")
+        if key in found:
+            raise InvalidArgument(f"--vary {key} is given twice: name all its values once")
+        found[key] = [each.strip() for each in values.split(",")]
+    return found
+
+
+def varied(settings: Settings, vary: Mapping[str, Sequence[Any]], B: int | None = None) -> Variants:
+    """(name, settings) of each model: `settings` with other values of the keys in `vary`.
+
+    Without B every combination of the values is a model, those of the last key next to each other. With B there are so
+    many: every combination if that is their number; else each key has B values, one per model, or one for all.
+
+    Raises:
+        InvalidArgument: a key that cannot vary, a value that cannot be, values that make no B models, or two alike.
+    """
+    if not vary:
+        raise InvalidArgument(f"B={B} models that are all alike: let a key vary, as --vary lr=0.05,0.1")
+    for key in vary:
+        if key not in VARYING:
+            raise InvalidArgument(
+                f"{key} cannot vary within an array, of which all models take their steps together"
+                f"{did_you_mean(key, VARYING)}; these can: {', '.join(VARYING)}"
+            )
+    variants = []
+    for values in _combined(vary, B):
+        chosen = dict(zip(vary, values, strict=True))
+        own = settings.changed(chosen)
+        variants.append((", ".join(f"{key}={_text(getattr(own, key))}" for key in vary), own))
+    names = [name for name, _ in variants]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidArgument(f"{names.count(name)} models have {name}: they would be alike")
+    return variants
+
+
+def _combined(vary: Mapping[str, Sequence[Any]], B: int | None) -> list[tuple[Any, ...]]:
+    """Values of each model."""
+    counts = [len(values) for values in vary.values()]
+    if B is None or math.prod(counts) == B:
+        return list(itertools.product(*vary.values()))
+    if B < 1:
+        raise InvalidArgument(f"B is {B}: must be at least 1")
+    if all(count in (1, B) for count in counts):
+        return list(
+            zip(*(values if len(values) == B else [values[0]] * B for values in vary.values()), strict=True)
+        )
+    told = ", ".join(f"{len(values)} of {key}" for key, values in vary.items())
+    raise InvalidArgument(
+        f"B={B}, and --vary has {told}: give {B} of each, one per model, or leave out B for all {math.prod(counts)} "
+        "combinations"
+    )
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
+def data_of(variants: Variants, dataroot: str | Path | None = None) -> list[Data]:
+    """The data of each variant; pictures that are the same lie in memory once. Raises as :func:`find_data`."""
+    made: dict[tuple[Any, ...], Data] = {}
+    for _, settings in variants:
+        key = (settings.seed, settings.rnd_rotation_angle)
+        if key not in made:
+            made[key] = _beside(next(iter(made.values()), None), settings, dataroot)
+    return [made[settings.seed, settings.rnd_rotation_angle] for _, settings in variants]
+
+
+def _beside(first: Data | None, settings: Settings, dataroot: str | Path | None) -> Data:
+    """The data of a configuration, which shares with the first model's what is the same."""
+    if first is not None and not isinstance(first.train, AugmentedPictures):
+        return first  # seeds are the loader's, which draws for each sample
+    found = find_data(settings, dataroot)
+    if first is None:
+        return found
+    found.train.share_memory_with(first.train)
+    same = found.valid.share_memory_with(first.valid)
+    return replace(found, valid=first.valid) if same else found
+
+
+def array_of(
+    name: str, variants: Variants, data: Sequence[Data], device: str, plan: str = "sc20"
+) -> ExperimentArray:
+    """The experiments of configurations on a device (cpu or cuda), to train as one array."""
+    experiments = [
+        experiment_of(name, settings, own, device, plan)
+        for (_, settings), own in zip(variants, data, strict=True)
+    ]
+    return ExperimentArray(experiments, [label for label, _ in variants])
