@@ -42,7 +42,6 @@ _UNITS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("conv1", "bn1", "relu", "maxpool"),
     )
 }
-_QUICK = {"resnet": ["width=16"]}  # so that twelve points take minutes on two cores
 _MODELS = {"quick": 4, "default": 4, "paper": 30}  # 30 is HFTA's, for 16 GB
 
 
@@ -117,7 +116,6 @@ def options_of(name: str, asked: Mapping[str, Any], defaults: bool = True) -> tu
     import_plugins(list(options.get("plugins", [])), [os.getcwd()])
     if preset == "quick":
         options.setdefault("repeats", 2)
-        options.setdefault("options", _QUICK.get(job, []))
     modes = options.get("modes") or ["serial", *(f"{_PREFIX}{n}" for n in range(_count(job, options) + 1))]
     return job, {**options, "plan": plan, "modes": modes}
 
