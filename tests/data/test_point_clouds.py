@@ -45,5 +45,5 @@ def test_refusals():
         point_clouds.solids("zz")
     with pytest.raises(InvalidArgument, match="got 0 of 4"):
         point_clouds.chairs(count=0, points=4)
-    with pytest.raises(Unavailable, match="scanned point clouds"):
+    with pytest.raises(Unavailable, match="ShapeNet part: --dataroot"):
         point_clouds.solids("real")

@@ -6,6 +6,7 @@ import dataclasses
 import pytest
 import torch
 
+import dnnsuite
 from dnnsuite import jobs
 from dnnsuite.data.batches import ArrayBatches
 from dnnsuite.errors import InvalidArgument
@@ -211,6 +212,47 @@ def test_provenance_tells_data_sizes_and_hyperparameters(Small, started):
     assert about["optimizer"] == "SGD"
     assert about["autocast"] is None
     assert about["hyper"]["lr"] == [0.01, 0.01]
+
+
+def test_accuracy_is_of_what_was_not_trained_on(started):
+    """Of each model as of it alone: norms by their running statistics, no dropout; and training goes on."""
+    seen = []
+
+    def held_out(config, options):
+        seen.append(config.data_seed)
+        return data(dataclasses.replace(config, data_seed=99), options)
+
+    def accuracy(model, x, y):
+        return (model(x).argmax(-1) == y).float().mean()
+
+    kind = jobs.declare(dataclasses.replace(SMALL, name="scored", held_out=held_out, accuracy=accuracy))
+    job = started(kind, B=3, hyper=HYPER)
+    for _ in range(6):
+        job.step()
+    job.synchronize()
+    found = job.held_out_accuracy()
+    x, y = data(JobConfig(data_seed=99), {}).samples
+    for plain, share in zip(dnnsuite.unfuse(job.trainee), found, strict=True):
+        plain.eval()
+        with torch.no_grad():
+            assert share == pytest.approx(float(accuracy(plain.model, x, y)), abs=0.02)
+    assert job.trainee.training
+    job.step()
+    assert 0 <= started(kind).held_out_accuracy()[0] <= 1
+    assert len(seen) == 2
+
+
+def test_nothing_held_out_is_no_accuracy(Small, started):
+    assert started(Small, B=2).held_out_accuracy() is None
+
+
+def test_inspection_makes_what_a_run_would(Small):
+    size = sum(p.numel() for p in model({"width": 16}, {"dropout": 0}).parameters()) * 4
+    assert Small.inspect(JobConfig(options={"width": 16}, unfused=["1"])) == size
+    with pytest.raises(InvalidArgument, match="unfused='7' matches no module"):
+        Small.inspect(JobConfig(unfused=["7"]))
+    with pytest.raises(InvalidArgument, match="no option 'widht'"):
+        Small.inspect(JobConfig(options={"widht": 16}))
 
 
 def test_its_job_is_of_the_module_that_declares_it(Small):

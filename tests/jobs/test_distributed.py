@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: MIT
 import copy
-import os
-import socket
-import subprocess
-import sys
-import textwrap
 
 import pytest
 import torch
@@ -13,6 +8,7 @@ from dnnsuite import jobs
 from dnnsuite.errors import Error, InvalidArgument
 from dnnsuite.jobs import distributed
 from job_runs import make
+from two_processes import forget_place, run_in_two
 
 # Smaller images leave two values for the last statistics: their gradients are rounding, and explode.
 CONVNET = {"data": "synthetic", "arch": "resnet18", "image_size": 64, "lr": 0.02}
@@ -35,49 +31,20 @@ WORKER = f"""
     job.close()
     job.close()
     assert not torch.distributed.is_initialized()
-    torch.save(found, sys.argv[1])
-    sys.stdout.flush()
-    os._exit(0)
+    torch.save(found, f"{{sys.argv[1]}}/{{os.environ['RANK']}}.pt")
 """
 
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.delenv(name, raising=False)
+    forget_place(monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     """Results of two processes."""
     folder = tmp_path_factory.mktemp("ranks")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    script = folder / "worker.py"
-    script.write_text(textwrap.dedent(WORKER))
-    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    path = os.pathsep.join(
-        filter(
-            None,
-            [
-                os.path.join(os.path.dirname(os.path.dirname(__file__)), "support"),
-                os.environ.get("PYTHONPATH"),
-            ],
-        )
-    )
-    workers = [
-        subprocess.Popen(
-            [sys.executable, str(script), str(folder / f"{rank}.pt")],
-            env={**os.environ, **place, "RANK": str(rank), "PYTHONPATH": path},
-        )
-        for rank in range(2)
-    ]
-    try:
-        assert [worker.wait(timeout=200) for worker in workers] == [0, 0]
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
+    run_in_two(WORKER, folder)
     return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(2)]
 
 

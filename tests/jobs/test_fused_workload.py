@@ -41,6 +41,8 @@ def test_a_preset_that_is_not_declared_is_the_default():
             "SGD takes the hyperparameter 'rate', which `hyper` has not",
         ),
         ({"schedule": Made("StepLR", {"gamma": "decay"})}, "StepLR takes the hyperparameter 'decay'"),
+        ({"accuracy": lambda model, x: x}, "`accuracy` without `held_out`"),
+        ({"held_out": lambda config, options: None}, "`held_out` without `accuracy`"),
         ({"presets": {"quick": Preset(1, 1)}}, "no preset 'default'; it has quick"),
         ({"presets": {"default": Preset(1, 1), "fast": Preset(1, 1)}}, "preset 'fast' is none of quick"),
     ],

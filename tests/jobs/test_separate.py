@@ -7,10 +7,8 @@ import torch
 import dnnsuite
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.jobs import _separate
-from dnnsuite.jobs._separate import Tolerance, compare, share_masks, update_error
+from dnnsuite.jobs._separate import share_masks, update_error
 from helpers import assert_near, make_models
-
-NAN = float("nan")
 
 
 class AllPass:
@@ -75,27 +73,6 @@ def test_models_with_shared_masks_run_in_threads_of_their_own():
             for output, wanted in zip(outputs, expected, strict=True):
                 assert_near(output, wanted[index])
     assert torch.nn.functional.scaled_dot_product_attention is original
-
-
-TOLERANCE = Tolerance(loss=0.05, update=0.01)
-
-
-def test_compare_takes_the_worst_of_all_models_and_steps():
-    record = compare([[1.0, 2.0], [1.0, 2.2]], [[1.0, 2.0], [1.0, 2.0]], [0.0, 0.0], TOLERANCE)
-    assert not record["passed"]
-    assert abs(record["max_relative_error"] - 0.1) < 1e-12
-    assert compare([[1.0]], [[1.04]], [0.005], TOLERANCE)["passed"]
-    assert not compare([[1.0]], [[1.0]], [0.02], TOLERANCE)["passed"]
-
-
-@pytest.mark.parametrize("row", [[NAN, 1.0], [1.0, NAN], [NAN, NAN]])
-def test_compare_never_passes_on_nan(row):
-    assert not compare([[row[0]]], [[row[1]]], [0.0], TOLERANCE)["passed"]
-    assert not compare([[1.0]], [[1.0]], [NAN], TOLERANCE)["passed"]
-
-
-def test_compare_never_passes_on_nothing():
-    assert not compare([], [], [], TOLERANCE)["passed"]
 
 
 def test_update_error_is_relative_to_the_way_gone():

@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Two processes under torchrun, over gloo."""
 
-import os
 import re
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,8 +11,8 @@ from dnnsuite.errors import InvalidArgument
 from dnnsuite.training import load_model, read_metrics, run
 from dnnsuite.training.processes import Processes
 from tiny_training import experiment, net
+from two_processes import forget_place, run_in_two
 
-SUPPORT = Path(__file__).parent.parent / "support"
 WORKER = """
     import os, sys
     import torch
@@ -50,36 +45,19 @@ WORKER = """
             messages.append(str(error))
     torch.save({"seen": seen, "model": resumed.model.state_dict(), "messages": messages,
                 "steps": trained.history}, f"{out}/{rank}.pt")
-    with open(f"{out}/{rank}.done", "w"):
-        pass
-    sys.stdout.flush()
-    os._exit(0)
 """
 
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.delenv(name, raising=False)
+    forget_place(monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     """What two processes left: (folder, findings of each)."""
     out = tmp_path_factory.mktemp("two")
-    (out / "worker.py").write_text(textwrap.dedent(WORKER))
-    path = os.pathsep.join([str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}
-    done = subprocess.run(
-        [*command, str(out / "worker.py"), str(out)],
-        env={**environment, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert all((out / f"{rank}.done").exists() for rank in range(2)), done.stderr[-3000:]
+    run_in_two(WORKER, out)
     return out, [torch.load(out / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 

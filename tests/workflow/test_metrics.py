@@ -80,3 +80,14 @@ def test_the_rate_without_a_loader_adds_up_over_workers() -> None:
     assert (metric.name, metric.value, metric.unit) == ("throughput/data on device", 8.0, "naps/s")
     assert metrics.on_device([{"on_device": held}, {}], "naps") == ()
     assert metrics.on_device([], "naps") == ()
+
+
+def test_the_rate_per_cpu_second_leaves_warm_up_out() -> None:
+    replicas = [steps([10] * 6, per_epoch=2), steps([10] * 6, per_epoch=2)]
+    told = [{"cpu_s": [9.0, 0.5, 0.5]}, {"cpu_s": [9.0, 1.0, 2.0]}]
+    items = sum(float(each.items.sum()) for each in replicas) * 2 / 3
+    (metric,) = metrics.per_cpu_second(told, replicas, 1, "naps")
+    assert (metric.name, metric.unit) == ("throughput/CPU second", "naps/s")
+    assert metric.value == pytest.approx(items / 4.0)
+    assert metrics.per_cpu_second([told[0], {}], replicas, 1, "naps") == ()
+    assert metrics.per_cpu_second([{"cpu_s": [0.0, 0.0, 0.0]}], replicas[:1], 1, "naps") == ()

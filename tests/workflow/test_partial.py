@@ -64,6 +64,15 @@ def test_modules_of_a_mode():
         unfused_names("blobs", "hfta-3")
 
 
+def test_units_of_a_users_own():
+    own = [["5"], ["0", "1"]]
+    assert unfused_names("blobs", "hfta-1", own) == ["5"]
+    assert unfused_names("bert", "hfta-2", own) == ["5", "0", "1"]
+    _, options = options_of("bert_partially_fused", {"units": ["layers.0", "layers.1"]})
+    assert options["modes"] == ["serial", "hfta-0", "hfta-1", "hfta-2"]
+    assert resolve("blobs", {**TINY, "units": ["5", "0, 1"]}).units == own
+
+
 def test_options():
     assert options_of("bert", {"plan": ["1,2"]}) == ("bert", {"plan": ["1,2"]})
     job, options = options_of("blobs_partially_fused", {"preset": "paper", "epochs": None})

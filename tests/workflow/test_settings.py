@@ -31,7 +31,7 @@ def test_presets_of_a_declared_workload() -> None:
     }  # fmt: skip
     assert paper.search["hfta"]["max_num_Bs"] == 10
     assert paper.search["mig"]["dry_run_repeats"] == 1
-    assert quick.plan == [1, 2, 4]
+    assert quick.plan == [1, 4]
     assert resolve("bert", {"preset": "quick", "max_B": 3}).plan is None
     assert resolve("bert", {}).preset == "default"
 

@@ -90,8 +90,10 @@ def _as_dict(report: ConvergenceReport) -> dict[str, Any]:
 def _describe(options: dict[str, Any], as_json: bool) -> int:
     from ..workflow.convergence.plan import WAYS
     from ..workflow.convergence.settings import resolve
+    from ..workflow.subject import weigh
 
     settings = resolve(options)
+    weigh(settings)
     if as_json:
         print(json.dumps({"settings": settings.to_dict(), "trainings": list(WAYS)}))
         return 0

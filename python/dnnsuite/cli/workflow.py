@@ -49,6 +49,12 @@ def workflow(
     plan: Annotated[
         Texts, typer.Option(help="The numbers of models to measure, as 1,2,4,8.  [searched]")
     ] = None,
+    unfused: Annotated[
+        Texts,
+        typer.Option(
+            help="For NAME_partially_fused: modules to leave unfused, as bn1,relu; one more each time."
+        ),
+    ] = None,
     max_B: Annotated[Number, typer.Option("--max-B", help="Largest B, instead of searching for it.")] = None,
     max_num_Bs: Annotated[
         Number, typer.Option("--max-num-Bs", help="How many Bs to measure.  [preset]")
@@ -86,7 +92,8 @@ def workflow(
         "repeats": repeats, "epochs": epochs, "iters_per_epoch": iters_per_epoch, "batch_size": batch_size,
         "seed": seed, "preset": preset, "plan": plan, "max_B": max_B, "max_num_Bs": max_num_Bs,
         "lambd": lambd, "data": data, "dataroot": dataroot, "threads": threads, "timeout_s": timeout,
-        "plugins": plugin, "options": option, "bf16": bf16 or None, "monitor": monitor, **search,
+        "plugins": plugin, "options": option, "bf16": bf16 or None, "monitor": monitor, "units": unfused,
+        **search,
     }  # fmt: skip
     if name == convergence.NAME:
         own = {"job": job, "lrs": lrs, "models": models}
@@ -163,8 +170,11 @@ def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
     from ..workflow.partial import options_of
     from ..workflow.points import planned_points
     from ..workflow.settings import resolve
+    from ..workflow.subject import check
 
-    settings = resolve(*options_of(name, asked))
+    job, options = options_of(name, asked)
+    settings = resolve(job, options)
+    check(settings, options)
     order, remarks = planned_points(settings)
     steps = sum(settings.epochs * settings.iters_per_epoch * point.B for _, point in order)
     if as_json:

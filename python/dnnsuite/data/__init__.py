@@ -13,6 +13,7 @@ from . import mnist as mnist
 from . import photographs as photographs
 from . import point_clouds as point_clouds
 from . import ratings as ratings
+from . import shapenet as shapenet
 from . import small_images as small_images
 from . import super_resolution as super_resolution
 from . import text as text

@@ -88,7 +88,7 @@ def _clouds(
 
     root_of(kind, None)
     if kind == "real":
-        raise Unavailable("scanned point clouds", "this version reads none", "use --data auto")
+        raise Unavailable("real point clouds", "", "name the folder of ShapeNet part: --dataroot DIR")
     if count < 1 or points < 1:
         raise InvalidArgument(f"point clouds need at least one cloud and one point, got {count} of {points}")
     rng = np.random.Generator(np.random.Philox(key=seed & (2**64 - 1)))

@@ -161,10 +161,15 @@ def _distance(model: Trained, other: Trained) -> Distance:
 
 
 def _plain(job: DeclaredJob, index: int, precision: str) -> Alone:
-    """Model `index` of `job` as a job of its own, ready to step; the caller closes it."""
+    """Model `index` of `job` as a job of its own, ready to step; the caller closes it.
+
+    Such a model is small beside what threads cost that wait for each other on a busy machine: it has one.
+    """
     config = job.config
     hyper = {name: [values[index]] for name, values in job.hyper.items()}
-    alone = type(job)(replace(config, B=0, seed=config.seed + index, hyper=hyper, precision=precision))
+    alone = type(job)(
+        replace(config, B=0, seed=config.seed + index, hyper=hyper, precision=precision, threads=1)
+    )
     alone.batches = job.batches
     alone.setup()
     return Alone(alone, share_masks(alone.trainee, job.trainee, config.seed + index))

@@ -36,6 +36,15 @@ class FusedJob(Workload):
     def check_equality(cls, config: JobConfig, steps: int = 3) -> dict[str, Any]:
         """Train the fused array and B separate torch models alike and compare their losses; see the job."""
 
+    @classmethod
+    def inspect(cls, config: JobConfig) -> int:
+        """Load the data and make one model, as runs will, and raise what is wrong with them before any run has begun.
+
+        Returns:
+            Bytes of one model's parameters; 0 for a job that does not tell.
+        """
+        return 0
+
     @abc.abstractmethod
     def end_epoch(self) -> None:
         """Go on to the next epoch: learning-rate schedules."""

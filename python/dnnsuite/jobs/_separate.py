@@ -133,31 +133,3 @@ def update_error(fused: Parameters, separate: Parameters, start: Parameters) -> 
     apart = sum(float((a - b).double().square().sum()) for a, b in zip(fused, separate, strict=True))
     moved = sum(float((b - c).double().square().sum()) for b, c in zip(separate, start, strict=True))
     return (apart / moved) ** 0.5 if moved else float("inf")
-
-
-def compare(
-    fused: list[list[float]], separate: list[list[float]], updates: list[float], tolerance: Tolerance
-) -> dict[str, Any]:
-    """The record of an equality check: losses [step][model] of both sides and each model's `update_error`."""
-    losses = [
-        abs(a - b) / max(abs(b), 1e-12)
-        for row, other in zip(fused, separate, strict=True)
-        for a, b in zip(row, other, strict=True)
-    ]
-    # A NaN compares false with everything, so nothing that is NaN passes.
-    passed = (
-        bool(losses)
-        and all(e <= tolerance.loss for e in losses)
-        and all(e <= tolerance.update for e in updates)
-    )
-    return {
-        "passed": passed,
-        "tolerance": tolerance.loss,
-        "max_relative_error": max(losses, default=float("nan")),
-        "update_tolerance": tolerance.update,
-        "max_update_error": max(updates, default=float("nan")),
-        "steps": len(fused),
-        "models": len(fused[0]) if fused else 0,
-        "losses_fused": fused,
-        "losses_separate": separate,
-    }

@@ -4,31 +4,33 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import torch
 
 from .. import _fuse, optim
-from .._step import StepRunner, SubmittedStep
 from ..errors import InvalidArgument
 from ._fused_job import FusedJob
+from ._model_parts import ArrayPart, Batch, Part, PlainPart, share_tensors, train_only
 from ._workload import JobConfig, option, register
-from .fused_workload import Batches, FusedWorkload, Loss, Made, Values
+from .fused_workload import Batches, FusedWorkload, Loss
 
-Batch = tuple[torch.Tensor, ...]
+_HELD_OUT_SAMPLES = 512  # that an accuracy is of
 
 
 class Trainee(torch.nn.Module):
     """One model and its losses as a forward, so that the array of it returns `[B]` losses."""
 
-    def __init__(self, model: torch.nn.Module, losses: tuple[Loss, ...]) -> None:
+    def __init__(self, model: torch.nn.Module, calls: tuple[Loss, ...]) -> None:
         super().__init__()
-        self.model, self._losses = model, losses
+        self.model, self._calls = model, calls
 
-    def forward(self, part: int, *batch: torch.Tensor) -> torch.Tensor:
-        return self._losses[part](self.model, *batch)
+    def forward(self, call: int, *batch: torch.Tensor) -> torch.Tensor:
+        return self._calls[call](self.model, *batch)
 
 
 class DeclaredJob(FusedJob):
@@ -48,7 +50,7 @@ class DeclaredJob(FusedJob):
         }
         self.batches: Batches | None = None  # the training data, once they are loaded
         self._held: list[Batch] = []
-        self._parts: list[_Part] = []
+        self._parts: list[Part] = []
         self.iteration = 0  # number of steps made; the next one takes the batch of this index
 
     @classmethod
@@ -68,6 +70,14 @@ class DeclaredJob(FusedJob):
         drawn = [cls.workload.sample(generator) for _ in range(models)]
         return {name: [values[name] for values in drawn] for name in cls.workload.hyper}
 
+    @classmethod
+    def inspect(cls, config: JobConfig) -> int:
+        job = cls(replace(config, B=0, device="cpu", precision="fp32", hyper={}))
+        job.options.update(cls.workload.data(job.config, job.options).sizes)
+        model = job.build(0).model
+        _fuse.fuse([model], unfused=config.unfused)
+        return sum(p.numel() * p.element_size() for p in model.parameters())
+
     def setup(self) -> None:
         config = self.config
         if config.threads:
@@ -84,7 +94,7 @@ class DeclaredJob(FusedJob):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed + index)
             model = self.workload.model(self.options, hyper)
-        trainee = Trainee(model, tuple(self.workload.parts().values())).to(self.config.device)
+        trainee = Trainee(model, self.workload.calls()).to(self.config.device)
         return trainee.double() if self.config.precision == "fp64" else trainee
 
     @property
@@ -102,19 +112,19 @@ class DeclaredJob(FusedJob):
         seeds = [self.config.seed + i for i in range(len(built))]
         return _fuse.fuse(built, seeds=seeds, unfused=[f"model.{name}" for name in self.config.unfused])
 
-    def _plain_parts(self, trainee: Trainee) -> list[_Part]:
+    def _plain_parts(self, trainee: Trainee) -> list[Part]:
         self.trainee = trainee
         hyper = {name: values[0] for name, values in self.hyper.items()}
-        return [_PlainPart(self, trainee, part, hyper) for part in self.workload.parts()]
+        return [PlainPart(self, trainee, part, hyper) for part in self.workload.parts()]
 
-    def _array_parts(self, built: Sequence[Trainee]) -> list[_Part]:
+    def _array_parts(self, built: Sequence[Trainee]) -> list[Part]:
         names = list(self.workload.parts())
         arrays = [self.fused(built) for _ in names]
         self.trainee = arrays[0]
         for array, name in zip(arrays, names, strict=True):
-            _train_only(array, name)
-            _share_tensors(array, arrays[0])
-        return [_ArrayPart(self, array, name) for array, name in zip(arrays, names, strict=True)]
+            train_only(array, name)
+            share_tensors(array, arrays[0])
+        return [ArrayPart(self, array, name) for array, name in zip(arrays, names, strict=True)]
 
     def batch(self, index: int) -> Batch:
         """Batch `index` on the device, one that all models share: tensors `[N, ...]`."""
@@ -154,6 +164,22 @@ class DeclaredJob(FusedJob):
         if not self.iteration:
             return []
         return [float(value) for value in torch.stack([part.losses() for part in self._parts]).sum(0)]
+
+    def held_out_accuracy(self) -> list[float] | None:
+        """Share of right answers of each model on samples that it was not trained on; None for one without labels."""
+        if self.workload.held_out is None:
+            return None
+        batches = self.workload.held_out(self.config, self.options)
+        call, models = len(self.workload.parts()), self.config.B
+        self.trainee.eval()
+        found = []
+        with torch.no_grad(), self.autocast():
+            for i in range(math.ceil(_HELD_OUT_SAMPLES / self.config.batch_size)):
+                batch = [self._placed(x) for x in batches.batch(i)]
+                right = self.trainee(call, *(_fuse.stack(x, models) if models else x for x in batch))
+                found.append(right.double().reshape(self.config.models))
+        self.trainee.train()
+        return [float(share) for share in torch.stack(found).mean(0)]
 
     def provenance(self) -> dict[str, Any]:
         assert self.batches is not None, "setup was not called"
@@ -212,99 +238,6 @@ def widened(x: torch.Tensor) -> torch.Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
-class _Part(Protocol):
-    """The training of a model, or of one part of it."""
-
-    optimizer: Any
-    schedule: Any
-
-    def step(self, batch: Batch) -> None: ...
-    def losses(self) -> torch.Tensor: ...
-    def synchronize(self) -> None: ...
-    def close(self) -> None: ...
-    @property
-    def settled(self) -> bool: ...
-
-
-class _PlainPart:
-    """One plain model, or a part of it with the others held."""
-
-    def __init__(self, job: DeclaredJob, trainee: Trainee, name: str, hyper: Values) -> None:
-        self._job, self._trainee, self._name = job, trainee, name
-        self._number = list(job.workload.parts()).index(name)
-        self.optimizer = _made(torch.optim, job.workload.optimizer, hyper, _parameters(trainee, name))
-        schedule = job.workload.schedule
-        self.schedule = schedule and _made(torch.optim.lr_scheduler, schedule, hyper, self.optimizer)
-        self._scaler = job.scaler()
-        self._last = torch.empty(0)
-
-    def step(self, batch: Batch) -> None:
-        if self._name:
-            _train_only(self._trainee, self._name)
-        self.optimizer.zero_grad(set_to_none=True)
-        with self._job.autocast():
-            loss = self._trainee(self._number, *batch)
-        if self._scaler is None:
-            loss.backward()
-            self.optimizer.step()
-        else:
-            self._scaler.scale(loss).backward()
-            self._scaler.step(self.optimizer)
-            self._scaler.update()
-        self._last = loss.detach()
-
-    def losses(self) -> torch.Tensor:
-        return self._last.reshape(1)
-
-    def synchronize(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    @property
-    def settled(self) -> bool:
-        return True
-
-
-class _ArrayPart:
-    """B models at once, or a part of each with the others held."""
-
-    def __init__(self, job: DeclaredJob, array: Any, name: str) -> None:
-        self._B = job.config.B
-        number = list(job.workload.parts()).index(name)
-        self.optimizer = _made(optim, job.workload.optimizer, job.hyper, _parameters(array, name))
-        schedule = job.workload.schedule
-        self.schedule = schedule and _made(optim.lr_scheduler, schedule, job.hyper, self.optimizer)
-
-        def losses(array: Any, *batch: torch.Tensor) -> torch.Tensor:
-            with job.autocast():
-                found: torch.Tensor = array(number, *batch)
-            return found
-
-        self.runner = StepRunner(
-            array, self.optimizer, losses, threads=job.config.threads, scaler=job.scaler()
-        )
-        self._last: SubmittedStep | None = None
-
-    def step(self, batch: Batch) -> None:
-        self._last = self.runner.step(*(_fuse.stack(x, self._B) for x in batch))
-
-    def losses(self) -> torch.Tensor:
-        assert self._last is not None, "no step was made yet"
-        return self._last.losses()
-
-    def synchronize(self) -> None:
-        self.runner.synchronize()
-
-    @property
-    def settled(self) -> bool:
-        return self.runner.settled
-
-    def close(self) -> None:
-        self.runner.close()
-
-
 def declare(workload: FusedWorkload) -> type[DeclaredJob]:
     """Register a workload by its name, and return its job, which is of the module that defines its model.
 
@@ -328,36 +261,3 @@ def declare(workload: FusedWorkload) -> type[DeclaredJob]:
         "__qualname__": name,
     }
     return register(workload.name)(type(name, (DeclaredJob,), body))
-
-
-def _made(room: Any, made: Made, hyper: Values, of: Any) -> Any:
-    """An optimizer of these parameters, or a schedule of this optimizer."""
-    return getattr(room, made.name)(of, **made.filled(hyper))
-
-
-def _is_of(parameter: str, part: str) -> bool:
-    return not part or parameter.startswith(f"model.{part}.")
-
-
-def _parameters(trainee: torch.nn.Module, part: str) -> list[torch.nn.Parameter]:
-    found = [p for name, p in trainee.named_parameters() if _is_of(name, part)]
-    if not found:
-        raise InvalidArgument(f"the model has no part {part!r} with parameters")
-    return found
-
-
-def _train_only(trainee: torch.nn.Module, part: str) -> None:
-    """Hold all parameters that are not of `part`, and let those be trained that are."""
-    if part:
-        for name, parameter in trainee.named_parameters():
-            parameter.requires_grad_(_is_of(name, part))
-
-
-def _share_tensors(array: torch.nn.Module, first: torch.nn.Module) -> None:
-    """Have `array` keep its parameters and buffers where `first` keeps those of the same name."""
-    for mine, its in (
-        (array.named_parameters(), first.named_parameters()),
-        (array.named_buffers(), first.named_buffers()),
-    ):
-        for (_, tensor), (_, other) in zip(mine, its, strict=True):
-            tensor.data = other.data

@@ -112,6 +112,8 @@ class FusedWorkload:
         presets: by name; one that is missing is that of `default`.
         items_per_sample: how many items of `unit` one sample of a batch is.
         units: parts of the model, names of modules each, as `NAME_partially_fused` leaves them unfused in turn.
+        held_out: as `data`, of samples that are not trained on. accuracy: (model, *batch) → the share `[]` of right
+            answers of one model. Both or neither; `convergence` reports them.
     """
 
     name: str
@@ -128,6 +130,8 @@ class FusedWorkload:
     schedule: Made | None = None
     items_per_sample: int = 1
     units: Sequence[Sequence[str]] = ()
+    held_out: Callable[[JobConfig, Values], Batches] | None = None
+    accuracy: Loss | None = None
 
     def __post_init__(self) -> None:
         for made in filter(None, (self.optimizer, self.schedule)):
@@ -140,6 +144,9 @@ class FusedWorkload:
             raise InvalidArgument(
                 f"workload {self.name} has no preset 'default'; it has {', '.join(self.presets)}"
             )
+        if (self.held_out is None) != (self.accuracy is None):
+            given, lacks = ("accuracy", "held_out") if self.held_out is None else ("held_out", "accuracy")
+            raise InvalidArgument(f"workload {self.name} has `{given}` without `{lacks}`")
         if unknown := sorted(set(self.presets) - set(PRESETS)):
             raise InvalidArgument(
                 f"workload {self.name}: preset {unknown[0]!r} is none of {', '.join(PRESETS)}"
@@ -148,6 +155,10 @@ class FusedWorkload:
     def parts(self) -> dict[str, Loss]:
         """Losses by the part of the model that each trains, in their order; "" is the whole model."""
         return {"": self.loss} if callable(self.loss) else dict(self.loss)
+
+    def calls(self) -> tuple[Loss, ...]:
+        """Functions of a model and a batch: the losses of its parts, then the accuracy if it has one."""
+        return (*self.parts().values(), *((self.accuracy,) if self.accuracy else ()))
 
     def preset(self, name: str, device: str) -> dict[str, Any]:
         """Plain values of a preset on a device."""

@@ -137,8 +137,8 @@ def _trained(job: Any, iterations: int, iters_per_epoch: int, ready: Callable[[]
         if iteration % iters_per_epoch == 0:
             job.end_epoch()
     job.synchronize()
-    score = getattr(job, "held_out_accuracy", lambda: None)()
-    return Trajectory(losses, start, _sketches(job.trainee, job.config.B, models), score, job.provenance())
+    end = _sketches(job.trainee, job.config.B, models)
+    return Trajectory(losses, start, end, job.held_out_accuracy(), job.provenance())
 
 
 def _joined(parts: list[Trajectory]) -> Trajectory:

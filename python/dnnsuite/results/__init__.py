@@ -6,6 +6,8 @@
 
 from .batch_sizes import by_batch_size as by_batch_size
 from .batch_sizes import knee as knee
+from .gains import gains as gains
+from .gains import gains_markdown as gains_markdown
 from .hfta_tree import save_hfta_tree as save_hfta_tree
 from .loading import load as load
 from .machine_load import load_monitors as load_monitors
@@ -34,6 +36,8 @@ __all__ = [
     "by_mode",
     "complete",
     "conditions",
+    "gains",
+    "gains_markdown",
     "knee",
     "load",
     "load_monitors",

@@ -15,7 +15,7 @@ from .table import complete
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BASELINE", "by_mode", "summarize", "wide"]
+__all__ = ["BASELINE", "by_mode", "ratio_of", "runs_of", "summarize", "unlike", "wide"]
 
 # What throughput is normalised by: one plain model alone on the device, in single precision.
 BASELINE = ("serial", "fp32", 1)
@@ -51,10 +51,10 @@ def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
 
     table = complete(table)
     whole = table[(table["metric"] == "throughput") & table["replica"].isna()]
-    notes = _unlike(whole, allow_unlike)
+    notes = unlike(whole, allow_unlike)
     rows: list[dict[str, Any]] = []
     for job, of_job in whole.groupby("job"):
-        cells = {key: _runs(cell) for key, cell in of_job.groupby(["mode", "precision", "B"])}
+        cells = {key: runs_of(cell) for key, cell in of_job.groupby(["mode", "precision", "B"])}
         for (mode, precision, B), every in of_job.groupby(["mode", "precision", "B"]):
             runs = cells[mode, precision, B]
             failures = every.loc[every["status"] != "ok", "failure"]
@@ -67,7 +67,7 @@ def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
                     "unit": every["unit"].iloc[0],
                     **dict(zip(("rate", "rate_low", "rate_high"), _rate(runs), strict=True)),
                     **dict(
-                        zip(("normalized", "low", "high"), _ratio(runs, cells.get(BASELINE)), strict=True)
+                        zip(("normalized", "low", "high"), ratio_of(runs, cells.get(BASELINE)), strict=True)
                     ),
                     "runs": len(runs),
                     "failed": len(failures),
@@ -80,7 +80,7 @@ def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     return made
 
 
-def _unlike(whole: pd.DataFrame, allowed: bool) -> list[str]:
+def unlike(whole: pd.DataFrame, allowed: bool) -> list[str]:
     """A sentence for each reason not to pool; with the reasons not to compare a mode with its baseline.
 
     Raises:
@@ -96,7 +96,7 @@ def _unlike(whole: pd.DataFrame, allowed: bool) -> list[str]:
     return [f"pooled although they differ: {reason}" for reason in found]
 
 
-def _runs(cell: pd.DataFrame) -> pd.DataFrame:
+def runs_of(cell: pd.DataFrame) -> pd.DataFrame:
     """The measured runs of a cell: columns repeat (of which plan), value, low, high.
 
     Copies of a job, each in its share, are one run.
@@ -124,7 +124,7 @@ def _rate(runs: pd.DataFrame) -> Interval:
     return of_rates(runs["value"].tolist())
 
 
-def _ratio(runs: pd.DataFrame, baseline: pd.DataFrame | None) -> Interval:
+def ratio_of(runs: pd.DataFrame, baseline: pd.DataFrame | None) -> Interval:
     """Ratio and interval of the runs' rates to the baseline's."""
     if baseline is None:
         return _NOTHING
@@ -168,7 +168,7 @@ def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     import pandas as pd
 
     whole = pool.measured(complete(table))
-    _unlike(whole, allow_unlike)
+    unlike(whole, allow_unlike)
     several = whole["job"].nunique() > 1
     columns: dict[str, pd.Series[float]] = {}
     for job, of_job in whole.groupby("job"):
@@ -181,7 +181,7 @@ def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
             name = ":".join([str(job), *key] if several else key)
             rates: dict[int, dict[Any, float]] = {}
             for B, cell in groups[key].groupby("B"):
-                for run in _runs(cell).to_dict("records"):
+                for run in runs_of(cell).to_dict("records"):
                     rates.setdefault(number[run["repeat"]], {})[B] = run["value"]
             by_run = pd.DataFrame({repeat: rates[repeat] for repeat in sorted(rates)}).sort_index()
             columns |= {f"{name}:{repeat}": by_run[repeat] for repeat in by_run.columns}

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from ..jobs import JobConfig
     from ..profiler.monitor import Monitor
 
-__all__ = ["MAX_PROCESSES", "Launcher", "Point", "guess_s", "hyperparameters", "replica_directories"]
+__all__ = [
+    "MAX_PROCESSES",
+    "Launcher",
+    "Point",
+    "guess_s",
+    "hyperparameters",
+    "refused",
+    "replica_directories",
+]
 
 # Between the seeds of two repeats: more than any B, so that no two models of a workflow share one.
 _REPEAT_STRIDE = 100_003
@@ -99,7 +107,7 @@ class Launcher:
             dataroot=settings.dataroot,
             threads=self.threads(point.mode, point.B),
             options=dict(settings.options),
-            unfused=unfused_names(settings.job, point.mode),
+            unfused=unfused_names(settings.job, point.mode, settings.units),
         )
         if common.B:
             return [common]  # its model i starts from seed + i
@@ -140,7 +148,7 @@ class Launcher:
         processes = mode.processes(point.B)
         on_cpu = settings.device == "cpu"
         share = memory_share_bytes(processes)
-        if too_many := _refuse(processes, share if on_cpu else None):
+        if too_many := refused(processes, share if on_cpu else None):
             return GroupOutcome.not_started("oom", too_many)
         specs = [
             WorkerSpec(
@@ -176,7 +184,7 @@ _MIN_SHARE_BYTES = 256 << 20
 MAX_PROCESSES = 1024
 
 
-def _refuse(processes: int, share_bytes: int | None) -> str | None:
+def refused(processes: int, share_bytes: int | None) -> str | None:
     """The reason for which so many processes are not even started, or None."""
     if processes > MAX_PROCESSES:
         return f"{processes} processes are more than the {MAX_PROCESSES} allowed"

@@ -10,10 +10,13 @@ from .._runs import rates
 from .._runs.rates import Steps
 from .._runs.record import Metric
 
-__all__ = ["measured", "on_device", "warmup_epochs"]
+__all__ = ["measured", "on_device", "per_cpu_second", "warmup_epochs"]
 
 _DEFINITION = (
     "items / time over the interval in which all replicas are active, through the loader, data wait included"
+)
+_PER_CPU_SECOND = (
+    "items / CPU time of all threads of all workers after warm-up, which busy neighbours lengthen little"
 )
 _ON_DEVICE = "items / time of one epoch on batches that lie on the device, summed over replicas"
 
@@ -44,6 +47,24 @@ def on_device(results: Sequence[Mapping[str, Any]], unit: str) -> tuple[Metric, 
     found = [each for each in held if each]
     rate = sum(each["items"] / (each["stop_ns"] - each["start_ns"]) * 1e9 for each in found)
     return (Metric("throughput/data on device", rate, f"{unit}/s", definition=_ON_DEVICE),)
+
+
+def per_cpu_second(
+    results: Sequence[Mapping[str, Any]], replicas: Sequence[Steps], dropped: int, unit: str
+) -> tuple[Metric, ...]:
+    """Items per CPU second of all replicas after `dropped` epochs; nothing where a worker did not tell.
+
+    Args:
+        results: of the workers, with `cpu_s` of each epoch. replicas: their steps.
+    """
+    told = [result.get("cpu_s") for result in results]
+    if not told or not all(told):
+        return ()
+    seconds = sum(sum(each[dropped:]) for each in told if each)
+    items = sum(float(steps.after_epochs(dropped).items.sum()) for steps in replicas)
+    if not seconds > 0:
+        return ()
+    return (Metric("throughput/CPU second", items / seconds, f"{unit}/s", definition=_PER_CPU_SECOND),)
 
 
 def measured(

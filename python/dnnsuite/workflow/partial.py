@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,6 @@ _UNITS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("conv1", "bn1", "relu", "maxpool"),
     )
 }
-_QUICK = {"resnet": ["width=16"]}  # so that twelve points take minutes on two cores
 _MODELS = {"quick": 4, "default": 4, "paper": 30}  # 30 is HFTA's, for 16 GB
 
 
@@ -56,25 +55,28 @@ def number_of(mode: str) -> int | None:
     return int(mode.removeprefix(_PREFIX)) if is_partial(mode) else None
 
 
-def units_of(job: str) -> tuple[tuple[str, ...], ...]:
-    """Names of modules in each of the job's units, in the order in which units are left unfused.
+def units_of(job: str, own: Sequence[Sequence[str]] = ()) -> tuple[tuple[str, ...], ...]:
+    """Names of modules in each unit, in the order in which units are left unfused: `own`, else those of the job.
 
     Raises:
         InvalidArgument: the job declares none.
     """
     from .. import jobs
 
+    if own:
+        return tuple(tuple(unit) for unit in own)
     declared = getattr(getattr(jobs.get(job, jobs.FusedJob), "workload", None), "units", ())
     found = tuple(tuple(unit) for unit in declared) or _UNITS.get(job)
     if not found:
         raise InvalidArgument(
-            f"job {job} declares no units (FusedWorkload.units), which a partly fused array leaves unfused in turn"
+            f"job {job} declares no units (FusedWorkload.units), which a partly fused array leaves unfused in turn; "
+            "name some: --unfused MODULE, once for each"
         )
     return found
 
 
-def unfused_names(job: str, mode: str) -> list[str]:
-    """Modules of the job's model that run model by model in `mode`.
+def unfused_names(job: str, mode: str, own: Sequence[Sequence[str]] = ()) -> list[str]:
+    """Modules of the job's model that run model by model in `mode`; `own` are units instead of the job's.
 
     Raises:
         InvalidArgument: the model has fewer units than the mode leaves unfused.
@@ -82,7 +84,7 @@ def unfused_names(job: str, mode: str) -> list[str]:
     number = number_of(mode)
     if number is None:
         return []
-    units = units_of(job)
+    units = units_of(job, own)
     if number > len(units):
         raise InvalidArgument(f"mode {mode}: the model of {job} has {len(units)} units")
     return [name for unit in units[:number] for name in unit]
@@ -114,9 +116,12 @@ def options_of(name: str, asked: Mapping[str, Any], defaults: bool = True) -> tu
     import_plugins(list(options.get("plugins", [])), [os.getcwd()])
     if preset == "quick":
         options.setdefault("repeats", 2)
-        options.setdefault("options", _QUICK.get(job, []))
-    modes = options.get("modes") or ["serial", *(f"{_PREFIX}{n}" for n in range(len(units_of(job)) + 1))]
+    modes = options.get("modes") or ["serial", *(f"{_PREFIX}{n}" for n in range(_count(job, options) + 1))]
     return job, {**options, "plan": plan, "modes": modes}
+
+
+def _count(job: str, options: Mapping[str, Any]) -> int:
+    return len(options["units"]) if options.get("units") else len(units_of(job))
 
 
 def table_of(summary: pd.DataFrame) -> pd.DataFrame | None:

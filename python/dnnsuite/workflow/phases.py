@@ -23,7 +23,7 @@ from ..errors import Error, Unavailable
 from ..profiler.monitor import Monitor
 from . import modes, plan
 from .launch import MAX_PROCESSES, Launcher, Point, guess_s, replica_directories
-from .metrics import measured, on_device
+from .metrics import measured, on_device, per_cpu_second
 from .points import drawn_Bs, fixed_Bs
 from .settings import WorkflowSettings
 
@@ -278,7 +278,10 @@ class Workflow:
         replicas = [read_steps(path / SAMPLES_FILE) for path in replica_directories(directory, processes)]
         late = any(result["asynchronous"] for result in outcome.results)
         metrics, window = measured(replicas, self.unit, late)
-        return (*metrics, *on_device(outcome.results, self.unit)), window
+        more = on_device(outcome.results, self.unit)
+        if self.settings.device == "cpu":
+            more += per_cpu_second(outcome.results, replicas, window["dropped_epochs"], self.unit)
+        return (*metrics, *more), window
 
     def _asked(self, point: Point, repeat: int, started: Moment) -> RunRecord:
         """The record of a run before it has begun: what it was told, and by what it is confined."""

@@ -15,6 +15,7 @@ from .._runs.plugins import import_plugins
 from .._runs.progress import Progress
 from .._runs.record import VERSION
 from .._runs.resume import refuse_other_settings
+from . import subject
 from .partial import options_of
 from .phases import Workflow, WorkflowReport
 from .settings import WorkflowSettings, differences, resolve
@@ -48,6 +49,8 @@ def sweep(
     """
     job, asked = options_of(job, asked, defaults=not resume)
     settings = None if resume else resolve(job, asked)
+    if settings is not None:
+        subject.check(settings, asked)
     with interruptible(), opened(out, WORKFLOW_FILE, resume) as record:
         if settings is None:
             settings = _continued(record, job, asked)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from contextlib import closing
@@ -37,10 +38,12 @@ def rate(spec: WorkerSpec, siblings: Siblings) -> Result:
         setup_s = (timing.now_ns() - started_ns) * 1e-9
         clock = clock_for(job.config.device, epochs, iters)
         siblings.wait()
-        edges_ns = []
+        edges_ns, used_s = [], []
         for epoch in range(epochs):
+            used_s.append(time.process_time())
             edges_ns.append(_epoch(job, clock, iters))
             losses = _finite_losses(job, epoch)
+        used_s.append(time.process_time())
         write_samples(spec.folder, _samples(clock.steps(), epochs))
         held = _without_loader(job, iters)
         _write_timing(spec.folder / "timing.csv", edges_ns, iters * job.items_per_step, timing.now_ns())
@@ -50,6 +53,7 @@ def rate(spec: WorkerSpec, siblings: Siblings) -> Result:
             "setup_s": setup_s,
             "asynchronous": clock.asynchronous,
             "on_device": held,
+            "cpu_s": [stop - start for start, stop in itertools.pairwise(used_s)],
             "provenance": job.provenance(),
         }
 

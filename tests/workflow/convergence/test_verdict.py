@@ -95,6 +95,11 @@ def test_accuracies():
     assert found.accuracy_control == pytest.approx(0.01)
     assert isinstance(found, Verdict)
     assert found.to_dict()["verdict"] == "same"
+    assert "accuracies on held-out data by 0.02 (0.01)" in str(found)
+    assert not verdict(SERIAL, SERIAL, accuracy=Ways([0.5, 0.6], [0.5, 0.61], [0.7, 0.6])).same
+    assert verdict(
+        SERIAL, SERIAL, accuracy=Ways([0.5, 0.6], [0.5, 0.7], [0.7, 0.6])
+    ).same  # the control is as far
 
 
 def test_smoothing():

@@ -23,7 +23,8 @@ class MaskedText:
     """Sequences of a text with tokens to fill in: tokens `[N, L]`, masked positions `[N, P]`, what stood there."""
 
     def __init__(self, config: JobConfig, options: Values) -> None:
-        corpus = data.text.load(config.data, config.dataroot, options["vocab_size"], config.data_seed)
+        source = config.data if config.data != "real" else "wikitext" if config.dataroot else "pydoc"
+        corpus = data.text.load(source, config.dataroot, options["vocab_size"], config.data_seed)
         self.record = {"source": corpus.source, "licence": corpus.licence, "sha256": corpus.sha256,
                        "tokens": len(corpus.tokens)}  # fmt: skip
         self.sizes = {"vocab_size": corpus.vocab_size}
@@ -61,7 +62,7 @@ WORKLOAD = FusedWorkload(
     optimizer=samplers.ADADELTA,
     schedule=samplers.STEPS,
     presets={
-        "quick": Preset(3, 8, batch_size=8, plan=(1, 2, 4), options={"nlayers": 4, "vocab_size": 2048}),
+        "quick": Preset(3, 8, batch_size=8, plan=(1, 4), options={"nlayers": 2, "vocab_size": 2048}),
         "default": Preset(
             3, 4, max_B=4, max_num_Bs=4, cuda=samplers.ON_CUDA
         ),

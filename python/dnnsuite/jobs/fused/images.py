@@ -8,6 +8,7 @@ neither the paper nor torchvision does; the parameters are as many.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -38,9 +39,9 @@ def resnet(options: Values, hyper: Values) -> models.ResNet18:
     return models.ResNet18(data.small_images.CLASSES, options["width"])
 
 
-def images_and_classes(config: JobConfig, options: Values) -> data.batches.ArrayBatches:
-    """Images `[N, 3, 32, 32]`, normalised as ImageNet's are, and classes `[N]`."""
-    found = data.small_images.load(config.data, config.dataroot, config.data_seed)
+def images_and_classes(config: JobConfig, options: Values, train: bool = True) -> data.batches.ArrayBatches:
+    """Images `[N, 3, 32, 32]`, normalised as ImageNet's are, and classes `[N]`; of the test part with `train` False."""
+    found = data.small_images.load(config.data, config.dataroot, config.data_seed, train)
     mean, deviation = (torch.tensor(x).view(3, 1, 1) for x in (data.imagenet.MEAN, data.imagenet.DEVIATION))
 
     def prepare(
@@ -58,6 +59,10 @@ def loss(model: Any, images: torch.Tensor, classes: torch.Tensor) -> torch.Tenso
     return torch.nn.functional.cross_entropy(widened(model(images)), classes)
 
 
+def accuracy(model: Any, images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    return (model(images).argmax(-1) == classes).float().mean()
+
+
 def _rate(generator: random.Random) -> dict[str, float]:
     return {"lr": generator.uniform(0.1, 10.0)}
 
@@ -72,10 +77,12 @@ SMALL = FusedWorkload(
     model=small,
     data=images_and_classes,
     loss=loss,
+    held_out=functools.partial(images_and_classes, train=False),
+    accuracy=accuracy,
     optimizer=samplers.ADAM,
     schedule=samplers.STEPS,
     presets={
-        "quick": Preset(3, 4, batch_size=16, plan=(1, 2, 4)),
+        "quick": Preset(3, 8, batch_size=8, plan=(1, 4), options={"width_mult": 0.5}),
         "default": Preset(3, 4, batch_size=64, max_B=4, max_num_Bs=4, cuda=samplers.ON_CUDA),
         "paper": Preset(20, 500, batch_size=1024, max_num_Bs=10, search=samplers.LONG_SEARCH),
     },
@@ -97,7 +104,7 @@ RESNET = dataclasses.replace(
     optimizer=samplers.ADADELTA,
     schedule=None,
     presets={
-        "quick": Preset(3, 4, batch_size=16, plan=(1, 2, 4)),
+        "quick": Preset(3, 8, batch_size=8, plan=(1, 4), options={"width": 16}),
         "default": Preset(3, 4, batch_size=64, max_B=4, max_num_Bs=4, cuda=samplers.ON_CUDA),
         "paper": Preset(5, 1000, batch_size=128, max_num_Bs=10),
     },

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from ..declared_job import declare, widened
 from ..fused_workload import FusedWorkload, Preset, Values
 from . import samplers
 
+_HELD_OUT_SEED = 1 << 32  # beyond the seeds of training
 _ORTHOGONALITY = 0.001  # weight of the feature transforms' distance from rotations
 
 
@@ -27,17 +29,28 @@ def segmenter(options: Values, hyper: Values) -> models.PointNetSegmenter:
     return models.PointNetSegmenter(classes, transform, options["width"])
 
 
-def solids(config: JobConfig, options: Values) -> data.batches.ArrayBatches:
-    """Points `[N, 3, P]` and classes `[N]`."""
-    return _batches(data.point_clouds.solids(config.data, 1024, options["points"], config.data_seed), config)
+def solids(config: JobConfig, options: Values, train: bool = True) -> data.batches.ArrayBatches:
+    """Points `[N, 3, P]` and classes `[N]`: ShapeNet's sixteen categories, else as many analytic solids."""
+    shapes = data.shapenet.load(config.data, config.dataroot, "train" if train else "test")
+    if shapes is not None:
+        return data.shapenet.batches(shapes, options["points"], config.batch_size, config.data_seed)
+    return _drawn(data.point_clouds.solids, 1024, config, options, train)
 
 
-def chairs(config: JobConfig, options: Values) -> data.batches.ArrayBatches:
-    """Points `[N, 3, P]` and their parts `[N, P]`."""
-    return _batches(data.point_clouds.chairs(config.data, 256, options["points"], config.data_seed), config)
+def chairs(config: JobConfig, options: Values, train: bool = True) -> data.batches.ArrayBatches:
+    """Points `[N, 3, P]` and their parts `[N, P]`: ShapeNet's chairs, else chairs made of boxes."""
+    shapes = data.shapenet.load(config.data, config.dataroot, "train" if train else "test", "Chair")
+    if shapes is not None:
+        parts = len(data.point_clouds.CHAIR_PARTS)
+        return data.shapenet.batches(shapes, options["points"], config.batch_size, config.data_seed, parts)
+    return _drawn(data.point_clouds.chairs, 256, config, options, train)
 
 
-def _batches(clouds: data.point_clouds.Clouds, config: JobConfig) -> data.batches.ArrayBatches:
+def _drawn(
+    draw: Any, count: int, config: JobConfig, options: Values, train: bool
+) -> data.batches.ArrayBatches:
+    seed = config.data_seed if train else config.data_seed + _HELD_OUT_SEED
+    clouds = draw(config.data, count, options["points"], seed)
     return data.batches.ArrayBatches(
         torch.from_numpy(clouds.points), torch.from_numpy(clouds.labels), batch_size=config.batch_size,
         seed=config.data_seed, record=clouds.origin.record(),
@@ -53,6 +66,11 @@ def loss(model: Any, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor
     return error + _ORTHOGONALITY * models.orthogonality_loss(widened(transform))
 
 
+def accuracy(model: Any, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Share of the clouds, or of their points, with the right label."""
+    return (model(points)[0].argmax(-1) == labels).float().mean()
+
+
 _QUICK = {"points": 256, "width": 256}
 CLASSIFY = FusedWorkload(
     name="pointnet_cls",
@@ -64,10 +82,12 @@ CLASSIFY = FusedWorkload(
     model=classifier,
     data=solids,
     loss=loss,
+    held_out=functools.partial(solids, train=False),
+    accuracy=accuracy,
     optimizer=samplers.ADAM,
     schedule=samplers.STEPS,
     presets={
-        "quick": Preset(3, 8, batch_size=8, plan=(1, 2, 4), options=_QUICK),
+        "quick": Preset(3, 8, batch_size=4, plan=(1, 4), options=_QUICK),
         "default": Preset(3, 8, batch_size=8, max_B=4, max_num_Bs=4, options=_QUICK, cuda=samplers.ON_CUDA),
         "paper": Preset(5, 1000, max_num_Bs=10),
     },
@@ -79,6 +99,7 @@ SEGMENT = dataclasses.replace(
     options={"points": 2500, "width": 1024, "feature_transform": True},
     model=segmenter,
     data=chairs,
+    held_out=functools.partial(chairs, train=False),
     presets={**CLASSIFY.presets, "paper": Preset(10, 1000, max_num_Bs=10)},
 )
 

@@ -52,7 +52,7 @@ WORKLOAD = FusedWorkload(
     optimizer=samplers.ADADELTA,
     schedule=samplers.STEPS,
     presets={
-        "quick": Preset(3, 8, batch_size=8, plan=(1, 2, 4), options={"vocab_size": 2048}),
+        "quick": Preset(3, 8, batch_size=8, plan=(1, 4), options={"vocab_size": 2048}),
         "default": Preset(3, 8, max_B=4, max_num_Bs=4, cuda=samplers.ON_CUDA),
         "paper": Preset(5, 1000, max_num_Bs=10, options={"vocab_size": 33_278}),
     },

@@ -23,6 +23,7 @@ from ..._runs.resume import final, refuse_other_settings
 from ..._runs.spec import WorkerSpec
 from ...errors import InvalidArgument
 from ...profiler.monitor import Monitor
+from ..subject import weigh
 from .outputs import write_outputs
 from .settings import ConvergenceSettings, resolve
 from .task import TRAJECTORY_FILE
@@ -76,6 +77,8 @@ def run(
     """
     root = Path(out)
     settings = None if resume else resolve(options)
+    if settings is not None:
+        weigh(settings)
     with interruptible(), opened(root, WORKFLOW_FILE, resume) as folder:
         if settings is None:
             settings = _continued(folder, options)

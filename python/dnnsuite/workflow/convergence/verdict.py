@@ -23,6 +23,8 @@ MARGIN = 30.0
 # An optimizer that divides by the size of gradients makes steps of roundings, so drift sets in sooner or later.
 # The first losses are before any update.
 _LAG = 3
+# Of accuracies: as good as equal within five standard errors of a share of 512 samples, or within the control's spread.
+_SPREAD, _SPREADS = 0.11, 3.0
 _ROUNDINGS = 64  # of one number: a difference within these is none, whatever the control had the luck to do
 _EPSILON = {"fp64": 2.0**-52, "fp32": 2.0**-23, "amp": 2.0**-8, "bf16": 2.0**-8}
 
@@ -70,9 +72,14 @@ class Verdict:
         where = (
             "" if self.iteration is None else f"; first at iteration {self.iteration} of model {self.model}"
         )
+        held_out = (
+            ""
+            if self.accuracy is None
+            else f", accuracies on held-out data by {self.accuracy:.2g} ({self.accuracy_control:.2g})"
+        )
         return (
             f"{self.word}: smoothed losses differ by {self.loss:.2g} at most (control {self.loss_control:.2g}), "
-            f"weights by {self.weights:.2g} ({self.weights_control:.2g}){where}"
+            f"weights by {self.weights:.2g} ({self.weights_control:.2g}){held_out}{where}"
         )
 
 
@@ -103,19 +110,25 @@ def judge(
     apart, allowed = _apart(hfta, serial), _apart(control, serial)
     bound = MARGIN * _so_far(allowed.max(axis=1))[:, None] + floor
     beyond = np.argwhere(~(apart <= bound))
+    scores = (
+        None
+        if accuracy is None
+        else (_largest(accuracy.hfta, accuracy.serial), _largest(accuracy.control, accuracy.serial))
+    )
+    right_scores = scores is None or scores[0] <= max(_SPREAD, _SPREADS * scores[1])
     moved, moved_control = (_moved(w, weights.serial, start) for w in (weights.hfta, weights.control))
     right_weights = moved <= MARGIN * moved_control + floor
     first = None if not len(beyond) else (int(beyond[0][0]), int(beyond[0][1]))
     smooth = max(1, min(smooth, len(serial)))
     return Verdict(
-        same=first is None and right_weights,
+        same=first is None and right_weights and right_scores,
         loss=float(_apart(*(smoothed(x, smooth) for x in (hfta, serial))).max()),
         loss_control=float(_apart(*(smoothed(x, smooth) for x in (control, serial))).max()),
         raw=float(apart.max()),
         weights=moved,
         weights_control=moved_control,
-        accuracy=None if accuracy is None else _largest(accuracy.hfta, accuracy.serial),
-        accuracy_control=None if accuracy is None else _largest(accuracy.control, accuracy.serial),
+        accuracy=None if scores is None else scores[0],
+        accuracy_control=None if scores is None else scores[1],
         iteration=None if first is None else first[0],
         model=None if first is None else first[1],
         smooth=smooth,

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: MIT
+"""Settings that every kind of workflow has: job, device, length, data, resources."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
+
+from .. import host
+from .._runs.device import choose_device
+from .._runs.plugins import import_plugins
+from ..errors import InvalidArgument
+from .job_options import parse_options
+
+__all__ = [
+    "PRESETS",
+    "CommonSettings",
+    "at_least",
+    "dataroot_of",
+    "flag",
+    "one_of",
+    "positive",
+    "resolve_common",
+]
+
+PRESETS = ("quick", "default", "paper")
+SettingsT = TypeVar("SettingsT", bound="CommonSettings")
+
+
+@dataclass(frozen=True)
+class CommonSettings:
+    """What a job trains, for how long, on which data, with what."""
+
+    job: str
+    plugins: list[str]
+    preset: str
+    device: str
+    epochs: int
+    iters_per_epoch: int
+    batch_size: int
+    seed: int
+    data: str
+    dataroot: str | None
+    threads: int
+    timeout_s: float
+    options: dict[str, Any]  # the job's own
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for the record."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls: type[SettingsT], values: Mapping[str, Any]) -> SettingsT:
+        """Raises InvalidArgument when the record was written by another version."""
+        names = {field.name for field in fields(cls)}
+        values = {**cls.before(values), **values}
+        if set(values) != names:
+            odd = ", ".join(sorted(names ^ set(values)))
+            raise InvalidArgument(f"the recorded settings are of another version (they differ in: {odd})")
+        return cls(**values)
+
+    @classmethod
+    def before(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings that a record lacks which was written before there were any, as they were then."""
+        return {}
+
+
+def resolve_common(
+    job: str,
+    given: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    short: Mapping[str, Mapping[str, Any]] | None = None,
+) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """(the job's class, its preset, the fields of `CommonSettings`).
+
+    Args:
+        job: a registered job's name.
+        given: the options a user gave.
+        defaults: for what the job's preset leaves open.
+        short: options of single jobs with the preset `quick`.
+
+    Raises:
+        InvalidArgument: a value is refused; the message says what is accepted.
+        Unavailable: the device asked for is not here.
+    """
+    from .. import jobs
+
+    plugins = list(given.get("plugins", []))
+    import_plugins(plugins, [os.getcwd()])
+    kind = jobs.get(job, jobs.FusedJob)
+    device = choose_device(given.get("device", "auto"))
+    name = one_of("preset", given.get("preset", "default"), PRESETS)
+    preset = {**defaults, **kind.preset(name, device)}
+    own = short.get(kind.name, {}) if short and name == "quick" else {}
+    return kind, preset, {
+        "job": kind.name, "plugins": plugins, "preset": name, "device": device,
+        **{name: at_least(name, given.get(name, preset[name])) for name in ("epochs", "iters_per_epoch", "batch_size")},
+        "seed": given.get("seed", 1), "data": given.get("data", "auto"),
+        "dataroot": dataroot_of(given.get("dataroot")),
+        "threads": at_least("threads", given.get("threads", host.num_cpus())),
+        "timeout_s": positive("timeout_s", given.get("timeout_s", preset["timeout_s"])),
+        "options": {**preset.get("options", {}), **own, **_options(kind, given.get("options", []))},
+    }  # fmt: skip
+
+
+def _options(kind: Any, given: Any) -> dict[str, Any]:
+    """The job's own options, from a mapping or as the command line gives them."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    return parse_options(given, kind.option_defaults(), kind.name)
+
+
+def dataroot_of(path: str | None) -> str | None:
+    """The absolute path of a folder of data. Raises InvalidArgument if there is none."""
+    if path is not None and not os.path.isdir(path):
+        raise InvalidArgument(f"--dataroot {path}: no such directory")
+    return None if path is None else os.path.abspath(path)
+
+
+def at_least(name: str, value: Any, least: int = 1) -> Any:
+    """`value`, or InvalidArgument by its flag if it is too small."""
+    if not value >= least:
+        raise InvalidArgument(f"{flag(name)} {value}: must be at least {least}")
+    return value
+
+
+def positive(name: str, value: Any) -> float:
+    """`value` as a float, or InvalidArgument by its flag if it is not above 0."""
+    if not (found := float(value)) > 0:
+        raise InvalidArgument(f"{flag(name)} {found}: must be positive")
+    return found
+
+
+def one_of(what: str, value: str, accepted: Sequence[str]) -> str:
+    """`value`, or InvalidArgument listing what is accepted."""
+    if value not in accepted:
+        raise InvalidArgument(f"unknown {what} {value!r}; accepted: {', '.join(accepted)}")
+    return value
+
+
+_FLAGS = {
+    "options": "--option",
+    "max_B": "--max-B",
+    "max_num_Bs": "--max-num-Bs",
+    "timeout_s": "--timeout",
+    "plugins": "--plugin",
+    "units": "--unfused",
+}
+
+
+def flag(name: str) -> str:
+    """The option on the command line by the name of its field."""
+    return _FLAGS.get(name, "--" + name.replace("_", "-"))
