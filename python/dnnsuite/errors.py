@@ -4,7 +4,7 @@
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["Error", "InvalidArgument", "StepCancelled", "Unavailable", "did_you_mean"]
+__all__ = ["BadData", "Error", "InvalidArgument", "StepCancelled", "Unavailable", "did_you_mean"]
 
 
 class Error(Exception):
@@ -13,6 +13,10 @@ class Error(Exception):
 
 class InvalidArgument(Error, ValueError):
     """An argument was refused; the message names the value and what is accepted."""
+
+
+class BadData(InvalidArgument):
+    """A file of a data set is damaged or no such file; the message names it."""
 
 
 class StepCancelled(Error):

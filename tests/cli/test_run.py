@@ -25,7 +25,7 @@ TOY = ("toy-nap", "--plugin", "suite_toys", "--device", "cpu")
     ("arguments", "words"),
     [
         (["--preset", "x"], "unknown preset 'x'; accepted: smoke, fast, baselines"),
-        (["--repeat", "0"], "--repeat 0: must be at least 1"),
+        (["--repeat", "0"], "--repeat 0: must be 1 to 10,000"),
         (["--copies", "few"], "--copies few: wants per-gpu, all, or a number from 1"),
         (["--pin", "x"], "--pin x: accepted: auto, cgroup, affinity, none"),
         (["--name", "vae"], "no job 'vae' in this suite; it has toy-nap"),

@@ -53,7 +53,7 @@ def test_the_pool_has_the_middle_of_the_pictures(tmp_path):
     expected = np.asarray(Image.open(tmp_path / "n0/0.JPEG"))[:, 10:50]
     np.testing.assert_allclose(images[0].permute(1, 2, 0) * 255, expected, atol=1e-3)
     assert classes.tolist() == [0]
-    assert (origin.count, origin.source.endswith("1 classes")) == (1, True)
+    assert (origin.count, origin.source.endswith("1 classes, 1 of 1 used")) == (1, True)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -68,9 +68,31 @@ def test_augmentation_is_random_and_from_the_seed(tmp_path, workers):
     assert not torch.equal(first[0], first[1])  # one file, cut in two ways
 
 
+def test_without_files_of_ones_own_it_is_parts_of_photographs():
+    first, again = (imagenet.pool("auto", None, 3, 2, size=8, seed=1) for _ in range(2))
+    assert first.origin.source == "parts of photographs of the package skimage"
+    images, classes = first.batches[0]
+    assert images.shape == (3, 3, 8, 8)
+    assert classes.tolist() == [0, 1, 2]
+    assert torch.equal(images, again.batches[0][0])
+    monotonous = images.flatten(1).std(1) < 0.001
+    assert not monotonous.all()
+
+
+def test_a_stream_decodes_files_without_end(tmp_path):
+    write(tmp_path, classes=2, each=2)
+    loader, origin = imagenet.stream("real", tmp_path, 3, 16, augment=True)
+    try:
+        batches = [next(loader) for _ in range(3)]
+    finally:
+        loader.close()
+    assert [images.shape for images, _ in batches] == [(3, 3, 16, 16)] * 3
+    assert origin.count == 4
+
+
 def test_without_files_it_is_noise():
     pools = [
-        imagenet.pool("auto", None, 3, 2, size=8, seed=seed, rank=rank, world_size=2)
+        imagenet.pool("synthetic", None, 3, 2, size=8, seed=seed, rank=rank, world_size=2)
         for seed, rank in [(1, 0), (1, 0), (1, 1), (2, 0)]
     ]
     assert pools[0].origin.source == "synthetic: uniform noise, seed 1"

@@ -10,8 +10,10 @@ def test_published_ones_cover_the_suite():
     for model in targets.MODELS:
         found = targets.load(model)
         assert len(found) == 20
-        assert found["scaling"] == targets.Target(1.0, 0.85, 0.02)
-    assert targets.load("RTX")["loader"] == targets.Target(1200.0, 0.5, 0.10)
+        assert found["scaling"] == targets.Target(1.0, 0.85, 0.02, published=True)
+    loader = targets.load("RTX")["loader"]
+    assert (loader.rate, loader.perf, loader.sd) == (1200.0, 0.5, 0.10)
+    assert loader.conditions == {"batches from": "loader"}
     assert targets.WEIGHTS.keys() == found.keys() - {"scaling"}
 
 
@@ -25,6 +27,53 @@ def test_a_machine_becomes_the_target(tmp_path):
     with pytest.raises(InvalidArgument, match="nothing measured"):
         targets.save(tmp_path / "none.csv", [])
     assert [file.name for file in tmp_path.iterdir()] == ["mine.csv"]
+
+
+def test_the_score_of_the_last_version_has_targets_of_its_own():
+    """Figures of mila-iqia/training's target_*.csv of December 2019."""
+    found = {model: targets.load(model, last=True) for model in targets.MODELS}
+    assert [found[model]["ssd"].rate for model in targets.MODELS] == [70.0, 58.58, 50.0]
+    assert [found[model]["dcgan_all"].rate for model in targets.MODELS] == [154.86, 261.60, 139.29]
+    assert found["V100"]["wlmfp16"].rate == 5000.0
+    assert found["MI50"] == targets.load("MI50")
+
+
+def entry(**more):
+    conditions = {"preset": "the job's own", "settings": "the job's own", **more.pop("conditions", {})}
+    return ReportEntry(
+        "convnet", "0", "0", 9.0, 9.0, conditions=conditions, **{"seed_feed": "loader", **more}
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"conditions": {"preset": "smoke"}},
+            "preset smoke is small and short: run it with --preset baselines",
+        ),
+        (
+            {"conditions": {"settings": "arch=resnet18"}},
+            "settings that are not the original's (arch=resnet18)",
+        ),
+        ({"seed_feed": "memory"}, "batches from memory, not loader"),
+        ({"conditions": {"skipped steps": "many"}}, "many steps were skipped"),
+    ],
+)
+def test_what_was_not_measured_as_the_target_was_is_not_compared(changes, reason):
+    published = targets.load("V100")
+    assert targets.uncompared([entry()], published) == {}
+    (found,) = targets.uncompared([entry(**changes)], published)["convnet"]
+    assert reason in found
+
+
+def test_a_target_of_ones_own_keeps_its_conditions(tmp_path):
+    path = tmp_path / "mine.csv"
+    targets.save(path, [entry(conditions={"device": "cpu"})])
+    mine = targets.load(str(path))
+    assert targets.uncompared([entry(conditions={"device": "cpu"})], mine) == {}
+    found = targets.uncompared([entry(conditions={"device": "cuda"}, seed_feed="memory")], mine)
+    assert found == {"convnet": ["device cuda, not cpu", "batches from memory, not loader"]}
 
 
 @pytest.mark.parametrize(

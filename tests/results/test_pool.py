@@ -11,7 +11,7 @@ from dnnsuite.results.table import Row, frame_of
 ALIKE: dict[str, Any] = {
     "job": "vae", "mode": "shares", "precision": "fp32", "value": 1.0, "kind": "suite", "job_version": "1",
     "item": "images", "device": "cpu", "preset": "quick", "data": "none", "batch_size": 4, "threads": 1,
-    "isolation": "cgroup", "cpu_model": "EPYC", "cpus": 2, "torch": "2.13.0+cpu",
+    "isolation": "cgroup", "feed": "memory", "cpu_model": "EPYC", "cpus": 2, "torch": "2.13.0+cpu",
 }  # fmt: skip
 
 # condition → a change that makes two runs unlike in it
@@ -23,6 +23,10 @@ UNLIKE: dict[str, dict[str, Any]] = {
     "precision": {"precision": "bf16"},
     "preset": {"preset": "smoke"},
     "data": {"data": "synthetic"},
+    "settings": {"changed": "lr=1"},
+    "batches from": {"feed": "loader"},
+    "skipped steps": {"skipped_steps": 0.5},
+    "page cache": {"page_cache": "cold"},
     "batch size": {"batch_size": 8},
     "copies": {"copies": 2},
     "threads": {"threads": 2},
@@ -37,6 +41,17 @@ def runs(*changes: dict[str, Any]) -> pd.DataFrame:
     return frame_of(
         Row(**{**ALIKE, "run_id": str(i), "path": f"out/{i}", **change}) for i, change in enumerate(changes)
     )
+
+
+def test_copies_with_noise_of_their_own_are_alike_and_an_unrecorded_feed_proves_nothing() -> None:
+    noise = [{"data": f"synthetic: uniform noise, seed {seed}"} for seed in (100, 200)]
+    assert reasons(runs(*noise)) == []
+    assert reasons(runs({}, {"feed": ""})) == []
+
+
+def test_variants_of_a_job_are_not_pooled() -> None:
+    table = runs({"variant": "number=2", "job_version": "1"}, {"variant": "number=4", "job_version": "2"})
+    assert reasons(table) == []
 
 
 def test_every_condition_is_tried_here() -> None:

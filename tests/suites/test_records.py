@@ -16,7 +16,8 @@ RESULT = {
     "steady": {"steady": None}, "window_s": 4.0, "flags": ["contended"], "items_per_batch": 8,
     "hashes": {"job": "0123456789abcdef", "source": "0"}, "provenance": {"data": {"source": "digits"}},
     "environment": {"versions": {"torch": "2.13.0"}, "threads": 2}, "process": {"peak_rss_bytes": 5},
-    "metrics": {"accuracy": 0.5}, "losses": {"first": 2.0, "last": 1.0},
+    "metrics": {"accuracy": 0.5}, "losses": {"first": 2.0, "last": 1.0}, "feed": "memory",
+    "training": {"weights": 2, "changed": 2, "skipped_steps": 0.25, "flags": []},
 }  # fmt: skip
 
 

@@ -54,9 +54,87 @@ def test_presets_and_options_are_stronger_than_the_file(jobs_file) -> None:
     assert (given.repeat, given.batch_size, given.precision) == (50, 9, "bf16")
 
 
-def test_a_job_without_the_precision_keeps_its_own() -> None:
+def test_a_job_without_the_precision_is_left_out_and_says_so() -> None:
     (entry,) = resolve("toy_reg", {"device": "cpu", "precision": "bf16"}).entries
-    assert entry.precision == "fp32"
+    assert entry.precision == "bf16"
+    assert entry.missing == "it has no precision bf16 on cpu, only fp32"
+
+
+@pytest.mark.parametrize("precision", ["bf61", "int8", "bfloat16", ""])
+def test_an_unknown_precision_is_refused(precision: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"--precision {precision}: accepted: fp32, bf16, fp16"):
+        resolve("toy_reg", {"device": "cpu", "precision": precision})
+
+
+def test_a_file_may_not_ask_a_job_for_a_precision_that_it_has_not(jobs_file) -> None:
+    path = jobs_file({"name": "toy_reg", "args": {"--half": ""}})
+    with pytest.raises(
+        InvalidArgument, match=r"tweaked.json:\d+: job \"toy_reg\", key \"--half\" asks for fp16"
+    ):
+        resolve(path, TOYS)
+
+
+def test_a_file_names_a_precision(jobs_file) -> None:
+    path = jobs_file({"name": "toy-nap", "args": {"--precision": "bf16"}})
+    (entry,) = resolve(path, TOYS).entries
+    assert (entry.precision, entry.changed) == ("bf16", {"precision": "bf16"})
+
+
+def test_variants_of_a_name_are_told_apart(jobs_file) -> None:
+    path = jobs_file({"name": "toy-nap", "args": {"--number": [2, 4], "--batch-size": [16, 32]}},
+                     {"name": "toy-all"}, {"name": "toy-nap", "args": {"--number": 2, "--batch-size": 16}})  # fmt: skip
+    found = resolve(path, TOYS).entries
+    assert [(e.key, e.variant) for e in found] == [
+        ("toy-nap", "number=2, batch_size=16"),
+        ("toy-nap.2", "number=2, batch_size=32"),
+        ("toy-nap.3", "number=4, batch_size=16"),
+        ("toy-nap.4", "number=4, batch_size=32"),
+        ("toy-all", ""),
+        ("toy-nap.5", "number=2, batch_size=16, #2"),
+    ]
+    assert [e.changed for e in found[:2]] == [{"batch_size": 16}, {"batch_size": 32}]
+
+
+def test_names_that_would_share_a_folder_are_refused(jobs_file) -> None:
+    def job(name: str) -> dict:
+        return {"name": name, "cmd": "./regression/polynome/pytorch/run.sh"}
+
+    with pytest.raises(InvalidArgument, match=r"'a\.2' is that of the 2\. job called 'a'"):
+        resolve(jobs_file(job("a"), job("a"), job("a.2")), TOYS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ('"--repeat": Infinity', "--repeat.* wants a whole number, got inf"),
+        ('"--repeat": 1000000000', "repeat is 1000000000; must be 1 to 1,000,000"),
+        ('"--batch-size": 1e30', "--batch-size.* wants a whole number up to 2,147,483,647, got 1e\\+30"),
+        ('"--nap-s": -Infinity', "--nap-s.* wants a finite number, got -inf"),
+        ('"--x": ' + "[" * 20000, "nested too deeply"),
+        ('"--repeat": ' + "9" * 5000, "Exceeds the limit|wants a whole number"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused_with_their_place(
+    arguments: str, words: str, toys: None, tmp_path: Path
+) -> None:
+    path = tmp_path / "odd.json"
+    path.write_text('[{"name": "toy-nap",\n "args": {' + arguments + "}}]")
+    with pytest.raises(InvalidArgument, match=words) as refused:
+        resolve(str(path), TOYS)
+    assert str(path) in str(refused.value)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(toys: None, tmp_path: Path) -> None:
+    path = tmp_path / "bom.json"
+    path.write_text('[{"name": "toy-nap"}]', encoding="utf-8-sig")
+    assert [entry.key for entry in resolve(str(path), TOYS).entries] == ["toy-nap"]
+
+
+@pytest.mark.parametrize("name", ["a/b", "../x", ".hidden", "a b", "x" * 81, "\u001b[31m", "naïve"])
+def test_names_that_are_no_file_names_are_refused(name: str, jobs_file) -> None:
+    job = {"name": name, "cmd": "./regression/polynome/pytorch/run.sh"}
+    with pytest.raises(InvalidArgument, match=r"tweaked.json:\d+: name .* names files"):
+        resolve(jobs_file(job), TOYS)
 
 
 def test_fast_is_baselines_with_less() -> None:
@@ -92,7 +170,7 @@ def test_some_of_a_suite(jobs_file) -> None:
             {"name": "toy-nap", "args": {"--report": "$NO_SUCH"}},
             "key \"--report\" '$NO_SUCH': no variable NO_SUCH",
         ),
-        ({"name": "toy-nap", "args": {"--repeat": 0}}, "repeat is 0; must be at least 1"),
+        ({"name": "toy-nap", "args": {"--repeat": 0}}, "repeat is 0; must be 1 to 1,000,000"),
         ({"name": "other", "cmd": "./other.sh"}, ":2: neither the name 'other' nor the command './other.sh'"),
         ({"name": "bert"}, ":2: job 'bert' is no PlainJob"),
     ],
@@ -106,11 +184,11 @@ def test_refusals_name_file_line_and_key(job: dict, words: str, jobs_file) -> No
 
 def test_other_refusals(jobs_file) -> None:
     for suite, asked, words in (
-        ("nothing", {}, "no suite 'nothing'; there is baselines, fast, a jobs file"),
+        ("nothing", {}, "no suite 'nothing'.*; there is baselines, fast, a jobs file"),
         ("absent.json", {}, "absent.json"),
         (jobs_file(), {}, "the list of jobs is empty"),
         ("toy_reg", {"preset": "x"}, "unknown preset 'x'; accepted: smoke, fast, baselines"),
-        ("toy_reg", {"batch_size": 0}, "--batch-size 0: must be at least 1"),
+        ("toy_reg", {"batch_size": 0}, "--batch-size 0: must be 1 to"),
         ("toy_reg", {"device": "abacus"}, "unknown device 'abacus'"),
     ):
         with pytest.raises(InvalidArgument, match=words):

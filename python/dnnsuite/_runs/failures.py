@@ -8,7 +8,7 @@ import re
 import signal
 from dataclasses import dataclass
 
-from ..errors import Error, Unavailable
+from ..errors import BadData, Error, Unavailable
 
 __all__ = [
     "CLASSES",
@@ -17,6 +17,7 @@ __all__ = [
     "RESULT_EXIT",
     "KernelKill",
     "NotFinite",
+    "NotTraining",
     "classify",
     "classify_exit",
     "disk_full",
@@ -33,10 +34,11 @@ CLASSES = {
     "contaminated": "something else on the machine ended it",
     "data": "the data ran out or cannot be read",
     "unavailable": "something that it needs is not installed",
+    "invalid": "it was timed, but trained nothing",
     "crash": "any other error",
 }
 # Findings about the thing measured: they would be the same again. --resume tries the others again.
-FINAL = frozenset({"oom", "nan"})
+FINAL = frozenset({"oom", "nan", "invalid"})
 
 _MEMORY_WORDS = re.compile(
     r"out of memory|can't allocate memory|cannot allocate memory|bad_alloc|unable to allocate|ALLOC_FAILED"
@@ -52,6 +54,10 @@ _INNOCENT = 0.5
 
 class NotFinite(Error):
     """A loss is NaN or infinite."""
+
+
+class NotTraining(Error):
+    """A job ran its steps and trained nothing: no weight changed, or its loss stayed the same."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +98,11 @@ def classify(error: BaseException) -> str:
     """Failure class of an exception that a job raised."""
     if isinstance(error, NotFinite):
         return "nan"
+    if isinstance(error, NotTraining):
+        return "invalid"
     if isinstance(error, (Unavailable, ModuleNotFoundError)):
         return "unavailable"
-    if isinstance(error, StopIteration):
+    if isinstance(error, (StopIteration, BadData)):
         return "data"
     names = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(error, MemoryError) or "OutOfMemoryError" in names:  # torch's, without importing torch

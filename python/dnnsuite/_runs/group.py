@@ -22,6 +22,7 @@ from ..errors import Error
 from ..pin import Outcome, Partition, Running
 from .failures import DISK_EXIT, KernelKill, classify_exit
 from .interrupts import check, deferred, worker_ended, worker_started
+from .kept_output import free_middle, keep_ends
 from .record import Verdict
 from .spec import RESULT_FILE, WorkerSpec
 
@@ -209,7 +210,14 @@ class _Group:
                     for member in alive.values():
                         with suppress(OSError):  # it has ended meanwhile, which is seen in the next round
                             member.channel.sendall(b"g")
+                self._trim(free_middle)
                 tick()
+
+    def _trim(self, shorten: Callable[[Path], None]) -> None:
+        """Keep the beginning and the end of what workers write to their standard output and error."""
+        for member in self._members:
+            for name in ("stdout", "stderr"):
+                shorten(member.spec.folder / f"{name}.txt")
 
     def end(self) -> list[_Ended]:
         """Ask what still runs to end, then make it; nothing is left, not even children of workers."""
@@ -224,6 +232,7 @@ class _Group:
             member.seconds = member.seconds or time.monotonic() - member.began_s
             member.channel.close()
             worker_ended(member.process.pid)
+        self._trim(keep_ends)
         return ended
 
     def _asked(self) -> bool:

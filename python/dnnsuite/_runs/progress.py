@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.live import Live
+    from rich.text import Text
+
+from .words import printable
 
 __all__ = ["Durations", "Progress", "clock_text"]
 
@@ -129,7 +132,7 @@ class Progress:
     def line(self, text: str) -> None:
         """A line that stays."""
         if not self._quiet:
-            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def _eta_text(self) -> str:
         if self._eta_at_s is None:
@@ -151,10 +154,15 @@ class Progress:
         if self._rows:
             table = Table(*self._columns, box=None, pad_edge=False)
             for name, cells in self._rows.items():
-                table.add_row(name, *(cells.get(column, "") for column in self._columns[1:]))
+                shown = (cells.get(column, "") for column in self._columns[1:])
+                table.add_row(*map(_plain, (name, *shown)))
             parts.append(table)
         line = Table.grid(padding=(0, 1))
-        words = [self._text, clock_text(time.monotonic() - self._began_s), self._eta_text()]
+        words: list[RenderableType] = [
+            _plain(self._text),
+            clock_text(time.monotonic() - self._began_s),
+            self._eta_text(),
+        ]
         if self._total:
             bar = ProgressBar(self._total, self._done, width=24)
             line.add_row(bar, f"{self._done}/{self._total}", *words)
@@ -169,6 +177,13 @@ def clock_text(seconds: float) -> str:
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+
+
+def _plain(text: str) -> Text:
+    """A cell as it is: no colours by what a program wrote, no markup."""
+    from rich.text import Text
+
+    return Text(printable(text))
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -16,6 +16,7 @@ __all__ = [
     "FASTEST",
     "KINDS",
     "VERSION",
+    "WITH_LOADER",
     "BadRecord",
     "Device",
     "Isolation",
@@ -38,6 +39,7 @@ Kind = Literal["workflow", "suite", "training", "trial", "profile", "throughput"
 Status = Literal["ok", "failed"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
+WITH_LOADER = "throughput/with loader"  # name of a second rate: batches come from a loader of files
 FASTEST = 1e30  # items per second; sums of larger figures would overflow
 _TEXTS = (
     "id",
@@ -51,6 +53,9 @@ _TEXTS = (
     "preset",
     "data",
     "job_version",
+    "variant",
+    "feed",
+    "page_cache",
 )
 
 # Free-form parts of a record: whatever JSON can hold.
@@ -188,6 +193,11 @@ class RunRecord:
 
     Attributes:
         id, plan_id: of this run, and of the plan (workflow, suite, sweep) it belongs to.
+        variant: what tells this configuration of the job from others of one plan, as `batch_size=16`.
+        changed: settings that are not the job's own, by name.
+        feed: source of the batches in the timed loop, `memory` or `loader`; empty where it is not known.
+        skipped_steps: share of the steps that the loss scaling left out.
+        page_cache: `cold` if the job's files were dropped from it before, `as found` if not; empty where not known.
         plan: the plan's name, as `baselines` or `bert`.
         asked: options as the user gave them. resolved: settings as they were in force.
         job_version: changes when what the job computes changes; rates of two versions are not pooled.
@@ -222,6 +232,11 @@ class RunRecord:
     job_version: str = ""
     preset: str = ""
     data: str = "unknown"
+    variant: str = ""
+    changed: Json = field(default_factory=dict)
+    feed: str = ""
+    skipped_steps: float = 0.0
+    page_cache: str = ""
     seed: int = 0
     batch_size: int = 0
     processes: int = 1
@@ -312,6 +327,13 @@ def checked(record: RunRecord) -> RunRecord:
         value = getattr(record, name)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise BadRecord(f"{name} is {value!r}: not a count")
+    for name in ("seconds", "skipped_steps", "items_per_step"):
+        value = getattr(record, name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < FASTEST:
+            raise BadRecord(f"{name} is {value!r}: not a number that it can be")
+    for name in ("changed", "asked", "resolved", "window", "details", "versions"):
+        if not isinstance(getattr(record, name), Mapping):
+            raise BadRecord(f"{name} is {getattr(record, name)!r}: not an object")
     for metric in record.metrics:
         _check_metric(metric)
     return record
@@ -324,5 +346,7 @@ def _check_metric(metric: Metric) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise BadRecord(f"{metric.name}: {name} is {value!r}: not a number")
-    if metric.name == "throughput" and not (math.isnan(metric.value) or 0 <= metric.value < FASTEST):
+    if metric.name.partition("/")[0] == "throughput" and not (
+        math.isnan(metric.value) or 0 <= metric.value < FASTEST
+    ):
         raise BadRecord(f"throughput is {metric.value}: no rate is negative, or {FASTEST:g} and more")

@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from .._runs.words import printable
 from ..errors import Error
 
 __all__ = ["FAILED", "USAGE", "reporting", "say"]
@@ -45,4 +46,5 @@ def reporting(command: Callable[..., int]) -> Callable[..., None]:
 
 
 def say(text: str) -> None:
-    print(f"dnnsuite: {text}", file=sys.stderr)
+    """Print a line on standard error, without what a terminal would obey."""
+    print(f"dnnsuite: {printable(text)}", file=sys.stderr)

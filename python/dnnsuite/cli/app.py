@@ -10,6 +10,8 @@ import typer
 
 from . import (
     advise,
+    baseline,
+    compare,
     data,
     doctor,
     import_,
@@ -41,11 +43,13 @@ app = typer.Typer(
 )
 
 app.add_typer(data.commands(reporting), name="data")
+app.add_typer(baseline.commands(reporting), name="baseline")
 app.add_typer(metrics.commands(reporting), name="metrics")
 app.add_typer(pin.commands(reporting), name="pin")
 app.command()(reporting(profile.profile))
 app.command("import")(reporting(import_.import_file))
 app.command()(reporting(report.report))
+app.command()(reporting(compare.compare))
 app.command()(reporting(roofline.roofline))
 app.command("run")(reporting(run.run))
 app.command("list")(reporting(list_.list_jobs))

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from ..errors import Error, InvalidArgument
+from ._status import say
 
 if TYPE_CHECKING:
     from ..report import SuiteReport
 
 __all__ = ["mlbench_report", "report"]
 
-_KINDS = {".txt": "text", ".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html"}
+_KINDS = {".pdf": "pdf", ".txt": "text", ".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html"}
 Text = Optional[str]  # noqa: UP045
 File = Optional[Path]  # noqa: UP045
 Number = Optional[int]  # noqa: UP045
@@ -34,7 +35,7 @@ def report(
     ] = "full",
     out: Annotated[
         Optional[list[Path]],  # noqa: UP045
-        typer.Option(help="Also write to this .txt, .md, .csv, .json or .html file; repeatable."),
+        typer.Option(help="Also write to this .txt, .md, .csv, .json, .html or .pdf file; repeatable."),
     ] = None,
     exclude: Annotated[Text, typer.Option(help="Jobs to leave out, as a,b.")] = None,
     alone: Annotated[
@@ -47,7 +48,15 @@ def report(
     weights: Annotated[
         File, typer.Option(help="CSV with bench, weight, base, instead of the published ones.")
     ] = None,
+    pdf: Annotated[
+        File, typer.Option(help="Also print the page to this file, by a browser that is here.")
+    ] = None,
     price: Annotated[Optional[float], typer.Option(help="Machine's price, for the price of a point.")] = None,  # noqa: UP045
+    cost_per_hour: Annotated[Optional[float], typer.Option(help="Price of an hour of the machine.")] = None,  # noqa: UP045
+    currency: Annotated[str, typer.Option(help="Of the prices, as EUR.")] = "",
+    watts: Annotated[
+        float | None, typer.Option(help="Power of the machine, for the energy of an item.")
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Number of jobs that must have been measured.")] = 19,
     title: Annotated[str, typer.Option(help="Title of the report.")] = "",
     allow_unlike: Annotated[
@@ -61,7 +70,8 @@ def report(
 
     if style not in ("full", "seed", "score"):
         raise InvalidArgument(f"--style {style!r}: accepted are full, seed and score")
-    for path in out or ():
+    files = [*(out or ()), *([pdf] if pdf else ())]
+    for path in files:
         _kind(path)
     made = reports.make(
         directories,
@@ -70,13 +80,16 @@ def report(
         title=title,
         exclude=[job for job in (exclude or "").split(",") if job],
         price=price,
+        cost_per_hour=cost_per_hour,
+        watts=watts,
+        currency=currency,
         jobs=jobs,
         weight_file=weights,
         alone=alone or (),
         allow_unlike=allow_unlike,
     )
     _tell(made)
-    for path in out or ():
+    for path in files:
         _write(path, made)
     if save_target is not None:
         targets.save(save_target, made.entries)
@@ -92,7 +105,7 @@ def report(
 def _tell(made: SuiteReport) -> None:
     """Name the damaged records on standard error: what is on standard output may be read by a program."""
     for problem in made.problems:
-        print(f"dnnsuite: {problem}", file=sys.stderr)
+        say(problem)
 
 
 def _kind(path: Path) -> str:
@@ -107,7 +120,9 @@ def _write(path: Path, made: SuiteReport) -> None:
     from .._files import write_json, write_text
 
     kind = _kind(path)
-    if kind == "json":
+    if kind == "pdf":
+        reports.print_pdf(reports.html(made), path)
+    elif kind == "json":
         write_json(path, made.to_dict())
     elif kind == "csv":
         write_text(path, made.summary.join(made.seed.add_prefix("seed_")).to_csv())

@@ -19,4 +19,5 @@ from . import super_resolution as super_resolution
 from . import text as text
 from . import translation as translation
 from . import words as words
+from ._origin import Origin as Origin
 from ._torchvision import import_torchvision as import_torchvision

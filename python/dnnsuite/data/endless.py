@@ -63,7 +63,8 @@ class EndlessLoader:
             return next(self._iterator)
         except InvalidArgument as error:  # from a worker, its message comes with the whole traceback
             last = str(error).strip().splitlines()[-1]
-            raise InvalidArgument(last.removeprefix("dnnsuite.errors.InvalidArgument: ")) from error
+            kind = type(error)
+            raise kind(last.removeprefix(f"dnnsuite.errors.{kind.__name__}: ")) from error
 
     def close(self) -> None:
         """End the workers. Idempotent."""

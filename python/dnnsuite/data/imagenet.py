@@ -19,6 +19,7 @@ FOLDERS = ("ImageNet/train", "train", ".")  # the first with pictures in its fol
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's red, green and blue in [0, 1]
 
 _CLASSES = 1000
+_GENERATED = 512  # JPEG files, as many as the job `loader` makes
 
 
 class Pool(NamedTuple):
@@ -76,11 +77,34 @@ def centred(size: int) -> Any:
     return transforms.Compose([transforms.Resize(size), transforms.CenterCrop(size), transforms.ToTensor()])
 
 
+def stream(
+    kind: str, dataroot: str | Path | None, batch_size: int, size: int, *,
+    augment: bool = False, seed: int = 0, workers: int = 0, rank: int = 0, world_size: int = 1,
+) -> tuple[EndlessLoader, Origin]:  # fmt: skip
+    """A loader that decodes the user's images, or else generated JPEG files, while a job trains; to be closed.
+
+    Images are `[N, 3, size, size]` in [0, 1], classes int64 `[N]`. Raises as `pool` does.
+    """
+    import torch
+
+    transform = augmented(size) if augment else centred(size)
+    root = find(kind, dataroot)
+    if root is None:
+        made, origin = photographs.jpeg_folder(_GENERATED)
+        dataset = folder(made, transform)
+    else:
+        dataset = folder(root, transform)
+        origin = origin_of(root, dataset)
+    torch.manual_seed(seed)
+    return EndlessLoader(dataset, batch_size, workers, seed, rank=rank, world_size=world_size), origin
+
+
 def pool(
     kind: str, dataroot: str | Path | None, batch_size: int, batches: int, size: int, *,
     augment: bool = False, seed: int = 0, workers: int = 0, rank: int = 0, world_size: int = 1,
 ) -> Pool:  # fmt: skip
-    """Batches of the user's images, decoded now by `workers` processes, or else of uniform noise.
+    """Batches of the user's images, decoded now by `workers` processes; else of parts of the photographs that a package
+    ships; else, or if `synthetic` is asked for, of uniform noise.
 
     What takes its batches from here in turn measures no loader. Of `world_size` processes each gets other images.
     Raises as `find` does, and InvalidArgument for a file that cannot be decoded.
@@ -88,6 +112,8 @@ def pool(
     import torch
 
     root = find(kind, dataroot)
+    if root is None and kind != "synthetic" and (carried := photographs.shipped()):
+        return _of_photographs(*carried, batch_size, batches, size, seed * world_size + rank)
     if root is None:
         generator = torch.Generator().manual_seed(seed * world_size + rank)
         shape = batch_size, 3, size, size
@@ -105,4 +131,21 @@ def pool(
         read = [(images, classes) for images, classes in (next(loader) for _ in range(batches))]
     finally:
         loader.close()
-    return Pool(read, origin_of(root, dataset))
+    known, used = origin_of(root, dataset), min(batches * batch_size, len(dataset))
+    return Pool(read, Origin(f"{known.source}, {used} of {len(dataset)} used", known.licence, used))
+
+
+def _of_photographs(
+    paths: list[Path], origin: Origin, batch_size: int, batches: int, size: int, seed: int
+) -> Pool:
+    """Random parts of some photographs; the class of a part is its photograph."""
+    import torch
+
+    pictures = [photographs.decode(path) for path in paths]
+    cut = augmented(size)
+    torch.manual_seed(seed)
+    made = []
+    for first in range(batches):
+        chosen = [(first * batch_size + i) % len(pictures) for i in range(batch_size)]
+        made.append((torch.stack([cut(pictures[i]) for i in chosen]), torch.tensor(chosen)))
+    return Pool(made, Origin(f"parts of {origin.source}", origin.licence, len(pictures)))

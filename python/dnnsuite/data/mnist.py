@@ -17,6 +17,7 @@ from ._origin import Origin, root_of
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    import torch
 
 # The files themselves, as torchvision lays them out, and as mila-iqia/training did.
 FOLDERS = (".", "raw", "MNIST/raw", "FashionMNIST/raw", "mnist", "mnist/MNIST/raw")
@@ -33,6 +34,24 @@ class Pictures(NamedTuple):
     images: npt.NDArray[np.uint8]
     labels: npt.NDArray[np.uint8]
     origin: Origin
+
+
+class OneByOne:
+    """A data set for a loader: picture i as a tensor `[784]` in [0, 1], made of a PIL image as torchvision does."""
+
+    def __init__(self, pictures: Pictures) -> None:
+        self._images = pictures.images
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        import numpy as np
+        import torch
+        from PIL import Image
+
+        pixels = np.asarray(Image.fromarray(self._images[index]), np.float32)
+        return torch.from_numpy(pixels / 255).flatten()
 
 
 def load(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._files import cache_folder
-from ..errors import InvalidArgument, Unavailable
+from ..errors import BadData, InvalidArgument, Unavailable
 from ._cache import cached
 from ._origin import Origin
 
@@ -45,14 +45,14 @@ def files(folder: Path) -> list[Path]:
 
 
 def decode(path: str | Path, mode: str = "RGB") -> Image.Image:
-    """The picture in a file. Raises InvalidArgument naming it if it is damaged or no picture."""
+    """The picture in a file. Raises BadData naming it if it is damaged or no picture."""
     from PIL import Image
 
     try:
         with Image.open(path) as image:
             return image.convert(mode)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InvalidArgument(f"{path} cannot be decoded: {error}") from error
+        raise BadData(f"{path} cannot be decoded: {error}") from error
 
 
 def shipped() -> tuple[list[Path], Origin] | None:

@@ -16,6 +16,7 @@ from ._origin import Origin, root_of
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    import torch
     from PIL import Image
 
 # Where `train` and `test` are, from the archive's own folder to mila-iqia/training's.
@@ -86,6 +87,42 @@ def load(
         pairs = _pairs(train, factor)
         digest = hashlib.sha256(pairs.high.tobytes()).hexdigest()
         return pairs, _pairs(test, factor), Origin(origin.source, origin.licence, origin.count, digest)
+
+
+class Decoding:
+    """A data set for a loader: pair i as `(low, high)`, uint8 `[1, H, W]`, decoded from its file each time.
+
+    Args:
+        kind, dataroot, factor, crop: as of :func:`load`. Pictures are the user's, or those that a package ships.
+
+    Raises as :func:`load` does; Unavailable if there is no file to decode.
+    """
+
+    def __init__(
+        self, kind: str = "auto", dataroot: str | Path | None = None, factor: int = 2, crop: int = 256
+    ) -> None:
+        root = root_of(kind, dataroot)
+        self._factor, self._crop = factor, crop - crop % factor
+        if root and (found := _find(root)):
+            self._paths = found[0]
+            self.origin = Origin(
+                f"{found[0][0].parent.relative_to(root)}/*", "that of the user's files", len(found[0])
+            )
+        elif kind != "synthetic" and (carried := photographs.shipped()):
+            self._paths, known = carried
+            self.origin = Origin(f"centres of {known.source}", known.licence, known.count)
+        else:
+            raise Unavailable("files of pictures to decode", str(dataroot or "no dataroot"))
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        import torch
+
+        picture = _centre(_luminance(self._paths[index]), self._crop)
+        pair = _pairs([picture], self._factor)
+        return torch.from_numpy(pair.low), torch.from_numpy(pair.high)
 
 
 def _find(root: Path) -> tuple[list[Path], list[Path]] | None:

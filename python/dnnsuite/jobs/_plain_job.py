@@ -6,12 +6,16 @@ from __future__ import annotations
 import abc
 import contextlib
 import time
+import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 
+from ..data import Origin, imagenet
+from ..data.endless import EndlessLoader
 from ..errors import InvalidArgument
+from . import distributed
 from ._workload import JobConfig, Workload, option
 
 _HALF = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -39,6 +43,10 @@ class PlainJob(Workload):
     defaults: ClassVar[Mapping[str, Any]]
     smoke: ClassVar[Mapping[str, Any]]
     seed_unit: ClassVar[SeedUnit]
+    #: Source of the batches in the timed loop: `memory`, or a `loader` that is waited for.
+    feed: str = "memory"
+    #: False for what has no weights in this process; a suite wants to see the weights of all others change.
+    trains: ClassVar[bool] = True
     seed_script: ClassVar[str]  # the path by which the original suite's summary named it
 
     def __init__(self, config: JobConfig) -> None:
@@ -54,10 +62,13 @@ class PlainJob(Workload):
         self.device = torch.device(config.device)
         self.data_wait_ns = 0  # time spent in `batch` so far
         self._last: torch.Tensor | None = None
+        self._streams: list[EndlessLoader] = []  # of files, that `close` ends
         half = _HALF.get(config.precision)
         self._autocast_dtype = half
         # Only fp16 can underflow; bf16 has fp32's range.
         self._scaler = torch.amp.GradScaler(self.device.type) if half == torch.float16 else None
+        self.steps_tried = self.steps_skipped = 0  # of the optimizers, under loss scaling
+        self._counted: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 
     @classmethod
     def precisions(cls, device: str) -> list[str]:
@@ -70,6 +81,36 @@ class PlainJob(Workload):
     @abc.abstractmethod
     def train(self, batch: Any) -> torch.Tensor:
         """Learn from `batch`; return its loss `[]` on the device, without waiting for it."""
+
+    def with_loader(self) -> Origin | None:
+        """Draw batches from a loader of files from now on, as the original suite's timed loop did.
+
+        Returns:
+            Where the files come from; None if the job has no such loader, and goes on as before.
+        """
+        return None
+
+    def image_stream(self, size: int, augment: bool = False) -> tuple[EndlessLoader, Origin]:
+        """(loader of image files, their origin) for `with_loader`: of this process's share, ended by `close`."""
+        config, place = self.config, distributed.place_of(self.scope)
+        loader, origin = imagenet.stream(
+            config.data,
+            config.dataroot,
+            config.batch_size,
+            size,
+            augment=augment,
+            seed=config.data_seed,
+            workers=self.options["workers"],
+            rank=place.rank,
+            world_size=place.world_size,
+        )
+        self._streams.append(loader)
+        return loader, origin
+
+    def close(self) -> None:
+        """End what reads files."""
+        while self._streams:
+            self._streams.pop().close()
 
     def step(self) -> None:
         began_ns = time.monotonic_ns()
@@ -130,5 +171,42 @@ class PlainJob(Workload):
         if self._scaler is None:
             optimizer.step()
         else:
+            self._try(optimizer)
             self._scaler.step(optimizer)
             self._scaler.update()
+
+    def _try(self, optimizer: torch.optim.Optimizer) -> None:
+        """Count a step as skipped until the optimizer makes it: the scaler skips it where a gradient overflows."""
+        if optimizer not in self._counted:
+            optimizer.register_step_post_hook(self._stepped)
+            self._counted.add(optimizer)
+        self.steps_tried += 1
+        self.steps_skipped += 1
+
+    def _stepped(self, *_: object) -> None:
+        self.steps_skipped -= 1
+
+    def settle_loss_scale(self, most: int = 12) -> None:
+        """Make steps until one is not skipped for its loss scale, which begins far too high for most models.
+
+        A measured step would otherwise be one without the optimizer's work. Does nothing without loss scaling.
+        """
+        if self._scaler is None:
+            return
+        usual = self._scaler.get_backoff_factor()
+        self._scaler.set_backoff_factor(1 / 16)
+        for _ in range(most):
+            skipped = self.steps_skipped
+            self.step()
+            if self.steps_skipped == skipped:
+                break
+        self._scaler.set_backoff_factor(usual)
+        self.steps_tried = self.steps_skipped = 0
+        self.synchronize()
+
+    def weights(self) -> list[torch.Tensor]:
+        """Return the parameters that training changes; a job whose model is not `self.model` names its own."""
+        model = getattr(self, "model", None)
+        return (
+            [p for p in model.parameters() if p.requires_grad] if isinstance(model, torch.nn.Module) else []
+        )

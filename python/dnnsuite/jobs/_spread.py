@@ -22,4 +22,5 @@ class SpreadJob(PlainJob):
         return self.config.batch_size * self.place.world_size
 
     def close(self) -> None:
+        super().close()
         distributed.finish()

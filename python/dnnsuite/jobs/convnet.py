@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
 
-from ..data import imagenet, import_torchvision
+from ..data import Origin, imagenet, import_torchvision
 from ..errors import InvalidArgument
 from . import distributed
 from ._plain_job import SeedUnit
 from ._spread import SpreadJob
 from ._workload import JobConfig, register
 
+_Batch = tuple[torch.Tensor, torch.Tensor]
 _BATCHES = 4  # in the pool
 _OPTIONS = {"arch": "resnet101", "lr": 0.1, "workers": 8, "image_size": 224}
 # Most CPUs have no fp16 arithmetic: two images of 64 x 64 take ResNet-101 16 s there, 0.5 s in fp32 or bf16.
@@ -32,7 +34,7 @@ _HALF_SMOKE = {
 class ConvNet(SpreadJob):
     """`arch` of torchvision with random weights, plain gradient descent 0.1, cross-entropy over 1000 classes.
 
-    Batches come from a pool made in setup: no loader is measured.
+    Batches come from a pool made in setup: no loader is measured, except after `with_loader`.
     """
 
     description = "ResNet-101, images of 224 x 224"
@@ -63,19 +65,22 @@ class ConvNet(SpreadJob):
             world_size=self.place.world_size,
         )
         self._origin = pool.origin
-        mean, deviation = (torch.tensor(value).view(3, 1, 1) for value in (imagenet.MEAN, imagenet.DEVIATION))
-        self._pool = itertools.cycle(
-            [
-                (((images - mean) / deviation).to(self.device), classes.to(self.device))
-                for images, classes in pool.batches
-            ]
-        )
+        self._pool: Iterator[_Batch] = itertools.cycle([self._prepared(*batch) for batch in pool.batches])
         torch.manual_seed(config.seed)
         self.model = _classifier(options["arch"]).to(self.device)
         if self.device.type == "cuda":
             torch.backends.cudnn.benchmark = True
         self._classify = distributed.parallel(self.model, self.place, self.device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), options["lr"])
+
+    def _prepared(self, images: torch.Tensor, classes: torch.Tensor) -> _Batch:
+        mean, deviation = (torch.tensor(value).view(3, 1, 1) for value in (imagenet.MEAN, imagenet.DEVIATION))
+        return ((images - mean) / deviation).to(self.device), classes.to(self.device)
+
+    def with_loader(self) -> Origin:
+        loader, origin = self.image_stream(self.options["image_size"], augment=True)
+        self._pool = (self._prepared(*batch) for batch in loader)
+        return origin
 
     def batch(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Normalised images `[N, 3, H, W]` and their classes `[N]`."""

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
 
-from ..data import imagenet
+from ..data import Origin, imagenet
 from ..errors import InvalidArgument
 from ..models import Discriminator, Generator
 from . import distributed
@@ -69,7 +70,7 @@ class DCGAN(SpreadJob):
             world_size=self.place.world_size,
         )
         self._origin = pool.origin
-        self._pool = itertools.cycle([images.to(self.device) * 2 - 1 for images, _ in pool.batches])
+        self._pool: Iterator[torch.Tensor] = itertools.cycle([self._prepared(*each) for each in pool.batches])
         torch.manual_seed(config.seed)
         self.generator = Generator(options["nz"], options["ngf"]).to(self.device)
         self.discriminator = Discriminator(options["ndf"]).to(self.device)
@@ -87,6 +88,14 @@ class DCGAN(SpreadJob):
             for part in (self.generator, self.discriminator)
         ]
         self._errors: dict[str, torch.Tensor] = {}
+
+    def _prepared(self, images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+        return images.to(self.device) * 2 - 1
+
+    def with_loader(self) -> Origin:
+        loader, origin = self.image_stream(self.options["imageSize"])
+        self._pool = (self._prepared(*batch) for batch in loader)
+        return origin
 
     def batch(self) -> torch.Tensor:
         """Images `[N, 3, 64, 64]` in [-1, 1]."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
 
-from ..data import imagenet, photographs
+from ..data import Origin, imagenet, photographs
 from ..errors import InvalidArgument
 from ..models import TransformerNet, VGG16Features, gram_matrix
 from ._plain_job import PlainJob, SeedUnit
@@ -59,7 +60,7 @@ class FastStyle(PlainJob):
             workers=options["workers"],
         )
         self._origin = pool.origin
-        self._pool = itertools.cycle([images.to(self.device) * 255 for images, _ in pool.batches])
+        self._pool: Iterator[torch.Tensor] = itertools.cycle([self._prepared(*each) for each in pool.batches])
         torch.manual_seed(config.seed)
         self.model = TransformerNet().to(self.device)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options["lr"])
@@ -79,6 +80,14 @@ class FastStyle(PlainJob):
         image = photographs.decode(path) if path else Image.fromarray(photographs.Noise().picture(256, 256))
         pixels = np.array(image.resize((size, size), Image.Resampling.LANCZOS), dtype=np.float32)
         return torch.from_numpy(pixels).permute(2, 0, 1)[None].to(self.device)
+
+    def _prepared(self, images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+        return images.to(self.device) * 255
+
+    def with_loader(self) -> Origin:
+        loader, origin = self.image_stream(self.options["image_size"])
+        self._pool = (self._prepared(*batch) for batch in loader)
+        return origin
 
     def batch(self) -> torch.Tensor:
         """Images `[N, 3, H, W]` of 0 to 255."""

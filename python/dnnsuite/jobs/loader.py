@@ -28,6 +28,8 @@ class Loader(PlainJob):
     unit = "images"
     seed_unit = SeedUnit("images", 1)
     seed_script = "./image_loading/loader/pytorch/run.sh"
+    trains = False
+    feed = "loader"
     defaults: ClassVar = {"batch_size": 256, "repeat": 30, "number": 5, "workers": 8, "images": 512}
     smoke: ClassVar = {"batch_size": 8, "repeat": 15, "number": 2, "workers": 1, "images": 64}
 

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import torch
 
-from ..data import super_resolution
+from ..data import Origin, super_resolution
+from ..data.endless import EndlessLoader
 from ..data.order import Order
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, Unavailable
 from ..models import ESPCN
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
@@ -22,7 +23,8 @@ CROP = 256
 class SuperResolution(PlainJob):
     """ESPCN with Adam and mean squared error, on the luminance of crops of 256 x 256.
 
-    The pictures are decoded by `workers` threads during setup and stay in memory: no loader is measured. Options:
+    The pictures are decoded by `workers` threads during setup and stay in memory: no loader is measured, except
+    after `with_loader`. Options:
     `upscale_factor`, `lr`, `testBatchSize`, of the mean of whose peak signal-to-noise ratios `metrics` tells [dB].
     `no_checks` is the original's (save nothing) and the only behaviour here.
     """
@@ -62,12 +64,28 @@ class SuperResolution(PlainJob):
             [torch.from_numpy(array)[:, None].to(self.device) for array in part] for part in (train, test)
         )
         self._order = Order(len(self._train[0]), config.data_seed)
+        self._loader: EndlessLoader | None = None
         torch.manual_seed(config.seed)
         self.model = ESPCN(options["upscale_factor"]).to(self.device)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options["lr"])
 
+    def with_loader(self) -> Origin | None:
+        config, options = self.config, self.options
+        try:
+            pictures = super_resolution.Decoding(
+                config.data, config.dataroot, options["upscale_factor"], CROP
+            )
+        except Unavailable:  # noise was asked for: nothing is decoded
+            return None
+        self._loader = EndlessLoader(pictures, config.batch_size, options["workers"], config.data_seed)
+        self._streams.append(self._loader)
+        return pictures.origin
+
     def batch(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Small pictures `[N, 1, 256/r, 256/r]` and the large ones `[N, 1, 256, 256]`, in [0, 1]."""
+        if self._loader is not None:
+            small, large = (part.to(self.device).float() / 255 for part in next(self._loader))
+            return small, large
         chosen = self._order.take(self.config.batch_size).to(self.device, non_blocking=True)
         low, high = (part[chosen].float() / 255 for part in self._train)
         return low, high

@@ -71,7 +71,7 @@ class Detector(PlainJob):
             self._make(defaults)
         else:
             dataset = detection.Coco(folder, _Matcher(defaults))
-            self._origin = dataset.origin
+            self._origin, self.feed = dataset.origin, "loader"
             self._loader = EndlessLoader(
                 dataset,
                 self.config.batch_size,
@@ -129,6 +129,7 @@ class Detector(PlainJob):
         }
 
     def close(self) -> None:
+        super().close()
         if self._loader is not None:
             self._loader.close()
 

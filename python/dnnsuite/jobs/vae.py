@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from ..data import mnist
+from ..data import Origin, mnist
+from ..data.endless import EndlessLoader
 from ..data.order import Order
 from ..models import VAE, negative_elbo
 from ._plain_job import PlainJob, SeedUnit
@@ -18,8 +19,8 @@ from ._workload import register
 class VariationalAutoEncoder(PlainJob):
     """784-400-20-400-784, Adam 0.001, cross-entropy and divergence summed over the batch.
 
-    All pictures are in memory, and a batch is taken from them: no loader is measured. `metrics` has the loss per
-    picture of the test part.
+    All pictures are in memory, and a batch is taken from them: no loader is measured, except after `with_loader`.
+    `metrics` has the loss per picture of the test part.
     """
 
     description = "a variational auto-encoder learns MNIST"
@@ -34,15 +35,26 @@ class VariationalAutoEncoder(PlainJob):
         pictures, test = (
             mnist.load(config.data, config.dataroot, config.data_seed, train) for train in (True, False)
         )
-        self._origin = pictures.origin
+        self._origin, self._pictures = pictures.origin, pictures
+        self._loader: EndlessLoader | None = None
         self._images, self._test = (_pixels(part).to(self.device) for part in (pictures, test))
         self._order = Order(len(self._images), config.data_seed)
         torch.manual_seed(config.seed)
         self.model = VAE().to(self.device)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3)
 
+    def with_loader(self) -> Origin:
+        """Pictures one by one as an image and then a tensor, as torchvision's data set has them."""
+        self._loader = EndlessLoader(
+            mnist.OneByOne(self._pictures), self.config.batch_size, 1, self.config.data_seed
+        )
+        self._streams.append(self._loader)
+        return self._origin
+
     def batch(self) -> torch.Tensor:
         """Pictures `[N, 784]` in [0, 1]."""
+        if self._loader is not None:
+            return next(self._loader).to(self.device)
         chosen = self._order.take(self.config.batch_size).to(self.device, non_blocking=True)
         return self._images[chosen].float() / 255
 

@@ -29,6 +29,13 @@ class Pinned:
         self.reasons: list[str] = []
 
 
+def _share(share: object) -> tuple[int, int]:
+    """(i, N) of a share, if it is one."""
+    if isinstance(share, (tuple, list)) and len(share) == 2 and all(type(each) is int for each in share):
+        return share[0], share[1]
+    raise InvalidArgument(f"share {share!r}: wants (i, N), two whole numbers: the i-th of N shares")
+
+
 @contextmanager
 def scope(
     share: tuple[int, int],
@@ -56,7 +63,7 @@ def scope(
     """
     if backend not in ("auto", "cgroup", "affinity"):
         raise InvalidArgument(f"backend {backend!r}; accepted: auto, cgroup, affinity")
-    index, number = share
+    index, number = _share(share)
     plan = make_plan(Topology.read(), number, **options)
     if not 0 <= index < number:
         raise InvalidArgument(f"share ({index}, {number}): the first must be 0 to {number - 1}")

@@ -2,6 +2,7 @@
 """Figures of summarised results, and the one way to save a figure."""
 
 from ._batch_sizes import batch_sizes as batch_sizes
+from ._comparison import comparison as comparison
 from ._convergence import convergence as convergence
 from ._hfta import hfta as hfta
 from ._machine_load import machine_load as machine_load
@@ -19,6 +20,7 @@ __all__ = [
     "Drawn",
     "Request",
     "batch_sizes",
+    "comparison",
     "convergence",
     "hfta",
     "machine_load",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._runs.record import WITH_LOADER
 from ..results.intervals import mean
 from ..results.pool import conditions
 from ..results.table import SEPARATOR
@@ -32,6 +33,7 @@ __all__ = [
 FAILURES = (
     "oom",
     "nan",
+    "invalid",
     "timeout",
     "killed",
     "crash",
@@ -48,8 +50,9 @@ class ReportEntry:
     """One execution: a job, in one run of the suite, on one device.
 
     Rates are items per second of wall time, NaN where it failed: `rate` in the job's own `unit`, `seed_rate` in what
-    the original suite counted, which is what its targets are in. `interval` is that of `rate` within the run.
-    `conditions` are what must agree between entries for their rates to be pooled, by name.
+    the original suite counted, which is what its targets are in, with batches from `seed_feed`; `loaded_rate` is the
+    second rate of a job that was also measured with a loader. `interval` is that of `rate` within the run. `base` is
+    the job's name without its variant. `conditions` are what must agree between entries for their rates to be pooled.
     """
 
     job: str
@@ -69,11 +72,21 @@ class ReportEntry:
     conditions: Mapping[str, str] = field(default_factory=dict)
     path: Path = Path()
     kind: str = "suite"
+    base: str = ""
+    seed_feed: str = ""
+    loaded_rate: float = math.nan
     repeat: int = 0
     seed: int = 0
     hostname: str = ""
     driver: str = ""
     started: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    plan: str = ""
+
+    @property
+    def bench(self) -> str:
+        """The job without what tells its variant in a jobs file: what targets know it by."""
+        return self.base or self.job
 
     @property
     def ok(self) -> bool:
@@ -86,14 +99,18 @@ def rows_of_report(table: pd.DataFrame) -> pd.DataFrame:
 
     A suite has a row per job. Other runs differ in mode, precision and B, and have a row for each of those.
     """
-    whole = table[(table["metric"] == "throughput") & table["replica"].isna()]
-    names = [
-        job if kind in _OF_SUITES else f"{job} {mode} {precision} B={B}"
-        for job, kind, mode, precision, B in zip(
-            *(whole[name] for name in ("job", "kind", "mode", "precision", "B")), strict=True
-        )
-    ]
-    return whole.assign(job=names)
+    of_run = table[table["replica"].isna()]
+    whole = of_run[of_run["metric"] == "throughput"]
+    loaded = of_run[of_run["metric"] == WITH_LOADER].drop_duplicates("run_id").set_index("run_id")["value"]
+    columns = ("job", "variant", "kind", "mode", "precision", "B")
+    names = [_row_name(*values) for values in zip(*(whole[name].tolist() for name in columns), strict=True)]
+    rates = whole["run_id"].map(loaded).astype(float)
+    return whole.assign(base=whole["job"], job=names, loaded_rate=rates)
+
+
+def _row_name(job: str, variant: str, kind: str, mode: str, precision: str, B: int) -> str:
+    own = f"{job} [{variant}]" if variant else job
+    return own if kind in _OF_SUITES else f"{own} {mode} {precision} B={B}"
 
 
 def entries_of(rows: pd.DataFrame) -> list[ReportEntry]:
@@ -108,6 +125,9 @@ def _entry(row: Mapping[str, Any], run: str) -> ReportEntry:
     known = math.isfinite(row["low"]) and math.isfinite(row["high"])
     return ReportEntry(
         job=row["job"],
+        base=row["base"],
+        seed_feed=row["seed_feed"],
+        loaded_rate=row["loaded_rate"],
         run=run,
         device=row["share"],
         rate=row["value"],
@@ -129,6 +149,8 @@ def _entry(row: Mapping[str, Any], run: str) -> ReportEntry:
         hostname=row["hostname"],
         driver=row["driver"],
         started=row["started"],
+        versions={name: row[name] for name in ("torch", "dnnsuite", "commit") if row[name]},
+        plan=row["plan"],
     )
 
 

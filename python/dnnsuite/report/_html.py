@@ -3,71 +3,26 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import plots
+from .._runs.words import printable
 from ._report import SuiteReport
-from ._text import shown, style_score, style_seed, where
+from ._text import definitions, shown, style_score, style_seed, value_of, where
 
 if TYPE_CHECKING:
     import pandas
 
 __all__ = ["chart", "html"]
 
-_TEMPLATE = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>{{ report.title }}</title>
-<style>
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #1b1f24; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
-.verdict { display: inline-block; padding: .15rem .7rem; border-radius: .3rem; color: #fff; font-weight: 600; }
-.pass { background: #1a7f37; } .fail { background: #b42318; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #d9dee3; }
-th:first-child, td:first-child { text-align: left; }
-pre { background: #f4f6f8; padding: .8rem; overflow-x: auto; }
-dt { font-weight: 600; } dd { margin: 0 0 .3rem 1.5rem; } .scroll { overflow-x: auto; }
-</style>
-</head>
-<body>
-<h1>{{ report.title }}</h1>
-<p><span class="verdict {{ 'pass' if report.passed else 'fail' }}">{{ 'PASS' if report.passed else 'FAIL' }}</span></p>
-{% macro grid(table) %}{% set head, rows = shown(table) %}
-<div class="scroll"><table><thead><tr>{% for cell in head %}<th>{{ cell }}</th>{% endfor %}</tr></thead>
-<tbody>{% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
-{% endfor %}</tbody></table></div>
-{% endmacro %}
-<h2>Rates</h2>
-{{ grid(report.summary) }}
-{{ chart | safe }}
-<h2>Against the target{% if report.target %} {{ report.target }}{% endif %}</h2>
-<pre>{{ seed }}</pre>
-{% if report.score %}<h2>Score</h2>
-<pre>{{ score }}</pre>{% endif %}
-{% if report.devices | length %}<h2>Devices, as shares of the fastest</h2>
-{{ grid(report.devices.map("{:.1%}".format)) }}{% endif %}
-{% if report.interference is not none %}<h2>What sharing costs</h2>
-{{ grid(report.interference) }}{% endif %}
-<h2>Failures</h2>
-{% if report.failures %}<ul>{% for kind, entries in report.failures.items() %}{% for entry in entries %}
-<li><b>{{ kind }}</b>: {{ where(entry) }}: {{ entry.message }}
-<code>{{ entry.path }}</code></li>{% endfor %}{% endfor %}</ul>{% else %}<p>none</p>{% endif %}
-<h2>Machine and isolation</h2>
-<dl>{% for name, value in report.machine.items() %}<dt>{{ name }}</dt><dd>{{ value }}</dd>{% endfor %}
-<dt>isolation obtained</dt>
-<dd>{% for level, count in report.isolation.items() %}{{ level }}: {{ count }} {% endfor %}</dd></dl>
-{% if report.notes %}<h2>Notes</h2><ul>{% for note in report.notes %}<li>{{ note }}</li>{% endfor %}</ul>{% endif %}
-{% if report.problems %}<h2>Damaged records, left out</h2>
-<ul>{% for problem in report.problems %}<li>{{ problem }}</li>{% endfor %}</ul>{% endif %}
-<h2>Definitions</h2>
-<dl>{% for name, meaning in report.summary.attrs["definitions"].items() %}<dt>{{ name }}</dt><dd>{{ meaning }}</dd>
-{% endfor %}{% for line in report.statistics %}<dt>{{ line.name }}</dt><dd>{{ line.definition }}</dd>{% endfor %}</dl>
-</body>
-</html>
-"""
+_TEMPLATE = Path(__file__).with_name("page.html.j2")
+# Columns of the summary that the page shows as rates, and as variance.
+_RATES = [
+    "runs", "copies", "unit", "rate_per_s", "low_per_s", "high_per_s", "machine_per_s", "with_loader_per_s", "failed",
+]  # fmt: skip
+_VARIANCE = ["runs", "between_runs_pct", "between_devices_pct", "flags"]
 
 
 def html(report: SuiteReport) -> str:
@@ -75,14 +30,61 @@ def html(report: SuiteReport) -> str:
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    return environment.from_string(_TEMPLATE).render(
-        report=report,
-        shown=shown,
-        where=where,
-        chart=chart(report),
-        seed=style_seed(report),
-        score=style_score(report),
+    page = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    summary = report.summary
+    rates = summary[[name for name in _RATES if summary[name].notna().any()]]
+    return printable(
+        page.render(
+            report=report,
+            shown=shown,
+            where=where,
+            value_of=value_of,
+            chart=chart(report),
+            counts=_counts(report),
+            below=_below(report),
+            rates=rates,
+            against=_against(report),
+            variance=summary[_VARIANCE],
+            seed=style_seed(report),
+            score=style_score(report),
+            prices=report.prices,
+            definitions=definitions(report),
+        )
     )
+
+
+def _counts(report: SuiteReport) -> str:
+    """What carries the verdict, in numbers."""
+    measured = sum(1 for runs in report.summary["runs"] if runs)
+    failed = sum(len(entries) for entries in report.failures.values())
+    compared = int(report.seed["diff"].notna().sum())
+    low = len(_below(report))
+    against = f", {compared} compared with {report.target}, {low} of them below it" if report.target else ""
+    return f"{measured} of {len(report.summary)} jobs measured{against}, {failed} executions failed"
+
+
+def _below(report: SuiteReport) -> list[tuple[str, str]]:
+    """Jobs slower than their target, the slowest first."""
+    low = report.seed["diff"][report.seed["diff"] < 0].sort_values()
+    return [(str(job), f"{diff:+.1%}") for job, diff in low.items()]
+
+
+def _against(report: SuiteReport) -> pandas.DataFrame:
+    """Target, result, deviation and difference of each job, with what to make of them."""
+    seed = report.seed
+    said = [
+        "not compared"
+        if job in report.uncompared
+        else "too few runs"
+        if math.isnan(row["sd"])
+        else "no target"
+        if math.isnan(row["diff"])
+        else "reached"
+        if row["diff"] >= 0
+        else "below"
+        for job, row in seed.iterrows()
+    ]
+    return seed.assign(verdict=said)
 
 
 def chart(report: SuiteReport) -> str:

@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import results
 from ..results.pool import UNKNOWN, reasons, refuse_unlike
-from ._entries import ReportEntry, entries_of, of_suites, rows_of_report
+from ._costs import Costs, cost_table, gpu_watts
+from ._entries import ReportEntry, entries_of, finished, of_suites, rows_of_report
 from ._interference import interference_table
 from ._score import Score, score, score_table, weighted_score
 from ._seed import JOBS, LEAST_RUNS, Statistic, seed_table, statistics
 from ._summary import device_table, failures, isolation, summary_table
-from .targets import Target, load, weights
+from .targets import WEIGHTS, Target, load, uncompared, weights
 
 if TYPE_CHECKING:
     import pandas
@@ -30,8 +31,10 @@ _JOB = ("job",)  # a row of a report; what it pools must be alike
 class SuiteReport:
     """The parts that renderers show; tables are described where they are made. None: not asked for, or not measured.
 
-    `machine` has the conditions that all entries share, and where and when they ran; `problems` a sentence for each
-    damaged record, which is left out.
+    `machine` has the conditions that all entries share, and where and when they ran; `differing` those that jobs do not
+    share, with the jobs of each value. `uncompared` has the reasons why a job's rate must not be compared with its
+    target; `not_run` jobs of the suite that nothing was found of; `costs` what items cost, at `prices`; `problems` a
+    sentence for each damaged record, which is left out.
     """
 
     title: str
@@ -48,19 +51,33 @@ class SuiteReport:
     scored: pandas.DataFrame | None = None
     score: Score | None = None
     interference: pandas.DataFrame | None = None
+    uncompared: dict[str, list[str]] = field(default_factory=dict)
+    differing: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    costs: pandas.DataFrame | None = None
+    prices: Costs = field(default_factory=Costs)
+    not_run: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
-        """True if every statistic passes, and nothing failed."""
-        return all(line.passed for line in self.statistics) and not self.failures
+        """True if every statistic passes, nothing failed, and nothing that has a target was left uncompared with it."""
+        good = all(line.passed for line in self.statistics) and not self.failures
+        return good and not self.uncompared
+
+    @property
+    def verdict(self) -> str:
+        """PASS, FAIL, or NOT COMPARABLE: what was compared passes, and some jobs must not be compared."""
+        bad = self.failures or any(not line.passed for line in self.statistics)
+        return "FAIL" if bad else "NOT COMPARABLE" if self.uncompared else "PASS"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them; NaN is None."""
         return {
             "title": self.title,
             "passed": self.passed,
+            "verdict": self.verdict,
+            "uncompared": self.uncompared,
             "target": self.target,
             "machine": self.machine,
             "summary": _records(self.summary),
@@ -81,6 +98,10 @@ class SuiteReport:
                 "score": self.score.value,
                 "price_per_point": self.score.price_per_point,
             },
+            "differing": self.differing,
+            "not_run": self.not_run,
+            "costs": None if self.costs is None else _records(self.costs),
+            "currency": self.prices.currency,
             "interference": None if self.interference is None else _records(self.interference),
             "notes": self.notes,
             "problems": self.problems,
@@ -107,6 +128,9 @@ def make(
     title: str = "",
     exclude: Sequence[str] = (),
     price: float | None = None,
+    cost_per_hour: float | None = None,
+    watts: float | None = None,
+    currency: str = "",
     jobs: int = JOBS,
     weight_file: Path | None = None,
     alone: Sequence[Path] = (),
@@ -120,6 +144,7 @@ def make(
         name: of the suite; others in the directories are left out.
         target: V100, MI50, RTX, or a CSV file of targets. Needed for diffs and a score.
         exclude: jobs to leave out.
+        price, cost_per_hour, currency: of the machine, in words of the user's own; watts: its power.
         jobs: how many jobs must have a row.
         alone: directories of the same suite with one copy of each job: adds the table of interference.
         allow_unlike: report on runs that differ in what ran or where, with notes that say so.
@@ -128,6 +153,7 @@ def make(
         UnlikeRuns: the runs differ and that is not allowed.
         InvalidArgument, Error: see :func:`dnnsuite.results.load` and `targets.load`.
     """
+    prices = Costs(price, cost_per_hour, watts, currency)
     table = results.load(*directories, name=name)
     rows = rows_of_report(table[~table["job"].isin(exclude)])
     notes = [str(reason) for reason in reasons(rows, _JOB)] if allow_unlike else []
@@ -136,7 +162,9 @@ def make(
     entries = entries_of(rows)
     suites = of_suites(entries)
     targets: dict[str, Target] | None = load(target) if target else None
+    last: dict[str, Target] | None = load(target, last=True) if target else None
     seed = seed_table(suites, targets)
+    unlike = uncompared(suites, targets) if targets else {}
     return SuiteReport(
         title=title or f"{name or _title(entries)}: {', '.join(str(directory) for directory in directories)}",
         entries=entries,
@@ -146,13 +174,18 @@ def make(
         failures=failures(entries),
         isolation=isolation(entries),
         seed=seed,
-        statistics=statistics(seed, jobs) if suites else [],
+        statistics=statistics(seed, jobs, {entry.job: entry.bench for entry in suites}) if suites else [],
         weighted=weighted_score(seed, weights(weight_file)),
         target=target,
-        scored=score_table(suites, targets) if targets and suites else None,
-        score=score(suites, targets, price) if targets and suites else None,
+        scored=score_table(suites, last) if last and _comparable(suites, unlike) else None,
+        score=score(suites, last, price) if last and _comparable(suites, unlike) else None,
+        uncompared=unlike,
+        differing=_differing(entries),
+        costs=cost_table(entries, prices, gpu_watts(entries)),
+        prices=prices,
+        not_run=_not_run(suites, exclude),
         interference=interference_table(results.load(*alone, name=name), table) if alone else None,
-        notes=[*notes, *table.attrs["notes"], *_notes(entries, seed, target)],
+        notes=[*notes, *table.attrs["notes"], *_notes(entries, seed, unlike)],
         problems=table.attrs["problems"],
     )
 
@@ -162,7 +195,14 @@ def _title(entries: Sequence[ReportEntry]) -> str:
     return " and ".join(kinds) or "suite"
 
 
-def _notes(entries: Sequence[ReportEntry], seed: pandas.DataFrame, target: str | None) -> list[str]:
+def _comparable(entries: Sequence[ReportEntry], unlike: Mapping[str, object]) -> bool:
+    """True if a run of a suite is left that may be compared with its target."""
+    return any(entry.job not in unlike for entry in entries)
+
+
+def _notes(
+    entries: Sequence[ReportEntry], seed: pandas.DataFrame, unlike: Mapping[str, Sequence[str]]
+) -> list[str]:
     """Sentences that a reader of the figures needs."""
     notes = []
     others = sorted({entry.kind for entry in entries} - {entry.kind for entry in of_suites(entries)})
@@ -171,13 +211,11 @@ def _notes(entries: Sequence[ReportEntry], seed: pandas.DataFrame, target: str |
             f"runs of a {' and of a '.join(others)} have rates, intervals and failures here, by mode, precision and B; "
             "targets, the original's table and a score are for runs of a suite; `dnnsuite plot` draws speedup curves"
         )
+    for job, why in unlike.items():
+        notes.append(f"{job} is not compared with its target: {'; '.join(why)}")
     few = [str(job) for job in seed.index[seed["sd"].isna()]]
     if few:
         notes.append(f"fewer than {LEAST_RUNS} runs, so left out of the statistics: {', '.join(few)}")
-    if target and any(entry.conditions.get("preset") == "smoke" for entry in entries):
-        notes.append(
-            "runs of the preset smoke are short, and small: their rates say nothing against a target"
-        )
     hosts = sorted({entry.hostname for entry in entries if entry.hostname})
     if len(hosts) > 1:
         notes.append(f"measured on {len(hosts)} machines of one kind: {', '.join(hosts)}")
@@ -207,9 +245,46 @@ def _machine(entries: Sequence[ReportEntry]) -> dict[str, str]:
     ):
         if len(found) == 1 and found != {""}:
             shared[name] = found.pop()
+    for name in ("torch", "dnnsuite", "commit"):
+        found = {entry.versions.get(name, "") for entry in entries} - {""}
+        if found:
+            shared[name if name != "torch" else "torch version"] = ", ".join(sorted(found))
     if days := sorted({entry.started[:10] for entry in entries if entry.started}):
         shared["measured"] = " to ".join(dict.fromkeys([days[0], days[-1]]))
     return shared
+
+
+_OF_JOBS = (
+    "precision",
+    "preset",
+    "data",
+    "settings",
+    "batches from",
+    "skipped steps",
+    "page cache",
+    "batch size",
+)
+
+
+def _differing(entries: Sequence[ReportEntry]) -> dict[str, dict[str, list[str]]]:
+    """Conditions that jobs do not share and that a reader must know: the jobs of each value."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for name in _OF_JOBS:
+        values: dict[str, list[str]] = {}
+        for entry in finished(entries):
+            jobs = values.setdefault(entry.conditions.get(name, UNKNOWN), [])
+            if entry.job not in jobs:
+                jobs.append(entry.job)
+        if len(values) > 1:
+            found[name] = values
+    return found
+
+
+def _not_run(entries: Sequence[ReportEntry], exclude: Sequence[str]) -> list[str]:
+    """Jobs of the original's suite of which there is nothing, where that suite was run."""
+    if not {"baselines", "fast"} & {entry.plan for entry in entries}:
+        return []
+    return [job for job in WEIGHTS if job not in {entry.bench for entry in entries} | set(exclude)]
 
 
 def _failed(entry: ReportEntry) -> dict[str, str]:

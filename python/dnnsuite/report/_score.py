@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ._entries import ReportEntry, by_job, finished
-from .targets import Target
+from .targets import Target, uncompared
 
 if TYPE_CHECKING:
     import pandas
@@ -52,16 +52,19 @@ class Score:
 def score_table(entries: Sequence[ReportEntry], targets: Mapping[str, Target]) -> pandas.DataFrame:
     """One row per job: n, target, perf_tgt, sd%_tgt, mean, sd, perf, perf_pass, sd%, sd%_pass.
 
-    Mean and sample standard deviation are over all results, runs x devices, in the seed's units.
+    Jobs that must not be compared with their target are left out. Mean and sample standard deviation are over all
+    results, runs x devices, in the seed's units.
     """
     import pandas
 
     rows = {}
+    unlike = uncompared(entries, targets)
     for job, of_job in by_job(finished(entries)).items():
-        if job in NOT_SCORED:
+        bench = of_job[0].bench
+        if bench in NOT_SCORED or job in unlike:
             continue
         rates = pandas.Series([entry.seed_rate for entry in of_job], dtype=float)
-        target = targets.get(job, Target(math.nan, math.nan, math.nan))
+        target = targets.get(bench, Target(math.nan, math.nan, math.nan))
         average, sd = float(rates.mean()), float(rates.std())
         perf, spread = average / target.rate, sd / average
         rows[job] = (
@@ -88,7 +91,8 @@ def score(
     price: float | None = None,
 ) -> Score:
     """The score of `entries`; jobs without a target do not count, failures of every scored job do."""
-    scored = [entry for entry in entries if entry.job not in NOT_SCORED]
+    unlike = uncompared(entries, targets)
+    scored = [entry for entry in entries if entry.bench not in NOT_SCORED and entry.job not in unlike]
     failures = len(scored) - len(finished(scored))
     table = score_table(entries, targets)
     table = table[table["target"].notna()]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..results.intervals import mean
 from ._entries import ReportEntry, by_job, by_run, finished
-from .targets import Target
+from .targets import Target, uncompared
 
 if TYPE_CHECKING:
     import pandas
@@ -44,18 +44,21 @@ def seed_table(entries: Sequence[ReportEntry], targets: Mapping[str, Target] | N
 
     A run's value is the mean over its devices; `result` is the trimmed mean over runs; `sd` their sample standard
     deviation, extremes included; `sd%` = sd / result and `diff` = (result - target) / target are fractions. A job with
-    fewer than four runs has NaNs.
+    fewer than four runs has NaNs, and one that must not be compared with its target has no `diff`.
     """
     import pandas
 
     rows = {}
+    unlike = uncompared(entries, targets) if targets else {}
     for job, of_job in by_job(finished(entries)).items():
         values = [mean(entry.seed_rate for entry in of_run) for of_run in by_run(of_job).values()]
         enough = len(values) >= LEAST_RUNS
         result = trimmed_mean(values) if enough else math.nan
         sd = float(pandas.Series(values).std()) if enough else math.nan
-        target = targets[job].rate if targets and job in targets else math.nan
-        rows[job] = (target, result, sd, sd / result, (result - target) / target)
+        bench = of_job[0].bench
+        target = targets[bench].rate if targets and bench in targets else math.nan
+        diff = math.nan if job in unlike else (result - target) / target
+        rows[job] = (target, result, sd, sd / result, diff)
     table = pandas.DataFrame.from_dict(
         rows, orient="index", columns=["target", "result", "sd", "sd%", "diff"], dtype=float
     )
@@ -63,11 +66,18 @@ def seed_table(entries: Sequence[ReportEntry], targets: Mapping[str, Target] | N
     return table
 
 
-def statistics(table: pandas.DataFrame, jobs: int = JOBS) -> list[Statistic]:
-    """The three lines below the table. Rows with too few runs do not count."""
+def statistics(
+    table: pandas.DataFrame, jobs: int = JOBS, benches: Mapping[str, str] | None = None
+) -> list[Statistic]:
+    """The three lines below the table. Rows with too few runs do not count.
+
+    Args:
+        benches: job of each row, where several rows are variants of one.
+    """
     kept = table[table["sd"].notna()]
+    measured = len({(benches or {}).get(str(row), str(row)) for row in kept.index})
     found = [
-        Statistic("Bench Passes", None, "", len(kept) == jobs, f"{len(kept)} of {jobs} jobs have a row"),
+        Statistic("Bench Passes", None, "", measured == jobs, f"{measured} of {jobs} jobs have a row"),
         _deviation(kept),
     ]
     diff = kept["diff"].dropna()

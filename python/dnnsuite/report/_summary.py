@@ -22,6 +22,8 @@ DEFINITIONS = {
     "rate_per_s": "items per second of one copy: mean over runs of the mean over its devices, waits for data included",
     "low_per_s": "lower end of the 95 % interval of rate_per_s: t over runs, on logarithms",
     "high_per_s": "upper end of it",
+    "machine_per_s": "items per second of the whole machine: copies x rate_per_s",
+    "with_loader_per_s": "rate_per_s of jobs whose batches lie in memory, measured once more with a loader of files",
     "between_runs_pct": "sample standard deviation over runs / rate, in percent",
     "between_devices_pct": "(fastest - slowest device) / rate, of the devices' means over runs, in percent",
     "failed": "executions that gave no rate",
@@ -53,6 +55,10 @@ def _row(of_job: Sequence[ReportEntry]) -> dict[str, object]:
         "rate_per_s": average,
         "low_per_s": low,
         "high_per_s": high,
+        "machine_per_s": average * max((entry.copies for entry in measured), default=0),
+        "with_loader_per_s": mean(
+            mean(entry.loaded_rate for entry in of_run) for of_run in by_run(measured).values()
+        ),
         "between_runs_pct": 100 * sd / average if values else math.nan,
         "between_devices_pct": 100 * spread / average if values else math.nan,
         "failed": len(of_job) - len(measured),

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._runs.words import printable
 from ._entries import ReportEntry
 from ._report import SuiteReport
 from ._score import Score
@@ -15,7 +16,10 @@ from ._seed import Statistic
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["FORMATS", "markdown", "render_statistics", "shown", "style_score", "style_seed", "text", "where"]
+__all__ = [
+    "FORMATS", "definitions", "markdown", "render_statistics", "shown", "style_score", "style_seed", "text", "value_of",
+    "where",
+]  # fmt: skip
 
 
 def _number(value: float) -> str:
@@ -53,6 +57,12 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "low": "{:.3f}".format,
     "high": "{:.3f}".format,
     "machine_gain": "{:.2f}".format,
+    "machine_per_s": _number,
+    "with_loader_per_s": _number,
+    "cost_per_million": _number,
+    "joules_per_item": _number,
+    "result": _number,
+    "diff": lambda value: f"{value:+.1%}" if math.isfinite(value) else "-",
     "perf_pass": lambda ok: "PASS" if ok else "FAIL",
     "sd%_pass": lambda ok: "PASS" if ok else "FAIL",
 }
@@ -93,11 +103,15 @@ def render_statistics(lines: Sequence[Statistic]) -> str:
     """The original's three lines, with Performance shown as the fraction that it is."""
     out = ["Statistics               |     Value | Pass |", "-------------------------|-----------|------|"]
     for line in lines:
-        value = "" if line.value is None else f"{line.value:+.4f} {line.unit or ' '}"
-        if line.value is not None and not math.isfinite(line.value):
-            value = "n/a"
-        out.append(f"{line.name:<24} : {value:<9} | {line.passed!s:<5}|")
+        out.append(f"{line.name:<24} : {value_of(line):<9} | {line.passed!s:<5}|")
     return "\n".join(out)
+
+
+def value_of(line: Statistic) -> str:
+    """The value of a line of the summary, as the original shows it."""
+    if line.value is None:
+        return ""
+    return f"{line.value:+.4f} {line.unit or ' '}" if math.isfinite(line.value) else "n/a"
 
 
 def where(entry: ReportEntry) -> str:
@@ -117,14 +131,18 @@ def style_seed(report: SuiteReport) -> str:
         kept = kept.drop(columns=["target", "diff"])
     with pandas.option_context("display.max_rows", None, "display.max_columns", None, "display.width", 1000):
         table = str(kept) if len(kept) else "no job was measured in enough runs"
-    return "\n".join([table, "--", "", render_statistics(report.statistics), "--"])
+    return printable("\n".join([table, "--", "", render_statistics(report.statistics), "--"]))
 
 
 def style_score(report: SuiteReport) -> str:
     """The table and the score of the original's last version."""
     if report.score is None or report.scored is None:
-        return "no score without a target: name one with --gpu-model"
-    return "\n".join([_plain_table(report.scored), "", *_score_lines(report.score)])
+        return (
+            "no score: nothing here may be compared with the target; the notes say why"
+            if report.target and report.uncompared
+            else "no score without a target: name one with --gpu-model"
+        )
+    return printable("\n".join([_plain_table(report.scored), "", *_score_lines(report.score)]))
 
 
 def _score_lines(score: Score) -> list[str]:
@@ -154,6 +172,10 @@ def _sections(report: SuiteReport, table: Callable[[pandas.DataFrame], str]) -> 
         found.append(("Score", style_score(report)))
     if report.interference is not None:
         found.append(("What sharing costs", table(report.interference)))
+    if report.costs is not None:
+        found.append((f"Cost and energy {report.prices.currency}".strip(), table(report.costs)))
+    if report.not_run:
+        found.append(("Not run", ", ".join(report.not_run)))
     failed = [
         f"{kind}: {where(entry)}: {entry.message} ({entry.path})"
         for kind, entries in report.failures.items()
@@ -162,31 +184,43 @@ def _sections(report: SuiteReport, table: Callable[[pandas.DataFrame], str]) -> 
     found.append(("Failures", "\n".join(failed) or "none"))
     obtained = ", ".join(f"{level} {count}" for level, count in report.isolation.items())
     found.append(("Isolation obtained", obtained))
-    found.append(("Machine", "\n".join(f"{name}: {value}" for name, value in report.machine.items())))
+    facts = [f"{name}: {value}" for name, value in report.machine.items()]
+    facts += [
+        f"{name} differs between jobs: "
+        + "; ".join(f"{value} ({', '.join(jobs)})" for value, jobs in values.items())
+        for name, values in report.differing.items()
+    ]
+    found.append(("Machine and conditions", "\n".join(facts)))
     if report.notes:
         found.append(("Notes", "\n".join(report.notes)))
     if report.problems:
         found.append(("Damaged records, left out", "\n".join(report.problems)))
-    defined = {**report.summary.attrs["definitions"]}
-    if report.interference is not None:
-        defined |= report.interference.attrs["definitions"]
-    defined |= {line.name: line.definition for line in report.statistics}
-    found.append(("Definitions", "\n".join(f"{name}: {meaning}" for name, meaning in defined.items())))
+    defined = definitions(report).items()
+    found.append(("Definitions", "\n".join(f"{name}: {meaning}" for name, meaning in defined)))
     return found
+
+
+def definitions(report: SuiteReport) -> dict[str, str]:
+    """Meaning of each column and statistic that the report shows."""
+    defined = {**report.summary.attrs["definitions"]}
+    for table in (report.interference, report.costs):
+        if table is not None:
+            defined |= table.attrs["definitions"]
+    return defined | {line.name: line.definition for line in report.statistics}
 
 
 def text(report: SuiteReport) -> str:
     """Everything, for a terminal."""
-    parts = [report.title, "=" * len(report.title), "", style_seed(report)]
+    parts = [report.title, "=" * len(report.title), "", f"verdict: {report.verdict}", "", style_seed(report)]
     for title, body in _sections(report, _plain_table):
         parts += ["", title, "-" * len(title), body]
-    return "\n".join(parts) + "\n"
+    return printable("\n".join(parts)) + "\n"
 
 
 def markdown(report: SuiteReport) -> str:
     """Everything, as Markdown."""
-    parts = [f"# {report.title}", "", "```", style_seed(report), "```"]
+    parts = [f"# {report.title}", "", f"**{report.verdict}**", "", "```", style_seed(report), "```"]
     for title, body in _sections(report, _markdown_table):
         prose = body if body.startswith("|") else "```\n" + body + "\n```"
         parts += ["", f"## {title}", "", prose]
-    return "\n".join(parts) + "\n"
+    return printable("\n".join(parts)) + "\n"

@@ -7,15 +7,16 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .._files import write_text
 from ..errors import InvalidArgument
 from ..results.intervals import mean
+from ..results.pool import UNKNOWN
 from ._entries import ReportEntry, by_job, finished
 
-__all__ = ["MODELS", "WEIGHTS", "Target", "load", "save", "weights"]
+__all__ = ["MODELS", "WEIGHTS", "Target", "load", "save", "uncompared", "weights"]
 
 # Items per second, in the units of mila-iqia/training's report of November 2019: V100, MI50, RTX.
 _PUBLISHED = {
@@ -40,6 +41,25 @@ _PUBLISHED = {
     "wlmfp16": (5522.45, 1282.66, 3793.37),
 }
 MODELS = ("V100", "MI50", "RTX")
+# Where mila-iqia/training's last version (December 2019) scores against other rates than it reported before.
+_SCORED = {
+    "V100": {
+        "atari": 6.0, "toy_reg": 300000.0, "toy_lstm": 2.0, "vae": 7500.0, "reso": 280.0, "translator": 225.0,
+        "wlm": 1600.0, "wlmfp16": 5000.0, "ssd": 70.0, "fast_style": 250.0, "dcgan": 250.0, "convnet": 215.0,
+        "convnet_fp16": 415.0, "recom": 20000.0,
+    },
+    "MI50": {},
+    "RTX": {
+        "atari": 5.0, "toy_reg": 300000.0, "toy_lstm": 1.5, "vae": 7500.0, "reso": 150.0, "translator": 225.0,
+        "wlm": 1400.0, "wlmfp16": 3750.0, "ssd": 50.0, "fast_style": 150.0, "dcgan": 150.0, "convnet": 175.0,
+        "convnet_fp16": 325.0, "recom": 20000.0,
+    },
+}  # fmt: skip
+# The timed loop of these jobs of the original has its loader in it.
+_WITH_LOADER = frozenset({
+    "vae", "loader", "reso", "ssd", "fast_style", "dcgan", "convnet", "convnet_fp16", "convnet_distributed",
+    "convnet_distributed_fp16", "dcgan_all",
+})  # fmt: skip
 
 # The parts of a weighted score: weight, and the rate that earns it (same source).
 WEIGHTS = {
@@ -64,7 +84,9 @@ WEIGHTS = {
     "wlmfp16": (2.96, 22089.7959228754),
 }
 
-_COLUMNS = ("bench", "target", "perf_target", "sd_target")
+# What a rate that is made a target was measured with: another rate must be, too, to be compared with it.
+_CONDITIONS = ("device", "precision", "preset", "settings", "batch size", "copies", "batches from", "data")
+_COLUMNS = ("bench", "target", "perf_target", "sd_target", *_CONDITIONS)
 _WEIGHT_COLUMNS = ("bench", "weight", "base")
 
 
@@ -72,24 +94,60 @@ _WEIGHT_COLUMNS = ("bench", "weight", "base")
 class Target:
     """A rate that one job should reach, in the seed's unit, and how far from it still passes.
 
-    `perf` is the least rate / target; `sd` the largest standard deviation / mean.
+    `perf` is the least rate / target; `sd` the largest standard deviation / mean. `published` is True for a rate of the
+    original suite, which its jobs' own settings gave. `conditions` are what it was measured with, by name; what is not
+    in there is not known.
     """
 
     rate: float
     perf: float
     sd: float
+    published: bool = False
+    conditions: Mapping[str, str] = field(default_factory=dict)
+
+    def reasons(self, entry: ReportEntry) -> list[str]:
+        """Differences between the entry and the target, as words; with one, the two must not be compared."""
+        found = []
+        if entry.conditions.get("skipped steps") == "many":
+            found.append("many steps were skipped for the loss scale: run it in bf16 or fp32")
+        if self.published:
+            found += _not_as_published(entry)
+        for name, wanted in self.conditions.items():
+            has = entry.seed_feed if name == "batches from" else entry.conditions.get(name, "")
+            if has not in ("", UNKNOWN, wanted):
+                found.append(f"{name} {has}, not {wanted}")
+        return found
 
 
-def _published(job: str, rate: float) -> Target:
+def _not_as_published(entry: ReportEntry) -> list[str]:
+    """Conditions other than the original's."""
+    preset, settings = (entry.conditions.get(name, "") for name in ("preset", "settings"))
+    if preset == "smoke":
+        return ["preset smoke is small and short: run it with --preset baselines"]
+    if settings not in ("", UNKNOWN, "the job's own"):
+        return [f"settings that are not the original's ({settings}): run it with its own"]
+    return []
+
+
+def _usual(job: str, rate: float) -> Target:
+    """A target with the original's tolerances."""
     if job == "scaling":
         return Target(rate, perf=0.85, sd=0.02)
     return Target(rate, perf=0.5, sd=0.10 if job == "loader" else 0.05)
 
 
-def load(model: str) -> dict[str, Target]:
+def _published(job: str, rate: float) -> Target:
+    feed = {"batches from": "loader"} if job in _WITH_LOADER else {}
+    return replace(_usual(job, rate), published=True, conditions=feed)
+
+
+def load(model: str, last: bool = False) -> dict[str, Target]:
     """The targets of a published GPU `model` (V100, MI50, RTX), or of a CSV file as :func:`save` writes it.
 
     A file needs the columns bench and target; perf_target and sd_target are 0.5 and 0.05 where it has none.
+
+    Args:
+        last: those of the original's last version, which its score is made with; else those of its README's table.
 
     Raises:
         InvalidArgument: neither such a model nor such a file; a bad value is named with its line.
@@ -97,18 +155,31 @@ def load(model: str) -> dict[str, Target]:
     if model in MODELS:
         column = MODELS.index(model)
         rates = {job: rates[column] for job, rates in _PUBLISHED.items()} | {"scaling": 1.0}
+        rates |= _SCORED[model] if last else {}
         return {job: _published(job, rate) for job, rate in rates.items()}
     path = Path(model)
     if not path.is_file():
         raise InvalidArgument(f"target {model!r} is neither one of {', '.join(MODELS)} nor a CSV file")
     found = {}
     for line, row in _rows(path, ("bench", "target")):
-        usual = _published(row["bench"], 0.0)
+        usual = _usual(row["bench"], 0.0)
         found[row["bench"]] = Target(
             _number(path, line, row, "target"),
             _number(path, line, row, "perf_target", usual.perf),
             _number(path, line, row, "sd_target", usual.sd),
+            conditions={name: row[name] for name in _CONDITIONS if row.get(name)},
         )
+    return found
+
+
+def uncompared(entries: Iterable[ReportEntry], targets: Mapping[str, Target]) -> dict[str, list[str]]:
+    """Rows of a report whose rate must not be compared with its target, and every reason why."""
+    found: dict[str, list[str]] = {}
+    for row, of_row in by_job(finished(entries)).items():
+        target = targets.get(of_row[0].bench)
+        reasons = [reason for entry in of_row for reason in (target.reasons(entry) if target else ())]
+        if reasons:
+            found[row] = list(dict.fromkeys(reasons))
     return found
 
 
@@ -118,16 +189,20 @@ def save(path: Path, entries: Iterable[ReportEntry]) -> dict[str, Target]:
     Raises:
         InvalidArgument: nothing was measured.
     """
-    made = {
-        job: _published(job, mean(entry.seed_rate for entry in of_job))
-        for job, of_job in by_job(finished(entries)).items()
-    }
+    made = {}
+    for job, of_job in by_job(finished(entries)).items():
+        target = _usual(job, mean(entry.seed_rate for entry in of_job))
+        known = {**of_job[0].conditions, "batches from": of_job[0].seed_feed}
+        made[job] = replace(target, conditions={name: known[name] for name in _CONDITIONS if known.get(name)})
     if not made:
         raise InvalidArgument(f"{path}: there is nothing measured to make a target of")
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
-    writer.writerows((job, repr(t.rate), t.perf, t.sd) for job, t in made.items())
+    writer.writerows(
+        (job, repr(t.rate), t.perf, t.sd, *(t.conditions.get(name, "") for name in _CONDITIONS))
+        for job, t in made.items()
+    )
     write_text(path, text.getvalue())
     return made
 
@@ -144,7 +219,7 @@ def weights(path: Path | None = None) -> dict[str, tuple[float, float]]:
 
 def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[int, Mapping[str, str]]]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"{path}: {error}") from error
     reader = csv.DictReader(io.StringIO(text))

@@ -6,6 +6,8 @@
 
 from .batch_sizes import by_batch_size as by_batch_size
 from .batch_sizes import knee as knee
+from .comparison import Compared as Compared
+from .comparison import compare as compare
 from .gains import gains as gains
 from .gains import gains_markdown as gains_markdown
 from .hfta_tree import save_hfta_tree as save_hfta_tree
@@ -30,10 +32,12 @@ from .table import save_csv as save_csv
 __all__ = [
     "BASELINE",
     "COLUMNS",
+    "Compared",
     "Reason",
     "UnlikeRuns",
     "by_batch_size",
     "by_mode",
+    "compare",
     "complete",
     "conditions",
     "gains",

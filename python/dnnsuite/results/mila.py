@@ -7,14 +7,15 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .._runs.record import FASTEST
 from ..errors import Error
-from .table import Row
+from .table import SEPARATOR, Row
 
 __all__ = ["rows_of_mila"]
 
@@ -27,7 +28,9 @@ def rows_of_mila(directory: Path, name: str | None = None) -> tuple[list[Row], l
     """
     wanted = name or "*"
     patterns = (f"{wanted}[_.]*.json", f"{wanted}.json")
-    rows, problems = [], []
+    rows: list[Row] = []
+    arguments: list[dict[str, Any]] = []
+    problems: list[str] = []
     for path in sorted({path for pattern in patterns for path in directory.rglob(pattern)}):
         try:
             results = _results(path)
@@ -37,9 +40,10 @@ def rows_of_mila(directory: Path, name: str | None = None) -> tuple[list[Row], l
         for index, result in enumerate(results):
             try:
                 rows.append(_row(path, index, result, directory, name))
+                arguments.append(_arguments(result))
             except Error as error:
                 problems.append(f"skipped: {error}")
-    return _numbered(rows), problems
+    return _numbered(_with_variants(rows, arguments)), problems
 
 
 def _results(path: Path) -> list[Any]:
@@ -69,6 +73,8 @@ def _checked_row(path: Path, index: int, result: Mapping[str, Any], directory: P
     rate = math.nan if failure else float(result["train_item"]["avg"])
     if not (math.isnan(rate) or 0 <= rate < FASTEST):
         raise ValueError(f"{rate} items per second: no rate is negative, or {FASTEST:g} and more")
+    about = result.get("dnnsuite") or {}
+    settings = about.get("changed") or {}
     devices = str(result.get("vcd", ""))
     number = re.search(r"\.R(\w+)\.", path.name)
     plan = hashlib.sha256(f"mila:{directory.resolve()}".encode()).hexdigest()[:32]
@@ -93,10 +99,51 @@ def _checked_row(path: Path, index: int, result: Mapping[str, Any], directory: P
         run_id=f"{plan}/{path.relative_to(directory).as_posix()}#{index}",
         share="all" if "," in devices else devices,
         job_version=" ".join(versions),
+        batch_size=_count(result.get("batch_size")),
+        preset=str(about.get("preset") or ""),
+        changed=SEPARATOR.join(f"{name}={value}" for name, value in settings.items()),
+        feed=str(about.get("feed") or ""),
+        seed_feed=str(about.get("feed") or ""),
         gpus=str(result.get("gpu") or ""),
         hostname=str(result.get("hostname") or ""),
         path=str(path),
     )
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63 else 0
+
+
+# Of a result, what is no argument of its job, or tells devices and runs apart and not what was run.
+_NO_ARGUMENTS = {
+    "batch_loss", "epoch_loss", "metrics", "train", "train_item", "completed", "dnnsuite", "name", "unique_id",
+    "version", "hostname", "run_id", "gpu", "jr_id", "vcd", "cpu_cores", "seed", "devices", "data", "cuda", "report",
+}  # fmt: skip
+
+
+def _arguments(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of the job, by name."""
+    return {
+        name: value
+        for name, value in result.items()
+        if name not in _NO_ARGUMENTS and isinstance(value, (str, int, float, bool))
+    }
+
+
+def _with_variants(rows: Sequence[Row], arguments: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """The rows, of jobs that one device ran with several arguments in one run named by those that differ."""
+    executions = Counter((row.run, row.share, row.job) for row in rows)
+    several = {job for (_, _, job), count in executions.items() if count > 1}
+    found = []
+    of_job = {job: [arguments[i] for i, row in enumerate(rows) if row.job == job] for job in several}
+    differing = {
+        job: [name for name in sorted(set().union(*all_)) if len({str(each.get(name)) for each in all_}) > 1]
+        for job, all_ in of_job.items()
+    }
+    for row, own in zip(rows, arguments, strict=True):
+        said = ", ".join(f"{name}={own.get(name)}" for name in differing.get(row.job, ()))
+        found.append(replace(row, variant=said) if said else row)
+    return found
 
 
 def _failure(result: Mapping[str, Any]) -> str | None:

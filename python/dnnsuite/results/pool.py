@@ -6,6 +6,7 @@ A rate is compared only with its like. Everything that pools or compares (summar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,8 +31,18 @@ __all__ = [
 
 Values = Mapping[str, Any]
 
-CELL = ("job", "mode", "precision", "B")  # runs that agree in these are repeats of one another
+CELL = ("job", "variant", "mode", "precision", "B")  # runs that agree in these are repeats of one another
 UNKNOWN = "unknown"
+_SEED = re.compile(r",? seed -?\d+")
+_MAY_BE_UNKNOWN = (
+    "settings",
+    "batches from",
+    "skipped steps",
+    "page cache",
+)  # that earlier versions did not record: no proof of a difference
+MANY_SKIPPED = (
+    0.1  # share of steps without the optimizer's work, from which on a rate is that of something else
+)
 
 
 class UnlikeRuns(Error):
@@ -65,6 +76,17 @@ def _gpus(row: Values) -> str:
     return row["gpus"] or (UNKNOWN if _processor(row) == UNKNOWN else "none")
 
 
+def _of_suite(row: Values, usual: str) -> str:
+    """`usual` for a run of a suite, nothing for others, which do not record it."""
+    return usual if row["kind"] == "suite" else ""
+
+
+def _preset(row: Values) -> str:
+    """The preset; a suite that was asked for none, or for `baselines`, runs each job with its own settings."""
+    own = row["kind"] == "suite" and row["preset"] in ("", "baselines")
+    return "the job's own" if own else row["preset"]
+
+
 def _minor(row: Values) -> str:
     """The part of torch's version that changes what it computes with."""
     return ".".join(row["torch"].split("+")[0].split(".")[:2]) or UNKNOWN
@@ -78,8 +100,12 @@ CONDITIONS = {
     "unit": lambda row: row["item"],
     "device": lambda row: row["device"],
     "precision": lambda row: row["precision"],
-    "preset": lambda row: row["preset"],
-    "data": lambda row: row["data"],
+    "preset": _preset,
+    "data": lambda row: _SEED.sub("", row["data"]),  # each copy draws its own
+    "settings": lambda row: row["changed"] or _of_suite(row, "the job's own"),
+    "batches from": lambda row: row["feed"],
+    "skipped steps": lambda row: "many" if row["skipped_steps"] > MANY_SKIPPED else _of_suite(row, "few"),
+    "page cache": lambda row: row["page_cache"] or _of_suite(row, "as found"),  # it was never dropped before
     "batch size": lambda row: str(row["batch_size"] or UNKNOWN),
     "copies": lambda row: str(row["copies"]),
     "threads": lambda row: str(row["threads"] or UNKNOWN),
@@ -119,16 +145,17 @@ def reasons(table: pd.DataFrame, by: Sequence[str] = CELL, ignoring: Sequence[st
         found += [
             Reason(what, name, where)
             for name, where in values.items()
-            if len(where) > 1 and name not in ignoring
+            if len(where) > 1 and name not in ignoring and not (name in _MAY_BE_UNKNOWN and UNKNOWN in where)
         ]
     return found
 
 
 def _called(cell: Values) -> str:
-    """A job, with mode, precision and B where those are given."""
+    """A job, with its variant, mode, precision and B where those are given."""
+    variant = f" ({cell['variant']})" if cell.get("variant") else ""
     if "mode" not in cell:
-        return str(cell["job"])
-    return f"{cell['job']} {cell['mode']} {cell['precision']} B={cell['B']}"
+        return f"{cell['job']}{variant}"
+    return f"{cell['job']}{variant} {cell['mode']} {cell['precision']} B={cell['B']}"
 
 
 def refuse(found: Sequence[Reason]) -> None:

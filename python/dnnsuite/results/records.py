@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from .._runs.reading import ReadRun, output_directory
-from .._runs.record import BadRecord, Metric, RunRecord
+from .._runs.record import WITH_LOADER, BadRecord, Metric, RunRecord
 from .table import SEPARATOR, Row
 
 __all__ = ["rows_of_record"]
@@ -35,7 +35,9 @@ def rows_of_record(run: ReadRun) -> Iterator[Row]:
             high=math.nan if metric.high is None else metric.high,
         )
         if seed and metric.name == "throughput" and metric.replica is None:
-            row = replace(row, seed_unit=seed[0], seed_rate=_seed_rate(record, metric, seed[1]))
+            loaded = next((each for each in record.metrics if each.name == WITH_LOADER), None)
+            row = replace(row, seed_unit=seed[0], seed_rate=_seed_rate(record, loaded or metric, seed[1]))
+            row = replace(row, seed_feed="loader") if loaded else row
         yield row
 
 
@@ -65,6 +67,12 @@ def _common(run: ReadRun) -> Row:
         preset=record.preset,
         data=record.data,
         job_version=record.job_version,
+        variant=record.variant or _second(record),
+        changed=SEPARATOR.join(f"{name}={value}" for name, value in record.changed.items()),
+        feed=record.feed,
+        seed_feed=record.feed,
+        skipped_steps=record.skipped_steps,
+        page_cache=record.page_cache,
         seed=record.seed,
         item=record.unit,
         isolation=record.isolation.level,
@@ -83,6 +91,13 @@ def _common(run: ReadRun) -> Row:
         seconds=record.seconds,
         path=str(run.directory),
     )
+
+
+def _second(record: RunRecord) -> str:
+    """What tells the second job of a name in a suite of an earlier version from the first."""
+    key = str(record.details.get("key") or "") if record.kind == "suite" else ""
+    number = key.removeprefix(f"{record.job}.")
+    return f"#{number}" if number != key and number.isdecimal() else ""
 
 
 def _seed_unit(record: RunRecord) -> tuple[str, float] | None:

@@ -33,6 +33,8 @@ class Row:
         plan: name of the workflow or suite. plan_id: what tells it from another of the same name.
         plan_path: its output directory.
         share: of the machine; `all` for the whole of it, empty where it was not cut.
+        variant: what tells configurations of the job in one plan apart; changed: settings that are not the job's own.
+        feed: of the batches, `memory` or `loader`; seed_feed is that of `seed_rate`.
         item: what a rate counts, as images.
         seed_rate: rate in what the original suite counted, `seed_unit`; NaN for what is no run of a suite.
         disturbances: separated by `SEPARATOR`.
@@ -67,6 +69,12 @@ class Row:
     preset: str = ""
     data: str = ""
     job_version: str = ""
+    variant: str = ""
+    changed: str = ""
+    feed: str = ""
+    seed_feed: str = ""
+    skipped_steps: float = 0.0
+    page_cache: str = ""
     seed: int = 0
     item: str = ""
     seed_rate: float = math.nan

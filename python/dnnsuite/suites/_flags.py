@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -10,6 +11,7 @@ from typing import Any, NoReturn
 __all__ = ["JobFlags", "flags_of", "settings_of"]
 
 _SHORT = {"-b": "--batch-size", "-j": "--workers", "-s": "--seed", "-l": "--learning-rate", "-f": "--factors"}
+_LARGEST = 2**31 - 1  # what a tensor's size, or a count of steps, may be asked to be
 _HALF = ("--half", "--fp16")
 _DATA = ("--data", "--dataroot", "--dataset-dir")
 # They decide nothing that is measured here: where results go, which data set a script looks for, what it leaves out.
@@ -26,6 +28,7 @@ class JobFlags:
 
     options: dict[str, Any] = field(default_factory=dict)  # batch_size, repeat and number among them
     half: bool = False
+    precision: str | None = None
     no_cuda: bool = False
     dataroot: str | None = None
     ignored: dict[str, Any] = field(default_factory=dict)  # flags without effect
@@ -47,6 +50,8 @@ def settings_of(
             found.dataroot = flag  # the original's positional argument
         elif flag in _HALF:
             found.half = True
+        elif flag == "--precision":
+            found.precision = str(value)
         elif flag in ("--cuda", "--no-cuda"):
             found.no_cuda = flag == "--no-cuda"
         elif name is not None:
@@ -79,10 +84,14 @@ def _converted(flag: str, value: Any, default: Any, fail: Callable[[str, str], N
         return value
     try:
         number = kind(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         fail(flag, f"wants {'a whole number' if kind is int else 'a number'}, got {value!r}")
-    if kind is int and float(value) != number:
+    if kind is float and not math.isfinite(number):
+        fail(flag, f"wants a finite number, got {value!r}")
+    if kind is int and isinstance(value, float) and value != number:
         fail(flag, f"wants a whole number, got {value!r}")
+    if kind is int and abs(number) > _LARGEST:
+        fail(flag, f"wants a whole number up to {_LARGEST:,}, got {value!r}")
     return number
 
 

@@ -36,7 +36,7 @@ class Observations:
     Attributes:
         waits_ns: of each observation, the time it waited for data.
         watch: what disturbed each of them.
-        losses: of the last 100 batches.
+        losses: of the last 100 batches; lowest_loss and highest_loss are of all.
     """
 
     number: int
@@ -46,6 +46,8 @@ class Observations:
     waits_ns: list[int] = field(default_factory=list)
     first_loss: float = math.nan
     losses: deque[float] = field(default_factory=lambda: deque(maxlen=LOSSES))
+    lowest_loss: float = math.inf
+    highest_loss: float = -math.inf
     watch: timing.Contention = field(default_factory=timing.Contention)
 
     def add(self, start_ns: int, stop_ns: int, wait_ns: int, losses: Sequence[float]) -> None:
@@ -56,6 +58,8 @@ class Observations:
         self.stops_ns.append(stop_ns)
         self.waits_ns.append(wait_ns)
         self.losses.extend(losses)
+        self.lowest_loss = min(self.lowest_loss, *losses)
+        self.highest_loss = max(self.highest_loss, *losses)
 
     @property
     def seconds(self) -> list[float]:

@@ -9,12 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from .._runs.group import WorkerOutcome
-from .._runs.record import Metric, RunRecord, Samples, Verdict, data_source
+from .._runs.record import WITH_LOADER, Metric, RunRecord, Samples, Verdict, data_source
 from .._runs.spec import RESULT_FILE, SPEC_FILE
 
 __all__ = ["ended_run", "missing_run", "rate_of", "run_name"]
 
-_DETAILS = ("items_per_batch", "data_wait_share", "contention", "losses", "provenance", "setup_s")
+_DETAILS = (
+    "items_per_batch",
+    "data_wait_share",
+    "contention",
+    "losses",
+    "provenance",
+    "setup_s",
+    "training",
+    "loaded",
+)
 _WINDOW = ("dropped", "kept", "steady")
 
 
@@ -83,6 +92,17 @@ def _details(result: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _with_loader(result: Mapping[str, Any]) -> list[Metric]:
+    """The second figure of a job whose batches lie in memory: with a loader in the timed loop."""
+    loaded = result.get("loaded")
+    if not loaded:
+        return []
+    low, high = loaded["rate_interval_per_s"] or (None, None)
+    definition = "items / time of the kept observations, batches from a loader of files"
+    unit = f"{result['unit']}/s"
+    return [Metric(WITH_LOADER, loaded["rate_per_s"], unit, low, high, definition=definition)]
+
+
 def _with_figures(run: RunRecord, result: Mapping[str, Any]) -> RunRecord:
     low, high = result["rate_interval_per_s"] or (None, None)
     definition = "items / time of the kept observations, data wait included"
@@ -90,12 +110,14 @@ def _with_figures(run: RunRecord, result: Mapping[str, Any]) -> RunRecord:
     environment = result["environment"]
     return replace(
         run,
-        metrics=(rate,),
+        metrics=(rate, *_with_loader(result)),
         samples=Samples(),
         unit=result["unit"],
         items_per_step=float(result["items_per_batch"]),
         job_version=result["hashes"]["job"][:12],
         data=data_source(result["provenance"]) or "unknown",
+        feed=result["feed"],
+        skipped_steps=result["training"]["skipped_steps"],
         versions={**run.versions, **environment["versions"]},
         window={**{name: result[name] for name in _WINDOW}, "seconds": result["window_s"]},
     )

@@ -171,7 +171,7 @@ class Runner:
             copies=len(group.shares), preset=self.suite.preset or "", seed=config.seed, batch_size=entry.batch_size,
             processes=processes_of(entry, self.plan, slot), threads=config.threads or 0,
             isolation=Isolation(asked=self.settings.pin), versions=state["versions"], commit=facts.commit(),
-            asked=state["asked"], resolved=self.settings.to_dict(),
+            variant=entry.variant, changed=entry.changed, asked=state["asked"], resolved=self.settings.to_dict(),
             details={
                 "key": entry.key, "program": entry.job, "index": entry.index, "scope": entry.scope, "slot": copy,
                 "config": config.to_dict(), "observations": entry.repeat, "number": entry.number,
@@ -198,6 +198,8 @@ class Runner:
             "repeat": entry.repeat,
             "number": entry.number,
             "arguments": self._arguments(group, copy),
+            "with_loader": self.suite.preset != "smoke",
+            "conditions": {"preset": self.suite.preset or "", "changed": entry.changed},
             "device_uuids": uuids_of(self.plan, slot) if entry.device != "cpu" else [],
             "about": {"hostname": socket.gethostname(), "run_id": group.repeat}
             | ({"gpu": gpu} if gpu else {}),

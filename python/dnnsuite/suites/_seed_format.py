@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._method import Observations
@@ -18,6 +18,7 @@ __all__ = [
     "seed_report",
     "summary_line",
     "total_line",
+    "unclosed",
     "unique_id",
 ]
 
@@ -89,6 +90,14 @@ def seed_report(
 def report_json(report: Any) -> str:
     """As the original wrote JSON."""
     return json.dumps(report, sort_keys=True, indent=4, separators=(",", ": "))
+
+
+def unclosed(reports: Sequence[Any]) -> str:
+    """A device's file as the original's scripts left it: a list that each job adds to and none closes.
+
+    Its last reader takes a list in no other form, and its first one drops the last character before it closes the list.
+    """
+    return "[" + "".join(f"{report_json(report)},\n" for report in reports)
 
 
 def summary_line(index: int, of: int, failed: int, copies: int, seconds: float, command: str) -> str:

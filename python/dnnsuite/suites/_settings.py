@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -13,6 +14,9 @@ from ..pin import BACKENDS, LEVELS
 from ..profiler.monitor import check_monitor
 
 __all__ = ["SuiteSettings"]
+
+_MOST_REPEATS = 10_000
+_SEEDS = 2**31  # a run and a copy add to the seed, and numpy takes 32 bits
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,12 @@ class SuiteSettings:
         """
         names = {each.name for each in fields(cls)}
         made = cls(**{name: asked[name] for name in names if asked.get(name) is not None})
-        if made.repeat < 1:
-            raise InvalidArgument(f"--repeat {made.repeat}: must be at least 1")
-        if not made.timeout_s > 0:
-            raise InvalidArgument(f"--timeout {made.timeout_s}: must be positive")
+        if not 1 <= made.repeat <= _MOST_REPEATS:
+            raise InvalidArgument(f"--repeat {made.repeat}: must be 1 to {_MOST_REPEATS:,}")
+        if not 0 <= made.seed < _SEEDS:
+            raise InvalidArgument(f"--seed {made.seed}: must be 0 to {_SEEDS - 1:,}")
+        if not 0 < made.timeout_s < math.inf:
+            raise InvalidArgument(f"--timeout {made.timeout_s}: must be a positive number of seconds")
         check_monitor(made.monitor)
         accepted = {"pin": BACKENDS, "order": ORDERS, "require": LEVELS}
         for name, values in accepted.items():

@@ -13,16 +13,20 @@ from typing import Any, NoReturn
 
 from .._runs.device import choose_device
 from .._runs.plugins import import_plugins
-from ..errors import Error, InvalidArgument
-from ._flags import settings_of
+from ..errors import Error, InvalidArgument, did_you_mean
+from ._flags import JobFlags, settings_of
 from .definitions import FAST, SUITES, job_of_command
 from .entry import SuiteEntry
 from .jobs_file import Definition, expand, read_jobs_file
 
 __all__ = ["PRESETS", "Suite", "resolve"]
 
+SOURCES = ("auto", "real", "synthetic")
 PRESETS = ("smoke", "fast", "baselines")
+PRECISIONS = ("fp32", "bf16", "fp16")
 _MAIN = ("repeat", "number", "batch_size")
+_AS_OFTEN = ("repeat", "number", "workers")
+_MOST = {"repeat": 1_000_000, "number": 10_000_000, "batch_size": 2**31 - 1}
 
 
 @dataclass(frozen=True)
@@ -55,9 +59,12 @@ def resolve(suite: str, asked: Mapping[str, Any]) -> Suite:
     device = choose_device(given.get("device", "auto"))
     preset = given.get("preset")
     if preset not in (None, *PRESETS):
-        raise InvalidArgument(f"unknown preset {preset!r}; accepted: {', '.join(PRESETS)}")
-    if (batch_size := given.get("batch_size")) is not None and batch_size < 1:
-        raise InvalidArgument(f"--batch-size {batch_size}: must be at least 1")
+        near = did_you_mean(preset, PRESETS)
+        raise InvalidArgument(f"unknown preset {preset!r}; accepted: {', '.join(PRESETS)}{near}")
+    if (size := given.get("batch_size")) is not None and not 1 <= size <= _MOST["batch_size"]:
+        raise InvalidArgument(f"--batch-size {size}: must be 1 to {_MOST['batch_size']:,}")
+    if (data := given.get("data")) is not None and data not in SOURCES:
+        raise InvalidArgument(f"--data {data}: accepted: {', '.join(SOURCES)}{did_you_mean(data, SOURCES)}")
     name, source, definitions = _definitions(suite)
     if name == "fast" and preset is None:
         preset = "fast"
@@ -82,7 +89,8 @@ def _definitions(suite: str) -> tuple[str, str, list[Definition]]:
     if suite in jobs.names():
         return suite, "", [_bare(1, suite)]
     raise InvalidArgument(
-        f"no suite {suite!r}; there is {', '.join(SUITES)}, a jobs file (*.json), or a job: {', '.join(jobs.names())}"
+        f"no suite {suite!r}{did_you_mean(suite, [*SUITES, *jobs.names()])}; there is {', '.join(SUITES)}, "
+        f"a jobs file (*.json), or a job: {', '.join(jobs.names())}"
     )
 
 
@@ -97,7 +105,8 @@ def _chosen(
     known = list(dict.fromkeys(definition.name for definition in definitions))
     for name in (*wanted, *unwanted):
         if name not in known:
-            raise InvalidArgument(f"no job {name!r} in this suite; it has {', '.join(known)}")
+            near = did_you_mean(name, known)
+            raise InvalidArgument(f"no job {name!r} in this suite; it has {', '.join(known)}{near}")
     chosen = [d for d in definitions if (not wanted or d.name in wanted) and d.name not in unwanted]
     if not chosen:
         raise InvalidArgument("every job is excluded")
@@ -126,21 +135,54 @@ def _settled(
     if given.get("batch_size") is not None:
         values["batch_size"] = given["batch_size"]
     for name in _MAIN:
-        if values[name] < 1:
-            raise InvalidArgument(f"{definition.where}: {name} is {values[name]}; must be at least 1")
-    precision = given.get("precision") or ("fp16" if asked.half else Job.default_precision)
-    if precision not in Job.precisions(device):
-        # Not every job has every precision; those that do not keep their own.
-        precision = Job.default_precision
+        if not 1 <= values[name] <= _MOST[name]:
+            raise InvalidArgument(
+                f"{definition.where}: {name} is {values[name]}; must be 1 to {_MOST[name]:,}"
+            )
+    precision, refused = _precision(definition, Job, asked, given.get("precision"), device)
     dataroot = asked.dataroot if asked.dataroot and os.path.isdir(asked.dataroot) else given.get("dataroot")
     return SuiteEntry(
         definition.index, definition.name, job, definition.name, definition.command or Job.seed_script,
         definition.scope or Job.scope, values["repeat"], values["number"], values["batch_size"], precision,
         "cpu" if asked.no_cuda else device, given.get("data", "auto"), dataroot,
-        {name: value for name, value in values.items() if name not in _MAIN}, asked.ignored,
+        {name: value for name, value in values.items() if name not in _MAIN},
+        {**asked.ignored, **({"--no-cuda": ""} if asked.no_cuda else {})}, refused,
         unit=Job.unit, seed_unit=Job.seed_unit._asdict(),
         distributed=Job.distributed and (definition.scope or Job.scope) == "all",
+        changed=_changed(Job, {**values, "precision": precision}),
     )  # fmt: skip
+
+
+def _precision(
+    definition: Definition, Job: Any, asked: JobFlags, everywhere: str | None, device: str
+) -> tuple[str, str]:
+    """(precision of an entry, why it cannot run in it; empty where it can).
+
+    A precision that the user wants of every job, and that this one has not, leaves the job out: measured in another one
+    it would be taken for what was asked. One that the jobs file names for this job is an error of the file.
+    """
+    offered = Job.precisions(device)
+    if everywhere is not None:
+        if everywhere not in PRECISIONS:
+            near = did_you_mean(everywhere, PRECISIONS)
+            raise InvalidArgument(
+                f"--precision {everywhere}: accepted: {', '.join(PRECISIONS)}, where a job has it{near}"
+            )
+        if everywhere in offered:
+            return everywhere, ""
+        return everywhere, f"it has no precision {everywhere} on {device}, only {', '.join(offered)}"
+    named = asked.precision or ("fp16" if asked.half else None)
+    if named is not None and named not in offered:
+        flag = "--precision" if asked.precision else "--half"
+        known = f"on {device} it has {', '.join(offered)}"
+        _fail(definition, flag, f"asks for {named}, which this job has not; {known}")
+    return named or Job.default_precision, ""
+
+
+def _changed(Job: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that are not the job's own; how often and with how many workers it is measured are no such."""
+    own = {**Job.defaults, "precision": Job.default_precision}
+    return {name: value for name, value in values.items() if name not in _AS_OFTEN and value != own[name]}
 
 
 def _training(job: str) -> Any:
@@ -181,11 +223,33 @@ def _fail(definition: Definition, flag: str, problem: str) -> NoReturn:
 
 
 def _with_keys(entries: Iterable[SuiteEntry]) -> tuple[SuiteEntry, ...]:
-    """A key of its own for each entry: the second of a name is name.2."""
-    seen: Counter[str] = Counter()
-    numbered = []
+    """A key of its own for each entry (the second of a name is name.2), and what is different between those of a name.
+
+    Raises:
+        InvalidArgument: an entry has the name that another one's key would have.
+    """
+    of_name: dict[str, list[SuiteEntry]] = {}
     for entry in entries:
-        seen[entry.name] += 1
-        n = seen[entry.name]
-        numbered.append(entry if n == 1 else replace(entry, key=f"{entry.name}.{n}"))
-    return tuple(numbered)
+        of_name.setdefault(entry.name, []).append(entry)
+    numbered: list[SuiteEntry] = []
+    for name, same in of_name.items():
+        for n, (entry, variant) in enumerate(zip(same, _variants(same), strict=True), 1):
+            key = name if n == 1 else f"{name}.{n}"
+            if n > 1 and key in of_name:
+                raise InvalidArgument(f"the name {key!r} is that of the {n}. job called {name!r}; rename it")
+            numbered.append(replace(entry, key=key, variant=variant))
+    return tuple(sorted(numbered, key=lambda entry: entry.index))
+
+
+def _variants(entries: Sequence[SuiteEntry]) -> list[str]:
+    """For each of the entries of one name what tells it from the others, as `batch_size=16, number=2`."""
+    settings = [entry.settings() for entry in entries]
+    names = [name for name in settings[0] if any(each.get(name) != settings[0][name] for each in settings)]
+    said = [", ".join(f"{name}={each.get(name)}" for name in names) for each in settings]
+    twice = Counter(said)
+    seen: Counter[str] = Counter()
+    for i, text in enumerate(said):
+        seen[text] += 1
+        if twice[text] > 1 and seen[text] > 1:  # asked for twice with the same settings
+            said[i] = ", ".join(filter(None, [text, f"#{seen[text]}"]))
+    return said

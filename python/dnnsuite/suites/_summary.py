@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .._files import OutputError, read_json, write_text
-from ._seed_format import report_json
+from ._seed_format import unclosed
 
 __all__ = ["SuiteSummary", "write_reports"]
 
@@ -49,4 +49,4 @@ def write_reports(root: Path, suite: str, repeat: int, slot: int, runs: Iterable
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"cannot write {path.parent}: {error.strerror}") from error
-    write_text(path, report_json(reports) + "\n")
+    write_text(path, unclosed(reports))

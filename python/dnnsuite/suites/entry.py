@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SuiteEntry"]
 
+_LATER = {"variant", "changed"}  # fields that suites recorded by an earlier version do not have
+
 
 @dataclass(frozen=True)
 class SuiteEntry:
@@ -30,6 +32,8 @@ class SuiteEntry:
         distributed: whether it trains in a process per device when it has the machine.
         ignored: flags of a jobs file that have no effect here, kept in the record.
         missing: why it cannot run here; empty when it can.
+        variant: what tells it from others of the same name, as `batch_size=16`; empty where there is one.
+        changed: settings that are not the job's own, by name.
         unit: what its rate counts; `seed_unit` is {name, items}: what the original counted, and how many of `unit`
             are one of that.
     """
@@ -53,6 +57,14 @@ class SuiteEntry:
     unit: str = "items"
     seed_unit: dict[str, Any] = field(default_factory=lambda: {"name": "items", "items": 1})
     distributed: bool = False
+    variant: str = ""
+    changed: dict[str, Any] = field(default_factory=dict)
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that may differ between two entries of one job."""
+        main = {name: getattr(self, name) for name in ("repeat", "number", "batch_size")}
+        where = {name: getattr(self, name) for name in ("precision", "scope", "device", "dataroot", "job")}
+        return {**main, **self.options, **where}
 
     def config(self, seed: int, threads: int | None) -> JobConfig:
         """The configuration of one of its workers."""
@@ -71,19 +83,21 @@ class SuiteEntry:
         )
 
     def flags(self) -> dict[str, Any]:
-        """As the original's scripts take it."""
+        """As the original's scripts take it, except for whether there is a GPU, which :meth:`command_line` adds.
+
+        A precision that is neither the script's own nor its `--half` has a flag of this suite.
+        """
         data = {} if self.dataroot is None else {"--dataroot": self.dataroot}
         main = {"repeat": self.repeat, "number": self.number, "batch_size": self.batch_size}
-        return {
-            **flags_of({**main, **self.options}),
-            **data,
-            **self.ignored,
-            ("--cuda" if self.device.startswith("cuda") else "--no-cuda"): "",
-        }
+        precision: dict[str, Any] = {}
+        if "precision" in self.changed:
+            precision = {"--half": ""} if self.precision == "fp16" else {"--precision": self.precision}
+        return {**flags_of({**main, **self.options}), **precision, **data, **self.ignored}
 
     def command_line(self) -> str:
         """The command that the original suite would have run."""
-        words = [f"{flag} {value}".strip() for flag, value in self.flags().items()]
+        device = {("--cuda" if self.device.startswith("cuda") else "--no-cuda"): ""}
+        words = [f"{flag} {value}".strip() for flag, value in {**self.flags(), **device}.items()]
         return " ".join([self.command, *words])
 
     def to_dict(self) -> dict[str, Any]:
@@ -98,7 +112,8 @@ class SuiteEntry:
             InvalidArgument: it was written by another version.
         """
         names = {each.name for each in fields(cls)}
-        if set(value) != names | {"arguments"}:
-            odd = ", ".join(sorted((names | {"arguments"}) ^ set(value)))
-            raise InvalidArgument(f"the recorded suite is of another version (its jobs differ in: {odd})")
-        return cls(**{name: value[name] for name in names})
+        odd = (names | {"arguments"}) ^ set(value)
+        if odd - _LATER or odd & set(value):
+            named = ", ".join(sorted(odd))
+            raise InvalidArgument(f"the recorded suite is of another version (its jobs differ in: {named})")
+        return cls(**{name: value[name] for name in names & set(value)})

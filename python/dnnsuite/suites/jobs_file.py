@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,8 @@ _KEYS = ("name", "cmd", "args", "cgroup")
 _SCOPES = ("student", "all")
 _STRAY_COMMA = re.compile(r'"(?:\\.|[^"\\])*"|,(?=\s*[}\]])')
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+_NAME = re.compile(r"[^\W_][\w.+-]{0,79}", re.ASCII)
+_MOST_RUNS = 10_000  # that one entry may stand for
 _SHELL = re.compile(r"`|\$\(")
 
 
@@ -59,7 +62,7 @@ def read_jobs_file(path: Path) -> list[Definition]:
         InvalidArgument: it cannot be read or is malformed; the message names file, line and key.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"{path}: {error}") from error
     clean = _STRAY_COMMA.sub(lambda found: " " if found[0] == "," else found[0], text)  # lengths stay
@@ -112,6 +115,10 @@ class _Reader:
             return json.JSONDecoder(object_pairs_hook=_without_repetition).raw_decode(self.text, at)
         except json.JSONDecodeError as error:
             self.fail(min(error.pos, len(self.text)), error.msg)
+        except RecursionError:
+            self.fail(at, "is nested too deeply")
+        except ValueError as error:  # a whole number of more digits than Python reads
+            self.fail(at, str(error).partition(";")[0])
         except _RepeatedKey as error:
             self.fail(self._key(error.key, at, len(self.text), last=True), f'key "{error.key}" occurs twice')
 
@@ -132,6 +139,11 @@ class _Reader:
         name = self._text(entry, "name", start, end)
         if not name:
             self.fail(start, 'key "name" is missing')
+        if not _NAME.fullmatch(name):
+            self.fail(
+                self._key("name", start, end),
+                f"name {name!r} names files: wants letters, digits and . _ - +, up to 80, a letter or digit first",
+            )
         scope = self._text(entry, "cgroup", start, end)
         if scope not in ("", *_SCOPES):
             self.fail(
@@ -147,6 +159,9 @@ class _Reader:
                     self._key(flag, start, end), f'key "{flag}" is neither a value nor a list of values'
                 )
         command = self._text(entry, "cmd", start, end)
+        count = math.prod(len(value) for value in arguments.values() if isinstance(value, list))
+        if count > _MOST_RUNS:
+            self.fail(start, f"its lists of values stand for {count:,} runs; at most {_MOST_RUNS:,}")
         for chosen in _each(arguments):
             yield Definition(index, name, command, chosen, scope, self.where(start), lines)
 

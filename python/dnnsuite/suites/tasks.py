@@ -7,6 +7,7 @@ standard output.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from .._files import write_text
 from .._runs.samples import write_samples
 from .._runs.spec import WorkerSpec
 from .._runs.worker import Siblings, leads
+from ._does_train import check_training, fingerprints
 from ._environment import environment, hashes
 from ._figures import figures, samples
 from ._method import Observations, observe
@@ -27,11 +29,14 @@ __all__ = ["measure"]
 
 Result = dict[str, Any]
 
+_FEWEST_LOADED = 4  # observations with a loader in the loop
+
 
 def measure(spec: WorkerSpec, siblings: Siblings) -> Result:
     """Set the job up, time it when all copies are ready, write its files.
 
-    `spec.details` are: name, repeat, number, arguments, device_uuids, about, launched_ns.
+    `spec.details` are: name, repeat, number, arguments, device_uuids, about, launched_ns, and with_loader (measure it
+    a second time with a loader in the timed loop, where the job has one) and conditions (for the original's report).
     """
     from .. import jobs
 
@@ -47,17 +52,29 @@ def measure(spec: WorkerSpec, siblings: Siblings) -> Result:
         torch.set_num_threads(spec.config["threads"])
     with closing(Job(jobs.JobConfig.from_dict(spec.config))) as job:
         job.setup()
+        job.settle_loss_scale()
         setup_s = (timing.now_ns() - order["launched_ns"]) * 1e-9  # interpreter and imports too
+        before = fingerprints(job)
         siblings.wait()
         seen = observe(job, repeat, order["number"], _tell(repeat) if leads() else _silent)
+        trained = check_training(job, before, seen)
+        loaded, from_files = _with_loader(job, order, repeat)
         if not leads():  # what is measured is the same for all processes of a job: the first tells it
             return {}
         about = environment(job, order["device_uuids"])
         metrics = {name: float(value) for name, value in job.metrics().items()}
         found = figures(seen, job.items_per_step)
-        _write(spec, job, seen, metrics, digests["source"])
+        # The original's figures had the loader in them, where it had one.
+        feed = job.feed if loaded is None else "loader"
+        _write(
+            spec, job, seen, loaded or seen, metrics, digests["source"], {**order["conditions"], "feed": feed}
+        )
         return {
             **found,
+            "flags": [*found["flags"], *trained["flags"]],
+            "training": trained,
+            "feed": job.feed,
+            "loaded": None if loaded is None else {**figures(loaded, job.items_per_step), "data": from_files},
             "unit": job.unit,
             "metrics": metrics,
             "items_per_batch": job.items_per_step,
@@ -78,14 +95,39 @@ def _silent(index: int, seen: Observations) -> None:
     """Tells nothing."""
 
 
+def _with_loader(
+    job: Training, order: Mapping[str, Any], repeat: int
+) -> tuple[Observations | None, dict[str, Any] | None]:
+    """(observations with a loader in the timed loop, where its files come from), half as many as without; or Nones."""
+    if job.feed == "loader" or not order.get("with_loader"):
+        return None, None
+    origin = job.with_loader()
+    if origin is None:
+        return None, None
+    return observe(job, max(_FEWEST_LOADED, repeat // 2), order["number"]), origin.record()
+
+
 def _write(
-    spec: WorkerSpec, job: Training, seen: Observations, metrics: dict[str, float], source: str
+    spec: WorkerSpec,
+    job: Training,
+    seen: Observations,
+    reported: Observations,
+    metrics: dict[str, float],
+    source: str,
+    conditions: Mapping[str, Any],
 ) -> None:
+    """Write `samples.csv` of `seen`, and the original's report of `reported`."""
     write_samples(spec.folder, samples(seen, job.items_per_step))
     seed_items = job.items_per_step / job.seed_unit.items
     order = spec.details
     report = seed_report(
-        order["name"], order["arguments"], source[:10], seen, seed_items, metrics, order["about"]
+        order["name"],
+        order["arguments"],
+        source[:10],
+        reported,
+        seed_items,
+        metrics,
+        {**order["about"], "dnnsuite": conditions},
     )
     text = report_json(report)
     print(RULE, text, RULE, sep="\n", flush=True)

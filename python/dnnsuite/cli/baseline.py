@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite baseline`: keep the results of runs in one file, and check later ones against it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import InvalidArgument
+from ._options import Json, Text, Texts
+from .compare import FailOnOption, Outs, report_comparison
+
+__all__ = ["commands"]
+
+_FILE = Path("dnnsuite-baseline.csv")
+_File = Annotated[Path, typer.Option("--baseline", "-b", help="File of the baseline.")]
+_Directories = Annotated[list[Path], typer.Argument(help="Outputs of runs of any kind.", show_default=False)]
+
+
+def commands(reporting: Callable[..., Any]) -> typer.Typer:
+    """The group of commands."""
+    app = typer.Typer(
+        help="Keep results as a baseline in one file, and check later runs against it.", no_args_is_help=True
+    )
+    app.command()(reporting(save))
+    app.command()(reporting(check))
+    return app
+
+
+def save(
+    directories: _Directories,
+    to: _File = _FILE,
+    name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all that is there]")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Write over a baseline that is there.")] = False,
+) -> int:
+    """Write the results of runs to a CSV file that `check` and `compare` read; it can be committed to a repository.
+
+    Runs that must not be pooled (two machines, two versions) are refused.
+    """
+    from .. import results
+
+    if to.suffix != ".csv":
+        raise InvalidArgument(f"--baseline {to}: the name must end in .csv")
+    if to.exists() and not replace:
+        raise InvalidArgument(f"{to} is there already; give --replace, or another --baseline")
+    table = results.load(*directories, name=name)
+    results.refuse_unlike(table)
+    measured = table[table["status"] == "ok"]
+    if measured.empty:
+        raise InvalidArgument(
+            f"{', '.join(map(str, directories))}: no run ended well; there is nothing to compare with"
+        )
+    results.save_csv(table, to)
+    print(f"{to}: {measured['run_id'].nunique()} runs of {measured['job'].nunique()} jobs")
+    return 0
+
+
+def check(
+    directories: _Directories,
+    baseline: _File = _FILE,
+    fail_on: FailOnOption = None,
+    threshold: Annotated[float, typer.Option(help="Least change that counts, as a fraction.")] = 0.01,
+    metric: Annotated[
+        str, typer.Option(help="What is compared: a rate, or a time, of whole runs.")
+    ] = "throughput",
+    across: Annotated[
+        Texts,
+        typer.Option(help="What is compared, so may differ: machine, software, or a condition; repeatable."),
+    ] = None,
+    name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all that is there]")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
+    out: Outs = None,
+    as_json: Json = False,
+) -> int:
+    """Compare runs with the baseline; exit with 1 if a point is slower by 5 % or more, or failed (see --fail-on)."""
+    from .. import results
+
+    if not baseline.is_file():
+        raise InvalidArgument(
+            f"{baseline}: no such file; make it with: dnnsuite baseline save DIRECTORY -b {baseline}"
+        )
+    return report_comparison(
+        [results.load(baseline, name=name), results.load(*directories, name=name)],
+        [str(baseline), ", ".join(map(str, directories))],
+        {"threshold": threshold, "metric": metric},
+        across or (),
+        fail_on or ("slower:5%", "failed"),
+        "json" if as_json else "markdown" if markdown else "text",
+        out or (),
+    )

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite compare A B`: is B faster, slower or the same as A?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from ..errors import Error, InvalidArgument
+from ._options import Text, Texts
+from ._status import FAILED, USAGE, say
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..report import FailOn
+    from ..results import Compared
+
+__all__ = ["FailOnOption", "compare", "report_comparison"]
+
+Outs = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option(help="Also write to this .md, .txt, .csv, .json or .png file; repeatable."),
+]
+FailOnOption = Annotated[
+    Texts,
+    typer.Option(help="Exit with 1 if a point is slower:5%, failed, missing, inconclusive, ...; repeatable."),
+]
+_WRITERS = (".md", ".txt", ".csv", ".json", ".png")
+
+
+def compare(
+    directories: Annotated[
+        list[Path],
+        typer.Argument(
+            help="The baseline, then what is compared with it: outputs of runs, or saved baselines."
+        ),
+    ],
+    fail_on: FailOnOption = None,
+    threshold: Annotated[float, typer.Option(help="Least change that counts, as a fraction.")] = 0.01,
+    metric: Annotated[
+        str, typer.Option(help="What is compared: a rate, or a time, of whole runs.")
+    ] = "throughput",
+    method: Annotated[str, typer.Option(help="auto, paired or unpaired.")] = "auto",
+    across: Annotated[
+        Texts,
+        typer.Option(help="What is compared, so may differ: machine, software, or a condition; repeatable."),
+    ] = None,
+    name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all that is there]")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
+    out: Outs = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> int:
+    """Compare runs: per job or point faster, slower, same, or inconclusive and how many runs more would tell.
+
+    Runs that were measured under other conditions are not compared: the reasons are told, and the status is 2. Name
+    with --across what it is that you compare.
+    """
+    from .. import results
+
+    if len(directories) < 2:
+        raise InvalidArgument(
+            "compare wants two or more directories: the baseline first, then what is compared with it"
+        )
+    tables = [results.load(directory, name=name) for directory in directories]
+    return report_comparison(
+        tables,
+        [str(directory) for directory in directories],
+        {"threshold": threshold, "metric": metric, "method": method},
+        across or (),
+        fail_on or (),
+        "json" if as_json else "markdown" if markdown else "text",
+        out or (),
+    )
+
+
+def report_comparison(
+    tables: Sequence[pd.DataFrame],
+    names: Sequence[str],
+    how: dict[str, Any],
+    across: Sequence[str],
+    fail_on: Sequence[str],
+    style: str,
+    out: Sequence[Path],
+) -> int:
+    """Compare the first of some tables with each of the others; print, write, and return the exit status.
+
+    Raises:
+        InvalidArgument: a bad option.
+        UnlikeRuns: nothing at all may be compared.
+    """
+    from .. import report
+    from ..results import comparison
+
+    failing = report.fail_on(fail_on)
+    for path in out:
+        if path.suffix not in _WRITERS:
+            raise InvalidArgument(f"--out {path}: the name must end in one of {', '.join(_WRITERS)}")
+    for table in tables:
+        for problem in table.attrs["problems"]:
+            say(problem)
+    may_differ = comparison.across(across)
+    found = [comparison.compare(tables[0], table, ignoring=may_differ, **how) for table in tables[1:]]
+    _refuse_if_nothing_is_like(found)
+    written = _Written(found, names, failing)
+    print(written.text(style), end="")
+    for path in out:
+        _write(path, written)
+    points = [point for each in found for point in each]
+    if any(each.meets(point) for point in points for each in failing):
+        return FAILED
+    return USAGE if any(point.verdict == "unlike" for point in points) else 0
+
+
+def _refuse_if_nothing_is_like(found: Sequence[Sequence[Compared]]) -> None:
+    points = [point for each in found for point in each if point.verdict != "missing"]
+    if points and all(point.verdict == "unlike" for point in points):
+        from ..results import UnlikeRuns
+
+        raise UnlikeRuns(
+            f"these runs cannot be compared: {points[0].point}: {'; '.join(points[0].reasons)}; if that is what you "
+            "compare, say so: --across machine, --across software, or the name of the condition"
+        )
+
+
+class _Written:
+    """A comparison in each of the forms that it can be asked for."""
+
+    def __init__(
+        self, found: Sequence[list[Compared]], names: Sequence[str], failing: Sequence[FailOn]
+    ) -> None:
+        self._parts = [(points, (names[0], other)) for points, other in zip(found, names[1:], strict=True)]
+        self._failing = failing
+
+    def text(self, style: str) -> str:
+        """As `text`, `markdown` or `json`."""
+        from .. import report
+
+        if style == "json":
+            return json.dumps(self.plain()) + "\n"
+        forms: dict[str, Callable[..., str]] = {
+            "text": report.comparison_text,
+            "markdown": report.comparison_markdown,
+        }
+        return "\n".join(forms[style](points, names, self._failing) for points, names in self._parts)
+
+    def plain(self) -> dict[str, Any]:
+        """Plain values, as JSON has them."""
+        return {
+            "comparisons": [
+                {
+                    "baseline": names[0],
+                    "candidate": names[1],
+                    "points": [point.to_dict() for point in points],
+                    "failing": [
+                        point.point for point in points if any(each.meets(point) for each in self._failing)
+                    ],
+                }
+                for points, names in self._parts
+            ]
+        }
+
+    def table(self) -> pd.DataFrame:
+        """One row for each point of each candidate."""
+        import pandas as pd
+
+        rows = [
+            {"candidate": names[1], **point.to_dict(), "reasons": "; ".join(point.reasons)}
+            for points, names in self._parts
+            for point in points
+        ]
+        return pd.DataFrame(rows)
+
+    def all_points(self) -> list[Compared]:
+        """The points of all candidates, named by theirs where there are several."""
+        from dataclasses import replace
+
+        if len(self._parts) == 1:
+            return self._parts[0][0]
+        return [
+            replace(point, point=f"{Path(names[1]).name}: {point.point}")
+            for points, names in self._parts
+            for point in points
+        ]
+
+
+def _write(path: Path, written: _Written) -> None:
+    from .. import plots, results
+    from .._files import write_json, write_text
+
+    if path.suffix == ".json":
+        write_json(path, written.plain())
+    elif path.suffix == ".csv":
+        results.save_csv(written.table(), path)
+    elif path.suffix == ".png":
+        try:
+            plots.save(plots.comparison(written.all_points()), path)
+        except ImportError as error:
+            raise Error(f"--out {path}: a figure needs matplotlib ({error})") from error
+    else:
+        write_text(path, written.text("markdown" if path.suffix == ".md" else "text"))

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""Cost and energy of a job's items, for a machine with a price or a power."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import Error, InvalidArgument
+from ..results.intervals import mean
+from ..results.monitor import rows_of_monitor
+from ._entries import ReportEntry, by_job, by_run, finished
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["DEFINITIONS", "Costs", "cost_table", "gpu_watts", "machine_rate"]
+
+DEFINITIONS = {
+    "machine_per_s": "items per second of the whole machine: copies x rate of a copy",
+    "cost_per_million": "price of an hour / items of the whole machine in an hour, times a million",
+    "joules_per_item": "energy of an item: power of the machine (--watts) / machine_per_s; else, where the driver told "
+    "the GPUs' power during the timed window, theirs / rate of a copy, and nothing of the rest of the machine",
+}
+_MILLION = 1e6
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Prices that a user knows: of the machine, of an hour of it, in a currency; and its power in watts."""
+
+    price: float | None = None
+    per_hour: float | None = None
+    watts: float | None = None
+    currency: str = ""
+
+    def __post_init__(self) -> None:
+        for flag, value in (("price", self.price), ("cost-per-hour", self.per_hour), ("watts", self.watts)):
+            if value is not None and not 0 < value < math.inf:
+                raise InvalidArgument(f"--{flag} {value:g}: must be a positive number")
+        if (self.price or self.per_hour) and not self.currency.isprintable():
+            raise InvalidArgument(f"--currency {self.currency!r}: wants a word, as EUR")
+
+
+def machine_rate(of_job: Sequence[ReportEntry]) -> float:
+    """Items per second of the whole machine: mean over runs of the rate of a copy, times the copies."""
+    measured = finished(of_job)
+    rates = [mean(entry.rate for entry in of_run) for of_run in by_run(measured).values()]
+    return mean(rates) * max((entry.copies for entry in measured), default=0)
+
+
+def cost_table(
+    entries: Sequence[ReportEntry], costs: Costs, watts: Mapping[str, float]
+) -> pandas.DataFrame | None:
+    """One row per measured job: unit, machine_per_s, cost_per_million, joules_per_item; None where nothing is known.
+
+    Args:
+        watts: mean power of the GPUs of a copy, by job.
+    """
+    import pandas
+
+    if not (costs.per_hour or costs.watts or watts):
+        return None
+    rows = {}
+    for job, of_job in by_job(finished(entries)).items():
+        rate, copies = machine_rate(of_job), max(entry.copies for entry in of_job)
+        joules = costs.watts / rate if costs.watts else watts.get(job, math.nan) * copies / rate
+        cost = costs.per_hour / (rate * _HOUR_S) * _MILLION if costs.per_hour else math.nan
+        rows[job] = {
+            "unit": of_job[0].unit,
+            "machine_per_s": rate,
+            "cost_per_million": cost,
+            "joules_per_item": joules,
+        }
+    table = pandas.DataFrame.from_dict(rows, orient="index").dropna(axis=1, how="all")
+    table.index.name = "job"
+    table.attrs["definitions"] = {name: DEFINITIONS[name] for name in table.columns if name in DEFINITIONS}
+    return table
+
+
+def gpu_watts(entries: Sequence[ReportEntry]) -> dict[str, float]:
+    """Mean power of the GPUs of a copy in its timed window, by job, where it was sampled."""
+    found: dict[str, list[float]] = {}
+    for entry in finished(entries):
+        if entry.conditions.get("device") == "cuda" and (watts := _watts_of(entry.path)) is not None:
+            found.setdefault(entry.job, []).append(watts)
+    return {job: mean(values) for job, values in found.items()}
+
+
+def _watts_of(run: Path) -> float | None:
+    try:
+        rows = rows_of_monitor(run)
+        watts = [
+            row.mean for row in rows if row.unit == "W" and row.of.startswith("gpu") and row.metric == "power"
+        ]
+    except (Error, OSError):
+        return None
+    return math.fsum(watts) if watts and all(map(math.isfinite, watts)) else None

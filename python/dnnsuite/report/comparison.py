@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: MIT
+"""A comparison of runs for a terminal, a pull request and CI."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .._runs.words import printable
+from ..errors import InvalidArgument, did_you_mean
+from ..results.comparison import VERDICTS, Compared
+
+__all__ = ["FailOn", "comparison_markdown", "comparison_text", "fail_on"]
+
+_HEAD = ("", "baseline", "candidate", "change", "95 % interval", "runs", "verdict")
+_ROUNDING = 1e-9  # of a percentage: 0.9 of a speed is 10 % slower
+_SIGNS = {"faster": "▲", "slower": "▼", "same": "=", "inconclusive": "?"}
+_FAIL_ON = re.compile(r"(?P<verdict>[a-z]+)(?::(?P<percent>\d+(?:\.\d+)?)\s*%?)?")
+
+
+@dataclass(frozen=True)
+class FailOn:
+    """A condition on which a comparison fails: a verdict, for `slower` and `faster` from so many percent on."""
+
+    verdict: str
+    percent: float = 0.0
+
+    def meets(self, found: Compared) -> bool:
+        """True if the comparison fails on this point."""
+        if found.verdict != self.verdict:
+            return False
+        return self.verdict not in ("slower", "faster") or abs(found.change_pct) >= self.percent - _ROUNDING
+
+
+def fail_on(words: Sequence[str]) -> list[FailOn]:
+    """Conditions as they are written on a command line: `slower:5%`, `failed`, or several with commas.
+
+    Raises:
+        InvalidArgument: one is no verdict with a percentage.
+    """
+    found = []
+    for word in (part.strip() for each in words for part in each.split(",")):
+        said = _FAIL_ON.fullmatch(word)
+        if said is None or said["verdict"] not in VERDICTS:
+            near = did_you_mean(word.partition(":")[0], VERDICTS)
+            raise InvalidArgument(f"--fail-on {word}{near}: wants one of {', '.join(VERDICTS)}, as slower:5%")
+        if said["percent"] and said["verdict"] not in ("slower", "faster"):
+            raise InvalidArgument(f"--fail-on {word}: only slower and faster have a percentage")
+        found.append(FailOn(said["verdict"], float(said["percent"] or 0)))
+    return found
+
+
+def comparison_text(
+    points: Sequence[Compared], names: tuple[str, str], failing: Sequence[FailOn] = ()
+) -> str:
+    """The table and what is to be known of it, in plain text."""
+    rows = [list(_HEAD), *(_cells(point) for point in points)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
+    lines = [
+        "  ".join(
+            cell.ljust(w) if i in (0, 6) else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    said = [f"baseline   {names[0]}", f"candidate  {names[1]}", "", *(line.rstrip() for line in lines), ""]
+    return printable("\n".join([*said, *_remarks(points, failing)])) + "\n"
+
+
+def comparison_markdown(
+    points: Sequence[Compared], names: tuple[str, str], failing: Sequence[FailOn] = ()
+) -> str:
+    """The same as Markdown, for the comment of a pull request: what is slower or faster stands first."""
+    order = {
+        verdict: i
+        for i, verdict in enumerate(("failed", "slower", "unlike", "missing", "faster", "inconclusive"))
+    }
+    rows = sorted(points, key=lambda point: order.get(point.verdict, len(order)))
+    bad = [point for point in points if any(each.meets(point) for each in failing)]
+    title = f"### Speed: {_summary(points)}"
+    cells = [_HEAD, ("---", *["---:"] * 5, "---"), *(_cells(point) for point in rows)]
+    table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
+    verdict = (
+        [f"**{len(bad)} {'points fail' if len(bad) > 1 else 'point fails'} the check.**", ""] if bad else []
+    )
+    about = [f"baseline `{names[0]}`, candidate `{names[1]}`", ""]
+    remarks = [f"- {line}" for line in _remarks(points, failing)]
+    return printable("\n".join([title, "", *verdict, *about, *table, "", *remarks])) + "\n"
+
+
+def _cells(point: Compared) -> list[str]:
+    interval = "-"
+    if math.isfinite(point.low) and math.isfinite(point.high):
+        interval = f"{100 * (point.low - 1):+.1f} … {100 * (point.high - 1):+.1f} %"
+    return [
+        point.point,
+        _rate(point.baseline, point.unit),
+        _rate(point.candidate, point.unit),
+        f"{point.change_pct:+.1f} %" if math.isfinite(point.ratio) else "-",
+        interval,
+        f"{point.runs[0]}, {point.runs[1]}",
+        f"{_SIGNS.get(point.verdict, '!')} {point.verdict}",
+    ]
+
+
+def _rate(value: float, unit: str) -> str:
+    return f"{value:.4g} {unit}" if math.isfinite(value) else "-"
+
+
+def _summary(points: Sequence[Compared]) -> str:
+    counts = [(verdict, sum(point.verdict == verdict for point in points)) for verdict in VERDICTS]
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts if count)
+
+
+def _remarks(points: Sequence[Compared], failing: Sequence[FailOn]) -> list[str]:
+    """Sentences below the table: what is missing for a verdict, why points are not compared, what fails the check."""
+    found = [_summary(points)]
+    paired = {point.method for point in points if point.method}
+    if paired:
+        found.append(f"method: {' and '.join(sorted(paired))} runs, Student's t on logarithms, 95 %")
+    for point in points:
+        if point.verdict == "inconclusive":
+            more = f"about {point.more_runs} more runs of each" if point.more_runs else "many more runs"
+            found.append(f"{point.point}: inconclusive; {more} would tell ({'; '.join(point.reasons)})")
+        elif point.verdict in ("unlike", "failed", "missing"):
+            found.append(f"{point.point}: {point.verdict}: {'; '.join(point.reasons)}")
+    for each in failing:
+        bad = [point.point for point in points if each.meets(point)]
+        if bad:
+            limit = f" by {each.percent:g} % or more" if each.percent else ""
+            found.append(f"fails on {each.verdict}{limit}: {', '.join(bad)}")
+    return found

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: MIT
+"""Two sets of runs compared: each point faster, slower, same or inconclusive, or why it must not be compared."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidArgument, did_you_mean
+from . import pool
+from .intervals import mean, of_rates
+from .table import complete
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ACROSS", "METHODS", "VERDICTS", "Compared", "across", "compare"]
+
+VERDICTS = ("faster", "slower", "same", "inconclusive", "unlike", "failed", "missing")
+METHODS = ("auto", "paired", "unpaired")
+# What differs when one of these is what is compared.
+ACROSS = {
+    "machine": ("processor", "GPUs", "threads", "device", "copies", "isolation"),
+    "software": ("torch", "job version"),
+}
+_SLOW_UNITS = ("s", "ms", "us", "µs", "ns", "s/step", "ms/step")  # of which less is faster
+_MANY = 100_000  # more runs than anybody makes: "more" stands for it
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One point of the baseline and of a candidate.
+
+    Attributes:
+        point: the job, with variant, mode, precision and B where those tell points apart.
+        verdict: one of `VERDICTS`. `unlike`: measured under other conditions; `failed`: it failed in the candidate;
+            `missing`: it is not there, or failed in the baseline.
+        ratio: speed of the candidate over the baseline's, with its 95 % interval `low` to `high`; above 1 is faster.
+        baseline, candidate: means of the runs, in `unit`.
+        runs: of the baseline, and of the candidate.
+        more_runs: how many more of each an inconclusive one needs; None where that is not known.
+        method: `paired` where the runs of both were made in turns on one machine, else `unpaired`.
+        reasons: why the verdict is none of speed, or how it was found.
+    """
+
+    point: str
+    verdict: str
+    ratio: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    baseline: float = math.nan
+    candidate: float = math.nan
+    unit: str = ""
+    runs: tuple[int, int] = (0, 0)
+    more_runs: int | None = None
+    method: str = ""
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def change_pct(self) -> float:
+        """Change of the speed in percent: negative is slower."""
+        return 100 * (self.ratio - 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON has them; NaN is None."""
+        plain = {**asdict(self), "change_pct": self.change_pct}
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in plain.items()
+        }
+
+
+def across(names: Sequence[str]) -> list[str]:
+    """Conditions that may differ, from their names and from those in `ACROSS`.
+
+    Raises:
+        InvalidArgument: an unknown name.
+    """
+    found: list[str] = []
+    for name in names:
+        known = [*ACROSS, *pool.CONDITIONS]
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise InvalidArgument(
+                f"--across {name}: there is no such condition{near}; known: {', '.join(known)}"
+            )
+        found += ACROSS.get(name, (name,))
+    return found
+
+
+def compare(
+    baseline: pd.DataFrame,
+    candidate: pd.DataFrame,
+    *,
+    threshold: float = 0.01,
+    metric: str = "throughput",
+    method: str = "auto",
+    ignoring: Sequence[str] = (),
+) -> list[Compared]:
+    """Compare the points of two tables of :func:`dnnsuite.results.load`. Pure.
+
+    The speed of a run is its rate (or, for a metric in seconds, one over it); copies that share the machine are one
+    run. Logarithms of the speeds are compared by Student's t: of pairs where the runs were made in turns on one
+    machine, else by Welch's test.
+
+    Args:
+        threshold: the least change that counts, as a fraction; within it two are the same.
+        metric: of whole runs, as `throughput`.
+        method: `auto`, `paired` or `unpaired`.
+        ignoring: conditions that may differ, as :func:`across` gives them: what is compared.
+
+    Raises:
+        InvalidArgument: a bad threshold or method; no run of either has the metric.
+    """
+    import pandas as pd
+
+    if not 0 < threshold < 1:
+        raise InvalidArgument(f"--threshold {threshold:g}: must be more than 0 and less than 1, as 0.01")
+    if method not in METHODS:
+        raise InvalidArgument(f"--method {method}: accepted: {', '.join(METHODS)}")
+    sides = [_points(complete(each), metric) for each in (baseline, candidate)]
+    for side, table, name in zip(sides, (baseline, candidate), ("baseline", "candidate"), strict=True):
+        if not side:
+            has = sorted(set(table.loc[table["replica"].isna(), "metric"]))
+            raise InvalidArgument(
+                f"no run of the {name} has {metric!r}{did_you_mean(metric, has)}; it has {', '.join(has)}"
+            )
+    nothing = pd.DataFrame()
+    return [
+        _compared(
+            point, sides[0].get(point, nothing), sides[1].get(point, nothing), threshold, method, ignoring
+        )
+        for point in dict.fromkeys([*sides[0], *sides[1]])
+    ]
+
+
+def _points(table: pd.DataFrame, metric: str) -> dict[str, pd.DataFrame]:
+    """Whole runs by point, those that failed among them."""
+    whole = table[(table["metric"] == metric) & table["replica"].isna()]
+    if metric != "throughput":  # a failed run has no other metric than this one
+        failed = table[(table["status"] != "ok") & table["replica"].isna()]
+        whole = whole if failed.empty or whole.empty else _joined(whole, failed)
+    return {_name(key, whole): runs for key, runs in whole.groupby(list(pool.CELL), sort=True)}
+
+
+def _joined(whole: pd.DataFrame, failed: pd.DataFrame) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.concat([whole, failed], ignore_index=True)
+
+
+def _name(key: tuple[Any, ...], table: pd.DataFrame) -> str:
+    """A point's name: the job, and of its cell what runs of a suite do not have anyway."""
+    job, variant, mode, precision, B = key
+    said = f"{job} [{variant}]" if variant else str(job)
+    same = set(table.loc[table["job"] == job, "kind"]) <= {"suite", "mila"}
+    return said if same else f"{said} {mode} {precision} B={B}"
+
+
+def _compared(
+    point: str,
+    baseline: pd.DataFrame,
+    candidate: pd.DataFrame,
+    threshold: float,
+    method: str,
+    ignoring: Sequence[str],
+) -> Compared:
+    if baseline.empty or candidate.empty:
+        return Compared(
+            point, "missing", reasons=(f"only in the {'candidate' if baseline.empty else 'baseline'}",)
+        )
+    good = [_measured(side) for side in (baseline, candidate)]
+    counts = (len(good[0]), len(good[1]))
+    if not counts[1]:
+        return Compared(point, "failed", runs=counts, reasons=_failures(candidate))
+    if not counts[0]:
+        return Compared(point, "missing", runs=counts, reasons=("the baseline failed", *_failures(baseline)))
+    if odd := _unlike(baseline, candidate, ignoring):
+        return Compared(point, "unlike", runs=counts, reasons=tuple(odd))
+    return _judged(point, good, threshold, method, candidate["unit"].iloc[-1], counts)
+
+
+def _measured(side: pd.DataFrame) -> pd.DataFrame:
+    """One row for each run, oldest first: copies of a job in shares of the machine have their mean."""
+    ok = side[(side["status"] == "ok") & (side["value"] > 0)]
+    if ok.empty:
+        return ok
+    key = ok["run_id"].where(ok["share"] == "", ok["plan_id"] + "/" + ok["repeat"].astype(str))
+    made = ok.assign(run_key=key).groupby("run_key", sort=False)
+    means = made["value"].mean()
+    return (
+        made[["started", "hostname", "low", "high"]]
+        .min()
+        .assign(value=means)
+        .sort_values("started", kind="stable")
+        .reset_index()
+    )
+
+
+def _failures(side: pd.DataFrame) -> tuple[str, ...]:
+    said = (
+        f"{row['failure'] or 'failed'}: {row['message']}"
+        for row in side.to_dict("records")
+        if row["status"] != "ok"
+    )
+    return tuple(dict.fromkeys(said))[:3] or ("no rate was measured",)
+
+
+def _unlike(baseline: pd.DataFrame, candidate: pd.DataFrame, ignoring: Sequence[str]) -> list[str]:
+    """Conditions that differ within a side, or between the two, as sentences."""
+    import pandas as pd
+
+    throughput = [side.assign(metric="throughput") for side in (baseline, candidate)]
+    found = []
+    for name, side in zip(("baseline", "candidate"), throughput, strict=True):
+        for reason in pool.reasons(side, ("job",)):
+            found.append(
+                f"{reason.condition} differs within the {name}: {' and '.join(sorted(reason.values))}"
+            )
+    both = pd.concat(throughput, ignore_index=True)
+    known = {reason.condition for side in throughput for reason in pool.reasons(side, ("job",))}
+    for reason in pool.reasons(both, ("job",), ignoring):
+        if reason.condition not in known:
+            sides = [_conditions(side)[reason.condition] for side in throughput]
+            found.append(f"{reason.condition} is {sides[0]} in the baseline and {sides[1]} in the candidate")
+    return found
+
+
+def _conditions(side: pd.DataFrame) -> dict[str, str]:
+    """The conditions of a side's runs, which share them."""
+    first = pool.measured(side).to_dict("records")[0]
+    return pool.conditions({str(name): value for name, value in first.items()})
+
+
+def _judged(
+    point: str,
+    good: Sequence[pd.DataFrame],
+    threshold: float,
+    method: str,
+    unit: str,
+    counts: tuple[int, int],
+) -> Compared:
+    """The verdict on runs that may be compared."""
+    from .. import timing
+
+    slow = unit in _SLOW_UNITS
+    seconds = [(side["value"] if slow else 1 / side["value"]).tolist() for side in good]
+    means = [of_rates(side["value"].tolist()).mean for side in good]
+    paired = method == "paired" or (method == "auto" and _in_turns(*good))
+    if method == "paired" and counts[0] != counts[1]:
+        raise InvalidArgument(
+            f"--method paired: {point} has {counts[0]} runs in the baseline and {counts[1]} in the candidate"
+        )
+    ratio = math.exp(mean(map(math.log, seconds[0])) - mean(map(math.log, seconds[1])))
+    common: dict[str, Any] = {
+        "baseline": means[0],
+        "candidate": means[1],
+        "unit": unit,
+        "runs": counts,
+        "method": "paired" if paired else "unpaired",
+    }
+    if min(counts) < 2:
+        why = "one run of a side says nothing of how much runs differ"
+        return Compared(point, "inconclusive", ratio, more_runs=2, reasons=(why,), **common)
+    found = timing.compare(*seconds, paired=paired, threshold=threshold)
+    more = found.more_blocks if found.verdict == "inconclusive" else None
+    return Compared(
+        point,
+        found.verdict,
+        found.ratio,
+        found.low,
+        found.high,
+        more_runs=more if more is not None and 0 < more < _MANY else None,
+        reasons=(found.reason,) if found.reason else (),
+        **common,
+    )
+
+
+def _in_turns(baseline: pd.DataFrame, candidate: pd.DataFrame) -> bool:
+    """True if the i-th runs of both belong together: made on one machine, before the next of either began."""
+    if len(baseline) != len(candidate) or len(baseline) < 2:
+        return False
+    hosts = {*baseline["hostname"], *candidate["hostname"]}
+    if len(hosts) > 1 or "" in hosts or "" in {*baseline["started"], *candidate["started"]}:
+        return False
+    pairs = [sorted(pair) for pair in zip(baseline["started"], candidate["started"], strict=True)]
+    return all(before[1] < after[0] for before, after in itertools.pairwise(pairs))

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+"""Does a job train? Its weights change, its loss is not the same all the time, its steps are not skipped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .._runs.failures import NotTraining
+from ._method import Observations
+
+if TYPE_CHECKING:
+    from ..jobs import Training
+
+__all__ = ["check_training", "fingerprints"]
+
+_MANY = 0.1  # share of skipped steps that a reader must know of
+
+
+def fingerprints(job: Training) -> list[tuple[float, float]]:
+    """Sum and norm of each weight, which an optimizer's step changes."""
+    import torch
+
+    if not job.trains:
+        return []
+    with torch.no_grad():
+        return [
+            (float(weight.sum(dtype=torch.float64)), float(weight.norm(dtype=torch.float64)))
+            for weight in job.weights()
+        ]
+
+
+def check_training(job: Training, before: list[tuple[float, float]], seen: Observations) -> dict[str, Any]:
+    """What is known of the training, for the record: weights, changed weights, share of skipped steps, flags.
+
+    Args:
+        before: fingerprints of the weights before the observations.
+
+    Raises:
+        NotTraining: no weight changed, or every batch had the same loss.
+    """
+    tried = job.steps_tried
+    skipped = job.steps_skipped / tried if tried else 0.0
+    changed = sum(now != then for now, then in zip(fingerprints(job), before, strict=True))
+    if before and not changed:
+        why = f"; the loss scale left out {job.steps_skipped} of {tried} steps" if job.steps_skipped else ""
+        raise NotTraining(f"none of its {len(before)} weights changed in {_batches(seen)} batches{why}")
+    if job.trains and _batches(seen) > 1 and seen.lowest_loss == seen.highest_loss:
+        raise NotTraining(f"the loss of all {_batches(seen)} batches is {seen.lowest_loss}")
+    return {
+        "weights": len(before),
+        "changed": changed,
+        "skipped_steps": skipped,
+        "flags": ["many steps skipped for the loss scale"] if skipped > _MANY else [],
+    }
+
+
+def _batches(seen: Observations) -> int:
+    return len(seen.starts_ns) * seen.number

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite baseline save` and `check`, by command."""
+
+import pytest
+
+from dnnsuite.cli.app import main
+from report_runs import record, suite  # noqa: F401  (a fixture)
+
+
+def status(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main([str(each) for each in arguments])
+    return ended.value.code
+
+
+@pytest.fixture
+def made(suite):  # noqa: F811
+    """Writes an output with three runs at about so many items a second."""
+
+    def write(directory, rate, **more):
+        runs = [record(repeat=i, rate=rate * factor, **more) for i, factor in enumerate((1.0, 1.001, 0.999))]
+        return suite(*runs, directory=directory)
+
+    return write
+
+
+def test_a_baseline_is_kept_and_checked(made, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    a, same, slow = made("a", 100.0), made("b", 100.0), made("c", 90.0)
+    assert status("baseline", "check", same) == 2
+    assert "dnnsuite baseline save" in capsys.readouterr().err
+    assert status("baseline", "save", a) in (0, None)
+    assert capsys.readouterr().out == "dnnsuite-baseline.csv: 3 runs of 1 jobs\n"
+    assert status("baseline", "save", a) == 2
+    assert "--replace" in capsys.readouterr().err
+    assert status("baseline", "save", a, "--replace") in (0, None)
+    assert status("baseline", "check", same) in (0, None)
+    assert status("baseline", "check", slow) == 1
+    assert status("baseline", "check", slow, "--fail-on", "slower:20%") in (0, None)
+
+
+def test_runs_that_may_not_be_pooled_are_no_baseline(made, capsys, tmp_path):
+    file = tmp_path / "b.csv"
+    assert status("baseline", "save", made("a", 1.0), made("b", 1.0, cpu="Xeon"), "-b", file) == 2
+    assert "processor differs" in capsys.readouterr().err
+    assert not file.exists()
