@@ -36,7 +36,7 @@ RANK = {
     "cluster": 7, "jobs": 7, "plots": 7,
     "profiler": 8, "report": 8,
     "importers": 9,
-    "suites": 10, "training": 10, "workflow": 10,
+    "suites": 10, "training": 10, "tuning": 10, "workflow": 10,
     "advisor": 11, "profiling": 11,
     "doctor": 12,
     "cli": 13,
@@ -46,7 +46,7 @@ SIDES = {
     "shared": {"_C", "_files", "_torch", "_under_way", "errors", "host"},
     "training": {"_fuse", "_memory", "_step", "_tune", "data", "jobs", "models", "nn", "ops", "optim"},
     "observing": {"_runs", "cluster", "importers", "pin", "plots", "profiler", "report", "results", "timing"},
-    "both": {"advisor", "cli", "doctor", "profiling", "suites", "training", "workflow"},
+    "both": {"advisor", "cli", "doctor", "profiling", "suites", "training", "tuning", "workflow"},
 }
 APART = {("training", "observing"), ("observing", "training")}
 TORCH = frozenset({"functorch", "torch", "torchvision"})
@@ -106,6 +106,21 @@ TESTED_BY: dict[str, str] = {
     "pin/_running.py": "pin/test_partition.py",
     "cli/_options.py": "cli/test_workflow.py",
     "suites/_runner.py": "suites/test_run.py",
+    "tuning/algorithms/base.py": "tuning/algorithms/test_halving.py",
+    "tuning/algorithms/listed.py": "tuning/test_sweep.py",
+    "tuning/algorithms/pbt.py": "tuning/algorithms/test_asha.py",
+    "tuning/array_trainer.py": "tuning/test_sweep.py",
+    "tuning/arrays.py": "tuning/test_sweep.py",
+    "tuning/engine.py": "tuning/test_sweep.py",
+    "tuning/recipe.py": "tuning/test_sweep.py",
+    "tuning/result.py": "tuning/test_sweep.py",
+    "tuning/slots.py": "tuning/test_store.py",
+    "tuning/trial.py": "tuning/test_store.py",
+    "tuning/watched.py": "tuning/test_sweep.py",
+    "tuning/widths.py": "tuning/test_sweep.py",
+    "tuning/trainee.py": "tuning/test_sweep.py",
+    "tuning/optimizers.py": "tuning/test_sweep.py",
+    "tuning/processes.py": "tuning/test_sweep.py",
 }
 
 SOURCES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))

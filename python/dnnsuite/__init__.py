@@ -27,12 +27,14 @@ if TYPE_CHECKING:
         suites,
         timing,
         training,
+        tuning,
         workflow,
     )
     from ._fuse import fuse, stack, unfuse, unstack
     from ._fuse.coverage import coverage
     from ._step import StepRunner
     from .advisor import advise
+    from .tuning import sweep
 
     __version__: str
 
@@ -44,16 +46,17 @@ _HOME_OF = {
     "unstack": "._fuse",
     "StepRunner": "._step",
     "advise": ".advisor",
+    "sweep": ".tuning",
 }
 _MODULES = (
     "data", "errors", "importers", "jobs", "models", "nn", "ops", "optim", "pin", "plots", "profiler", "report",
-    "results", "suites", "timing", "training", "workflow",
+    "results", "suites", "timing", "training", "tuning", "workflow",
 )  # fmt: skip
 
 __all__ = [
     "StepRunner", "__version__", "advise", "coverage", "data", "errors", "fuse", "importers", "jobs", "models", "nn",
-    "ops", "optim", "pin", "plots", "profiler", "report", "results", "stack", "suites", "timing", "training",
-    "unfuse", "unstack", "workflow",
+    "ops", "optim", "pin", "plots", "profiler", "report", "results", "stack", "suites", "sweep", "timing",
+    "training", "tuning", "unfuse", "unstack", "workflow",
 ]  # fmt: skip
 
 

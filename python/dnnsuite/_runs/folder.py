@@ -21,6 +21,7 @@ __all__ = [
     "OUT",
     "PROFILES_FILE",
     "SUITE_FILE",
+    "SWEEP_FILE",
     "THROUGHPUT_FILE",
     "WORKFLOW_FILE",
     "PlanFolder",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 WORKFLOW_FILE, SUITE_FILE, CLUSTER_FILE = "workflow.json", "suite.json", "cluster.json"
+SWEEP_FILE = "sweep.json"
 PROFILES_FILE, THROUGHPUT_FILE = "profiles.json", "throughput.json"
 
 OUT = Path("dnnsuite-runs")  # where directories are made that nobody named

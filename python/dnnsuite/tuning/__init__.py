@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+"""Sweeps: configurations in, a table and the best models out; `dnnsuite.sweep` is the way in."""
+
+from .algorithms import ASHA as ASHA
+from .algorithms import PBT as PBT
+from .algorithms import Algorithm as Algorithm
+from .algorithms import Decision as Decision
+from .algorithms import Grid as Grid
+from .algorithms import Hyperband as Hyperband
+from .algorithms import Listed as Listed
+from .algorithms import Order as Order
+from .algorithms import Random as Random
+from .algorithms import Setting as Setting
+from .algorithms import SuccessiveHalving as SuccessiveHalving
+from .algorithms import hyperband_rungs as hyperband_rungs
+from .engine import Event as Event
+from .result import Sweep as Sweep
+from .space import Choice as Choice
+from .space import Int as Int
+from .space import LogUniform as LogUniform
+from .space import Uniform as Uniform
+from .sweep import sweep as sweep
+
+__all__ = [
+    "ASHA",
+    "PBT",
+    "Algorithm",
+    "Choice",
+    "Decision",
+    "Event",
+    "Grid",
+    "Hyperband",
+    "Int",
+    "Listed",
+    "LogUniform",
+    "Order",
+    "Random",
+    "Setting",
+    "SuccessiveHalving",
+    "Sweep",
+    "Uniform",
+    "hyperband_rungs",
+    "sweep",
+]

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT
+"""The contract of an algorithm: it orders trials, hears a value after each epoch, and decides who goes on."""
+
+from __future__ import annotations
+
+import abc
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..space import Config, Space
+
+__all__ = ["Algorithm", "Decision", "Order", "Plan", "Setting"]
+
+
+class Decision(enum.Enum):
+    """The next of a trial that has ended an epoch."""
+
+    GO = "go"  # another epoch
+    PAUSE = "pause"  # wait until it is ordered to go on, or given up
+    DONE = "done"
+    PRUNED = "pruned"
+
+
+@dataclass(frozen=True)
+class Order:
+    """A trial that is to begin or to go on.
+
+    Attributes:
+        trial: its number, from 0.
+        config: of a trial that begins, or that goes on with other values; None goes on as it was.
+        source: the trial whose weights, optimizer and schedule it takes over.
+    """
+
+    trial: int
+    config: Config | None = None
+    source: int | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A search: a `space`, or `configs` to try in their order; `epochs` of a trial at most; the `seed` of draws."""
+
+    space: Space
+    configs: Sequence[Config]
+    epochs: int
+    seed: int
+    maximize: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Size of a search: trials, model-epochs as rungs continue, and as they would be if each began from scratch."""
+
+    trials: int
+    epochs: int
+    epochs_from_scratch: int
+
+
+class Algorithm(abc.ABC):
+    """Base of the algorithms.
+
+    Attributes:
+        parallel: how many trials go on at once, a step together, where decisions depend on the order of values; None
+            where they do not. It is a number of the algorithm's, not of the machine's: the history depends on it.
+        keeps_states: a trial's state at its last pause but one may be asked for.
+    """
+
+    parallel: int | None = None
+    keeps_states = False
+
+    @abc.abstractmethod
+    def begin(self, setting: Setting) -> None:
+        """Start a search anew."""
+
+    @abc.abstractmethod
+    def next(self) -> Order | None:
+        """The next trial to begin or to continue; None while there is none."""
+
+    @abc.abstractmethod
+    def report(self, trial: int, epoch: int, value: float) -> Decision:
+        """Hear the `value`, lower is better, of a trial after `epoch` epochs."""
+
+    def ended(self, trial: int, value: float | None) -> None:  # noqa: B027
+        """Hear that a trial goes on no more: by early stopping with its last value, or by a failure with None."""
+
+    def given_up(self) -> list[int]:
+        """The paused trials that will not go on, each named once."""
+        return []
+
+    def plan(self) -> Plan | None:
+        """Size of the search, where it is known before."""
+        return None
+
+    def describe(self) -> str:
+        """One line that tells two searches apart."""
+        values = ", ".join(
+            f"{name}={value!r}" for name, value in vars(self).items() if not name.startswith("_")
+        )
+        return f"{type(self).__name__}({values})"

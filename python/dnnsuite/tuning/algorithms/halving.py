@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: MIT
+"""Successive halving (Jamieson and Talwalkar, 2016) and Hyperband (Li et al., 2018), in whose rungs trials go on."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Sequence
+
+from ...errors import InvalidArgument
+from ..space import Config
+from .base import Algorithm, Decision, Order, Plan, Setting
+from .listed import drawn
+
+__all__ = ["Hyperband", "Rung", "SuccessiveHalving", "hyperband_rungs", "saving"]
+
+Rung = tuple[int, int]  # (trials, epochs that each has trained at its end)
+
+
+class Bracket:
+    """Trials of consecutive numbers that are halved at the end of each rung."""
+
+    def __init__(self, first: int, configs: Sequence[Config], rungs: Sequence[Rung]) -> None:
+        self._rungs = list(rungs)
+        self._at = 0
+        self._to_order = deque(Order(first + i, config) for i, config in enumerate(configs))
+        self._members = list(range(first, first + len(configs)))
+        self._values: dict[int, float] = {}
+        self._over: dict[int, float] = {}  # those that go on no more, and the value that ranks them
+        self.given_up: list[int] = []
+
+    def next(self) -> Order | None:
+        return self._to_order.popleft() if self._to_order else None
+
+    def report(self, trial: int, epoch: int, value: float) -> Decision:
+        if epoch < self._rungs[self._at][1]:
+            return Decision.GO
+        last = self._at == len(self._rungs) - 1
+        self._values[trial] = value
+        self._end_rung()
+        return Decision.DONE if last else Decision.PAUSE
+
+    def ended(self, trial: int, value: float | None) -> None:
+        self._over[trial] = self._values[trial] = float("inf") if value is None else value
+        self._end_rung()
+
+    def _end_rung(self) -> None:
+        """Choose those that go on, once all of the rung have a value; rungs of none that goes on end at once."""
+        while self._at < len(self._rungs) - 1 and len(self._values) == len(self._members):
+            self._at += 1
+            order = sorted(self._members, key=lambda trial: (self._values[trial], trial))
+            kept = order[: self._rungs[self._at][0]]
+            self.given_up += [trial for trial in order[len(kept) :] if trial not in self._over]
+            self._members = sorted(kept)
+            self._values = {trial: self._over[trial] for trial in kept if trial in self._over}
+            self._to_order.extend(Order(trial) for trial in self._members if trial not in self._over)
+
+
+class Brackets(Algorithm):
+    """Base of algorithms whose trials are in brackets that know nothing of each other."""
+
+    def _open(self, configs: Sequence[Config], schedules: Sequence[Sequence[Rung]]) -> None:
+        self._schedules = [rungs for rungs in schedules if rungs]
+        self._brackets: list[Bracket] = []
+        self._bracket_of: list[Bracket] = []
+        for rungs in self._schedules:
+            first, count = len(self._bracket_of), rungs[0][0]
+            bracket = Bracket(first, configs[first : first + count], rungs)
+            self._brackets.append(bracket)
+            self._bracket_of += [bracket] * count
+
+    def next(self) -> Order | None:
+        return next(filter(None, (bracket.next() for bracket in self._brackets)), None)
+
+    def report(self, trial: int, epoch: int, value: float) -> Decision:
+        return self._bracket_of[trial].report(trial, epoch, value)
+
+    def ended(self, trial: int, value: float | None) -> None:
+        self._bracket_of[trial].ended(trial, value)
+
+    def given_up(self) -> list[int]:
+        found = [trial for bracket in self._brackets for trial in bracket.given_up]
+        for bracket in self._brackets:
+            bracket.given_up = []
+        return found
+
+    def plan(self) -> Plan:
+        continued, from_scratch = saving(self._schedules)
+        return Plan(len(self._bracket_of), continued, from_scratch)
+
+
+class SuccessiveHalving(Brackets):
+    """`trials` train for `min_epochs`, the best 1/`eta` of them `eta` times as long, up to the sweep's epochs."""
+
+    def __init__(self, trials: int = 27, min_epochs: int = 1, eta: int = 3) -> None:
+        _check(trials=trials, min_epochs=min_epochs)
+        _check_eta(eta)
+        self.trials, self.min_epochs, self.eta = trials, min_epochs, eta
+
+    def begin(self, setting: Setting) -> None:
+        rungs, count, until = [], self.trials, min(self.min_epochs, setting.epochs)
+        while count and until < setting.epochs:
+            rungs.append((count, until))
+            count, until = count // self.eta, until * self.eta
+        if count:
+            rungs.append((count, setting.epochs))
+        self._open(drawn(setting, random.Random(setting.seed), self.trials), [rungs])
+
+
+class Hyperband(Brackets):
+    """Hyperband, R is the sweep's epochs; `skip_last` leaves out the last rungs of each bracket, as HFTA does."""
+
+    def __init__(self, eta: int = 3, skip_last: int = 0) -> None:
+        _check_eta(eta)
+        if skip_last < 0:
+            raise InvalidArgument(f"skip_last is 0 or more, got {skip_last}")
+        self.eta, self.skip_last = eta, skip_last
+
+    def begin(self, setting: Setting) -> None:
+        schedules = hyperband_rungs(setting.epochs, self.eta, self.skip_last)
+        count = sum(rungs[0][0] for rungs in schedules if rungs)
+        if not count:
+            raise InvalidArgument(
+                f"skip_last={self.skip_last} leaves Hyperband of R={setting.epochs} no rung: give less, or more epochs"
+            )
+        self._open(drawn(setting, random.Random(setting.seed), count), schedules)
+
+
+def hyperband_rungs(R: int, eta: int = 3, skip_last: int = 0) -> list[list[Rung]]:
+    """Rungs (trials, epochs) of each bracket, the most exploring first, in integers: log(243)/log(3) is below 5.
+
+    A bracket of which `skip_last` leaves no rung is empty.
+    """
+    _check_eta(eta)
+    s_max = 0
+    while eta ** (s_max + 1) <= R:
+        s_max += 1
+    brackets = []
+    for s in range(s_max, -1, -1):
+        n = -(-(s_max + 1) * eta**s // (s + 1))
+        rungs = [(n // eta**i, max(1, round(R / eta ** (s - i)))) for i in range(max(0, s + 1 - skip_last))]
+        brackets.append([rung for rung in rungs if rung[0]])
+    return brackets
+
+
+def saving(brackets: Sequence[Sequence[Rung]]) -> tuple[int, int]:
+    """(model-epochs where survivors go on, model-epochs where every rung begins from scratch)."""
+    continued = from_scratch = 0
+    for rungs in brackets:
+        before = 0
+        for count, until in rungs:
+            continued += count * (until - before)
+            from_scratch += count * until
+            before = until
+    return continued, from_scratch
+
+
+def _check_eta(eta: int) -> None:
+    if not isinstance(eta, int) or eta < 2:
+        raise InvalidArgument(f"eta is a whole number, 2 or more; got {eta!r}")
+
+
+def _check(**counts: int) -> None:
+    for name, value in counts.items():
+        if not isinstance(value, int) or value < 1:
+            raise InvalidArgument(f"{name} is a whole number, 1 or more; got {value!r}")

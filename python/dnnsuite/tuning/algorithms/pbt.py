@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+"""Population-based training (Jaderberg et al., 2017), a generation at a time."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+
+from ...errors import InvalidArgument
+from ..space import perturbed
+from .base import Algorithm, Decision, Order, Plan, Setting
+from .listed import drawn
+
+__all__ = ["PBT"]
+
+
+class PBT(Algorithm):
+    """A `population` that trains to the end; every `interval` epochs the worst `quantile` become copies of the best.
+
+    A copy takes over weights, optimizer and schedule, and explores: each number times 0.8 or 1.2, or drawn anew. All
+    wait for each other at the end of a generation, so the history does not depend on the machine.
+    """
+
+    keeps_states = True
+
+    def __init__(
+        self, population: int = 8, interval: int = 1, quantile: float = 0.25, resample: float = 0.25
+    ) -> None:
+        for name, value in (("population", population), ("interval", interval)):
+            if not isinstance(value, int) or value < 1:
+                raise InvalidArgument(f"{name} is a whole number, 1 or more; got {value!r}")
+        if not 0 < quantile <= 0.5:
+            raise InvalidArgument(f"quantile is above 0 and at most 0.5, got {quantile}")
+        self.population, self.interval, self.quantile, self.resample = (
+            population,
+            interval,
+            quantile,
+            resample,
+        )
+
+    def begin(self, setting: Setting) -> None:
+        if setting.configs:
+            raise InvalidArgument("PBT explores a space: give ranges, not a list of configurations")
+        self._setting, self._generator = setting, random.Random(setting.seed)
+        self._configs = dict(enumerate(drawn(setting, self._generator, self.population)))
+        self._orders = deque(Order(trial, config) for trial, config in self._configs.items())
+        self._alive = set(self._configs)
+        self._values: dict[int, float] = {}
+
+    def next(self) -> Order | None:
+        return self._orders.popleft() if self._orders else None
+
+    def report(self, trial: int, epoch: int, value: float) -> Decision:
+        if epoch >= self._setting.epochs:
+            return Decision.DONE
+        if epoch % self.interval:
+            return Decision.GO
+        self._values[trial] = value
+        self._end_generation()
+        return Decision.PAUSE
+
+    def ended(self, trial: int, value: float | None) -> None:
+        self._alive.discard(trial)
+        self._values.pop(trial, None)
+        self._end_generation()
+
+    def _end_generation(self) -> None:
+        if not self._alive or self._values.keys() != self._alive:
+            return
+        order = sorted(self._alive, key=lambda trial: (self._values[trial], trial))
+        count = int(len(order) * self.quantile) or int(len(order) > 1)
+        best, worst = order[:count], set(order[len(order) - count :])
+        for trial in sorted(order):
+            if trial not in worst:
+                self._orders.append(Order(trial))
+                continue
+            source = self._generator.choice(best)
+            config = perturbed(self._setting.space, self._configs[source], self._generator, self.resample)
+            self._configs[trial] = config
+            self._orders.append(Order(trial, config, source))
+        self._values = {}
+
+    def plan(self) -> Plan:
+        epochs = self.population * self._setting.epochs
+        return Plan(self.population, epochs, epochs)

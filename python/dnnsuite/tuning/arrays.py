@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+"""Trainer of trials in arrays of this process: one array per group, the last few kept."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._runs.failures import classify
+from ..errors import Error
+from .array_trainer import Evaluation, Found, TrialArray
+from .recipe import Recipe
+from .trial import Trial
+from .widths import Width
+
+__all__ = ["Arrays", "Outcome", "load_state"]
+
+Outcome = tuple[Trial, Found]
+_MOST_ARRAYS = 4
+
+
+def load_state(path: Path) -> Any:
+    """Read the state of a trial from its file.
+
+    Raises:
+        Error: it is missing or damaged; the message names it.
+    """
+    try:
+        return torch.load(path, weights_only=True)
+    except Exception as error:
+        raise Error(f"{path}: {error}") from error
+
+
+class Arrays:
+    """Trains trials of a group side by side; one that fails is found by training each alone."""
+
+    def __init__(
+        self, recipe: Recipe, evaluation: Evaluation, metric: str, threads: int, width: Width
+    ) -> None:
+        self._recipe, self._evaluation, self._metric, self.threads = recipe, evaluation, metric, threads
+        self.width = width
+        self._held: dict[Any, TrialArray] = {}
+
+    def chosen(self, ready: Sequence[Trial]) -> list[Trial]:
+        """The trials to train next: of one group, those that are in its array first."""
+        groups: dict[Any, list[Trial]] = {}
+        for trial in ready:
+            groups.setdefault(trial.group, []).append(trial)
+        last = next(reversed(self._held), None) if self._held else None
+        group = (
+            groups[last]
+            if last in groups
+            else max(groups.values(), key=lambda trials: (len(trials), -trials[0].number))
+        )
+        alone = [trial for trial in group if trial.alone > trial.trained]
+        if len(alone) == len(group):
+            return alone[:1]
+        held = self._held.get(group[0].group)
+        resident = {id(trial) for trial in held.trials} if held else set()
+        together = [trial for trial in group if trial.alone <= trial.trained]
+        order = sorted(together, key=lambda trial: (id(trial) not in resident, trial.number))
+        return order[: self.width.now]
+
+    def train(self, trials: Sequence[Trial]) -> list[Outcome]:
+        """Train an epoch of each; those without an outcome have to be trained again."""
+        began, group = time.perf_counter(), trials[0].group
+        try:
+            for trial in trials:
+                if isinstance(trial.state, Path):
+                    trial.state = load_state(trial.state)
+            array = self._array(group)
+            self._park_others(array, trials)
+            array.hold(trials)
+            found = dict(zip(map(id, array.trials), array.epoch(), strict=True))
+        except Exception as error:
+            return self._lost(group, trials, error)
+        self.width.measured(len(trials), time.perf_counter() - began, 1)
+        return [(trial, found[id(trial)]) for trial in trials]
+
+    def _array(self, group: Any) -> TrialArray:
+        """The array of a group, which becomes the last used; the first used of too many ends."""
+        array = self._held.pop(group, None) or TrialArray(
+            self._recipe, self._evaluation, self._metric, self.threads
+        )
+        self._held[group] = array
+        while len(self._held) > _MOST_ARRAYS:
+            first = next(iter(self._held))
+            self._park_others(self._held[first], ())
+            self._held.pop(first).close()
+        return array
+
+    def _park_others(self, array: TrialArray, staying: Sequence[Trial]) -> None:
+        """Keep the states of trials that leave the array and will go on."""
+        for trial in array.trials:
+            if not trial.over and trial.state is None and not any(trial is one for one in staying):
+                self.park(trial)
+
+    def park(self, trial: Trial) -> Any:
+        """Take a trial's state out of its array, to go on from later."""
+        array = self._held.get(trial.group)
+        if trial.state is None and array is not None and any(trial is one for one in array.trials):
+            trial.state = trial.kept = array.state(trial)
+        return trial.state
+
+    def peek(self, trial: Trial) -> Any:
+        """Copy a trial's state; it stays where it is."""
+        array = self._held.get(trial.group)
+        if array is not None and any(trial is one for one in array.trials):
+            return array.state(trial)
+        return trial.state
+
+    def weights(self, trial: Trial) -> dict[str, Any]:
+        """Copy the model's `state_dict`, of a trial that has just trained."""
+        return self._held[trial.group].weights(trial)
+
+    def _lost(self, group: Any, trials: Sequence[Trial], error: Exception) -> list[Outcome]:
+        """An array failed: go on half as wide if memory ran out, else with each alone until past this epoch."""
+        array = self._held.pop(group, None)
+        members = {id(trial): trial for trial in (*(array.trials if array else ()), *trials)}
+        if array is not None:
+            self._abandon(array)
+        kind = classify(error)
+        if (len(trials) == 1 and kind != "oom") or (len(trials) == 1 and self.width.now == 1):
+            return [(trials[0], error)]
+        for trial in members.values():
+            if not trial.over:
+                trial.alone = max(trial.alone, 0 if kind == "oom" else trial.trained + 1)
+                _rewind(trial)
+        if kind == "oom":
+            self.width.halve(len(trials))
+            logging.getLogger("dnnsuite").warning(
+                "memory ran out with %d models at once; the sweep goes on with %d",
+                len(trials),
+                self.width.now,
+            )
+        return []
+
+    @staticmethod
+    def _abandon(array: TrialArray) -> None:
+        try:
+            array.close()
+        except Exception:  # the error that has been seen, once more
+            array.trials = []
+
+    def close(self) -> None:
+        """End all arrays."""
+        for array in self._held.values():
+            self._abandon(array)
+        self._held.clear()
+
+
+def _rewind(trial: Trial) -> None:
+    """Put a trial back to what was kept of it; it trains again what it has lost."""
+    trial.state = load_state(trial.kept) if isinstance(trial.kept, Path) else trial.kept
+    trial.trained = 0 if trial.state is None else int(trial.state["epoch"])

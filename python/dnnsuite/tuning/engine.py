@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: MIT
+"""The loop of a sweep: orders of the algorithm, epochs of the trainer, decisions, records."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from .._runs.failures import classify
+from .._runs.interrupts import check, deferred
+from ..errors import Error, InvalidArgument, did_you_mean
+from .algorithms import Algorithm, Decision, Order
+from .arrays import Outcome, load_state
+from .store import Kept, Store
+from .trial import Trial
+
+__all__ = ["Best", "Engine", "Event", "Goal", "Trainer"]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is sought.
+
+    Attributes:
+        metric: its name; None is `loss`, `value` or `train_loss`, whichever there is.
+        sign: 1 if lower is better, -1 if higher is.
+        patience: epochs without an improvement after which a trial ends; None never.
+        min_delta: part by which a value has to improve.
+    """
+
+    metric: str | None
+    sign: float
+    patience: int | None = None
+    min_delta: float = 0.0
+
+
+@dataclass(frozen=True)
+class Event:
+    """News of a sweep: `kind` is epoch, end (of a trial), or finished (the sweep)."""
+
+    kind: str
+    trial: int
+    config: dict[str, Any]
+    epoch: int
+    metrics: dict[str, float]
+    status: str
+
+
+@dataclass
+class Best:
+    """The best epoch of all trials, and the weights after it. Of equal values the first trial's counts."""
+
+    key: tuple[float, int, int] = (math.inf, -1, -1)  # (value, trial, epoch)
+    weights: dict[str, Any] | None = None
+    saved: bool = True
+
+
+class Trainer(Protocol):
+    """Trains trials: in arrays of this process, or in others."""
+
+    def chosen(self, ready: Sequence[Trial]) -> list[Trial]: ...
+    def train(self, trials: Sequence[Trial]) -> list[Outcome]: ...
+    def park(self, trial: Trial) -> Any: ...
+    def peek(self, trial: Trial) -> Any: ...
+    def weights(self, trial: Trial) -> dict[str, Any]: ...
+    def close(self) -> None: ...
+
+
+@dataclass
+class Engine:
+    """Runs a sweep to its end.
+
+    Attributes:
+        admit: called with each trial before it begins; it finds its group, and its errors are the trial's.
+        check_configs: called with the configurations of the first trials before they train.
+        look_ahead: trials that may wait, so that groups fill their arrays.
+        save_every_s: seconds between two writings of trials that are under way.
+    """
+
+    algorithm: Algorithm
+    trainer: Trainer
+    goal: Goal
+    admit: Callable[[Trial], None]
+    store: Store | None = None
+    check_configs: Callable[[list[dict[str, Any]]], None] = lambda configs: None
+    tell: Callable[[Event, Engine], None] = lambda event, engine: None
+    seed: int = 0
+    look_ahead: int = 64
+    save_every_s: float = 60.0
+    trials: dict[int, Trial] = field(default_factory=dict)
+    trajectory: list[tuple[float, float]] = field(default_factory=list)
+    best: Best = field(default_factory=Best)
+    metric: str = ""
+
+    def run(self) -> None:
+        """Train until the algorithm orders nothing more.
+
+        Raises:
+            InvalidArgument: the metric is missing.
+        """
+        self._kept: dict[int, Kept] = self.store.kept() if self.store else {}
+        self._load_best()
+        if self.best.weights is None:
+            self._kept = {}  # weights that cannot be had back without training
+        self._active: dict[int, Trial] = {}
+        self._heard: dict[int, tuple[Trial, Any]] = {}  # outcomes that wait until all have one
+        self._began_s = self._saved_s = time.monotonic()
+        self.metric = self.goal.metric or ""
+        self.train_s = 0.0
+        while True:
+            check()
+            self._take_orders()
+            ready = [trial for trial in self._active.values() if trial.number not in self._heard]
+            if not ready:
+                if not self._heard:
+                    break
+                self._deliver()
+                continue
+            self._train(ready)
+            if self.algorithm.parallel is None:
+                self._deliver()
+            self._save_sometimes()
+        self._save_best()
+
+    # -- orders ----------------------------------------------------------------------------------------------------
+
+    def _take_orders(self) -> None:
+        limit = self.algorithm.parallel or self.look_ahead
+        if self._heard and self.algorithm.parallel is not None:
+            return  # the round is not over
+        while len(self._active) < limit or self.algorithm.keeps_states:
+            order = self.algorithm.next()
+            self._end_given_up()
+            if order is None:
+                return
+            self._begin(order)
+
+    def _begin(self, order: Order) -> None:
+        trial = self.trials.get(order.trial)
+        if trial is None:
+            trial = self._new(order)
+            if trial is None:
+                return
+        elif order.source is not None:
+            self._inherit(trial, self.trials[order.source], order)
+        trial.status = "running"
+        self._active[trial.number] = trial
+
+    def _new(self, order: Order) -> Trial | None:
+        config = dict(order.config or {})
+        seed = config.get("seed", self.seed + order.trial)
+        trial = self.trials[order.trial] = Trial(order.trial, config, seed)
+        kept = self._kept.get(order.trial)
+        if kept is not None:
+            trial.known, trial.seconds = kept.history, kept.seconds
+            if kept.status == "failed" and not kept.history:
+                self._fail(trial, kept.failure, kept.message)
+                return None
+        try:
+            self.admit(trial)
+        except InvalidArgument as error:
+            if len(self.trials) == 1 and "make_model" in str(error):
+                raise
+            self._fail(trial, "crash", str(error))
+            return None
+        except Exception as error:
+            self._fail(trial, classify(error), f"{type(error).__name__}: {error}")
+            return None
+        return trial
+
+    def _inherit(self, trial: Trial, source: Trial, order: Order) -> None:
+        """Let a trial go on from another's state, with values of its own."""
+        state = self._state_at(source, trial.epoch)
+        trial.config = dict(order.config or source.config)
+        trial.inherited.append((trial.epoch, source.number))
+        trial.state = trial.kept = state
+        trial.trained = source.epoch if state is None else trial.epoch
+        self.admit(trial)
+
+    def _state_at(self, trial: Trial, epoch: int) -> Any:
+        """State of a paused trial; None while it is not known, and need not be, since its epochs are."""
+        if trial.state is not None:
+            return load_state(trial.state) if isinstance(trial.state, Path) else trial.state
+        path = self._kept[trial.number].states.get(epoch) if trial.number in self._kept else None
+        return None if path is None else load_state(path)
+
+    # -- epochs ----------------------------------------------------------------------------------------------------
+
+    def _train(self, ready: Sequence[Trial]) -> None:
+        """Hear of what is known already, else train an epoch of some of the trials."""
+        known = [trial for trial in ready if trial.epoch < len(trial.known)]
+        for trial in known:
+            trial.trained, trial.state, trial.kept = trial.epoch + 1, None, None
+            self._heard[trial.number] = (trial, trial.known[trial.epoch])
+        if known:
+            return
+        if not self.train_s:
+            self.check_configs([trial.config for trial in self.trials.values()])
+        for trial in ready:
+            self._find_state(trial)
+        began = time.monotonic()
+        outcomes = self.trainer.train(self.trainer.chosen(ready))
+        self.train_s += time.monotonic() - began
+        outcomes = [(trial, found) for trial, found in outcomes if self._is_new(trial, found)]
+        for trial, found in outcomes:
+            self._heard[trial.number] = (trial, found)
+        self._look_for_best(outcomes)
+
+    def _is_new(self, trial: Trial, found: Any) -> bool:
+        return isinstance(found, BaseException) or trial.trained > trial.epoch
+
+    def _find_state(self, trial: Trial) -> None:
+        """Give a trial whose epochs are known the state after them; without one it trains them again."""
+        kept = self._kept.pop(trial.number, None) if trial.epoch == len(trial.known) else None
+        if kept is None or trial.state is not None or not trial.known:
+            return
+        path = kept.states.get(trial.epoch)
+        trial.state = trial.kept = path
+        trial.trained = trial.epoch if path is not None else 0
+
+    def _look_for_best(self, outcomes: Sequence[Outcome]) -> None:
+        found = [(self._value(metrics), trial.number, trial.trained, trial)
+                 for trial, metrics in outcomes if isinstance(metrics, dict)]  # fmt: skip
+        ranked = min(
+            ((v, n, e, t) for v, n, e, t in found if math.isfinite(v)), key=lambda x: x[:3], default=None
+        )
+        if ranked is not None and ranked[:3] < self.best.key:
+            self.best = Best(ranked[:3], self.trainer.weights(ranked[3]), False)
+
+    def _value(self, metrics: dict[str, float]) -> float:
+        """The metric, lower is better.
+
+        Raises:
+            InvalidArgument: there is none of its name.
+        """
+        if not self.metric:
+            known = ("loss", "val_loss", "value", "train_loss")
+            self.metric = next(name for name in known if name in metrics)
+        if self.metric not in metrics:
+            hint = did_you_mean(self.metric, metrics)
+            raise InvalidArgument(
+                f"there is no metric {self.metric!r}{hint}: training and evaluate gave {', '.join(sorted(metrics))}"
+            )
+        return self.goal.sign * metrics[self.metric]
+
+    # -- decisions -------------------------------------------------------------------------------------------------
+
+    def _deliver(self) -> None:
+        """Tell the algorithm what was heard, in the order of the trials, and do as it decides."""
+        heard, self._heard = self._heard, {}
+        for _, (trial, found) in sorted(heard.items()):
+            if isinstance(found, BaseException):
+                self._fail(trial, classify(found), f"{type(found).__name__}: {found}")
+            else:
+                self._hear(trial, found)
+
+    def _hear(self, trial: Trial, metrics: dict[str, float]) -> None:
+        value = self._value(metrics)
+        trial.history.append(dict(metrics))
+        if not math.isfinite(value):
+            self._fail(trial, "nan", f"{self.metric} is {metrics[self.metric]} after epoch {trial.epoch}")
+            return
+        if math.isnan(metrics.get("train_loss", 0.0)):
+            self._fail(trial, "nan", f"the training loss is NaN in epoch {trial.epoch}")
+            return
+        self._note_value(trial, value)
+        new = trial.epoch > len(trial.known)
+        decision = self.algorithm.report(trial.number, trial.epoch, value)
+        if new:
+            self._say("epoch", trial)
+        if decision is Decision.GO and self._impatient(trial):
+            self.algorithm.ended(trial.number, value)
+            self._end(trial, "stopped")
+        elif decision is Decision.PAUSE:
+            self._pause(trial, new)
+        elif decision is not Decision.GO:
+            self._end(trial, "done" if decision is Decision.DONE else "pruned")
+        self._end_given_up()
+
+    def _note_value(self, trial: Trial, value: float) -> None:
+        if value < trial.best[0] - self.goal.min_delta * abs(trial.best[0]) or not trial.best[1]:
+            trial.improved = trial.epoch
+        if value < trial.best[0]:
+            trial.best = (value, trial.epoch)
+        if not self.trajectory or value < self.goal.sign * self.trajectory[-1][1]:
+            self.trajectory.append((time.monotonic() - self._began_s, self.goal.sign * value))
+
+    def _impatient(self, trial: Trial) -> bool:
+        patience = self.goal.patience
+        return patience is not None and trial.epoch - trial.improved >= patience
+
+    def _pause(self, trial: Trial, new: bool) -> None:
+        trial.status = "paused"
+        self._active.pop(trial.number, None)
+        if new:
+            state = self.trainer.park(trial)
+            self._save(trial, state)
+
+    def _end_given_up(self) -> None:
+        for number in self.algorithm.given_up():
+            self._end(self.trials[number], "given up")
+
+    def _fail(self, trial: Trial, failure: str, message: str) -> None:
+        trial.failure, trial.message = failure, message
+        self.algorithm.ended(trial.number, None)
+        self._end(trial, "failed")
+        self._end_given_up()
+
+    def _end(self, trial: Trial, status: str) -> None:
+        trial.status, trial.state, trial.kept = status, None, None
+        self._active.pop(trial.number, None)
+        self._save(trial, None)
+        self._say("end", trial)
+
+    # -- disk ------------------------------------------------------------------------------------------------------
+
+    def _save(self, trial: Trial, state: Any) -> None:
+        """Write a trial's rung. The best weights come first: what a record says is never better than what is kept."""
+        if self.store is None:
+            return
+        with deferred():
+            self._save_best()
+            files = self.store.save(trial, state, self.metric or "value", self.goal.sign)
+            if state is not None and trial.trained in files:
+                trial.kept = files[trial.trained]
+                if trial.status == "paused":
+                    trial.state = trial.kept
+
+    def _save_best(self) -> None:
+        if self.store is not None and not self.best.saved:
+            self.store.save_best({"key": list(self.best.key), "weights": self.best.weights})
+            self.best.saved = True
+
+    def _load_best(self) -> None:
+        found = self.store.load_best() if self.store else None
+        if found is not None:
+            value, trial, epoch = found["key"]
+            self.best = Best((float(value), int(trial), int(epoch)), found["weights"])
+
+    def _save_sometimes(self) -> None:
+        """Write the trials that are under way, once in a while."""
+        if (
+            self.store is None
+            or self.algorithm.keeps_states
+            or time.monotonic() - self._saved_s < self.save_every_s
+        ):
+            return
+        for trial in self._active.values():
+            state = self.trainer.peek(trial) if trial.trained == trial.epoch > 0 else None
+            if state is not None and not isinstance(state, Path):
+                self._save(trial, state)
+        self._saved_s = time.monotonic()
+
+    def _say(self, kind: str, trial: Trial) -> None:
+        metrics = trial.history[-1] if trial.history else {}
+        self.tell(Event(kind, trial.number, dict(trial.config), trial.epoch, metrics, trial.status), self)
+
+    def require_values(self) -> None:
+        """Refuse a sweep of which no trial has a value.
+
+        Raises:
+            Error: every trial failed; the message has the first reason.
+        """
+        trials = self.trials.values()
+        if trials and all(trial.status == "failed" and not trial.best[1] for trial in trials):
+            first = min(trials, key=lambda trial: trial.number)
+            raise Error(
+                f"all {len(self.trials)} trials failed, so there is no best one; trial {first.number}: {first.message}"
+            )

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: MIT
+"""Batches of an epoch: a function of seed and epoch alone, whoever reads them, when, and beside whom."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
+
+from ..errors import InvalidArgument
+from .space import Config
+from .watched import WatchedConfig
+
+__all__ = ["Feed", "Feeds", "batch_size_of", "seeded"]
+
+Batch = Any
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed Python's, NumPy's and torch's generators inside, and put them back after."""
+    import numpy as np
+
+    kept = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        try:
+            yield
+        finally:
+            random.setstate(kept[0])
+            np.random.set_state(kept[1])
+
+
+class _Generators:
+    """State of the process's generators, to go on later where a reader has left off."""
+
+    def __init__(self, seed: int) -> None:
+        with seeded(seed):
+            self._take()
+
+    def _take(self) -> None:
+        import numpy as np
+
+        self._held = torch.get_rng_state(), random.getstate(), np.random.get_state()
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[None]:
+        """Let the process draw from them inside."""
+        import numpy as np
+
+        before = torch.get_rng_state(), random.getstate(), np.random.get_state()
+        self._put(self._held)
+        try:
+            yield
+        finally:
+            self._held = torch.get_rng_state(), random.getstate(), np.random.get_state()
+            self._put(before)
+
+    @staticmethod
+    def _put(states: Any) -> None:
+        import numpy as np
+
+        torch.set_rng_state(states[0])
+        random.setstate(states[1])
+        np.random.set_state(states[2])
+
+
+class Feed:
+    """The training data of some trials.
+
+    Attributes:
+        key: trials with the same key have batches of the same sizes, and may share an array.
+        seed: of the order; epoch e is read with the seed `seed + e`.
+    """
+
+    def __init__(self, source: Any, seed: int, key: Any) -> None:
+        self.source, self.seed, self.key = source, seed, key
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """The batches of epoch `number`, from 0."""
+        seed = self.seed + number
+        rows = _rows_of(self.source)
+        if rows is not None:
+            yield from self._gathered(*rows, seed)
+            return
+        self._settle(number, seed)
+        generators = _Generators(seed)
+        with generators.lent():
+            batches = iter(self.source)
+        while True:
+            with generators.lent():
+                batch = next(batches, _END)
+            if batch is _END:
+                return
+            yield batch
+
+    def _gathered(self, tensors: Sequence[torch.Tensor], loader: Any, seed: int) -> Iterator[Batch]:
+        """Batches of tensors by their indices at once, as the loader would collate the samples one by one."""
+        self._settle(None, seed)
+        with seeded(seed):
+            torch.empty((), dtype=torch.int64).random_(
+                generator=loader.generator
+            )  # as its workers' seed is drawn
+            batches = list(loader.batch_sampler)
+        for indices in batches:
+            at = torch.as_tensor(indices)
+            yield [tensor[at] for tensor in tensors]
+
+    def _settle(self, number: int | None, seed: int) -> None:
+        """Give what draws on its own the seed of this epoch."""
+        loader = self.source
+        sampler = getattr(loader, "sampler", None)
+        for generator in (getattr(loader, "generator", None), getattr(sampler, "generator", None)):
+            if isinstance(generator, torch.Generator):
+                generator.manual_seed(seed)
+        for part in (sampler, getattr(loader, "dataset", None)):
+            set_epoch = getattr(part, "set_epoch", None)
+            if callable(set_epoch):
+                set_epoch(seed - self.seed if number is None else number)
+
+
+_END = object()
+
+
+def _rows_of(loader: Any) -> tuple[Sequence[torch.Tensor], Any] | None:
+    """(tensors, loader) if the loader only gathers rows of tensors, in this process."""
+    plain = type(loader) is DataLoader and type(loader.dataset) is TensorDataset
+    if (
+        not plain
+        or loader.collate_fn is not default_collate
+        or loader.num_workers
+        or loader.batch_sampler is None
+    ):
+        return None
+    return loader.dataset.tensors, loader
+
+
+def batch_size_of(loader: Any) -> int:
+    """Samples of a batch, 0 where it does not say."""
+    return int(getattr(loader, "batch_size", None) or 0)
+
+
+class Feeds:
+    """The data of each trial: one source for all, one per trial, or a function of the configuration.
+
+    Args:
+        source: a DataLoader or another iterable of batches; a tuple of tensors or a Dataset, which get a shuffling
+            loader of `batch_size` (a trial's own, where its configuration has one); a list of loaders, trial i has
+            number i; a function of the configuration that returns any of these.
+        batch_size: for tensors and datasets.
+        seed: of the order in all trials.
+
+    Raises:
+        InvalidArgument: it is none of these.
+    """
+
+    def __init__(self, source: Any, batch_size: int | None, seed: int, shuffle: bool = True) -> None:
+        self._source, self._batch_size, self._seed, self._shuffle = source, batch_size, seed, shuffle
+        self._made: dict[Any, Feed] = {}
+        self._of: dict[int, tuple[Config, Feed]] = {}
+        self.read: set[str] = set()  # names of the configuration that a function of it reads
+        if isinstance(source, (Mapping, str, bytes)) or not (callable(source) or _iterable(source)):
+            raise InvalidArgument(
+                f"train is a {type(source).__name__}: give a DataLoader, a tuple of tensors, a Dataset, a list of "
+                "loaders with one per trial, or a function of the configuration"
+            )
+
+    def of(self, number: int, config: Config) -> Feed:
+        """The feed of a trial."""
+        known = self._of.get(number)
+        if known is None or known[0] != config:
+            known = self._of[number] = dict(config), self._found(number, config)
+        return known[1]
+
+    def _found(self, number: int, config: Config) -> Feed:
+        source, key = self._source, None
+        if callable(source) and not _iterable(source):
+            watched = WatchedConfig(config)
+            source, key = source(watched), ("trial", number)
+            self.read |= watched.read
+        elif isinstance(source, list):
+            if number >= len(source):
+                raise InvalidArgument(
+                    f"train has {len(source)} loaders, and there is a trial {number}: give one each"
+                )
+            source, key = source[number], ("listed", id(source[number]))
+        size = config.get("batch_size", self._batch_size)
+        if key is None and _needs_loader(source):
+            key = ("size", size)
+        if isinstance(key, tuple) and key[0] == "trial":
+            return self._feed(source, size)
+        if key not in self._made:
+            self._made[key] = self._feed(source, size)
+        return self._made[key]
+
+    def _feed(self, source: Any, size: Any) -> Feed:
+        if _needs_loader(source):
+            source = _loader(source, size, self._shuffle)
+        return Feed(source, self._seed, _sizes(source))
+
+
+def _iterable(source: Any) -> bool:
+    return hasattr(source, "__iter__") or hasattr(source, "__getitem__")
+
+
+def _needs_loader(source: Any) -> bool:
+    tensors = isinstance(source, tuple) and all(isinstance(part, torch.Tensor) for part in source)
+    return tensors or isinstance(source, torch.utils.data.Dataset)
+
+
+def _loader(source: Any, size: Any, shuffle: bool) -> DataLoader[Any]:
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise InvalidArgument(
+            f"batch_size is {size!r}: give a whole number, 1 or more, for all or in the configuration, or a DataLoader"
+        )
+    if isinstance(source, tuple):
+        if len({len(tensor) for tensor in source}) != 1:
+            raise InvalidArgument(
+                f"tensors of {[len(tensor) for tensor in source]} samples: give as many of each"
+            )
+        source = TensorDataset(*source)
+    return DataLoader(source, size, shuffle=shuffle and not isinstance(source, IterableDataset))
+
+
+def _sizes(loader: Any) -> Any:
+    """What decides the sizes of batches; a source that does not say shares with nobody but itself."""
+    try:
+        return batch_size_of(loader) or id(loader), len(loader)
+    except TypeError:
+        return "unsized", id(loader)

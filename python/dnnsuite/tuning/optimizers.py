@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: MIT
+"""Optimizers and schedules of trials: named, given as torch's own, or as a LightningModule configures them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .. import optim
+from ..errors import InvalidArgument, did_you_mean
+from .space import Config
+
+__all__ = ["Named", "OfTorch", "Optimization", "chosen_optimization"]
+
+Values = dict[str, Any]
+
+
+class Optimization:
+    """How the optimizer and the schedule of an array are made and given another trial."""
+
+    def taken(self) -> set[str]:
+        """Names of configurations that it reads, beside those that it is called with."""
+        return set()
+
+    def made(
+        self, array: torch.nn.Module, models: Sequence[Any], configs: Sequence[Config]
+    ) -> tuple[Any, Any]:
+        """(optimizer, schedule or None) of an array of these models."""
+        raise NotImplementedError
+
+    def fresh(self, model: Any, config: Config) -> tuple[Values, Callable[[Any, int], None]]:
+        """(values for `array.replace`, a function of the optimizer and the slot that sets the rest)."""
+        raise NotImplementedError
+
+
+def _nothing(optimizer: Any, slot: int) -> None:
+    """A fresh model whose values are all in `array.replace`."""
+
+
+class Named(Optimization):
+    """A class by name, which takes the values of a configuration that have the names of its arguments."""
+
+    def __init__(self, optimizer: Any, schedule: Any = None) -> None:
+        self._optimizer, self._constants = _class_of(optimizer, optim, "optimizer")
+        self._schedule: Any = None
+        self._schedule_constants: Values = {}
+        if schedule is not None:
+            self._schedule, self._schedule_constants = _class_of(schedule, optim.lr_scheduler, "scheduler")
+        self._names = _arguments(self._optimizer)
+        self._schedule_names = _arguments(self._schedule) if self._schedule else set()
+        _refuse_unknown(self._optimizer, self._constants, self._names)
+        if self._schedule:
+            _refuse_unknown(self._schedule, self._schedule_constants, self._schedule_names)
+
+    def taken(self) -> set[str]:
+        return self._names | self._schedule_names
+
+    def _values(self, config: Config) -> Values:
+        return {**self._constants, **{name: config[name] for name in config if name in self._names}}
+
+    def _schedule_values(self, config: Config) -> Values:
+        own = {name: config[name] for name in config if name in self._schedule_names - self._names}
+        return {**self._schedule_constants, **own}
+
+    def made(
+        self, array: torch.nn.Module, models: Sequence[Any], configs: Sequence[Config]
+    ) -> tuple[Any, Any]:
+        values = _together(self._optimizer, [self._values(config) for config in configs])
+        optimizer = self._optimizer(list(array.parameters()), **values)
+        if self._schedule is None:
+            return optimizer, None
+        chosen = [self._schedule_values(config) for config in configs]
+        return optimizer, self._schedule(optimizer, **_together(self._schedule, chosen))
+
+    def fresh(self, model: Any, config: Config) -> tuple[Values, Callable[[Any, int], None]]:
+        values = {**_defaults(self._optimizer), **self._values(config)}
+        for pair, names in getattr(self._optimizer, "pairs", {}).items():
+            if pair in values:
+                values |= dict(zip(names, values.pop(pair), strict=True))
+        per_model = {*self._optimizer.per_model, "max_grad_norm"}
+        found = {name: value for name, value in values.items() if name in per_model and value is not None}
+        if self._schedule is not None:
+            given = {**_defaults(self._schedule), **self._schedule_values(config)}
+            found |= {
+                name: value
+                for name, value in given.items()
+                if name in (*self._schedule.per_model, "milestones")
+            }
+        return found, _nothing
+
+
+class OfTorch(Optimization):
+    """Optimizers and schedules that a user's function makes for one model, in plain torch."""
+
+    def __init__(self, make: Callable[[Any, Config], tuple[Any, Any]]) -> None:
+        self._make = make
+
+    def made(
+        self, array: torch.nn.Module, models: Sequence[Any], configs: Sequence[Config]
+    ) -> tuple[Any, Any]:
+        pairs = [self._make(model, config) for model, config in zip(models, configs, strict=True)]
+        places = {id(p): i for i, p in enumerate(models[0].parameters())}
+        held = list(array.parameters())
+        order = [places[id(p)] for group in pairs[0][0].param_groups for p in group["params"]]
+        optimizer = optim.ArrayOptimizer.from_models([one for one, _ in pairs], [held[i] for i in order])
+        schedules = [schedule for _, schedule in pairs]
+        return optimizer, None if schedules[0] is None else _schedule_of_torch(optimizer, schedules)
+
+    def fresh(self, model: Any, config: Config) -> tuple[Values, Callable[[Any, int], None]]:
+        alone, schedule = self._make(model, config)
+        groups = [_group_values(group) for group in alone.param_groups]
+        found = {name: value for name, value in groups[0].items() if not name.startswith("initial_")}
+        if schedule is not None:
+            kind = getattr(optim.lr_scheduler, type(schedule).__name__)
+            found |= {name: getattr(schedule, name) for name in kind.per_model}
+
+        def rest(optimizer: Any, slot: int) -> None:
+            for group, values in zip(optimizer.param_groups, groups, strict=True):
+                for name, value in values.items():
+                    if isinstance(group.get(name), torch.Tensor):
+                        vector = group[name].clone()
+                        vector[slot] = value
+                        group[name] = vector
+
+        kind = getattr(optim, type(alone).__name__)
+        names = {*kind.per_model, *(optim.lr_scheduler.LRScheduler.per_model if schedule is None else found)}
+        return {name: value for name, value in found.items() if name in names}, rest
+
+
+def _group_values(group: Mapping[str, Any]) -> Values:
+    """Numbers of a torch optimizer's group, pairs taken apart."""
+    found: Values = {}
+    for name, value in group.items():
+        if name == "betas":
+            found |= {"beta1": value[0], "beta2": value[1]}
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            found[name] = value
+    return found
+
+
+def _schedule_of_torch(optimizer: Any, schedules: Sequence[Any]) -> Any:
+    """The schedule of an array out of torch's, which keep their arguments under their names."""
+    kind = getattr(optim.lr_scheduler, type(schedules[0]).__name__, None)
+    names = getattr(kind, "per_model", ())
+    if kind is None or any(not hasattr(one, name) for one in schedules for name in names):
+        raise InvalidArgument(
+            f"the schedule {type(schedules[0]).__name__} cannot be given to an array: name one of "
+            "dnnsuite.optim.lr_scheduler in scheduler="
+        )
+    for group, torchs in zip(optimizer.param_groups, zip(*(s.optimizer.param_groups for s in schedules), strict=True),
+                             strict=True):  # fmt: skip
+        group["lr"] = [float(own.get("initial_lr", own["lr"])) for own in torchs]
+        if "initial_lr" in group:
+            del group["initial_lr"]
+    return kind(optimizer, **{name: [getattr(one, name) for one in schedules] for name in names})
+
+
+def _class_of(given: Any, room: Any, what: str) -> tuple[Any, Values]:
+    """(class of ours, constant arguments) of a name, a class of torch's or ours, or a pair of one and arguments."""
+    constants: Values = {}
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping):
+        given, constants = given[0], dict(given[1])
+    name = given if isinstance(given, str) else getattr(given, "__name__", "")
+    found = getattr(room, name, None) if name and not name.startswith("_") else None
+    if not isinstance(found, type):
+        hint = did_you_mean(str(name), room.__all__)
+        raise InvalidArgument(
+            f"{what} {given!r} is none of dnnsuite.{'optim' if what == 'optimizer' else 'optim.lr_scheduler'}{hint}; "
+            f"name one, as {'AdamW' if what == 'optimizer' else 'CosineAnnealingLR'!r}"
+        )
+    return found, constants
+
+
+def _signature(kind: Any) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(kind.__init__).parameters
+
+
+def _arguments(kind: Any) -> set[str]:
+    """Names that the class takes for a model, halves of pairs too."""
+    per_model, pairs = getattr(kind, "per_model", ()), getattr(kind, "pairs", {})
+    known = {
+        name for name in _signature(kind) if name not in ("self", "params", "optimizer", "B", "last_epoch")
+    }
+    return (
+        {*per_model, *pairs, *known, "max_grad_norm"}
+        if hasattr(kind, "torch_class")
+        else {*per_model, *known}
+    )
+
+
+def _defaults(kind: Any) -> Values:
+    """Values of the arguments that were not given."""
+    return {
+        name: p.default for name, p in _signature(kind).items() if p.default is not inspect.Parameter.empty
+    }
+
+
+def _refuse_unknown(kind: Any, constants: Mapping[str, Any], names: set[str]) -> None:
+    if unknown := sorted(set(constants) - names - {"foreach", "fused", "capturable", "maximize"}):
+        raise InvalidArgument(
+            f"{kind.__name__} has no argument {unknown[0]!r}{did_you_mean(unknown[0], names)}; it takes "
+            f"{', '.join(sorted(names))}"
+        )
+
+
+def _together(kind: Any, values: Sequence[Values]) -> Values:
+    """Arguments of an array out of those of its models: lists of one per model where they may differ.
+
+    Halves of a pair (`beta1`) are put into it (`betas`).
+    """
+    defaults = _defaults(kind)
+    found: Values = {}
+    pairs = getattr(kind, "pairs", {})
+    halves = {half: (pair, place) for pair, names in pairs.items() for place, half in enumerate(names)}
+    for pair, names in pairs.items():
+        if any({pair, *names} & set(own) for own in values):
+            rows: list[Any] = [own.get(pair, defaults.get(pair)) for own in values]
+            found[pair] = tuple(
+                [own.get(half, row[place]) for own, row in zip(values, rows, strict=True)]
+                for place, half in enumerate(names)
+            )
+    per_model = {*getattr(kind, "per_model", ()), "max_grad_norm"}
+    for name in {name for own in values for name in own} - set(halves) - set(pairs):
+        column = [own.get(name, defaults.get(name)) for own in values]
+        if name in per_model:
+            found[name] = column
+        elif all(value == column[0] for value in column):
+            found[name] = column[0]
+        else:
+            raise InvalidArgument(f"{kind.__name__}: {name} has to be the same for all trials, got {column}")
+    return found
+
+
+def chosen_optimization(optimizer: Any, schedule: Any, lightning: bool) -> Optimization:
+    """The optimization of trials out of what was asked for.
+
+    Args:
+        optimizer: a name or class; (name, constants); or a function `(parameters, config)` that returns torch's
+            optimizer of one model. None: the LightningModule's own, else AdamW.
+        schedule: a name or class, (name, constants), or a function `(optimizer, config)` of torch's.
+    """
+    if optimizer is None and lightning:
+        return OfTorch(_of_lightning)
+    if optimizer is None:
+        optimizer = "AdamW"
+    if inspect.isfunction(optimizer) or inspect.ismethod(optimizer):
+        return OfTorch(lambda model, config: _called(optimizer, schedule, model, config))
+    if inspect.isfunction(schedule):
+        raise InvalidArgument(
+            "a function for scheduler goes with a function for optimizer; or name the schedule"
+        )
+    return Named(optimizer, schedule)
+
+
+def _called(optimizer: Any, schedule: Any, model: Any, config: Config) -> tuple[Any, Any]:
+    made = optimizer(model.parameters(), config)
+    if not isinstance(made, torch.optim.Optimizer):
+        raise InvalidArgument(
+            f"optimizer(parameters, config) returned a {type(made).__name__}: return torch's optimizer"
+        )
+    return made, None if schedule is None else schedule(made, config)
+
+
+def _of_lightning(trainee: Any, config: Config) -> tuple[Any, Any]:
+    found = trainee.model.configure_optimizers()
+    schedule = None
+    if isinstance(found, Mapping):
+        found, schedule = found["optimizer"], found.get("lr_scheduler")
+    elif isinstance(found, (list, tuple)):
+        found, schedule = _lists(found)
+    schedule = schedule.get("scheduler") if isinstance(schedule, Mapping) else schedule
+    if not isinstance(found, torch.optim.Optimizer):
+        raise InvalidArgument(
+            f"{type(trainee.model).__name__}.configure_optimizers returned no single optimizer: give optimizer="
+        )
+    return found, schedule
+
+
+def _lists(found: Any) -> tuple[Any, Any]:
+    """(optimizer, schedule) of `[optimizer]`, or `([optimizer], [schedule])`."""
+    pair = len(found) == 2 and all(isinstance(part, (list, tuple)) for part in found)
+    optimizers, schedules = found if pair else (found, [])
+    return (optimizers[0] if len(optimizers) == 1 else None), (schedules[0] if schedules else None)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""Progress of a sweep: on a terminal the best trials, a count of each status and the time left; lines in a log file."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from .._runs import progress as runs
+from .algorithms import Plan
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from .engine import Engine, Event
+
+__all__ = ["Progress"]
+
+_LINE_EVERY_S = 30.0  # in a log file
+_ROWS = 5
+
+
+class Progress:
+    """Shows a sweep. Use it as a context manager.
+
+    Args:
+        plan: its size, where it is known.
+        console: standard error by default.
+        quiet: show nothing.
+    """
+
+    def __init__(self, plan: Plan | None, console: Console | None = None, quiet: bool = False) -> None:
+        if console is None:
+            from rich.console import Console as RichConsole
+
+            console = RichConsole(stderr=True)
+        self._plan, self._shown = plan, runs.Progress(console, quiet)
+        self._on_terminal = console.is_terminal and not quiet
+        self._began_s = self._told_s = time.monotonic()
+        self._trained = 0
+
+    def __enter__(self) -> Progress:
+        self._shown.__enter__()
+        if self._on_terminal:
+            self._shown.stage("sweep", self._plan.epochs if self._plan else 0)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._shown.__exit__(*exc)
+
+    def tell(self, event: Event, engine: Engine) -> None:
+        """Hear of an epoch or an end."""
+        if event.kind == "epoch":
+            self._trained += 1
+        now_s = time.monotonic()
+        if now_s - self._told_s < 0.5:
+            return
+        if self._on_terminal:
+            self._told_s = now_s
+            self._draw(engine)
+        elif now_s - self._told_s >= _LINE_EVERY_S:
+            self._shown.line(self._line(engine))
+            self._told_s = now_s
+
+    def _line(self, engine: Engine) -> str:
+        counts = Counter(trial.status for trial in engine.trials.values())
+        shown = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+        eta_s = self._eta_s()
+        eta = "" if eta_s is None else f"; ETA {runs.clock_text(eta_s)}"
+        return f"{shown}; best {_best_text(engine)}{eta}"
+
+    def _eta_s(self) -> float | None:
+        if self._plan is None or not self._trained:
+            return None
+        per_epoch_s = (time.monotonic() - self._began_s) / self._trained
+        return max(0.0, per_epoch_s * (self._plan.epochs - self._trained))
+
+    def _draw(self, engine: Engine) -> None:
+        trials = sorted(engine.trials.values(), key=lambda trial: (trial.best[0], trial.number))[:_ROWS]
+        metric = engine.metric or "value"
+        columns = ["trial", metric, "epochs", "status", "configuration"]
+        self._shown.rows(columns, [str(trial.number) for trial in trials])
+        for trial in trials:
+            config = ", ".join(f"{name}={_short(value)}" for name, value in trial.config.items())
+            value = f"{engine.goal.sign * trial.best[0]:.5g}" if trial.best[1] else ""
+            cells = {
+                metric: value,
+                "epochs": str(trial.epoch),
+                "status": trial.status,
+                "configuration": config,
+            }
+            self._shown.row(str(trial.number), **cells)
+        self._shown.at(self._trained, self._line(engine), self._eta_s())
+
+    def end(self, line: str) -> None:
+        """Say how it ended."""
+        self._shown.line(line)
+
+
+def _best_text(engine: Engine) -> str:
+    value, trial, _ = engine.best.key
+    return "none yet" if trial < 0 else f"{engine.metric} {engine.goal.sign * value:.5g} (trial {trial})"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+"""The making of a trial's model and optimizer from its configuration, and the groups that can share an array."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .._fuse import fuse
+from ..errors import InvalidArgument
+from .feeds import Feeds, seeded
+from .optimizers import OfTorch, Optimization, chosen_optimization
+from .space import Config
+from .trainee import Loss, Measure, Trainee, default_loss, default_measure, is_lightning
+from .trial import Trial
+from .watched import WatchedConfig
+
+__all__ = ["Recipe"]
+
+_SMALL_BYTES = 2**22  # of parameters: a model that is kept from its first look to its start
+
+
+class Recipe:
+    """Everything that says how trials are made and trained; the algorithms know nothing of it.
+
+    Args:
+        make_model: configuration → a plain torch module.
+        feeds: the training data of each trial.
+        optimizer, schedule: as `chosen_optimization` takes them.
+        loss: (model, *batch) → the loss `[]` of one model.
+        measure: (model, *batch) → measures of one model by name, means over the batch.
+        device, autocast: where and in which precision to train.
+    """
+
+    def __init__(
+        self,
+        make_model: Callable[[Any], torch.nn.Module],
+        feeds: Feeds,
+        optimizer: Any = None,
+        schedule: Any = None,
+        loss: Loss | None = None,
+        measure: Measure | None = None,
+        device: str = "cpu",
+        autocast: torch.dtype | None = None,
+    ) -> None:
+        self.make_model, self.feeds, self.device = make_model, feeds, device
+        self._asked = optimizer, schedule
+        self.loss = loss or default_loss
+        self._measure = measure or (default_measure if loss is None else _measure_of(loss))
+        self._autocast = autocast
+        self.optimization: Optimization | None = None  # of a LightningModule: known once there is a model
+        if optimizer is not None:
+            self.optimization = chosen_optimization(optimizer, schedule, lightning=False)
+        self.read: set[str] = set()  # names that make_model reads
+        self._groups: dict[Any, list[tuple[Any, torch.nn.Module]]] = {}
+        self._built: dict[int, Trainee] = {}
+
+    def lent_autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """torch.autocast if a half precision was asked for."""
+        if self._autocast is None:
+            return contextlib.nullcontext()
+        return torch.autocast(torch.device(self.device).type, dtype=self._autocast)
+
+    def build(self, trial: Trial) -> Trainee:
+        """A trial's model as it starts, in training."""
+        if trial.number in self._built:
+            return self._built.pop(trial.number)
+        config = WatchedConfig(trial.config)
+        with seeded(trial.seed):
+            model = self.make_model(config)
+        if not isinstance(model, torch.nn.Module):
+            raise InvalidArgument(
+                f"make_model returned a {type(model).__name__} for {dict(trial.config)}: return a model"
+            )
+        self.read |= config.read
+        if self.optimization is None:
+            self.optimization = chosen_optimization(*self._asked, lightning=is_lightning(model))
+        return Trainee(model.to(self.device), self.loss, self._measure)
+
+    def admit(self, trial: Trial) -> None:
+        """Find the group of a trial that begins: those of a group can be in one array."""
+        self._built.pop(trial.number, None)  # of values that it had before
+        trainee = self.build(trial)
+        feed = self.feeds.of(trial.number, trial.config)
+        trial.group = (feed.key, *self._shape(trainee))
+        if sum(p.numel() * p.element_size() for p in trainee.parameters()) < _SMALL_BYTES:
+            self._built[trial.number] = trainee
+
+    def _shape(self, trainee: Trainee) -> tuple[Any, int]:
+        """(signature of the model's shapes, which of those that have it but cannot be fused)."""
+        signature = _signature(trainee)
+        details = tuple((name, part.extra_repr()) for name, part in trainee.named_modules())
+        known = self._groups.setdefault(signature, [])
+        for place, (seen, like) in enumerate(known):
+            if details in seen or _can_fuse(like, trainee):
+                seen.add(details)
+                return signature, place
+        known.append(({details}, copy.deepcopy(trainee) if len(known) < 64 else trainee))
+        return signature, len(known) - 1
+
+    def refuse_unread(self, configs: Sequence[Config], known: set[str]) -> None:
+        """Refuse values that differ between trials and that nobody reads.
+
+        Raises:
+            InvalidArgument: make_model ignores its configuration; the message says what it reads.
+        """
+        names = sorted({name for config in configs for name in config})
+        taken = self.read | (self.optimization.taken() if self.optimization else set()) | known
+        unread = [name for name in names if name not in taken]
+        differing = [name for name in unread if any(c.get(name) != configs[0].get(name) for c in configs)]
+        if differing and not isinstance(self.optimization, OfTorch):
+            reads = ", ".join(sorted(self.read & set(names))) or "nothing of it"
+            raise InvalidArgument(
+                f"make_model ignores {differing[0]!r}, in which the trials differ, so all would be equal: it reads "
+                f"{reads}, the optimizer {', '.join(sorted(set(names) & taken - self.read)) or 'nothing'}"
+            )
+
+
+def _measure_of(loss: Loss) -> Measure:
+    def measure(model: Any, *batch: Any) -> dict[str, torch.Tensor]:
+        return {"loss": loss(model, *batch)}
+
+    return measure
+
+
+def _signature(trainee: torch.nn.Module) -> Any:
+    """What has to be the same for models to be worth fusing: classes, shapes, and attributes that choose code."""
+    found = []
+    for name, part in trainee.named_modules():
+        shapes = [(n, None if t is None else tuple(t.shape), None if t is None else t.dtype)
+                  for held in (part._parameters, part._buffers) for n, t in held.items()]  # fmt: skip
+        chosen = [(n, v) for n, v in vars(part).items() if isinstance(v, (str, bool)) and n != "training"]
+        kind = f"{type(part).__module__}.{type(part).__qualname__}"
+        found.append((name, kind, tuple(shapes), tuple(sorted(chosen))))
+    return tuple(found)
+
+
+def _can_fuse(one: torch.nn.Module, other: torch.nn.Module) -> bool:
+    try:
+        fuse([one, other], seeds=[0, 1])
+    except InvalidArgument:
+        return False
+    return True

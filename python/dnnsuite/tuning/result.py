@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: MIT
+"""The result of a sweep: a table of its trials, their history, and the best model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._files import write_text
+from .algorithms import Plan
+from .trial import Trial
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
+__all__ = ["Sweep", "history_of", "table_of", "trajectory_of"]
+
+
+def table_of(trials: Sequence[Trial], metric: str, sign: float) -> pd.DataFrame:
+    """A row per trial, by number: its configuration, best value and the epoch of it, epochs, status, seconds."""
+    import pandas as pd
+
+    rows = []
+    for trial in trials:
+        value, epoch = trial.best
+        own = {
+            name if name not in (metric, *_COLUMNS) else f"config.{name}": v
+            for name, v in trial.config.items()
+        }
+        rows.append(
+            {"trial": trial.number, **own, metric: sign * value if epoch else float("nan"), "best_epoch": epoch,
+             "epochs": trial.epoch, "status": trial.status, "seconds": trial.seconds, "message": trial.message}
+        )  # fmt: skip
+    return pd.DataFrame(rows).set_index("trial") if rows else pd.DataFrame()
+
+
+_COLUMNS = ("trial", "best_epoch", "epochs", "status", "seconds", "message")
+
+
+def history_of(trials: Sequence[Trial]) -> pd.DataFrame:
+    """A row per trial and epoch, with its metrics."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        [{"trial": t.number, "epoch": i, **row} for t in trials for i, row in enumerate(t.history, 1)]
+    )
+
+
+def trajectory_of(points: Sequence[tuple[float, float]], metric: str) -> pd.DataFrame:
+    """The best value so far over the seconds since the sweep began."""
+    import pandas as pd
+
+    return pd.DataFrame(list(points), columns=["timestamp", metric])
+
+
+@dataclass(eq=False)
+class Sweep:
+    """A finished sweep.
+
+    Attributes:
+        table: a row per trial, with `lr` and the like as columns.
+        history: a row per trial and epoch, with every metric.
+        trajectory: the best value over the seconds since the beginning.
+        best_trial: its number. best_config, best_value: of it, at its best epoch.
+        best_state_dict: the weights after that epoch, as the plain model has them.
+        metric, goal: by which the trials were compared.
+        epochs: model-epochs trained. epochs_from_scratch: those of the same search if each rung began anew.
+        out: the directory; None where nothing was written.
+    """
+
+    trials: list[Trial] = field(repr=False)
+    metric: str
+    goal: str
+    best_trial: int
+    best_state_dict: dict[str, Any] = field(repr=False)
+    seconds: float
+    out: Path | None
+    points: Sequence[tuple[float, float]] = field(repr=False, default=())
+    plan: Plan | None = field(repr=False, default=None)
+    rebuild: Callable[[Trial], torch.nn.Module] = field(repr=False, default=lambda trial: None)  # type: ignore[assignment]
+
+    @property
+    def _sign(self) -> float:
+        return 1.0 if self.goal == "min" else -1.0
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """A row per trial."""
+        return table_of(self.trials, self.metric, self._sign)
+
+    @cached_property
+    def history(self) -> pd.DataFrame:
+        """A row per trial and epoch."""
+        return history_of(self.trials)
+
+    @cached_property
+    def trajectory(self) -> pd.DataFrame:
+        """The best value over time."""
+        return trajectory_of(self.points, self.metric)
+
+    @property
+    def _best(self) -> Trial:
+        return next(trial for trial in self.trials if trial.number == self.best_trial)
+
+    @property
+    def best_config(self) -> Mapping[str, Any]:
+        """The configuration of the best trial."""
+        return dict(self._best.config)
+
+    @property
+    def best_value(self) -> float:
+        """The best value of the metric."""
+        return self._sign * self._best.best[0]
+
+    @property
+    def epochs(self) -> int:
+        """Model-epochs that were trained."""
+        return sum(trial.epoch for trial in self.trials)
+
+    @property
+    def epochs_from_scratch(self) -> int:
+        """Model-epochs of the same search if every rung began from scratch."""
+        return self.plan.epochs_from_scratch if self.plan else self.epochs
+
+    @cached_property
+    def best_model(self) -> torch.nn.Module:
+        """The best model, an ordinary torch module in eval mode."""
+        model = self.rebuild(self._best)
+        model.load_state_dict(copy.copy(self.best_state_dict))
+        return model.eval()
+
+    def describe(self) -> str:
+        """One line: the best trial, and what the sweep took."""
+        config = ", ".join(f"{name}={_short(value)}" for name, value in self.best_config.items())
+        saved = self.epochs_from_scratch - self.epochs
+        rungs = f", {saved} fewer than from scratch" if self.plan and saved > 0 else ""
+        return (
+            f"trial {self.best_trial} of {len(self.trials)} is the best: {self.metric} {self.best_value:.6g} with "
+            f"{config} "
+            f"({self.epochs} model-epochs in {self.seconds:.1f} s{rungs})"
+        )
+
+    def __str__(self) -> str:
+        order = self.table.sort_values(self.metric, ascending=self.goal == "min", kind="stable")
+        return f"{self.describe()}\n{order.drop(columns='message').head(5).to_string()}"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        order = self.table.sort_values(self.metric, ascending=self.goal == "min", kind="stable")
+        return f"<p>{escape(self.describe())}</p>{order.to_html(max_rows=20)}"
+
+    def save(self, directory: Path) -> None:
+        """Write `trials.csv`, `history.csv` as HFHT has it, `epochs.csv` and `trajectory.csv`."""
+        write_text(directory / "trials.csv", self.table.to_csv())
+        write_text(directory / "epochs.csv", self.history.to_csv(index=False))
+        write_text(directory / "trajectory.csv", self.trajectory.to_csv(index=False))
+        write_text(directory / "history.csv", hfht_history(self.trials).to_csv(index=False))
+
+
+def hfht_history(trials: Sequence[Trial]) -> pd.DataFrame:
+    """HFHT's table: id, early_stop, runtime, iterations, `params.*` and `result.*` of each trial's last epoch."""
+    import pandas as pd
+
+    return pd.DataFrame([
+        {"id": t.number, "early_stop": t.status in ("stopped", "pruned"), "runtime": t.seconds, "iterations": t.epoch,
+         **{f"params.{name}": value for name, value in t.config.items()},
+         **{f"result.{name}": value for name, value in (t.history[-1] if t.history else {}).items()}}
+        for t in trials
+    ])  # fmt: skip
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

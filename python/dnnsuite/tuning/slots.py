@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: MIT
+"""State of one model in an array: read out of its slot, and put into another.
+
+It holds weights and buffers, the rows of the optimizer's state and hyper-parameters, the schedule's, and the random
+streams; on the CPU, as a file keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from .. import nn
+from ..nn.random_streams import stream_key
+
+__all__ = ["read_slot", "seed_slot", "write_slot"]
+
+State = dict[str, Any]
+
+
+def _copied(value: torch.Tensor) -> torch.Tensor:
+    return value.detach().to("cpu", copy=True)
+
+
+def read_slot(slot: int, array: Any, optimizer: Any, schedule: Any) -> State:
+    """Copy the state of the model in `slot`."""
+    held = array.model_state_dict(slot)
+    return {
+        "model": {name: _copied(v) if isinstance(v, torch.Tensor) else v for name, v in held.items()},
+        "optimizer": [
+            {
+                name: _copied(row[slot])
+                for name, row in optimizer.state[p].items()
+                if isinstance(row, torch.Tensor)
+            }
+            if p in optimizer.state
+            else {}
+            for p in _parameters(optimizer)
+        ],
+        "groups": [
+            {name: _copied(v[slot]) for name, v in _vectors(group, array.B)}
+            for group in optimizer.param_groups
+        ],
+        "schedule": [_read_schedule(one, slot) for one in _schedules(schedule)],
+        "streams": {name: _copied(rng[slot]) for name, rng in nn.get_rng_state(array).items()},
+    }
+
+
+@torch.no_grad()
+def write_slot(state: State, slot: int, array: Any, optimizer: Any, schedule: Any) -> None:
+    """Put the rest of a state into `slot`, whose model has its weights already."""
+    if any(state["optimizer"]):
+        for group in optimizer.param_groups:
+            optimizer.init_state(group, group["params"], optimizer.state)
+    for parameter, own in zip(_parameters(optimizer), state["optimizer"], strict=True):
+        for name, value in own.items():
+            optimizer.state[parameter][name][slot] = value.to(parameter.device)
+    for group, own in zip(optimizer.param_groups, state["groups"], strict=True):
+        for name, value in own.items():
+            vector = group[name].clone()
+            vector[slot] = value.to(vector.device)
+            group[name] = vector
+    for one, own in zip(_schedules(schedule), state["schedule"], strict=True):
+        _write_schedule(one, slot, own)
+    _write_streams(array, slot, state["streams"])
+
+
+def seed_slot(array: Any, slot: int, seed: int) -> None:
+    """Start the random streams of a slot as `fuse(models, seeds=...)` does."""
+    streams = nn.get_rng_state(array)
+    for place, rng in enumerate(streams.values()):
+        rng[slot] = torch.tensor([stream_key(seed, place), 0])
+    nn.set_rng_state(array, streams)
+
+
+def _write_streams(array: Any, slot: int, own: dict[str, torch.Tensor]) -> None:
+    streams = nn.get_rng_state(array)
+    for name, value in own.items():
+        streams[name][slot] = value.to(streams[name].device)
+    nn.set_rng_state(array, streams)
+
+
+def _parameters(optimizer: Any) -> list[torch.Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _vectors(group: Any, B: int) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the values of a group that are one per model."""
+    for name, value in group.items():
+        if isinstance(value, torch.Tensor) and value.dim() == 1 and len(value) == B:
+            yield name, value
+
+
+def _schedules(schedule: Any) -> Iterator[Any]:
+    """Yield a schedule and those that it consists of."""
+    if schedule is None:
+        return
+    yield schedule
+    for part in getattr(schedule, "_schedulers", ()):
+        yield from _schedules(part)
+
+
+def _read_schedule(schedule: Any, slot: int) -> State:
+    found: State = {}
+    for name, value in vars(schedule).items():
+        if isinstance(value, torch.Tensor):
+            found[name] = _copied(value[slot])
+        elif isinstance(value, list) and value and isinstance(value[0], torch.Tensor):
+            found[name] = [_copied(vector[slot]) for vector in value]
+    return found
+
+
+def _write_schedule(schedule: Any, slot: int, own: State) -> None:
+    for name, value in own.items():
+        held = getattr(schedule, name)
+        if isinstance(value, list):
+            setattr(
+                schedule, name, [_with(vector, slot, one) for vector, one in zip(held, value, strict=True)]
+            )
+        else:
+            setattr(schedule, name, _with(held, slot, value))
+
+
+def _with(vector: torch.Tensor, slot: int, value: torch.Tensor) -> torch.Tensor:
+    """A copy of `vector` with another row, as wide as a row of the other needs it."""
+    changed = vector.clone()
+    if value.dim() and value.shape != vector[slot].shape:  # milestones, filled up with infinity
+        width = max(len(value), vector.size(1))
+        changed = torch.full((len(vector), width), float("inf"), dtype=vector.dtype)
+        changed[:, : vector.size(1)] = vector
+        value = torch.cat([value, torch.full((width - len(value),), float("inf"), dtype=vector.dtype)])
+    changed[slot] = value
+    return changed

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: MIT
+"""Spaces of configurations: a range or a choice for each name, from which trials are drawn."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InvalidArgument, did_you_mean
+
+__all__ = [
+    "Choice", "Config", "Int", "LogUniform", "Range", "Space", "Uniform",
+    "checked_configs", "checked_space", "draw", "grid", "is_finite", "perturbed", "space_from_plain",
+]  # fmt: skip
+
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Any number from `low` to `high`."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        _check_range(self, self.low, self.high)
+
+    def draw(self, generator: random.Random) -> float:
+        return generator.uniform(self.low, self.high)
+
+    def clipped(self, value: float) -> float:
+        """The nearest value that is in the range."""
+        return min(max(value, self.low), self.high)
+
+
+@dataclass(frozen=True)
+class LogUniform(Uniform):
+    """Any number from `low` to `high`, each order of magnitude as likely as any other."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.low <= 0:
+            raise InvalidArgument(f"LogUniform({self.low}, {self.high}): a logarithm needs numbers above 0")
+
+    def draw(self, generator: random.Random) -> float:
+        drawn = math.exp(generator.uniform(math.log(self.low), math.log(self.high)))
+        return self.clipped(drawn)
+
+
+@dataclass(frozen=True)
+class Int:
+    """A whole number from `low` to `high`, both included."""
+
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        _check_range(self, self.low, self.high)
+        if self.low != int(self.low) or self.high != int(self.high):
+            raise InvalidArgument(f"Int({self.low}, {self.high}): both ends are whole numbers")
+
+    def draw(self, generator: random.Random) -> int:
+        return generator.randint(self.low, self.high)
+
+    def clipped(self, value: float) -> int:
+        """The nearest value that is in the range."""
+        return min(max(round(value), self.low), self.high)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of `values`, each as likely as any other."""
+
+    values: tuple[Any, ...]
+
+    def __init__(self, *values: Any) -> None:
+        one = values[0] if len(values) == 1 else None
+        found = tuple(one) if isinstance(one, (list, tuple)) else values
+        if not found:
+            raise InvalidArgument("Choice() has no value to choose: give one or more")
+        object.__setattr__(self, "values", found)
+
+    def draw(self, generator: random.Random) -> Any:
+        return self.values[generator.randrange(len(self.values))]
+
+
+Range = Uniform | Int | Choice
+Space = Mapping[str, Range]
+_KINDS = {"uniform": Uniform, "loguniform": LogUniform, "int": Int, "choice": Choice}
+
+
+def _check_range(where: Any, low: Any, high: Any) -> None:
+    for value in (low, high):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise InvalidArgument(f"{type(where).__name__}: {value!r} is not a finite number")
+    if low > high:
+        raise InvalidArgument(f"{type(where).__name__}({low}, {high}) is empty: low is above high")
+
+
+def checked_space(space: Mapping[str, Any]) -> dict[str, Range]:
+    """A range for each name: a list is a choice, any other plain value is fixed.
+
+    Raises:
+        InvalidArgument: it has no name, or a name that is no text.
+    """
+    if not space:
+        raise InvalidArgument(
+            "the space is empty: give a range, as {'lr': LogUniform(1e-4, 1e-1)}, or configurations"
+        )
+    for name in space:
+        if not isinstance(name, str):
+            raise InvalidArgument(f"a space has texts for names; {name!r} is a {type(name).__name__}")
+    return {name: _range_of(name, value) for name, value in space.items()}
+
+
+def _range_of(name: str, value: Any) -> Range:
+    if isinstance(value, (Uniform, Int, Choice)):
+        return value
+    if isinstance(value, (list, tuple)):
+        if not value:
+            raise InvalidArgument(f"the space is empty: {name} has no value to choose")
+        return Choice(*value) if len(value) > 1 else Choice(list(value))
+    return Choice([value])
+
+
+def checked_configs(configs: Sequence[Any]) -> list[dict[str, Any]]:
+    """Copies of the configurations.
+
+    Raises:
+        InvalidArgument: there is none, or one that is no mapping of texts.
+    """
+    if not configs:
+        raise InvalidArgument("the space is empty: there is no configuration to try")
+    for index, config in enumerate(configs):
+        if not isinstance(config, Mapping) or not all(isinstance(name, str) for name in config):
+            raise InvalidArgument(f"configuration {index} is {config!r}: give a dict of values by name")
+    return [dict(config) for config in configs]
+
+
+def is_finite(space: Space) -> bool:
+    """True if a grid can be made of it."""
+    return all(isinstance(value, (Choice, Int)) for value in space.values())
+
+
+def grid(space: Space) -> list[dict[str, Any]]:
+    """Every combination of a space of choices, the last name varying fastest.
+
+    Raises:
+        InvalidArgument: a range has no end of values; the message names it.
+    """
+    rows = []
+    for name, value in space.items():
+        if isinstance(value, Uniform):
+            raise InvalidArgument(
+                f"{name} is {value}, which no grid can cover: give a list of values, or Random(n)"
+            )
+        rows.append(range(value.low, value.high + 1) if isinstance(value, Int) else value.values)
+    return [dict(zip(space, values, strict=True)) for values in itertools.product(*rows)]
+
+
+def draw(space: Space, generator: random.Random) -> dict[str, Any]:
+    """One configuration."""
+    return {name: value.draw(generator) for name, value in space.items()}
+
+
+def perturbed(
+    space: Space, config: Config, generator: random.Random, resample: float = 0.25
+) -> dict[str, Any]:
+    """`config` with each value drawn anew, or a number times 0.8 or 1.2, as population-based training explores."""
+    found: dict[str, Any] = dict(config)
+    for name, value in space.items():
+        if generator.random() < resample or isinstance(value, Choice):
+            found[name] = _neighbour(value, config[name], generator)
+        else:
+            found[name] = value.clipped(config[name] * generator.choice((0.8, 1.2)))
+    return found
+
+
+def _neighbour(value: Range, now: Any, generator: random.Random) -> Any:
+    """A value drawn anew; of a choice that beside the one of now."""
+    if not isinstance(value, Choice):
+        return value.draw(generator)
+    at = value.values.index(now)
+    return value.values[min(max(at + generator.choice((-1, 1)), 0), len(value.values) - 1)]
+
+
+def space_from_plain(plain: Any, where: str = "the space") -> dict[str, Range]:
+    """A space out of plain values, as a file has them: `{lr: {loguniform: [1e-4, 1e-1]}, width: [32, 64], seed: 1}`.
+
+    Raises:
+        InvalidArgument: it is empty, or a range is not one of uniform, loguniform, int and choice.
+    """
+    if not isinstance(plain, Mapping):
+        raise InvalidArgument(f"{where}: a space is a mapping of names to ranges, got {type(plain).__name__}")
+    return checked_space({name: _from_plain(f"{where}: {name}", value) for name, value in plain.items()})
+
+
+def _from_plain(where: str, value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    kind, ends = next(iter(value.items()), ("", None))
+    if len(value) != 1 or kind not in _KINDS or not isinstance(ends, (list, tuple)):
+        hint = did_you_mean(str(kind), _KINDS)
+        raise InvalidArgument(
+            f"{where}: {dict(value)} is no range; write one of {', '.join(_KINDS)} and a list{hint}"
+        )
+    if kind != "choice" and len(ends) != 2:
+        raise InvalidArgument(f"{where}: {kind} takes [low, high], got {list(ends)}")
+    return Choice(list(ends)) if kind == "choice" else _KINDS[kind](*(_number(end) for end in ends))
+
+
+def _number(value: Any) -> Any:
+    """A number; YAML reads 1e-4 as a text."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value

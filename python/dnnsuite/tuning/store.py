@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: MIT
+"""A sweep on disk: a record and a folder for each trial, whole or absent, the best weights, the sweep's own file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._files import TEMPORARY, replacing
+from .._runs import facts
+from .._runs.folder import PlanFolder
+from .._runs.record import Metric, Moment, RunRecord, Verdict, new_id
+from .._runs.resume import refuse_other_settings
+from .trial import Trial
+
+__all__ = ["BEST_FILE", "Kept", "Store"]
+
+BEST_FILE = "best.pt"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A trial that an earlier process left: its epochs, and the file of its state, by the number of epochs."""
+
+    history: list[dict[str, float]]
+    states: Mapping[int, Path]
+    seconds: float
+    failure: str
+    message: str
+    status: str
+
+
+class Store:
+    """The directory of a sweep.
+
+    Args:
+        folder: locked by this process.
+        keeps_states: the state before the last is kept, too.
+    """
+
+    def __init__(self, folder: PlanFolder, job: str, mode: str, device: str, keeps_states: bool) -> None:
+        self.folder, self._job, self._mode, self._device = folder, job, mode, device
+        self._keeps_states = keeps_states
+        self._started: dict[int, Moment] = {}
+
+    def begin(self, asked: Mapping[str, str]) -> None:
+        """Write the sweep's file, or compare it with what is asked now.
+
+        Raises:
+            InvalidArgument: the directory is of another sweep; the message says in what.
+        """
+        before = self.folder.state.get("asked")
+        if before is not None:
+            odd = [
+                f"{name} is {asked.get(name)}, was {was}"
+                for name, was in before.items()
+                if asked.get(name) != was
+            ]
+            refuse_other_settings(self.folder.root, odd)
+        self.folder.state.update(asked=dict(asked), plan="sweep", status="running")
+        self.folder.save()
+
+    def finish(self, status: str) -> None:
+        """Note how the sweep ended."""
+        self.folder.state["status"] = status
+        self.folder.save()
+
+    def kept(self) -> dict[int, Kept]:
+        """The trials that an earlier process left, by number."""
+        found = {}
+        for directory, record in self.folder.finished()[0]:
+            details = record.details
+            with suppress(KeyError, TypeError, ValueError):
+                history = [{name: _float(v) for name, v in row.items()} for row in details["history"]]
+                states = {int(path.stem.split("-")[1]): path for path in directory.glob("state-*.pt")}
+                failure = record.verdict.failure or ""
+                found[int(details["trial"])] = Kept(
+                    history, states, record.seconds, failure, record.verdict.message, str(details["status"])
+                )
+        return found
+
+    def save(self, trial: Trial, state: Any, metric: str, sign: float) -> dict[int, Path]:
+        """Write a trial's record and, if it may go on, its state; return the files of states by epochs."""
+        name = f"trial-{trial.number:05d}"
+        temporary = self.folder.begin_run(name)
+        if isinstance(state, Path):
+            state = torch.load(state, weights_only=True)
+        if state is not None:
+            torch.save(state, temporary / f"state-{trial.trained}.pt")
+            if self._keeps_states:
+                self._keep_last(self.folder.runs / name, temporary)
+        final = self.folder.finish_run(temporary, self._record(trial, metric, sign))
+        return {int(path.stem.split("-")[1]): path for path in final.glob("state-*.pt")}
+
+    @staticmethod
+    def _keep_last(before: Path, now: Path) -> None:
+        states = sorted(before.glob("state-*.pt"), key=lambda path: int(path.stem.split("-")[1]))
+        for path in states[-1:]:
+            with suppress(OSError):
+                os.link(path, now / path.name)
+
+    def save_best(self, best: Mapping[str, Any]) -> None:
+        """Write the best weights of all trials."""
+        with replacing(self.folder.root / BEST_FILE) as temporary:
+            torch.save(dict(best), temporary)
+
+    def load_best(self) -> dict[str, Any] | None:
+        """The best weights of an earlier process; None without any."""
+        path = self.folder.root / BEST_FILE
+        try:
+            found: dict[str, Any] = torch.load(path, weights_only=True)
+        except Exception:  # missing or damaged: found again
+            return None
+        return found
+
+    @cached_property
+    def _environment(self) -> dict[str, Any]:
+        return facts.environment()
+
+    def _record(self, trial: Trial, metric: str, sign: float) -> RunRecord:
+        found = self._environment
+        config = json.dumps(trial.config, sort_keys=True, default=repr)
+        failed = trial.status == "failed"
+        value, epoch = trial.best
+        return RunRecord(
+            id=new_id(),
+            kind="trial",
+            plan_id=self.folder.id,
+            plan="sweep",
+            job=self._job,
+            mode=self._mode,
+            precision="fp32",
+            B=1,
+            repeat=0,
+            verdict=Verdict.failed(trial.failure or "crash", trial.message) if failed else Verdict.good(),
+            machine=facts.machine(found["machine"]),
+            device=facts.device(self._device, found["machine"]),
+            started=self._started.setdefault(trial.number, Moment.now()),
+            unit="epochs",
+            seconds=trial.seconds,
+            job_version=hashlib.sha256(config.encode()).hexdigest()[:12],
+            seed=trial.seed,
+            versions=found["versions"],
+            commit=facts.commit(),
+            metrics=(Metric(metric, sign * value, "", definition=f"best, of epoch {epoch}"),)
+            if epoch
+            else (),
+            asked=json.loads(config),
+            details={
+                "trial": trial.number,
+                "config": json.loads(config),
+                "status": trial.status,
+                "epochs": trial.epoch,
+                "history": [{name: _text(value) for name, value in row.items()} for row in trial.history],
+                "inherited": [list(each) for each in trial.inherited],
+            },
+        )
+
+    def clean(self) -> None:
+        """Remove states that no trial will go on from."""
+        for path in self.folder.runs.glob("trial-*/state-*.pt"):
+            if not path.parent.name.startswith(TEMPORARY):
+                path.unlink(missing_ok=True)
+
+
+def _text(value: float) -> Any:
+    """A number as JSON keeps it to the last bit; NaN and infinities as texts."""
+    return value if value == value and abs(value) != float("inf") else str(value)
+
+
+def _float(value: Any) -> float:
+    return float(value)

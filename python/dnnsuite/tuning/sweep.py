@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite.sweep`: configurations in, a table and the best models out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .._runs.folder import SWEEP_FILE, PlanFolder, default_out, opened
+from .._runs.interrupts import interruptible
+from ..errors import InvalidArgument, did_you_mean
+from .algorithms import Algorithm, Grid, Listed, Random, Setting
+from .arrays import Arrays
+from .engine import Engine, Event, Goal
+from .feeds import Feeds
+from .progress import Progress
+from .recipe import Recipe
+from .result import Sweep
+from .space import checked_configs, checked_space, is_finite
+from .store import Store
+from .trainee import Loss, Measure
+from .widths import Width
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["MODES", "sweep"]
+
+MODES = ("hfta", "serial", "concurrent")
+_HIGHER = ("acc", "f1", "auc", "precision", "recall", "score", "r2", "bleu", "top1", "top5")
+Callback = Callable[[Event], None]
+
+
+def sweep(
+    make_model: Callable[[Any], torch.nn.Module],
+    space: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    train: Any,
+    *,
+    evaluate: Any = None,
+    loss: Loss | None = None,
+    measure: Measure | None = None,
+    optimizer: Any = None,
+    scheduler: Any = None,
+    epochs: int = 1,
+    metric: str | None = None,
+    goal: str | None = None,
+    algorithm: Algorithm | None = None,
+    trials: int | None = None,
+    patience: int | None = None,
+    min_delta: float = 0.0,
+    batch_size: int | None = None,
+    seed: int = 0,
+    mode: str = "hfta",
+    width: int | None = None,
+    threads: int | None = None,
+    device: str = "cpu",
+    autocast: torch.dtype | None = None,
+    out: str | Path | bool | None = None,
+    resume: bool = False,
+    callbacks: Iterable[Callback] = (),
+    console: Console | None = None,
+    quiet: bool = False,
+) -> Sweep:
+    """Train a model for each configuration, many at once as a fused array that is filled again as trials end.
+
+    Trial k is made and trained as a loop would: its weights are those of `make_model` after `torch.manual_seed(seed +
+    k)`, and epoch e (from 0) reads `train` after `torch.manual_seed(seed + e)`. The history is the same in every mode,
+    at every width, and after `resume`; on a CPU to the bit.
+
+    Args:
+        make_model: configuration → a plain torch module. Models of different shapes go into arrays of their own.
+        space: ranges by name (`LogUniform(1e-4, 1e-1)`, a list of choices, a fixed value), or a list of configurations.
+            Values with the name of an optimizer's or scheduler's argument (`lr`, `weight_decay`, `beta1`) go there, a
+            `batch_size` to the loader, a `seed` to the model; `make_model` is given all.
+        train: a DataLoader; a Dataset or a tuple of tensors, with `batch_size`; a list with one per trial; or a
+            function of the configuration that returns one.
+        evaluate: held-out data in any of these forms, or a function of one plain model that returns a number or numbers
+            by name. Without it trials are compared by `train_loss`.
+        loss: (model, *batch) → the loss `[]` of one model. By default a LightningModule's training step, the loss of a
+            Hugging Face model for batches that are dicts, else cross-entropy or squared error of (inputs, targets).
+        measure: (model, *batch) → numbers by name, means over a batch of `evaluate`. By default `loss` and `acc`.
+        optimizer: a name or class (`"SGD"`), (name, arguments for all), or a function `(parameters, config)` that
+            returns torch's optimizer. By default a LightningModule's own, else AdamW.
+        scheduler: likewise, a step at the end of each epoch.
+        epochs: of a trial at most.
+        metric: by which trials are compared; by default `loss`.
+        goal: min or max; by default max for names such as `acc`, else min.
+        algorithm: one of `dnnsuite.tuning`, as `Hyperband()`; by default a grid of choices, or `trials` by chance.
+        trials: number of configurations that are drawn.
+        patience: epochs without an improvement (by the part `min_delta`) after which a trial ends.
+        seed: of weights, order of data and draws.
+        mode: hfta (arrays), serial (one trial after another) or concurrent (`width` processes of this machine).
+        width: trials at once; by default measured.
+        threads: CPU threads; torch's number by default.
+        device: cpu or cuda. autocast: a half precision to train in.
+        out: a directory for records and the best weights; a new one below `dnnsuite-runs` by default, False for none.
+        resume: go on with what is in `out`, or in the last directory.
+        callbacks: functions of an `Event`, as `TensorBoard(folder)`.
+        console, quiet: where the progress is shown; nowhere.
+
+    Returns:
+        The `Sweep`; `print` shows the best trials.
+
+    Raises:
+        InvalidArgument: an argument is refused; the message names it.
+        Error: every trial failed; the message has the first reason.
+    """
+    chosen, setting = _search(space, algorithm, trials, epochs, seed)
+    aim = Goal(metric, _sign(metric, goal), _at_least_1("patience", patience), min_delta)
+    width, threads = _at_least_1("width", width), _at_least_1("threads", threads) or torch.get_num_threads()
+    _check_mode(mode, device)
+    chosen.begin(setting)
+    recipe = Recipe(
+        make_model, Feeds(train, batch_size, seed), optimizer, scheduler, loss, measure, device, autocast
+    )
+    evaluation = _evaluation(evaluate, batch_size)
+    trainer = _trainer(mode, recipe, evaluation, aim, threads, width)
+    asked = {
+        "algorithm": chosen.describe(), "space": str(setting.space or setting.configs), "epochs": str(epochs),
+        "seed": str(seed), "metric": str(metric), "goal": str(goal), "patience": f"{patience}, {min_delta}",
+        "optimizer": _named(optimizer), "scheduler": _named(scheduler), "batch_size": str(batch_size),
+    }  # fmt: skip
+    began_s = time.monotonic()
+    with interruptible(), _folder(out, resume) as folder, Progress(chosen.plan(), console, quiet) as progress:
+        store = (
+            None if folder is None else Store(folder, _named(make_model), mode, device, chosen.keeps_states)
+        )
+        if store is not None:
+            store.begin(asked)
+        engine = Engine(
+            chosen, trainer, aim, recipe.admit, store,
+            check_configs=lambda configs: recipe.refuse_unread(configs, {"batch_size", "seed", *recipe.feeds.read}),
+            tell=_teller(progress, callbacks), seed=seed,
+        )  # fmt: skip
+        try:
+            engine.run()
+            engine.require_values()
+        except BaseException as error:
+            if folder is not None:
+                folder.end_early(error)
+            raise
+        finally:
+            trainer.close()
+        result = _result(engine, recipe, store, time.monotonic() - began_s, chosen)
+        progress.end(result.describe())
+        engine.tell(Event("finished", result.best_trial, dict(result.best_config), 0, {}, "done"), engine)
+    return result
+
+
+def _search(
+    space: Any, algorithm: Algorithm | None, trials: int | None, epochs: int, seed: int
+) -> tuple[Algorithm, Setting]:
+    """(algorithm, what it searches)."""
+    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
+        raise InvalidArgument(f"epochs is a whole number, 1 or more; got {epochs!r}")
+    if isinstance(space, Mapping):
+        ranges = checked_space(space)
+        chosen = algorithm or (Grid() if is_finite(ranges) and trials is None else Random(trials or 16))
+        setting = Setting(ranges, (), epochs, seed)
+    else:
+        configs = checked_configs(list(space))
+        chosen = algorithm or Listed()
+        setting = Setting({}, configs, epochs, seed)
+    if not isinstance(chosen, Algorithm):
+        raise InvalidArgument(
+            f"algorithm is a {type(chosen).__name__}: give one of dnnsuite.tuning, as Hyperband()"
+        )
+    if trials is not None and algorithm is not None:
+        raise InvalidArgument(
+            f"trials={trials} beside an algorithm: give it there, as {type(chosen).__name__}(trials)"
+        )
+    return chosen, setting
+
+
+def _sign(metric: str | None, goal: str | None) -> float:
+    if goal not in (None, "min", "max"):
+        raise InvalidArgument(f"goal is {goal!r}: give min or max")
+    if goal is None:
+        goal = "max" if metric and any(word in metric.lower() for word in _HIGHER) else "min"
+    return 1.0 if goal == "min" else -1.0
+
+
+def _at_least_1(name: str, value: int | None) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise InvalidArgument(f"{name} is a whole number, 1 or more; got {value!r}")
+    return value
+
+
+def _check_mode(mode: str, device: str) -> None:
+    if mode not in MODES:
+        raise InvalidArgument(f"mode is {mode!r}{did_you_mean(mode, MODES)}: give one of {', '.join(MODES)}")
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise InvalidArgument(f"device is {device!r}, and there is no CUDA device here: give 'cpu'")
+
+
+def _evaluation(evaluate: Any, batch_size: int | None) -> Any:
+    """A function as it is; data as a feed that is read in order."""
+    if evaluate is None or (
+        callable(evaluate) and not hasattr(evaluate, "__iter__") and not hasattr(evaluate, "__getitem__")
+    ):
+        return evaluate
+    size = batch_size if batch_size is not None else 1024
+    return Feeds(evaluate, size, 0, shuffle=False).of(0, {})
+
+
+def _trainer(mode: str, recipe: Recipe, evaluation: Any, aim: Goal, threads: int, width: int | None) -> Any:
+    metric = aim.metric or "loss"
+    if mode == "concurrent":
+        from .processes import Processes
+
+        return Processes(recipe, evaluation, metric, threads, width or threads)
+    return Arrays(recipe, evaluation, metric, threads, Width(1 if mode == "serial" else width))
+
+
+def _named(given: Any) -> str:
+    if isinstance(given, tuple):
+        return ", ".join(map(_named, given))
+    return str(getattr(given, "__name__", given))
+
+
+@contextmanager
+def _folder(out: Any, resume: bool) -> Iterator[PlanFolder | None]:
+    if out is False:
+        if resume:
+            raise InvalidArgument(
+                "resume=True goes on with a directory, and out is False: name the directory"
+            )
+        yield None
+        return
+    root = Path(out) if out not in (None, True) else default_out("sweep", SWEEP_FILE, resume)
+    with opened(root, SWEEP_FILE, resume) as folder:
+        yield folder
+
+
+def _teller(progress: Progress, callbacks: Iterable[Callback]) -> Callable[[Event, Engine], None]:
+    listeners = list(callbacks)
+
+    def tell(event: Event, engine: Engine) -> None:
+        progress.tell(event, engine)
+        for listener in listeners:
+            listener(event)
+
+    return tell
+
+
+def _result(
+    engine: Engine, recipe: Recipe, store: Store | None, seconds: float, algorithm: Algorithm
+) -> Sweep:
+    result = Sweep(
+        trials=[engine.trials[number] for number in sorted(engine.trials)],
+        metric=engine.metric,
+        goal="min" if engine.goal.sign > 0 else "max",
+        best_trial=engine.best.key[1],
+        best_state_dict=engine.best.weights or {},
+        seconds=seconds,
+        out=store.folder.root if store else None,
+        points=engine.trajectory,
+        plan=algorithm.plan(),
+        rebuild=lambda trial: recipe.build(trial).model,
+    )
+    if store is not None:
+        result.save(store.folder.root)
+        store.clean()
+        store.finish("done")
+    return result

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT
+"""One model with its loss and its measures as a forward, so that an array of them returns `[B]` of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgument
+
+__all__ = ["Loss", "Measure", "Trainee", "default_loss", "default_measure", "is_lightning", "size_of"]
+
+Loss = Callable[..., torch.Tensor]
+Measure = Callable[..., Mapping[str, torch.Tensor]]
+
+
+class Trainee(torch.nn.Module):
+    """A model in training: its forward is the loss `[]` while it trains, and measures by name while it is validated."""
+
+    def __init__(self, model: torch.nn.Module, loss: Loss, measure: Measure) -> None:
+        super().__init__()
+        self.model, self._loss, self._measure = model, loss, measure
+        self.train(True)
+
+    def forward(self, *batch: Any) -> Any:
+        return (self._loss if self.training else self._measure)(self.model, *batch)
+
+
+def is_lightning(model: Any) -> bool:
+    """True for a LightningModule, which brings its own loss and optimizer."""
+    return callable(getattr(model, "training_step", None)) and callable(
+        getattr(model, "configure_optimizers", None)
+    )
+
+
+def default_loss(model: Any, *batch: Any) -> torch.Tensor:
+    """The loss of common models: a LightningModule's step, a Hugging Face model's own, cross-entropy, squared error."""
+    if is_lightning(model):
+        return _loss_in(model.training_step(batch if len(batch) > 1 else batch[0], 0), "training_step")
+    if len(batch) == 1 and isinstance(batch[0], Mapping):
+        return _loss_in(model(**batch[0]), "the model")
+    x, y = _pair(batch)
+    return _criterion(model(x), y)
+
+
+def default_measure(model: Any, *batch: Any) -> dict[str, torch.Tensor]:
+    """`loss`, and `acc`, the share of right answers, where targets are classes."""
+    if is_lightning(model):
+        return _lightning_measure(model, batch)
+    if len(batch) == 1 and isinstance(batch[0], Mapping):
+        output = model(**batch[0])
+        loss, logits = _loss_in(output, "the model"), _part(output, "logits")
+        labels = batch[0].get("labels")
+        return {"loss": loss, **_accuracy(logits, labels)}
+    x, y = _pair(batch)
+    output = model(x)
+    return {"loss": _criterion(output, y), **_accuracy(output, y)}
+
+
+def _pair(batch: tuple[Any, ...]) -> tuple[Any, Any]:
+    if len(batch) != 2:
+        raise InvalidArgument(
+            f"a batch has {len(batch)} parts: the loss of (inputs, targets) or of a dict is known; for others give "
+            "loss=function(model, *batch)"
+        )
+    return batch[0], batch[1]
+
+
+def _criterion(output: Any, y: Any) -> torch.Tensor:
+    if y.is_floating_point():
+        return torch.nn.functional.mse_loss(output, y)
+    return torch.nn.functional.cross_entropy(output, y)
+
+
+def _accuracy(output: Any, y: Any) -> dict[str, Any]:
+    if output is None or y is None or y.is_floating_point() or output.dim() != y.dim() + 1 or y.dim() != 1:
+        return {}
+    return {"acc": (output.argmax(1) == y).float().mean()}
+
+
+def _part(output: Any, name: str) -> Any:
+    return output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
+
+
+def _loss_in(output: Any, where: str) -> torch.Tensor:
+    loss = output if hasattr(output, "backward") else _part(output, "loss")
+    if loss is None:
+        raise InvalidArgument(
+            f"{where} returned no loss: give loss=function(model, *batch), which returns one number"
+        )
+    return loss
+
+
+def _lightning_measure(model: Any, batch: tuple[Any, ...]) -> dict[str, Any]:
+    """What `validation_step` logs and returns."""
+    if not callable(getattr(model, "validation_step", None)):
+        raise InvalidArgument(
+            f"{type(model).__name__} has no validation_step: give measure=function(model, *batch)"
+        )
+    found: dict[str, Any] = {}
+
+    def log(name: str, value: Any, *_: Any, **__: Any) -> None:
+        found[name] = value
+
+    def log_dict(values: Mapping[str, Any], *_: Any, **__: Any) -> None:
+        found.update(values)
+
+    model.__dict__.update(log=log, log_dict=log_dict)
+    try:
+        returned = model.validation_step(batch if len(batch) > 1 else batch[0], 0)
+    finally:
+        for name in ("log", "log_dict"):
+            model.__dict__.pop(name, None)
+    if hasattr(returned, "backward"):
+        found.setdefault("loss", returned)
+    elif isinstance(returned, Mapping):
+        found = {**returned, **found}
+    return found
+
+
+def size_of(batch: Any) -> int:
+    """Samples in a batch: the first dimension of its first tensor."""
+    if isinstance(batch, torch.Tensor):
+        return int(batch.size(0)) if batch.dim() else 1
+    parts = batch.values() if isinstance(batch, Mapping) else batch
+    for part in parts:
+        if isinstance(part, (torch.Tensor, Mapping, list, tuple)):
+            return size_of(part)
+    return 1

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""One configuration on its way through a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["ENDED", "Metrics", "Trial"]
+
+Metrics = Mapping[str, float]
+
+#: Status of a trial that goes on no more.
+ENDED = ("done", "stopped", "pruned", "given up", "failed")
+
+
+@dataclass(eq=False)
+class Trial:
+    """A trial: what it is, and how far it has come.
+
+    Attributes:
+        number: from 0, in the order in which the algorithm thought of them.
+        config: its values by name. seed: of its weights and random streams.
+        status: waiting, running, paused, or one of `ENDED`: done, stopped (early, by patience), pruned, given up (by
+            its rung), failed.
+        history: metrics after each epoch.
+        failure, message: class and sentence of what ended a failed trial.
+        seconds: its share of the time of the arrays that it was in.
+        known: epochs that an earlier process has finished, which are not trained again.
+        trained: epochs in its weights as they are now; fewer than `epoch` while it makes up for some that were lost.
+        state: weights, optimizer, schedule and random streams while it is in no array; None at its start.
+        kept: a state to go back to where an array is lost, or the file of one; None is its start.
+        inherited: states taken over, in population-based training.
+        alone: epochs that it trains in no company, as a company of which it was has failed there.
+    """
+
+    number: int
+    config: dict[str, Any]
+    seed: int
+    status: str = "waiting"
+    history: list[dict[str, float]] = field(default_factory=list)
+    failure: str = ""
+    message: str = ""
+    seconds: float = 0.0
+    known: list[dict[str, float]] = field(default_factory=list)
+    state: Any = None
+    trained: int = 0
+    kept: Any = None
+    group: Any = None
+    inherited: list[tuple[int, int]] = field(default_factory=list)  # (epoch, trial whose state it took over)
+    alone: int = 0
+    best: tuple[float, int] = (float("inf"), 0)  # (value, lower is better; its epoch)
+    improved: int = 0  # epoch of the last improvement that counts for patience
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that it has trained and that were heard of."""
+        return len(self.history)
+
+    @property
+    def over(self) -> bool:
+        """True if it goes on no more."""
+        return self.status in ENDED

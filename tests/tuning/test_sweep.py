@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite.sweep` against a loop over separate torch models, in every mode and width, and with bad input."""
+
+import math
+
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite.errors import Error, InvalidArgument
+from dnnsuite.tuning import PBT, Choice, Hyperband, LogUniform, Random, Uniform
+
+
+def mlp(config, dtype=torch.float32):
+    hidden = config.get("hidden", 8)
+    return torch.nn.Sequential(
+        torch.nn.Linear(4, hidden),
+        torch.nn.Tanh(),
+        torch.nn.Dropout(config.get("dropout", 0.0)),
+        torch.nn.Linear(hidden, 2),
+    ).to(dtype)
+
+
+def swept(task, space, train=None, **options):
+    given = {"evaluate": task.valid, "epochs": 2, "out": False, "quiet": True, **options}
+    return dnnsuite.sweep(mlp, space, task.loader() if train is None else train, **given)
+
+
+GRID = {"lr": [0.1, 0.01], "weight_decay": [0.0, 0.1], "hidden": [6, 8]}
+
+
+def by_hand(task, configs, epochs, seed=0):
+    """(losses by trial and epoch, the best trial's weights): a loop as most people write it, in float64."""
+    x, y = task.valid
+    history, best = [], (math.inf, None)
+    for number, config in enumerate(configs):
+        torch.manual_seed(seed + number)
+        model = mlp(config).double()
+        optimizer = torch.optim.AdamW(
+            model.parameters(), lr=config["lr"], weight_decay=config["weight_decay"]
+        )
+        loader = task.loader()
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        for epoch in range(epochs):
+            torch.manual_seed(seed + epoch)
+            for inputs, targets in loader:
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(model(inputs.double()), targets).backward()
+                optimizer.step()
+            schedule.step()
+            with torch.no_grad():
+                loss = torch.nn.functional.cross_entropy(model(x.double()), y).item()
+            history.append((number, epoch + 1, loss))
+            if loss < best[0]:
+                best = loss, {name: value.clone() for name, value in model.state_dict().items()}
+    return history, best[1]
+
+
+def test_a_loop_over_torch_models_gives_the_same_table_and_best_model(task):
+    def loss(model, x, y):
+        return torch.nn.functional.cross_entropy(model(x.double()), y)
+
+    sweep = dnnsuite.sweep(
+        lambda config: mlp(config).double(), GRID, task.loader(), evaluate=task.valid, loss=loss, epochs=3, width=3,
+        scheduler=("ExponentialLR", {"gamma": 0.5}), out=False, quiet=True,
+    )  # fmt: skip
+    configs = [dict(zip(GRID, (lr, decay, hidden), strict=True))
+               for lr in GRID["lr"] for decay in GRID["weight_decay"] for hidden in GRID["hidden"]]  # fmt: skip
+    history, weights = by_hand(task, configs, 3)
+    assert list(zip(sweep.history["trial"], sweep.history["epoch"], strict=True)) == [
+        row[:2] for row in history
+    ]
+    assert sweep.history["loss"].tolist() == pytest.approx([row[2] for row in history], rel=1e-10)
+    assert sweep.best_trial == min(history, key=lambda row: row[2])[0]
+    assert sweep.best_config == configs[sweep.best_trial]
+    for name, value in sweep.best_model.state_dict().items():
+        torch.testing.assert_close(value, weights[name], rtol=1e-9, atol=1e-12)
+    assert sweep.table.loc[sweep.best_trial, "loss"] == sweep.best_value == sweep.table["loss"].min()
+    assert set(sweep.table["status"]) == {"done"}
+
+
+def test_history_is_the_same_to_the_bit_in_every_mode_and_width(task):
+    space = {**GRID, "dropout": [0.0, 0.3]}
+    histories = [swept(task, space, width=width).history for width in (1, 3, 16)]
+    histories.append(swept(task, space, mode="serial").history)
+    histories.append(swept(task, space, mode="concurrent", width=2).history)
+    for history in histories[1:]:
+        assert history.equals(histories[0])
+
+
+@pytest.mark.parametrize("algorithm", [Hyperband(), PBT(6)])
+def test_rungs_that_continue_are_the_same_at_every_width(task, algorithm):
+    space = {
+        "lr": LogUniform(1e-3, 0.3),
+        "dropout": Uniform(0, 0.5),
+        "hidden": Choice(6, 8) if isinstance(algorithm, Hyperband) else 8,
+    }
+    first = swept(task, space, algorithm=algorithm, epochs=3, width=2)
+    second = swept(task, space, algorithm=algorithm, epochs=3, width=5)
+    third = swept(task, space, algorithm=algorithm, epochs=3, width=2, mode="concurrent")
+    assert first.history.equals(second.history)
+    assert first.history.equals(third.history)
+    assert first.table.drop(columns="seconds").equals(second.table.drop(columns="seconds"))
+
+
+def test_rungs_that_continue_train_as_one_run_does(task):
+    sweep = swept(
+        task,
+        {"lr": LogUniform(1e-3, 0.3)},
+        algorithm=Hyperband(),
+        epochs=9,
+        width=4,
+        scheduler=("CosineAnnealingLR", {"T_max": 9}),
+    )
+    longest = sweep.table["epochs"].idxmax()
+    config = {"lr": sweep.table.loc[longest, "lr"], "seed": int(longest)}
+    alone = swept(task, [config], epochs=9, scheduler=("CosineAnnealingLR", {"T_max": 9}))
+    mine = sweep.history[sweep.history["trial"] == longest]["loss"].tolist()
+    assert len(mine) == 9
+    assert mine == alone.history["loss"].tolist()
+    assert sweep.epochs < sweep.epochs_from_scratch
+    assert f"{sweep.epochs_from_scratch - sweep.epochs} fewer than from scratch" in sweep.describe()
+
+
+def test_batch_sizes_and_data_of_their_own(task):
+    configs = [{"lr": 0.1, "batch_size": size} for size in (8, 16, 8)]
+    sweep = swept(task, configs, train=task.train)
+    assert len(sweep.history) == 6
+    loaders = [task.loader(8), task.loader(14), task.loader(8)]
+    listed = swept(task, [{"lr": 0.1}] * 3, train=loaders)
+    assert listed.history["loss"][:2].tolist() == sweep.history["loss"][:2].tolist()
+    made = swept(
+        task,
+        [{"lr": 0.1, "part": part} for part in (0, 1)],
+        train=lambda c: torch.utils.data.DataLoader(
+            torch.utils.data.TensorDataset(*(t[c["part"] :: 2] for t in task.train)), 7
+        ),
+    )
+    assert len(made.history) == 4
+
+
+class Fails(torch.nn.Module):
+    """A model that is well, raises, or becomes NaN, by its configuration."""
+
+    def __init__(self, fate):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2)
+        self.fate = fate
+        if fate == "factory":
+            raise RuntimeError("no such layer")
+
+    def forward(self, x):
+        if self.fate == "forward" and self.training:
+            raise ValueError("a bad forward")
+        return self.layer(x) * (math.nan if self.fate == "nan" else 1.0)
+
+
+def test_each_failure_ends_its_own_trial_alone(task):
+    fates = ["well", "nan", "well", "forward", "factory", "well"]
+    configs = [{"fate": fate, "lr": 0.1} for fate in fates]
+    options = {"evaluate": task.valid, "epochs": 2, "out": False, "quiet": True}
+    sweep = dnnsuite.sweep(lambda c: Fails(c["fate"]), configs, task.loader(), **options)
+    assert sweep.table["status"].tolist() == ["done", "failed", "done", "failed", "failed", "done"]
+    assert "nan" in sweep.table["message"][1]
+    assert "a bad forward" in sweep.table["message"][3]
+    assert "no such layer" in sweep.table["message"][4]
+    alone = dnnsuite.sweep(lambda c: Fails(c["fate"]), configs, task.loader(), mode="serial", **options)
+    assert sweep.history.equals(alone.history)
+    with pytest.raises(Error, match=r"all 2 trials failed.*a bad forward"):
+        dnnsuite.sweep(lambda c: Fails(c["fate"]), [configs[3]] * 2, task.loader(), **options)
+
+
+def test_memory_that_runs_out_halves_the_width(task, caplog):
+    class Greedy:
+        """Batches of which the first time there is no room for any."""
+
+        def __init__(self):
+            self.passes = 0
+
+        def __iter__(self):
+            self.passes += 1
+            if self.passes == 1:
+                raise MemoryError("out of memory")
+            yield task.train
+
+    sweep = swept(task, {"lr": [0.1, 0.2, 0.3, 0.4, 0.5]}, train=Greedy(), width=4)
+    assert "memory ran out with 4 models at once; the sweep goes on with 2" in caplog.text
+    assert set(sweep.table["status"]) == {"done"}
+
+
+def test_patience_ends_a_trial_early(task):
+    sweep = swept(task, [{"lr": 0.0}, {"lr": 0.003}], epochs=6, patience=2)
+    assert sweep.table["status"].tolist() == ["stopped", "done"]
+    assert sweep.table["epochs"].tolist() == [3, 6]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"space": {}}, "the space is empty"),
+        ({"space": []}, "the space is empty"),
+        ({"space": {"lr": []}}, "lr has no value"),
+        ({"metric": "accc"}, "did you mean 'acc'"),
+        ({"space": {"lr": [0.1], "hiden": [1, 2]}}, "make_model ignores 'hiden'"),
+        ({"optimizer": "Adamm"}, "did you mean 'Adam'"),
+        ({"epochs": 0}, "epochs is a whole number"),
+        ({"mode": "hfa"}, "did you mean 'hfta'"),
+        ({"algorithm": "hyperband"}, "give one of dnnsuite.tuning"),
+        ({"train": 3}, "give a DataLoader"),
+        ({"width": 0}, "width is a whole number"),
+        ({"goal": "least"}, "give min or max"),
+    ],
+)
+def test_bad_input_is_one_sentence(task, change, message):
+    options = {"space": {"lr": [0.1, 0.2]}, **change}
+    with pytest.raises(InvalidArgument, match=message):
+        swept(task, options.pop("space"), **options)
+
+
+def test_functions_for_evaluation_and_optimizer(task):
+    x, y = task.valid
+
+    def accuracy(model):
+        return {"right": (model(x).argmax(1) == y).float().mean()}
+
+    def adam(parameters, config):
+        return torch.optim.Adam(parameters, lr=config["rate"])
+
+    options = {"evaluate": accuracy, "metric": "right", "goal": "max", "width": 2}
+    sweep = swept(task, {"rate": [0.1, 0.01, 0.001]}, optimizer=adam, **options)
+    same = swept(task, {"lr": [0.1, 0.01, 0.001]}, optimizer=torch.optim.Adam, **options)
+    assert sweep.history.equals(same.history)
+    assert sweep.best_value == sweep.table["right"].max()
+
+
+def test_random_draws_the_same_from_a_seed(task):
+    space = {"lr": LogUniform(1e-3, 1e-1)}
+    first, second = (swept(task, space, trials=3, seed=4, epochs=1).table for _ in range(2))
+    assert first["lr"].tolist() == second["lr"].tolist()
+    assert (
+        swept(task, space, algorithm=Random(3), seed=5, epochs=1).table["lr"].tolist() != first["lr"].tolist()
+    )
