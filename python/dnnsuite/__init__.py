@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ._fuse.coverage import coverage
     from ._step import StepRunner
     from .advisor import advise
-    from .tuning import sweep
+    from .tuning.sweep import sweep
 
     __version__: str
 

@@ -174,8 +174,8 @@ def _other_optimizer(seen: OptimizerSeen | None) -> str:
         return f"update all parameters in one call: an optimizer of torch.optim with fused=True does; {in_one_pass}"
     if seen.fused is None:
         return (
-            f"{seen.name} has no fused form in torch: update all parameters in one call (torch._foreach_add_ and the "
-            f"like take lists), or compile its step with torch.compile; {in_one_pass}"
+            f"{seen.name} has no fused form in torch: update all parameters in one call (torch's foreach "
+            f"functions take lists), or compile its step with torch.compile; {in_one_pass}"
         )
     if seen.fused:
         return f"{seen.name} is fused already: update less often, accumulating gradients over several batches"

@@ -101,7 +101,7 @@ class StepEnds:
     def backward_ended(self, tensors: Any) -> None:
         """Tell of the end of a backward where no optimizer ends the steps."""
         thread = threading.current_thread()
-        if self._kind == "optimizer" or isinstance(thread, threading._DummyThread):
+        if self._kind == "optimizer" or type(thread).__name__ == "_DummyThread":
             return  # of torch's own threads, in which checkpoints run: a part of a step
         with self._lock:
             self._backwards += 1
