@@ -87,11 +87,11 @@ struct ChannelLayout {
 constexpr int64_t kColumns = 128;  // that a row should have, so that a loop over them is worth it
 
 /// The columns of rows that `units` pixels of `unit` channels are read in: several pixels make a row, so that it is whole
-/// vectors, and not a short loop.
-inline int64_t columns_of_row(int64_t unit, int64_t units) {
+/// vectors, and not a short loop: `least` columns or more.
+inline int64_t columns_of_row(int64_t unit, int64_t units, int64_t least = kColumns) {
     int64_t times = 1;
     while (times * unit % 16 != 0 && times < 16) times *= 2;
-    while (times * unit < kColumns) times *= 2;
+    while (times * unit < least) times *= 2;
     if (times * unit > 16 * kColumns || times * 2 > units) times = 1;
     return times * unit;
 }

@@ -12,7 +12,8 @@ namespace dnnsuite::fused {
 
 template <class Backend>
 struct GroupNormOperators {
-    static constexpr int64_t kSmallest = 16;  // elements that a channel must have
+    static constexpr int64_t kSmallest = 16;  // elements of a channel, if they lie side by side
+    static constexpr int64_t kColumns = 64;   // of a row, or a few more: its sums are to fit the registers
 
     /// The arguments that forward and backward share; the tensors are packed, x as `layout` says.
     static GroupNormArguments arguments(const Checker& check, const ChannelLayout& layout, const Tensor& x,
@@ -24,11 +25,12 @@ struct GroupNormOperators {
         args.batch = layout.batch;
         args.channels = layout.channels;
         args.inner = layout.inner;
-        args.columns = layout.channels_last && args.channels > 0 ? columns_of_row(args.channels, args.inner) : 0;
+        const bool pixels = layout.channels_last || (Backend::kChannelsLast && args.inner == 1);
+        args.columns = pixels && args.channels > 0 ? columns_of_row(args.channels, args.inner, kColumns) : 0;
         STD_TORCH_CHECK(groups > 0 && args.channels % groups == 0, check.op(), ": ", args.channels,
                         " channels are not divisible into ", groups, " groups");
-        STD_TORCH_CHECK(args.inner >= kSmallest || args.models == 0, check.op(), ": a channel must have ", kSmallest,
-                        " elements or more, shape is ", shape_text(x));
+        STD_TORCH_CHECK(args.inner >= kSmallest || args.columns > 0 || args.models == 0, check.op(),
+                        ": a channel must have ", kSmallest, " elements or more, shape is ", shape_text(x));
         args.groups = groups;
         args.eps = eps;
         args.x = x.data_ptr();

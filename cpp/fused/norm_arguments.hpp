@@ -41,6 +41,7 @@ struct RmsNormArguments {
 struct GroupNormArguments {
     DType dtype;
     int64_t columns;  // CPU: x, grad, y and dx are [B, N, inner, C], so many columns to a row; 0: [B, N, C, inner]
+    bool streams;     // CPU, with columns: y and dx are larger than the caches
     int64_t models, batch, channels, inner, groups;
     double eps;
     const void *x, *weight, *bias, *grad;  // weight and bias [B, C] or null

@@ -57,3 +57,31 @@ def test_channels_last_stays_so_and_has_its_gradients(shape, dtype):
     wanted = torch.autograd.grad(truth, wide, grad.double())
     for a, b in zip((y, *found), (truth, *wanted), strict=True):
         torch.testing.assert_close(a.double(), b, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8, 1, 1), (2, 3, 40, 2, 3), (1, 5, 6, 1, 1), (2, 2, 96, 3, 2)])
+def test_small_maps_have_a_kernel_where_the_channels_lie_last(shape):
+    B, _, C, *_ = shape
+    x = torch.randn(shape, dtype=torch.float64).movedim(2, -1).contiguous().movedim(-1, 2).requires_grad_()
+    weight, bias = (torch.randn(B, C, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    y = ops.group_norm(x, 2, weight, bias)
+    truth = torch.stack(
+        [torch.nn.functional.group_norm(*own) for own in zip(x, (2, 2), weight, bias, strict=False)]
+    )
+    torch.testing.assert_close(y, truth)
+    grad = torch.randn_like(truth)
+    for a, b in zip(*(torch.autograd.grad(t, (x, weight, bias), grad) for t in (y, truth)), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_larger_than_the_caches_is_the_same():
+    """Written past them."""
+    x = torch.randn(2, 18, 32, 64, 64).movedim(2, -1).contiguous().movedim(-1, 2).requires_grad_()
+    y = ops.group_norm(x, 4)
+    grad = torch.randn_like(y)
+    (dx,) = torch.autograd.grad(y, x, grad)
+    own = x[1].detach().contiguous().requires_grad_()
+    wanted = torch.nn.functional.group_norm(own, 4)
+    torch.testing.assert_close(y[1], wanted, rtol=1e-4, atol=1e-4)
+    (expected,) = torch.autograd.grad(wanted, own, grad[1].contiguous())
+    torch.testing.assert_close(dx[1], expected, rtol=1e-4, atol=1e-4)

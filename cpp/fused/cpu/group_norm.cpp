@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "fused/group_norm_operators.hpp"
 
+#include "fused/cpu/cache.hpp"
 #include "fused/cpu/group_norm_kernel.hpp"
 #include "fused/cpu/parallel.hpp"
 
@@ -9,8 +10,8 @@ namespace {
 
 /// sums [B, N, 2, C] added over the samples in order.
 template <class T>
-void add_samples(const GroupNormArguments& args, const T* sums) {
-    T *dbias = static_cast<T*>(args.dbias), *dweight = static_cast<T*>(args.dweight);
+void add_samples(const GroupNormArguments& args, const T* __restrict sums) {
+    T* __restrict dbias = static_cast<T*>(args.dbias), * __restrict dweight = static_cast<T*>(args.dweight);
     for (int64_t model = 0; model < args.models; ++model) {
         for (int64_t c = 0; c < args.channels; ++c) dbias[c] = dweight[c] = T(0);
         for (int64_t n = 0; n < args.batch; ++n, sums += 2 * args.channels) {
@@ -27,12 +28,19 @@ void add_samples(const GroupNormArguments& args, const T* sums) {
 struct GroupNormBackend {
     static constexpr bool kChannelsLast = true;
 
-    static void forward(const GroupNormArguments& args, const Tensor&) {
+    static GroupNormArguments placed(GroupNormArguments args) {
+        const int64_t elements = args.models * args.batch * args.channels * args.inner;
+        args.streams = leaves_caches(elements * (args.dtype == DType::kFloat64 ? 8 : 4));
+        return args;
+    }
+    static void forward(const GroupNormArguments& given, const Tensor&) {
+        const GroupNormArguments args = placed(given);
         const auto kernel = DNNSUITE_SELECT(group_norm_forward);
         run_tasks(args.models * args.batch, args.channels * args.inner, group_norm_scratch(args),
                   [&](int64_t begin, int64_t end, void* scratch) { kernel(args, begin, end, scratch); });
     }
-    static void backward(const GroupNormArguments& args, const Tensor& like) {
+    static void backward(const GroupNormArguments& given, const Tensor& like) {
+        const GroupNormArguments args = placed(given);
         const auto kernel = DNNSUITE_SELECT(group_norm_backward);
         const Tensor sums = new_accumulator(like, {args.models, args.batch, 2, args.channels});
         void* room = sums.data_ptr();

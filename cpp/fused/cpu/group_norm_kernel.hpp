@@ -6,15 +6,14 @@
 
 namespace dnnsuite::fused {
 
-/// Samples [begin, end) of models * batch. A channel has 16 elements or more. Backward
-/// writes each sample's part of the parameters' gradients, `sums` [models * batch, 2, C].
+/// Samples [begin, end) of models * batch. A channel that lies side by side has 16 elements or more. Backward writes each sample's part of the parameters' gradients, `sums` [models * batch, 2, C].
 DNNSUITE_KERNEL(group_norm_forward, const GroupNormArguments& args, int64_t begin, int64_t end, void* scratch)
 DNNSUITE_KERNEL(group_norm_backward, const GroupNormArguments& args, int64_t begin, int64_t end, void* sums,
                 void* scratch)
 
-/// Numbers of `scratch`: eight for each column, and two doubles for each channel.
+/// Numbers of `scratch`: eleven for each column, and what puts them at the start of a line.
 inline int64_t group_norm_scratch(const GroupNormArguments& args) {
-    return args.columns > 0 ? 8 * (args.columns + 16) + 2 * args.channels : 0;
+    return args.columns > 0 ? 11 * (args.columns + 16) + 8 : 0;
 }
 
 }  // namespace dnnsuite::fused

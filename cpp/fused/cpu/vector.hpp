@@ -135,6 +135,16 @@ struct Vec {
         for (int64_t i = 0; i < count; ++i) to[i] = lanes[i];
 #endif
     }
+    /// Past the caches, to an address that is a multiple of 64; for numbers that nobody reads before they have left them.
+    DNNSUITE_HD void stream(T* to) const {
+#if defined(__AVX512F__)
+        DNNSUITE_EACH _mm512_stream_si512((__m512i*)(to + i * kPerRegister), (__m512i)part[i]);
+#elif defined(__AVX2__)
+        DNNSUITE_EACH _mm256_stream_si256((__m256i*)(to + i * kPerRegister), (__m256i)part[i]);
+#else
+        store(to);
+#endif
+    }
     /// With AVX-512 a mask of all lanes costs nothing, a branch in a loop does.
     DNNSUITE_HD static bool is_whole(int64_t count) {
         if (kParts == 1 && kRegisterBytes == 64 && !__builtin_constant_p(count)) return false;
@@ -211,6 +221,13 @@ template <class T>
 DNNSUITE_HD Vec<T> keep_first(const Vec<T>& v, int64_t count) {
     if (count >= kLanes) return v;
     return select(iota<T>() < Vec<T>(static_cast<T>(count)), v, Vec<T>(T(0)));
+}
+
+/// Lets other threads see what was streamed.
+DNNSUITE_HD void finish_streams() {
+#if defined(__AVX2__)
+    _mm_sfence();
+#endif
 }
 
 /// Calls body(i, n) for the vectors of a row: n = 16 for whole ones (a constant, so that the body's partial loads and

@@ -18,7 +18,7 @@ _forward = library.group_norm.default
 _backward = library.group_norm_backward.default
 
 SMALLEST = 16
-"""Elements of a channel from which on there is a kernel."""
+"""Elements of a channel from which on there is a kernel, if they lie side by side."""
 
 
 def _result(x: Tensor) -> Tensor:
@@ -62,15 +62,29 @@ def _composition(
 _eager = differentiable(_forward, _setup, _grad, _composition)
 
 
+def _has_kernel(x: Tensor) -> bool:
+    inner = math.prod(x.shape[3:])
+    if x.is_cuda:
+        return cuda_kernels and (inner >= SMALLEST or len(x) == 0)
+    return inner >= SMALLEST or inner == 1 or len(x) == 0 or _channels_last(x)
+
+
+def _channels_last(x: Tensor) -> bool:
+    """Return True if each model's [N, C, *] lies with the channels last, and not contiguous as well."""
+    own = x.select(0, 0)
+    return not own.is_contiguous() and own.movedim(1, -1).is_contiguous()
+
+
 def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     """Group norm of x [B, N, C, *] with weight and bias [B, C]. On a CPU the result lies as x does.
 
-    Channels of less than 16 elements have no kernel: they are done by torch, model by model."""
+    Channels of less than 16 elements have no kernel unless they lie last, on a CPU: they are done by torch, model by
+    model."""
     if transforming():
         return _composition(x, num_groups, weight, bias, eps)
-    if (math.prod(x.shape[3:]) >= SMALLEST or len(x) == 0) and (cuda_kernels or not x.is_cuda):
+    if _has_kernel(x):
         result: Tensor = (_forward if tracing() else _eager)(x, num_groups, weight, bias, eps)
         return result
     if not x.requires_grad:  # torch's gradient of the weights alone crashes on channels that lie last

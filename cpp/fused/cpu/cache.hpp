@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// How much the processor's caches hold.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdint>
+
+namespace dnnsuite::fused {
+
+/// Whether so many bytes that are written one after the other have left the caches when they are read again from the
+/// first one on: more than half of the last level, where what is read on the way takes its part.
+inline bool leaves_caches(int64_t bytes) {
+    static const int64_t cache = [] {
+        const int64_t usual = int64_t{32} << 20;
+#if defined(_SC_LEVEL3_CACHE_SIZE)
+        const int64_t found = sysconf(_SC_LEVEL3_CACHE_SIZE);
+        return found > 0 ? found : usual;
+#else
+        return usual;
+#endif
+    }();
+    return bytes > cache / 2;
+}
+
+}  // namespace dnnsuite::fused
