@@ -35,13 +35,26 @@ def _in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--vary", "batch_size=2,4"], "batch_size cannot vary within an array"),
         (["--B", "3"], "B=3 models that are all alike: let a key vary, as --vary lr=0.05,0.1"),
         (["--vary", "lr=0.1,0.2", "--B", "3"], "B=3, and --vary has 2 of lr"),
+        (["--evaluate"], "--evaluate wants a checkpoint: --resume FILE, or the --out of a run"),
+        (["--evaluate", "--resume", "gone.pt"], "--evaluate: gone.pt: no such file"),
+        (["--evaluate", "--vary", "seed=1,2"], "--evaluate is for one model"),
         (["--resume", "gone.pt"], "--resume gone.pt: no such file; accepted: never, auto, or a checkpoint"),
     ],
 )
 def test_usage_errors(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert status("train", "--preset", "quick", *TINY, "--out", "out", *arguments) == 2
+    assert (
+        status(
+            "train",
+            "--preset",
+            "quick",
+            *TINY,
+            *([] if "--evaluate" in arguments else ["--out", "out"]),
+            *arguments,
+        )
+        == 2
+    )
     captured = capsys.readouterr()
     assert words in captured.err
     assert captured.out == ""
@@ -78,6 +91,10 @@ def test_a_run_its_files_and_its_continuation(capsys: pytest.CaptureFixture[str]
     captured = capsys.readouterr()
     assert json.loads(captured.out)["last"]["epoch"] == 3
     assert "Resuming at epoch 3" in captured.err
+    last = json.loads(captured.out)["last"]
+    assert status(*arguments, "--evaluate", "--resume", f"{out}/checkpoint.pt", "--json", "--quiet") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["samples"], found["acc1"], found["loss"]) == (3, last["acc1/valid"], last["loss/valid"])
     assert len(list((tmp_path / "dnnsuite-runs").iterdir())) == 1
 
 

@@ -52,6 +52,10 @@ def train(
     resume: Annotated[
         Text, typer.Option(help="auto (go on in --out, or begin), never, or a checkpoint's path.  [never]")
     ] = None,
+    evaluate: Annotated[
+        bool,
+        typer.Option("--evaluate", help="Only validate the checkpoint that --resume names; write nothing."),
+    ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dataroot: Annotated[
         Text, typer.Option(help="Folder with CIFAR-100, or with train/ and val/.  [data_path]")
@@ -95,6 +99,8 @@ def train(
     if show:
         return _show([own for _, own in variants] or [settings], as_json)
     asked = _Asked(name, settings, variants, Path(path).stem, preset or "", device, dataroot)
+    if evaluate:
+        return _evaluate(asked, out, resume, quiet, as_json)
     return _train(asked, out, resume or "never", quiet or not settings.log_to_screen, as_json)
 
 
@@ -220,6 +226,32 @@ def _train(asked: _Asked, out: str | None, resume: str, quiet: bool, as_json: bo
         say(f"error: {error}")
         return _end(FAILED)
     _tell(trained, asked, as_json)
+    return _end(0)
+
+
+def _evaluate(asked: _Asked, out: str | None, resume: str | None, quiet: bool, as_json: bool) -> int:
+    """Validate a checkpoint and print what was found."""
+    from .. import training
+    from .._runs.device import choose_device
+    from ..errors import InvalidArgument
+    from ..training.checkpoints import CHECKPOINT
+    from ..training.lines import accuracies
+
+    if asked.variants:
+        raise InvalidArgument(
+            "--evaluate is for one model: leave out --vary and --B, and name models/N/best.pt"
+        )
+    path = resume if resume not in (None, "never", "auto") else f"{out}/{CHECKPOINT}" if out else None
+    if path is None:
+        raise InvalidArgument("--evaluate wants a checkpoint: --resume FILE, or the --out of a run")
+    if not Path(path).is_file():
+        raise InvalidArgument(f"--evaluate: {path}: no such file")
+    data = training.find_data(asked.settings, asked.dataroot)
+    made = training.experiment_of(asked.name, asked.settings, data, choose_device(asked.device), asked.plan)
+    found = training.evaluate(made, path, device=asked.device, quiet=quiet)
+    if int(os.environ.get("RANK", "0")) == 0:
+        told = {"checkpoint": path, "data": data.source, "samples": len(data.valid), **found}
+        print(json.dumps(told) if as_json else f"{path}: {accuracies(found)[3:]} on {data.source}")
     return _end(0)
 
 

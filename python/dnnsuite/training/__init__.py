@@ -24,6 +24,7 @@ from .schedules import WarmupPlateau as WarmupPlateau
 from .settings import Settings as Settings
 from .sources import Data as Data
 from .sources import find_data as find_data
+from .validation import evaluate as evaluate
 from .vary import VARYING as VARYING
 from .vary import array_of as array_of
 from .vary import data_of as data_of
@@ -47,6 +48,7 @@ __all__ = [
     "configuration",
     "configurations",
     "data_of",
+    "evaluate",
     "experiment_of",
     "find_data",
     "load_model",

@@ -15,6 +15,7 @@ from torch.optim import SGD, Optimizer
 
 from ..errors import InvalidArgument
 from ..models import ResNet50
+from .lines import LINES
 from .metrics import TopK
 from .order import Order
 from .schedules import Schedule, SteppedWarmup, WarmupPlateau, tbd_pytorch, tbd_tf2
@@ -63,6 +64,7 @@ class Experiment:
         most_steps: of an epoch; 0 for no limit.
         log_every: iterations from one log line, and one look at the losses, to the next.
         checkpoint_every: iterations within an epoch; 0 for after epochs only.
+        lines: form of the log's lines about steps: sc20, tbd-pytorch or tbd-tf2.
         settings: what else must be the same for a run to be resumed, and stands in the record.
         plan: the file or the suite that the run is of.
     """
@@ -92,6 +94,7 @@ class Experiment:
     checkpoint_every: int = 0
     save_checkpoints: bool = True
     profile: ProfileWindow | None = None
+    lines: str = "sc20"
     settings: Mapping[str, Any] = field(default_factory=dict)
     plan: str = "training"
 
@@ -101,6 +104,8 @@ class Experiment:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}: must be at least 1")
         if self.precision not in _PRECISIONS:
             raise InvalidArgument(f"precision {self.precision!r}; accepted: {', '.join(_PRECISIONS)}")
+        if self.lines not in LINES:
+            raise InvalidArgument(f"lines {self.lines!r}; accepted: {', '.join(LINES)}")
         for part in ("train", "valid"):
             if not len(getattr(self.data, part)):
                 raise InvalidArgument(f"{self.data.source} has no samples in its {part} part")
@@ -176,6 +181,7 @@ def experiment_of(name: str, settings: Settings, data: Data, device: str, plan: 
         checkpoint_every=settings.checkpoint_iters,
         save_checkpoints=settings.save_checkpoint,
         profile=window if settings.enable_profiling else None,
+        lines=settings.schedule if settings.schedule.startswith("tbd-") else "sc20",
         settings={key: value for key, value in settings.to_dict().items() if key not in _FREE},
         plan=plan,
     )

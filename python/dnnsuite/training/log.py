@@ -37,12 +37,15 @@ class Log:
             self._progress.__exit__(*exc)
 
     def info(self, text: str) -> None:
-        """A line that stays.
+        """A line that stays, as SC20's logger writes it.
 
         Raises:
             OutputError: it cannot be written; the disk is full, say.
         """
-        line = f"INFO - {text}"
+        self.plain(f"INFO - {text}")
+
+    def plain(self, line: str) -> None:
+        """A line that stays, as it is; raises as :meth:`info`."""
         if self._path is not None:
             try:
                 with open(self._path, "a", encoding="utf-8") as file:

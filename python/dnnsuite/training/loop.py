@@ -18,6 +18,7 @@ from .checkpoints import State
 from .experiment import Experiment
 from .feed import Feed
 from .history import MODEL, EventFiles, Row, save_metrics
+from .lines import LINES, Window
 from .log import Log
 from .phases import Phases
 from .position import Position
@@ -25,6 +26,7 @@ from .processes import Processes
 from .saver import ArraySaver, Saver
 from .stepper import Stepper
 from .tally import Tally
+from .validation import validate
 
 __all__ = ["Loop", "Stopped"]
 
@@ -56,10 +58,10 @@ class Loop:
     ) -> None:
         self._processes = processes
         self._folder, self._log, self._events = folder, log, events
-        self._names: tuple[str, ...] = ()
+        names: tuple[str, ...] = ()
         if isinstance(experiment, ExperimentArray):
             self._experiment, experiments = experiment.first, list(experiment.experiments)
-            self._names = tuple(experiment.names)
+            names = tuple(experiment.names)
             self.stepper = ArrayStepper(experiment, processes)
             alone = Alone(self._experiment, processes)
             self.saver = ArraySaver(experiment, self.stepper, alone, processes.device, folder)
@@ -68,13 +70,14 @@ class Loop:
             self.stepper = Stepper(experiment, processes)
             self.saver = Saver(experiment, self.stepper, processes, folder)
         self.order = self._experiment.order
+        self._lines = LINES["sc20" if names else self._experiment.lines](log, names)
         self._feed = Feed(experiments, processes)
         profiled = self.order.steps if self._experiment.profile else 0
         self.phases = Phases(profiled, cuda=processes.device.type == "cuda")
         self.at = Position()
         self.samples: list[Sample] = []
         self._tally = self._new_tally()
-        self._mark_ns = self._mark_items = 0
+        self._mark_ns = self._mark_items = self._data_ns = 0
         self._began_s = 0.0
         self.after_epoch: Callable[[], None] = lambda: None  # may be replaced
 
@@ -131,24 +134,20 @@ class Loop:
         self._compare()
         self._end_epoch(trained, valid, valid_s)
         self._log.info(f"Time taken for epoch {epoch + 1} is {time.monotonic() - began_s} sec")
-        for number, own, found in zip(self.stepper.numbers, trained, valid, strict=True):
-            if "acc1" in found:
-                self._log.info(f"{self._of(number)}train acc1={own['acc1']}, valid acc1={found['acc1']}")
-
-    def _of(self, number: int) -> str:
-        """A model, to begin a line about it; nothing where there is one only."""
-        return f"model {number} ({self._names[number]}): " if self._names else ""
+        self._lines.ended(self.stepper.numbers, trained, valid)
 
     def _train(self) -> None:
         at = self.at
         self.stepper.model.train()
         batches = self._feed.training(at.epoch, at.iteration, self.stepper.numbers)
-        self._mark_ns, self._mark_items = time.monotonic_ns(), 0
+        self._mark_ns, self._mark_items, self._data_ns = time.monotonic_ns(), 0, 0
         for i in range(at.iteration, self.order.steps):
             with self.phases.iteration(i):
                 with self.phases.data:
+                    began_ns = time.monotonic_ns()
                     share, batch = next(batches)
                     inputs, labels = self.stepper.place(batch)
+                    self._data_ns += time.monotonic_ns() - began_ns
                 self.stepper.begin_step(at.step)
                 results = self.stepper.train(inputs, labels, share, self.phases)
             self._tally.add(results, share.counted)
@@ -171,7 +170,7 @@ class Loop:
 
     def _look(self, i: int) -> None:
         """Fetch the losses since the last look: check them, note the rate, tell it."""
-        steps = len(self._tally)
+        steps, before = len(self._tally), [list(each) for each in self._tally.totals]
         bad = [self._processes.least(each) for each in self._tally.collect()]
         if not steps:
             return
@@ -179,7 +178,7 @@ class Loop:
         took_ns, items = now_ns - self._mark_ns, self._mark_items
         rate = items / (took_ns * 1e-9)
         self.at.seconds += took_ns * 1e-9
-        phase = "warmup" if not self.samples else "train"
+        phase, means = "train" if self.samples else "warmup", self._tally.since(before)
         self._lose(
             {
                 slot: f"the loss is NaN or infinite in step {self.at.step - steps + int(first)} "
@@ -189,12 +188,14 @@ class Loop:
             }
         )
         self.samples.append(Sample(self.at.epoch, self._mark_ns, now_ns, items, phase))
-        if i:  # a line for the first iteration would tell of one batch, and of what only starts
-            self._log.info(f"Epoch: {self.at.epoch + 1}, Iteration: {i}, Avg img/sec: {rate}")
+        at, took_s, data_s = self.at, took_ns * 1e-9, self._data_ns * 1e-9
+        self._lines.trained(
+            Window(at.epoch, i, self.order.steps, at.step, steps, took_s, data_s, items, means)
+        )
         total = self._experiment.epochs * self.order.steps
         text = f"epoch {self.at.epoch + 1}/{self._experiment.epochs}  {rate:,.0f} img/s"
         self._log.at(self.at.step, total, text)
-        self._mark_ns, self._mark_items = time.monotonic_ns(), 0
+        self._mark_ns, self._mark_items, self._data_ns = time.monotonic_ns(), 0, 0
 
     def _lose(self, bad: Mapping[int, str]) -> None:
         """Take models that are not finite out of an array.
@@ -208,7 +209,7 @@ class Loop:
         for slot, reason in bad.items():
             last = self.saver.last(self.stepper.numbers[slot])
             kept = f"the last good checkpoint is {last}" if last else "there is no checkpoint yet"
-            told[slot] = f"{self._of(self.stepper.numbers[slot])}{reason}; {kept}"
+            told[slot] = f"{self._lines.of(self.stepper.numbers[slot])}{reason}; {kept}"
         left = [slot for slot in range(len(self.stepper.numbers)) if slot not in bad]
         if isinstance(self.saver, ArraySaver):
             for slot, sentence in told.items():
@@ -221,23 +222,20 @@ class Loop:
 
     def _validate(self) -> list[Means]:
         """Means over every sample of the validation part, of each model whose loss is finite."""
-        experiment, processes = self._experiment, self._processes
-        tally = self._new_tally()
-        self.stepper.model.eval()
-        for i, (share, batch) in enumerate(self._feed.validation(self.stepper.numbers)):
-            tally.add(self.stepper.validate(*self.stepper.place(batch)), share.counted)
-            if i % experiment.log_every == 0:
-                tally.collect()
-            if processes.world_size == 1 and pending():
-                self._stop()
-        tally.collect()
-        if processes.any(pending()):
-            self._stop()
-        found = [tally.means(processes.total(each)) for each in tally.totals]
+        alone = self._processes.world_size == 1
+        between = self._stop_if_asked if alone else lambda: None
+        found = validate(
+            self._experiment, self.stepper, self._feed, self._processes, self._lines, self.at.epoch, between
+        )
+        self._stop_if_asked()
         where = f"after epoch {self.at.epoch + 1} (step {self.at.step})"
         bad = {slot for slot, each in enumerate(found) if not math.isfinite(each["loss"])}
         self._lose(dict.fromkeys(bad, f"the validation loss is NaN or infinite {where}"))
         return [each for slot, each in enumerate(found) if slot not in bad]
+
+    def _stop_if_asked(self) -> None:
+        if self._processes.any(pending()):
+            self._stop()
 
     def _compare(self) -> None:
         """Let one model of an array take a few steps alone, beside what the epoch's steps took."""
@@ -262,7 +260,7 @@ class Loop:
         seconds = sum(s.stop_ns - s.start_ns for s in self.samples if s.epoch == at.epoch) * 1e-9
         rows = []
         for slot, number in enumerate(self.stepper.numbers):
-            row: Row = {MODEL: number} if self._names else {}
+            row: Row = {MODEL: number} if self._lines.names else {}
             row |= {"epoch": at.epoch + 1, "step": at.step}
             row |= {"learning_rate": self.stepper.learning_rates()[slot]}
             for name in valid[slot]:

@@ -29,9 +29,22 @@ from .position import Position
 from .processes import Processes
 from .stepper import Stepper
 
-__all__ = ["MODELS_FOLDER", "ArraySaver", "Saver"]
+__all__ = ["MODELS_FOLDER", "ArraySaver", "Saver", "refuse_array"]
 
 MODELS_FOLDER = "models"
+
+
+def refuse_array(path: Path, state: State) -> None:
+    """Refuse the checkpoint of an array where that of one model is wanted.
+
+    Raises:
+        BadCheckpoint: it is one; the message names a file of one model.
+    """
+    if "members" in state:
+        raise BadCheckpoint(
+            f"{path} is of an array of {len(state['identity']['models'])} models: give the same --vary, or take one "
+            f"model's, {path.parent / MODELS_FOLDER / '0' / CHECKPOINT}"
+        )
 
 
 class Saver:
@@ -79,11 +92,7 @@ class Saver:
         Raises:
             BadCheckpoint: it is of another model. InvalidArgument: it was made with other settings.
         """
-        if "members" in state:
-            raise BadCheckpoint(
-                f"{path} is of an array of {len(state['identity']['models'])} models: give the same --B and --vary, or "
-                f"take one model's, {path.parent / MODELS_FOLDER / '0' / CHECKPOINT}"
-            )
+        refuse_array(path, state)
         check_fits(path, state, self._stepper.model)
         refuse_other_identity(path, state["identity"], self._experiment.identity)
         self._stepper.load(state)

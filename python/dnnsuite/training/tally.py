@@ -76,6 +76,10 @@ class Tally:
         self._samples.clear()
         return first
 
+    def since(self, before: Sequence[Sequence[float]], slot: int = 0) -> dict[str, float]:
+        """Means of one model over what was added to `before`, which `totals` were then."""
+        return self.means([now - then for now, then in zip(self.totals[slot], before[slot], strict=True)])
+
     def keep(self, slots: Sequence[int]) -> None:
         """Go on with these models only; everything must be collected."""
         self.totals = [self.totals[slot] for slot in slots]

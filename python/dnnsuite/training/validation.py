@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+"""Validation over every sample, of each model of a run, and of a checkpoint by itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .._runs.device import choose_device
+from .._runs.progress import Progress
+from .array_stepper import ArrayStepper
+from .checkpoints import check_fits, read_checkpoint
+from .experiment import Experiment
+from .feed import Feed
+from .lines import LINES, Lines, Window, accuracies
+from .log import Log
+from .processes import Processes
+from .saver import refuse_array
+from .stepper import Stepper
+from .tally import Tally
+
+__all__ = ["evaluate", "validate"]
+
+
+def validate(
+    experiment: Experiment,
+    stepper: Stepper | ArrayStepper,
+    feed: Feed,
+    processes: Processes,
+    lines: Lines,
+    epoch: int = 0,
+    between: Callable[[], None] = lambda: None,
+) -> list[dict[str, float]]:
+    """Means over every sample of the validation part, of each model that `stepper` has.
+
+    Args:
+        between: called after each batch; may raise.
+    """
+    tally = Tally(experiment.metrics.names, len(stepper.numbers))
+    stepper.model.eval()
+    batches = -(-len(experiment.data.valid) // (experiment.valid_batch_size * processes.world_size))
+    mark_s, items = time.monotonic(), 0
+    for i, (share, batch) in enumerate(feed.validation(stepper.numbers)):
+        tally.add(stepper.validate(*stepper.place(batch)), share.counted)
+        items += share.counted
+        if i % experiment.log_every == 0:
+            before, count = [list(each) for each in tally.totals], len(tally)
+            tally.collect()
+            now_s = time.monotonic()
+            means = tally.since(before)
+            lines.validated(Window(epoch, i, batches, i + 1, count, now_s - mark_s, 0.0, items, means))
+            mark_s, items = now_s, 0
+        between()
+    tally.collect()
+    return [tally.means(processes.total(each)) for each in tally.totals]
+
+
+def evaluate(
+    experiment: Experiment | Callable[[str], Experiment],
+    checkpoint: str | Path,
+    *,
+    device: str = "auto",
+    quiet: bool = False,
+) -> Mapping[str, Any]:
+    """Validate a checkpoint's model: loss and metrics over every sample of the validation part. Nothing is written.
+
+    Args:
+        checkpoint: checkpoint.pt or best.pt of a run of one model, or of one model of an array.
+
+    Raises:
+        BadCheckpoint: it is missing, damaged, or of another model.
+    """
+    kind = choose_device(device)
+    processes = Processes(kind)
+    try:
+        made = experiment if isinstance(experiment, Experiment) else experiment(kind)
+        path = Path(checkpoint)
+        state = read_checkpoint(path)
+        refuse_array(path, state)
+        stepper = Stepper(made, processes)
+        check_fits(path, state, stepper.model)
+        stepper.model.load_state_dict(state["model"])
+        feed = Feed([made], processes)
+        with Log(None, None if quiet or not processes.first else Progress()) as log:
+            lines = LINES["tbd-pytorch"](log)
+            try:
+                (found,) = validate(made, stepper, feed, processes, lines)
+            finally:
+                feed.close()
+            log.plain(accuracies(found))
+        return found
+    finally:
+        processes.close()
