@@ -146,7 +146,7 @@ def test_one_model_goes_on_alone(whole, alone, tmp_path):
             array,
             "models/1/checkpoint.pt",
             BadCheckpoint,
-            "is of one model, not of an array of 3: leave out B",
+            "is of one model, not of an array of 3: leave out --vary",
         ),
         (
             lambda: ExperimentArray(members()[:2]),

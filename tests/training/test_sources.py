@@ -75,3 +75,9 @@ def test_a_data_path_that_is_not_there_is_passed_by():
     assert (
         find_data(Settings(data_path="/nowhere/at/all")).source == find_data(Settings(data_path=None)).source
     )
+
+
+def test_class_folders_that_are_all_empty_are_not_passed_over(tmp_path):
+    (tmp_path / "train" / "cat").mkdir(parents=True)
+    with pytest.raises(InvalidArgument, match=r"train has no images in folders of classes"):
+        find_data(Settings(), tmp_path)

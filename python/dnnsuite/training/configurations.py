@@ -37,8 +37,9 @@ def configuration(name: str, path: str | Path = SHIPPED) -> Settings:
     """One configuration of a file; raises as :func:`configurations`, and InvalidArgument for a name not in it."""
     named = _read(Path(path))
     if name not in named:
+        file = path if path != SHIPPED else SHIPPED.stem
         raise InvalidArgument(
-            f"{path} has no configuration {name!r}{did_you_mean(name, named)}; it has {', '.join(named)}"
+            f"{file} has no configuration {name!r}{did_you_mean(name, named)}; it has {', '.join(named)}"
         )
     return Settings.from_mapping(named[name], f"{path}: {name}")
 
@@ -66,7 +67,10 @@ def _read(path: Path) -> Mapping[str, Mapping[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"{path} cannot be read: {error}") from error
+        hint = did_you_mean(str(path), _NAMED)
+        raise InvalidArgument(
+            f"{path} cannot be read{hint}: {getattr(error, 'strerror', None) or error}"
+        ) from error
     try:
         content = json.loads(text) if path.suffix == ".json" else _yaml(text)
     except Error:

@@ -24,7 +24,7 @@ from ..cluster import adopt_step
 from ..errors import Error, InvalidArgument
 from .alone import speedup
 from .array import ExperimentArray
-from .checkpoints import CHECKPOINT, read_checkpoint
+from .checkpoints import CHECKPOINT, BadCheckpoint, read_checkpoint
 from .experiment import Experiment
 from .history import EventFiles, Row
 from .log import Log
@@ -203,6 +203,10 @@ def _run(
 ) -> Trained:
     checkpoint = _checkpoint(out, resume, processes)
     state = read_checkpoint(checkpoint) if checkpoint else None
+    if state is not None and "position" not in state:
+        raise BadCheckpoint(
+            f"{checkpoint} holds a model and nothing to go on from: take {CHECKPOINT}, or --evaluate this"
+        )
     names = experiment.names if isinstance(experiment, ExperimentArray) else ()
     files = EventFiles(out, state["position"]["epoch"] if state else 0, names) if events and folder else None
     if files and files.note:

@@ -183,7 +183,7 @@ class ArraySaver:
         """
         if "members" not in state:
             raise BadCheckpoint(
-                f"{path} is of one model, not of an array of {self._experiment.B}: leave out B"
+                f"{path} is of one model, not of an array of {self._experiment.B}: leave out --vary"
             )
         then, now = state["identity"]["models"], self._experiment.experiments
         if len(then) != len(now):

@@ -62,7 +62,16 @@ def find_data(settings: Settings, dataroot: str | Path | None = None) -> Data:
         return _fits(_folders(folder, settings), settings)
     if shards := imagenet_shards.find(others):
         return _fits(_shards(shards, settings), settings)
+    if dataroot is not None and others is not None:
+        _refuse_empty(Path(dataroot))
     return _fits(_pictures(settings, root), settings)
+
+
+def _refuse_empty(root: Path) -> None:
+    """Refuse a folder that the user named for its classes, and in which there are no images."""
+    for folder in (root / name for name in imagenet.FOLDERS if name != "."):
+        if folder.is_dir():
+            raise InvalidArgument(f"{folder} has no images in folders of classes")
 
 
 def _fits(data: Data, settings: Settings) -> Data:
