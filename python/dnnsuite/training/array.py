@@ -59,7 +59,7 @@ class ExperimentArray:
             _check_alike(self.experiments[0], other, index)
         if self.first.compile:
             raise InvalidArgument(
-                "enable_compile is for one model; an array records its steps instead: leave it out, or train models one by one"
+                "enable_compile is for one model: leave it out, for an array records its steps instead"
             )
 
     @property
