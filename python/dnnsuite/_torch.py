@@ -760,13 +760,14 @@ _experimental = _one("profiler threads", None)
 
 
 def all_threads_config() -> Any:
-    """torch.profiler's configuration that records every thread; None where it has none."""
+    """torch.profiler's configuration that records every thread, and which overload an operator is where it can; None
+    where it has none."""
     if _experimental is None:
         return None
-    try:
-        return _experimental(profile_all_threads=True)
-    except TypeError:
-        return None
+    for wanted in ({"capture_overload_names": True}, {}):
+        with contextlib.suppress(TypeError):
+            return _experimental(profile_all_threads=True, **wanted)
+    return None
 
 
 if all_threads_config() is None:

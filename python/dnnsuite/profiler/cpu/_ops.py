@@ -15,6 +15,7 @@ from ...errors import Unavailable
 from ...timing import now_ns
 from .. import flops
 from ..instrument import define
+from ._arguments import RecordedArguments
 from ._classes import class_of, phase_of, replayed_phases
 from ._foreign import ForeignRecorders
 from ._nesting import innermost, nest
@@ -169,11 +170,12 @@ class OpsInstrument:
         for i, event in enumerate(events):
             name = event.name()
             done, moved = works[i]
+            arguments = RecordedArguments(event)
             counted = moved is not None and not covered[i]
             rows.append(
                 (
                     name, class_of(name), phases[i], steps[i], threads[i], nested[i].depth, t0[i], t1[i],
-                    nested[i].self_ns, _shapes_text(event), _dtype_of(event), done if counted else 0,
+                    nested[i].self_ns, _shapes_text(arguments), _dtype_of(arguments), done if counted else 0,
                     float("nan") if moved is None else float(moved), counted,
                 )
             )  # fmt: skip
@@ -274,10 +276,11 @@ def _work_of(event: Any) -> tuple[int, int | None]:
     name = event.name()
     if "::" not in name or name in _COMPOSITES:
         return 0, None
-    inputs = _input_bytes(event)
-    done = flops.work(name, event.shapes(), event.concrete_inputs()) if flops.knows(name) else None
+    arguments = RecordedArguments(event)
+    inputs = _input_bytes(arguments)
+    done = flops.work(name, arguments.shapes, arguments.values) if flops.knows(name) else None
     if done is not None:
-        size = _BYTES.get(_dtype_of(event), 4)
+        size = _BYTES.get(_dtype_of(arguments), 4)
         return done.flops, sum(inputs) + size * sum(prod(shape) for shape in done.outputs)
     if not inputs:
         return 0, None
@@ -290,11 +293,11 @@ def _work_of(event: Any) -> tuple[int, int | None]:
     return 0, sum(inputs) if name in _WRITES_LITTLE else None
 
 
-def _input_bytes(event: Any) -> list[int]:
+def _input_bytes(arguments: RecordedArguments) -> list[int]:
     """Bytes of each tensor among the arguments; a dimension of stride 0 is there once."""
     found = []
-    strides = event.structured_input_strides()
-    for i, (shape, kind) in enumerate(zip(event.structured_input_shapes(), event.dtypes(), strict=False)):
+    strides = arguments.nested_strides
+    for i, (shape, kind) in enumerate(zip(arguments.nested_shapes, arguments.dtypes, strict=False)):
         stride = strides[i] if i < len(strides) else []
         if kind in _BYTES:
             found.append(_BYTES[kind] * _elements(shape, stride))
@@ -310,10 +313,10 @@ def _elements(shape: Sequence[int], stride: Sequence[int]) -> int:
     return prod(size for size, step in zip(shape, stride, strict=True) if step)
 
 
-def _dtype_of(event: Any) -> str:
-    return next((kind for kind in event.dtypes() if kind in _BYTES), "")
+def _dtype_of(arguments: RecordedArguments) -> str:
+    return next((kind for kind in arguments.dtypes if kind in _BYTES), "")
 
 
-def _shapes_text(event: Any) -> str:
-    shapes = [shape for shape in event.shapes() if shape]
+def _shapes_text(arguments: RecordedArguments) -> str:
+    shapes = [shape for shape in arguments.shapes if shape]
     return " ".join("x".join(map(str, shape)) for shape in shapes)
