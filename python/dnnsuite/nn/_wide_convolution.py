@@ -24,7 +24,7 @@ FEW_NUMBERS = 262144
 
 def wide_convolution(input: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor | None:
     """Convolve `[B, N, C, H, W]` with the models' filters in one call; None if that is slower, or not the same."""
-    *_, transposed, _, groups = geometry
+    *_, transposed, _, _ = geometry
     if input.stride(0) != 0 or len(input) < 2 or transposed or input.requires_grad:
         return None
     if torch.compiler.is_compiling() or transforming() or input.dtype != torch.float32:
