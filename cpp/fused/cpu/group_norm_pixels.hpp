@@ -289,13 +289,15 @@ struct Pixels {
 
     /// Sums of g and of g times what is normalised; that of g * (x - shift) becomes that of g * (x - mean).
     void find_parts(T* parts) const {
-        const T* plain = sums + 2 * ld;
-        T* product = sums + 3 * ld;
-        for (int64_t c = 0; c < channels; ++c) {
-            product[c] -= (mean[c] - shift[c]) * plain[c];
-            parts[c] = plain[c];
-            parts[channels + c] = product[c] * inverse[c];
-        }
+        const T *plain = sums + 2 * ld, *m = mean, *s = shift, *root = inverse;
+        T *product = sums + 3 * ld, *bias_part = parts, *weight_part = parts + channels;
+        for_each_vector(channels, [=](int64_t c, int64_t n) __attribute__((always_inline)) {
+            const Vec<T> g = Vec<T>::load(plain + c, n), away = Vec<T>::load(m + c, n) - Vec<T>::load(s + c, n);
+            const Vec<T> moved = Vec<T>::load(product + c, n) - away * g;
+            moved.store(product + c, n);
+            g.store(bias_part + c, n);
+            (moved * Vec<T>::load(root + c, n)).store(weight_part + c, n);
+        });
     }
 
     /// What dx takes from the statistics' dependence on x.

@@ -24,8 +24,8 @@ FEW_NUMBERS = 262144
 
 def wide_convolution(input: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor | None:
     """Convolve `[B, N, C, H, W]` with the models' filters in one call; None if that is slower, or not the same."""
-    *_, transposed, _, groups = geometry
-    if input.stride(0) != 0 or len(input) < 2 or transposed or groups != 1 or input.requires_grad:
+    *_, transposed, _, _ = geometry
+    if input.stride(0) != 0 or len(input) < 2 or transposed or input.requires_grad:
         return None
     if torch.compiler.is_compiling() or transforming() or input.dtype != torch.float32:
         return None
@@ -36,8 +36,30 @@ def wide_convolution(input: Tensor, weight: Tensor, bias: Tensor | None, geometr
     places = x.shape, x.stride(), weight.shape, weight.stride()
     if not _same_bits(*places, tuple(kept), torch.get_num_threads()):
         return None
-    y = torch.convolution(x, weight.flatten(0, 1), None if bias is None else bias.flatten(), *geometry)
-    return y.unflatten(1, (len(weight), -1)).transpose(0, 1)
+    return _convolved(x, weight, bias, geometry)
+
+
+def _joined(parameter: Tensor, groups: int) -> Tensor:
+    """Put `[B, O, ...]` of all models one after the other, and, where there are groups, each group's together."""
+    if groups == 1:
+        return parameter.flatten(0, 1)
+    last = parameter.movedim(2, -1) if parameter.dim() > 2 else parameter
+    joined = last.unflatten(1, (groups, -1)).transpose(0, 1).flatten(0, 2)
+    return joined.movedim(-1, 1) if parameter.dim() > 2 else joined
+
+
+def _parted(y: Tensor, B: int, groups: int) -> Tensor:
+    """Undo `_joined` for the channels of a result `[N, B * O, *]`: `[B, N, O, *]`."""
+    if groups == 1:
+        return y.unflatten(1, (B, -1)).transpose(0, 1)
+    pixels = y.movedim(1, -1).unflatten(-1, (groups, B, -1)).movedim(-2, 0)
+    return pixels.flatten(-2).movedim(-1, 2)
+
+
+def _convolved(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Any) -> Tensor:
+    groups = geometry[-1]
+    offsets = None if bias is None else _joined(bias, groups)
+    return _parted(torch.convolution(x, _joined(weight, groups), offsets, *geometry), len(weight), groups)
 
 
 def _pixels(input: Tensor, weight: Tensor, geometry: Geometry) -> int:
@@ -65,7 +87,6 @@ def _numbers(shape: torch.Size, strides: tuple[int, ...]) -> Tensor:
     return torch.empty_strided(shape, strides).copy_(values.float().view(shape))
 
 
-@torch.no_grad()
 def _compare(
     shape: torch.Size,
     strides: tuple[int, ...],
@@ -76,22 +97,20 @@ def _compare(
 ) -> bool:
     torch.set_num_threads(threads)
     geometry: Any = [list(part) if isinstance(part, tuple) else part for part in kept]
-    x, weight = _numbers(shape, strides), _numbers(filters, filter_strides)
-    bias = _numbers(filters[:2], (filters[1], 1))
-    y = torch.convolution(x, weight.flatten(0, 1), bias.flatten(), *geometry)
-    grad = _numbers(y.shape, y.stride())
-    _, dweight, dbias = _gradients(grad, x, weight.flatten(0, 1), geometry)
-    for model, (w, b) in enumerate(zip(weight, bias, strict=True)):
-        own = slice(model * len(b), (model + 1) * len(b))
-        _, dw, db = _gradients(grad[:, own], x, w, geometry)
-        pairs = (y[:, own], torch.convolution(x, w, b, *geometry)), (dweight[own], dw), (dbias[own], db)
-        if not all(torch.equal(a, c) for a, c in pairs):
+    x, weight = _numbers(shape, strides), _numbers(filters, filter_strides).requires_grad_()
+    bias = _numbers(filters[:2], (filters[1], 1)).requires_grad_()
+    y = _convolved(x, weight, bias, geometry)
+    grad = _numbers(y.shape, (y[0].numel(), *torch.convolution(x, weight[0], bias[0], *geometry).stride()))
+    together = y, *torch.autograd.grad(y, (weight, bias), grad)
+    for model, (w, b) in enumerate(zip(weight.detach(), bias.detach(), strict=True)):
+        alone = torch.convolution(x, w, b, *geometry), *_gradients(grad[model], x, w, geometry)
+        if not all(torch.equal(all_of[model], one) for all_of, one in zip(together, alone, strict=True)):
             return False
     return True
 
 
-def _gradients(grad: Tensor, x: Tensor, weight: Tensor, geometry: Any) -> tuple[Tensor, Tensor, Tensor]:
-    found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
+def _gradients(grad: Tensor, x: Tensor, weight: Tensor, geometry: Any) -> tuple[Tensor, Tensor]:
+    found = torch.ops.aten.convolution_backward(
         grad, x, weight, [len(weight)], *geometry, [False, True, True]
     )
-    return found
+    return found[1], found[2]
