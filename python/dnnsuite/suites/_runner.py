@@ -23,6 +23,7 @@ from .._runs.order import ordered
 from .._runs.record import Isolation, Moment, RunRecord, Verdict, new_id
 from .._runs.resume import final
 from .._runs.spec import WorkerSpec
+from ..jobs.cards import all_cards
 from ..pin import Partition, Slot
 from ..profiler.monitor import Monitor
 from ._records import ended_run, missing_run, run_name
@@ -175,7 +176,7 @@ class Runner:
             details={
                 "key": entry.key, "program": entry.job, "index": entry.index, "scope": entry.scope, "slot": copy,
                 "config": config.to_dict(), "observations": entry.repeat, "number": entry.number,
-                "arguments": entry.flags(), "seed_unit": entry.seed_unit,
+                "arguments": entry.flags(), "seed_unit": entry.seed_unit, "card": _card(entry.job),
             },
         )  # fmt: skip
 
@@ -261,6 +262,11 @@ class Runner:
             with deferred():
                 self.summary.add(total_line(about["seconds"]))
                 self.record.save()
+
+
+def _card(job: str) -> int | None:
+    """Version of a job's card, None for a job of a user's own."""
+    return next((card.version for card in all_cards() if (card.job, card.family) == (job, "plain")), None)
 
 
 def orders(settings: SuiteSettings, entries: Sequence[SuiteEntry]) -> dict[str, Any]:
