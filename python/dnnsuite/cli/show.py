@@ -75,10 +75,6 @@ def _chosen(job: str, of_runs: bool) -> list[Card]:
 def _with_references(card: Card) -> str:
     from ..jobs import cards
 
-    known = cards.references()
-    lines = (
-        f"- {each['author']}: {each['title']}, {each['year']}. {each['url']}"
-        for each in map(known.get, card.references)
-        if each
-    )
+    used = (cards.references()[key] for key in card.references)
+    lines = (f"- {each['author']}: {each['title']}, {each['year']}. {each['url']}" for each in used)
     return f"{card.text}\n## References\n\n" + "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Cards of the jobs: task, category, model, data, references, deviations from the original with the reason, changes.
 
-A card is a Markdown file in the folder `cards`; `references.bib` beside them has what they refer to. Read without torch.
+A card is a Markdown file in the folder `cards`; `references.bib` beside them has what they refer to.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ def bibtex(keys: Iterable[str]) -> str:
 def page() -> str:
     """All cards as one page of the documentation, by category."""
     parts = [
-        "# Jobs\n\nMade of the cards in the package by `dnnsuite show --all > docs/jobs.md`. `dnnsuite show JOB --bibtex` "
-        "prints what a job refers to; plain jobs are those of a suite, fused ones those of a workflow.\n"
+        "# Jobs\n\nMade of the cards in the package by `dnnsuite show --all > docs/jobs.md`. `dnnsuite show JOB "
+        "--bibtex` prints what a job refers to; plain jobs are those of a suite, fused ones those of a workflow.\n"
     ]
     for category in CATEGORIES:
         parts.append(f"\n## {category[0].upper()}{category[1:]}\n")

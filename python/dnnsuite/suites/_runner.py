@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from .._runs.spec import WorkerSpec
 from ..jobs.cards import all_cards
 from ..pin import Partition, Slot
 from ..profiler.monitor import Monitor
+from ._page_cache import before_run, unused_dataroot
 from ._records import ended_run, missing_run, run_name
 from ._screen import Screen
 from ._seed_format import summary_line, total_line
@@ -124,7 +125,14 @@ class Runner:
     def _measured(self, group: _Group) -> list[RunRecord]:
         directories = [self.record.begin_run(name) for name in group.names()]
         specs = [self._spec(group, i, directory) for i, directory in enumerate(directories)]
-        asked = [self._asked(group, i) for i in range(len(directories))]
+        state, details = before_run(group.entry, self.settings.cold)
+        flags = tuple(filter(None, [unused_dataroot(group.entry)]))
+        asked = [
+            replace(
+                known, page_cache=state, disturbances=flags, details={**known.details, "page_cache": details}
+            )
+            for known in (self._asked(group, i) for i in range(len(directories)))
+        ]
         self.screen.watch(directories)
         monitor = self._monitor(group)
         with monitor:

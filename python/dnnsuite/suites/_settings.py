@@ -28,6 +28,7 @@ class SuiteSettings:
         alone: one copy only, in the share that it has among `copies`.
         require: the weakest isolation that will do.
         timeout_s: for each job of a run.
+        cold: drop each job's own files from the page cache before it runs.
     """
 
     repeat: int = 1
@@ -39,6 +40,7 @@ class SuiteSettings:
     order: str = "fixed"
     alone: bool = False
     monitor: str = "auto"
+    cold: bool = False
 
     @classmethod
     def of(cls, asked: Mapping[str, Any]) -> SuiteSettings:
