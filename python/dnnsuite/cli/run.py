@@ -49,6 +49,9 @@ def run(
     monitor: Annotated[
         Text, typer.Option(help="Samples of the machine beside each job: auto, nvml, dcgm or none.  [auto]")
     ] = None,
+    no_loader: Annotated[
+        bool, typer.Option("--no-loader", help="Leave out the second rate, of jobs that also have a loader.")
+    ] = False,
     cold: Annotated[
         bool, typer.Option("--cold", help="Drop each job's own files from the page cache before it; needs no root.")
     ] = False,
@@ -73,6 +76,7 @@ def run(
         "precision": precision, "preset": preset, "batch_size": batch_size, "order": order, "timeout_s": timeout,
         "pin": pin, "require": require, "seed": seed, "data": data, "dataroot": dataroot, "plugins": plugin,
         "monitor": monitor, "cold": cold or None,
+        "loader": False if no_loader else None,
     }  # fmt: skip
     if show or dry_run:
         from ..suites import prepare

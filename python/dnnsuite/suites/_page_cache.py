@@ -60,7 +60,7 @@ def _found(data: DataSet, root: Path) -> Path | None:
 
 
 def unused_dataroot(entry: SuiteEntry) -> str:
-    """A flag for a job that finds nothing in the dataroot it was given, and so reads other data; empty where it does."""
+    """A flag for a job that finds nothing in the dataroot it was given; empty where it does."""
     sets = _data_sets(entry)
     return f"no {' or '.join(sets)} in the dataroot: other data" if sets and not any(sets.values()) else ""
 

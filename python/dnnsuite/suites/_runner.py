@@ -207,7 +207,7 @@ class Runner:
             "repeat": entry.repeat,
             "number": entry.number,
             "arguments": self._arguments(group, copy),
-            "with_loader": self.suite.preset != "smoke",
+            "with_loader": self.settings.loader and self.suite.preset != "smoke",
             "conditions": {"preset": self.suite.preset or "", "changed": entry.changed},
             "device_uuids": uuids_of(self.plan, slot) if entry.device != "cpu" else [],
             "about": {"hostname": socket.gethostname(), "run_id": group.repeat}
