@@ -3,8 +3,8 @@
 
 python benchmarks/instruments/bench_suite.py [--job vae] [--rounds 3]
 
-Both make the same steps of the same job in one process on one thread, in turns; the least of each is compared. By itself
-a job is set up and stepped in a plain loop, with neither suite, monitor, shares nor records.
+Both make the same steps of the same job in one process on one thread, in turns; the least of each is compared. By
+itself a job is set up and stepped in a plain loop, with neither suite, monitor, shares nor records.
 """
 
 from __future__ import annotations
@@ -68,9 +68,8 @@ def main() -> None:
             for times, command in pair if i % 2 == 0 else pair[::-1]:
                 times.append(cpu_s(command))
                 print(f"{'alone' if times is alone else 'suite'} {times[-1]:.2f} s", flush=True)
-    print(
-        f"{arguments.job}: alone {min(alone):.2f} s, dnnsuite run {min(suite):.2f} s, {min(suite) / min(alone) - 1:+.1%}"
-    )
+    ratio = min(suite) / min(alone) - 1
+    print(f"{arguments.job}: alone {min(alone):.2f} s, dnnsuite run {min(suite):.2f} s, {ratio:+.1%}")
 
 
 if __name__ == "__main__":
