@@ -30,9 +30,11 @@ def test_a_command_is_understood(page: str, command: str) -> None:
     found = typer.main.get_command(app)
     while hasattr(found, "commands"):
         found = found.commands[words.pop(0)]
-    found.make_context(
-        command, words, resilient_parsing=True
-    )  # which leaves out what is required, and no typo
+    try:
+        found.make_context(command, words)
+    except Exception as error:  # a page may name a command and one option of it
+        if type(error).__name__ != "MissingParameter":
+            raise
 
 
 def test_there_are_some() -> None:
