@@ -102,6 +102,7 @@ TESTED_BY: dict[str, str] = {
     "jobs/fused/pointnet.py": "jobs/fused/test_workloads.py",
     "jobs/fused/samplers.py": "jobs/fused/test_workloads.py",
     "jobs/fused/transformer.py": "jobs/fused/test_workloads.py",
+    "data/_fakes.py": "data/test_preparing.py",
     "jobs/_spread.py": "jobs/test_distributed.py",
     "pin/_running.py": "pin/test_partition.py",
     "cli/_options.py": "cli/test_workflow.py",

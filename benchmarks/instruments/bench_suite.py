@@ -1,61 +1,75 @@
 # SPDX-License-Identifier: MIT
-"""Cost of the suite's runner: wall time in which no copy sets up or is timed, as a share of the whole.
+"""Cost of `dnnsuite run`: CPU time of it with everything that it starts, over that of the same training by itself.
 
-python benchmarks/instruments/bench_suite.py        # runs some jobs as `dnnsuite run baselines` does
-python benchmarks/instruments/bench_suite.py OUT    # looks at a run that was made already
+python benchmarks/instruments/bench_suite.py [--job vae] [--rounds 3]
+
+Both make the same steps of the same job in one process on one thread, in turns; the least of each is compared. By
+itself a job is set up and stepped in a plain loop, with neither suite, monitor, shares nor records.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import resource
+import subprocess
+import sys
 import tempfile
-import time
-from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
-from dnnsuite._files import read_json
-from dnnsuite.suites import SUITE_FILE, run_suite
+ALONE = """
+import sys
+from dnnsuite import jobs
+import torch
+torch.set_num_threads(1)
+job = jobs.get(sys.argv[1], jobs.Training)
+own = dict(job.defaults)
+repeat, number = own.pop("repeat"), own.pop("number")
+made = job(jobs.JobConfig(batch_size=own.pop("batch_size"), seed=100, data_seed=100, threads=1, options=own))
+made.setup()
+for _ in range(repeat):
+    losses = []
+    for _ in range(number):
+        made.step()
+        losses.append(made.last_loss)
+    torch.stack([loss.detach().reshape(()).float() for loss in losses]).tolist()
+made.metrics()
+made.close()
+"""
 
-JOBS = ["toy_reg", "toy_lstm", "vae"]
 
-
-def busy_s(root: Path) -> dict[tuple[str, int], float]:
-    """Seconds of each job of each run in which a copy of it was set up (all begin after the last) or timed."""
-    setups, windows = defaultdict(list), defaultdict(list)
-    for path in sorted(root.glob("runs/[!.]*/run.json")):
-        run = read_json(path)
-        if run["status"] == "ok":
-            group = (run["key"], run["repeat_index"])
-            setups[group].append(run["setup_s"])
-            windows[group].append(run["window_s"])
-    return {group: max(setups[group]) + max(windows[group]) for group in setups}
+def cpu_s(command: Sequence[str]) -> float:
+    """CPU time of a command and of everything that it started and waited for."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", nargs="?", type=Path, help="a directory of `dnnsuite run`")
-    parser.add_argument("--jobs", default=",".join(JOBS), help="what to run when there is none")
-    parser.add_argument("--preset")
-    arguments = parser.parse_args()
-    if arguments.out:
-        report(arguments.out, sum(run["seconds"] for run in read_json(arguments.out / SUITE_FILE)["repeats"]))
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        began_s = time.monotonic()
-        asked = {"names": arguments.jobs.split(","), "preset": arguments.preset, "device": "cpu"}
-        finished = run_suite("baselines", asked, Path(folder) / "out")
-        report(finished.root, time.monotonic() - began_s)
-
-
-def report(root: Path, wall_s: float) -> None:
-    """Print the share of each job, and of the whole."""
-    busy = busy_s(root)
-    for (key, repeat), seconds in busy.items():
-        print(f"{key:<26} run {repeat}  set up and timed {seconds:8.2f} s")
-    outside_s = wall_s - sum(busy.values())
-    print(
-        f"whole {wall_s:.2f} s, outside {outside_s:.2f} s: runner overhead {100 * outside_s / wall_s:.2f} %"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--job", default="vae")
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    alone, suite = [], []
+    for i in range(arguments.rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            out = str(Path(folder, "out"))
+            # Two shares of two cores, of which one is used: one thread, as the job by itself has.
+            options = ["--alone", "--device", "cpu", "--no-loader", "--out", out]
+            pair = [
+                (alone, [sys.executable, "-c", ALONE, arguments.job]),
+                (suite, [sys.executable, "-m", "dnnsuite", "run", arguments.job, *options]),
+            ]
+            for times, command in pair if i % 2 == 0 else pair[::-1]:
+                times.append(cpu_s(command))
+                print(f"{'alone' if times is alone else 'suite'} {times[-1]:.2f} s", flush=True)
+    ratio = min(suite) / min(alone) - 1
+    print(f"{arguments.job}: alone {min(alone):.2f} s, dnnsuite run {min(suite):.2f} s, {ratio:+.1%}")
 
 
 if __name__ == "__main__":

@@ -43,3 +43,28 @@ def test_tfrecord_writes_shards(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert status(*order, "--json") == 0
     assert json.loads(capsys.readouterr().out)["written"] == 0
     assert status(*order, "--workers", "0") == 2
+
+
+def test_sets_are_listed_and_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = ["--dataroot", str(tmp_path)]
+    assert status("data", "where", "ml-20m", *root) == 1
+    said = capsys.readouterr().out
+    assert "MovieLens 20M: not below" in said
+    assert "ml-20m.zip   MD5 cd245b17a1ae2cc31bb14903e1204af3" in said
+    assert status("data", "prepare", "ml-20m", "--fake", "30", *root) == 0
+    assert capsys.readouterr().out == f"{tmp_path}/ml-20m\n"
+    assert status("data", "where", "ml-20m", *root) == 0
+    capsys.readouterr()
+    assert status("data", "list", *root) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if " here " in line] == ["ml-20m"]
+    assert status("data", "list", "--json", *root) == 0
+    assert json.loads(capsys.readouterr().out)["ml-20m"]["found"] == f"{tmp_path}/ml-20m"
+
+
+def test_nothing_is_downloaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status("data", "prepare", "coco", "--dataroot", str(tmp_path)) == 2
+    assert "fetch train2017.zip and annotations_trainval2017.zip (19 GB)" in capsys.readouterr().err
+    assert status("data", "prepare", "cocoa", "--dataroot", str(tmp_path)) == 2
+    assert "did you mean 'coco'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

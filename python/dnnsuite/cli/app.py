@@ -24,6 +24,7 @@ from . import (
     report,
     roofline,
     run,
+    show,
     throughput,
     train,
     workflow,
@@ -53,6 +54,7 @@ app.command()(reporting(compare.compare))
 app.command()(reporting(roofline.roofline))
 app.command("run")(reporting(run.run))
 app.command("list")(reporting(list_.list_jobs))
+app.command()(reporting(show.show))
 app.command()(reporting(doctor.doctor))
 app.command()(reporting(workflow.workflow))
 app.command()(reporting(train.train))

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""`dnnsuite data`: put data sets into the form that training runs read."""
+"""`dnnsuite data`: which data sets there are, where they lie, and how they are put into the form that runs read."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._options import Json, Text
+from ._options import Json, Number, Text
+from ._status import say
 
 if TYPE_CHECKING:
+    from ..data.catalogue import DataSet
     from ..data.valprep import Moves
 
 __all__ = ["commands"]
@@ -20,11 +23,128 @@ __all__ = ["commands"]
 
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
     """The group of commands; `reporting` turns what they return or raise into an exit status."""
-    app = typer.Typer(help="Put data sets into the form that training runs read.", no_args_is_help=True)
-    listed: tuple[tuple[str, Callable[..., int]], ...] = (("valprep", valprep), ("tfrecord", tfrecord))
+    app = typer.Typer(
+        help="Data sets: which there are, where they lie, and how they are made ready.", no_args_is_help=True
+    )
+    listed: tuple[tuple[str, Callable[..., int]], ...] = (
+        ("list", list_sets),
+        ("where", where),
+        ("prepare", prepare_set),
+        ("valprep", valprep),
+        ("tfrecord", tfrecord),
+    )
     for name, function in listed:
         app.command(name)(reporting(function))
     return app
+
+
+Dataroot = Annotated[
+    Text, typer.Option(help="Folder with the data sets.  [$DATA_DIRECTORY, else data]", show_default=False)
+]
+Name = Annotated[
+    str, typer.Argument(help="Of a data set, as `dnnsuite data list` has them.", show_default=False)
+]
+
+
+def _root(dataroot: str | None) -> Path:
+    return Path(dataroot or os.environ.get("DATA_DIRECTORY") or "data")
+
+
+def list_sets(dataroot: Dataroot = None, as_json: Json = False) -> int:
+    """List the data sets: size, licence, the jobs that read them, and whether they are here."""
+    from ..data.catalogue import DATA_SETS
+
+    root = _root(dataroot)
+    if as_json:
+        print(json.dumps({name: _as_dict(data, root) for name, data in DATA_SETS.items()}))
+        return 0
+    print(f"below {root}:")
+    for name, data in DATA_SETS.items():
+        state = "here" if _found(data, root) else "-"
+        print(f"  {name:<11} {state:<5} {data.size:<7} {data.title}; read by {', '.join(data.jobs)}")
+    print(
+        "dnnsuite data where NAME says where one lies, or what to fetch; dnnsuite data prepare NAME makes it ready"
+    )
+    return 0
+
+
+def where(name: Name, dataroot: Dataroot = None, as_json: Json = False) -> int:
+    """Say where a data set lies, or what to fetch and what is read without it; status 1 if it is not here."""
+    from ..data.catalogue import data_set
+    from ..data.preparing import what_to_fetch
+
+    data, root = data_set(name), _root(dataroot)
+    found = _found(data, root)
+    if as_json:
+        print(json.dumps(_as_dict(data, root)))
+        return 0 if found else 1
+    print(f"{data.title}: {found or f'not below {root}'}")
+    for title, value in (("licence", data.licence), ("size", data.size), ("read by", ", ".join(data.jobs))):
+        print(f"  {title:<9} {value}")
+    for i, line in enumerate(data.layout):
+        print(f"  {'layout' if i == 0 else '':<9} {data.folder}/{line}")
+    for i, archive in enumerate(data.archives):
+        md5 = f"   MD5 {archive.md5}" if archive.md5 else ""
+        print(f"  {'archives' if i == 0 else '':<9} {archive.name}{md5}")
+    if not found:
+        print(f"  {'without':<9} jobs read {data.without}")
+        print(f"  {'to do':<9} {what_to_fetch(data)}")
+    return 0 if found else 1
+
+
+def prepare_set(
+    name: Name,
+    dataroot: Dataroot = None,
+    source: Annotated[
+        Text,
+        typer.Option(
+            "--from", help="An archive, a folder with the archives, or a folder with the set in it."
+        ),
+    ] = None,
+    fake: Annotated[
+        Number, typer.Option(help="Write a set of so many samples of noise in the real form instead.")
+    ] = None,
+    unchecked: Annotated[
+        bool, typer.Option("--unchecked", help="Take archives whose hash is not the known one.")
+    ] = False,
+) -> int:
+    """Make a data set ready: unpack archives that you have, or write a fake one. Nothing is downloaded.
+
+    Hashes are checked, and a set is whole or absent: it is made in a temporary folder and then renamed.
+    """
+    from ..data.catalogue import data_set
+    from ..data.preparing import prepare
+
+    where = prepare(data_set(name), _root(dataroot), Path(source) if source else None, fake, unchecked, say)
+    print(where)
+    return 0
+
+
+def _found(data: DataSet, root: Path) -> Path | None:
+    """Where a set lies; one that cannot be read is none."""
+    from ..errors import Error
+
+    try:
+        return data.find(root) if root.is_dir() else None
+    except (Error, OSError) as error:
+        say(f"{data.name}: {error}")
+        return None
+
+
+def _as_dict(data: DataSet, root: Path) -> dict[str, Any]:
+    found = _found(data, root)
+    return {
+        "title": data.title,
+        "found": str(found) if found else None,
+        "folder": str(root / data.folder),
+        "layout": list(data.layout),
+        "size": data.size,
+        "licence": data.licence,
+        "page": data.page,
+        "archives": {archive.name: archive.md5 for archive in data.archives},
+        "jobs": list(data.jobs),
+        "without": data.without,
+    }
 
 
 def valprep(

@@ -36,15 +36,32 @@ def list_jobs(
                     "workflows": fused,
                     "suites": {name: list(jobs) for name, jobs in SUITES.items()},
                     "modes": ways,
+                    "categories": _by_category(),
                 }
             )
         )
         return 0
+    wide = max(map(len, (*known, *fused, *ways)))
     for title, entries in (("jobs", known), ("workflows", fused), ("modes", ways)):
         print(f"{title}:")
         for name, description in entries.items():
-            print(f"  {name:<18} {description}")
+            print(f"  {name:<{wide}} {description}")
+    print("categories:")
+    for category, names in _by_category().items():
+        print(f"  {category:<{wide}} {' '.join(names)}")
     print("suites:")
     for name, members in SUITES.items():
-        print(f"  {name:<12} {' '.join(members)}")
+        print(f"  {name:<{wide}} {' '.join(members)}")
+    print("`dnnsuite show JOB` has a job's card: data, references, deviations from the original")
     return 0
+
+
+def _by_category() -> dict[str, list[str]]:
+    """Names of jobs by the category on their cards."""
+    from ..jobs.cards import CATEGORIES, all_cards
+
+    found = {
+        category: sorted({card.job for card in all_cards() if card.category == category})
+        for category in CATEGORIES
+    }
+    return {category: names for category, names in found.items() if names}

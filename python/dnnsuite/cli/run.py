@@ -49,6 +49,12 @@ def run(
     monitor: Annotated[
         Text, typer.Option(help="Samples of the machine beside each job: auto, nvml, dcgm or none.  [auto]")
     ] = None,
+    no_loader: Annotated[
+        bool, typer.Option("--no-loader", help="Leave out the second rate, of jobs that also have a loader.")
+    ] = False,
+    cold: Annotated[
+        bool, typer.Option("--cold", help="Drop each job's own files from the page cache before it; needs no root.")
+    ] = False,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/SUITE-TIME]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Do what is missing in --out (or the last one).")] = False,
     cluster: Annotated[
@@ -69,7 +75,8 @@ def run(
         "alone": alone or None, "device": device,
         "precision": precision, "preset": preset, "batch_size": batch_size, "order": order, "timeout_s": timeout,
         "pin": pin, "require": require, "seed": seed, "data": data, "dataroot": dataroot, "plugins": plugin,
-        "monitor": monitor,
+        "monitor": monitor, "cold": cold or None,
+        "loader": False if no_loader else None,
     }  # fmt: skip
     if show or dry_run:
         from ..suites import prepare

@@ -73,9 +73,9 @@ def load(
     if kind == "synthetic":
         return _synthetic(seed, part)
     for folder in [root / name for name in FOLDERS] if root else []:
-        if pair := _files(folder, part):
+        if pair := files_of(folder, part):
             return _read_pair(pair, f"{pair[0].relative_to(root or folder)}", "that of the user's files")
-    if pair := _files(DEBIAN, part):
+    if pair := files_of(DEBIAN, part):
         return _read_pair(pair, "Fashion-MNIST, Debian's package dataset-fashion-mnist", "MIT")
     if table := digits_file():
         return digits(table, train)
@@ -112,7 +112,7 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     return np.frombuffer(content, np.uint8, offset=begin).reshape(shape)
 
 
-def _files(folder: Path, part: str) -> tuple[Path, Path] | None:
+def files_of(folder: Path, part: str) -> tuple[Path, Path] | None:
     """Images and labels; both or none."""
     pair = []
     for what in ("images{}idx3-ubyte", "labels{}idx1-ubyte"):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ML_20M = (138_493, 26_744)  # users and items of MovieLens-20M
 ML_20M_INTERACTIONS = 19_861_770  # its 20 000 263 ratings, less the last of each user
 
-_FILES = ("ratings.csv", "ml-20m/ratings.csv", "ml-25m/ratings.csv")
+FILES = ("ratings.csv", "ml-20m/ratings.csv", "ml-25m/ratings.csv")
 _COLUMNS = ["userId", "movieId", "rating", "timestamp"]
 _FEWEST_RATINGS = 20  # of a user who is kept: the preprocessing of MLPerf's recommendation benchmark (v0.5)
 _REDRAWS = 4  # of a negative that turns out to be liked; after that it stays
@@ -72,13 +72,13 @@ def load(
         Unavailable: `real` was asked for and there is none.
     """
     root = root_of(kind, dataroot)
-    for path in [root / name for name in _FILES] if root else []:
+    for path in [root / name for name in FILES] if root else []:
         if path.is_file():
             return read(path)
     if kind == "real":
         raise Unavailable(
             "MovieLens-20M",
-            f"{', '.join(_FILES)} of {dataroot or 'no dataroot'}",
+            f"{', '.join(FILES)} of {dataroot or 'no dataroot'}",
             "unpack ml-20m.zip of grouplens.org",
         )
     if interactions < 1:

@@ -20,7 +20,7 @@ CLASSES = 10
 
 _SIDE, _CHANNELS = 32, 3
 _PIXELS = _CHANNELS * _SIDE * _SIDE
-_FOLDERS = ("cifar-10-batches-bin", "cifar-10-batches-py", ".")
+FOLDERS = ("cifar-10-batches-bin", "cifar-10-batches-py", ".")
 
 
 class Images(NamedTuple):
@@ -41,7 +41,7 @@ def load(kind: str = "auto", dataroot: str | Path | None = None, seed: int = 0, 
 
     root = root_of(kind, dataroot)
     names = [f"data_batch_{i}" for i in range(1, 6)] if train else ["test_batch"]
-    for folder in [root / name for name in _FOLDERS] if root else []:
+    for folder in [root / name for name in FOLDERS] if root else []:
         for suffix, read in ((".bin", _binary), ("", _pickled)):
             if paths := [
                 folder / f"{name}{suffix}" for name in names if (folder / f"{name}{suffix}").is_file()

@@ -66,7 +66,7 @@ def load(
     train: Iterable[Image.Image]
     test: Iterable[Image.Image]
     with ThreadPoolExecutor(max(1, threads)) as pool:
-        if root and (found := _find(root)):
+        if root and (found := files_of(root)):
             train, test = (pool.map(lambda path: _centre(_luminance(path), crop), part) for part in found)
             origin = Origin(
                 f"{found[0][0].parent.relative_to(root)}/*", "that of the user's files", len(found[0])
@@ -103,7 +103,7 @@ class Decoding:
     ) -> None:
         root = root_of(kind, dataroot)
         self._factor, self._crop = factor, crop - crop % factor
-        if root and (found := _find(root)):
+        if root and (found := files_of(root)):
             self._paths = found[0]
             self.origin = Origin(
                 f"{found[0][0].parent.relative_to(root)}/*", "that of the user's files", len(found[0])
@@ -125,7 +125,7 @@ class Decoding:
         return torch.from_numpy(pair.low), torch.from_numpy(pair.high)
 
 
-def _find(root: Path) -> tuple[list[Path], list[Path]] | None:
+def files_of(root: Path) -> tuple[list[Path], list[Path]] | None:
     """Files for training and for testing."""
     for name in FOLDERS:
         train, test = (photographs.files(root / name / part) for part in ("train", "test"))

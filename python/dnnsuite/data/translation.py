@@ -26,7 +26,7 @@ PAD, UNKNOWN, BEGIN, END = range(4)
 VOCABULARY = "vocab.bpe.32000"
 SOURCE, TARGET = (f"train.tok.clean.bpe.32000.{language}" for language in ("en", "de"))
 
-_FOLDERS = (".", "wmt16")
+FOLDERS = (".", "wmt16")
 _FORMAT = 1  # of the cached entry
 _SYNTHETIC_PAIRS = 20_480
 _MEDIAN_WORDS, _SIGMA = 22.0, 0.6  # of a sentence: log-normal, cut at the longest
@@ -92,7 +92,7 @@ def load(
     if max_length < 3:
         raise InvalidArgument(f"max_length must be 3 or more (two are specials), got {max_length}")
     root = root_of(kind, dataroot)
-    for folder in [root / name for name in _FOLDERS] if root else []:
+    for folder in [root / name for name in FOLDERS] if root else []:
         if any((folder / name).is_file() for name in (VOCABULARY, SOURCE, TARGET)):
             return _within(_files(folder), max_length)
     if kind == "real":

@@ -73,7 +73,7 @@ def load(
         Unavailable: `real` was asked for and there is none.
     """
     root = root_of(kind, dataroot)
-    if root and (found := _find(root)):
+    if root and (found := files_of(root)):
         return _wikitext(*found)
     corpus = text.load({"real": "pydoc"}.get(kind, kind), None, vocab_size, seed)
     at = len(corpus.tokens) - len(corpus.tokens) // _VALID_SHARE
@@ -103,7 +103,7 @@ def pad_vocabulary(words: Words, multiple: int) -> Words:
     return replace(words, vocab_size=-(-words.vocab_size // multiple) * multiple)
 
 
-def _find(root: Path) -> tuple[Path, list[str]] | None:
+def files_of(root: Path) -> tuple[Path, list[str]] | None:
     """The folder, and its files for training, validation and, if it is there, test."""
     for folder in (root / name for name in WIKITEXT_FOLDERS):
         for pattern in _NAMES:

@@ -56,7 +56,7 @@ def ended_run(
     verdict, result = outcome.verdict, outcome.result
     if not verdict.ok:  # what did not end well has no report
         (directory / "report.json").unlink(missing_ok=True)
-    flags = tuple(result.get("flags", ()))
+    flags = (*asked.disturbances, *result.get("flags", ()))
     if outcome.held.get("survivors"):
         flags = (*flags, "left processes behind")
     run = replace(

@@ -59,7 +59,7 @@ def prepare(
         InvalidArgument, Unavailable, Error: as their messages say.
     """
     settings = SuiteSettings.of(asked)
-    dataroot = asked.get("dataroot")
+    dataroot = asked.get("dataroot") or _usual_dataroot()
     if dataroot is not None and not os.path.isdir(dataroot):
         raise InvalidArgument(f"--dataroot {dataroot}: no such directory")
     absolute = None if dataroot is None else os.path.abspath(dataroot)
@@ -115,6 +115,12 @@ def run(
     :class:`SuiteSettings`, and `names`, `exclude`, `device`, `precision`, `preset`, `batch_size`, `data`, `dataroot`,
     `plugins`."""
     return run_suite(str(suite), options, Path(out), resume, quiet=quiet)
+
+
+def _usual_dataroot() -> str | None:
+    """`$DATA_DIRECTORY`, where data sets that are at hand lie; None where that is not set, or no folder."""
+    named = os.environ.get("DATA_DIRECTORY")
+    return named if named and os.path.isdir(named) else None
 
 
 def _variables(suite: str, dataroot: str | None) -> dict[str, str]:

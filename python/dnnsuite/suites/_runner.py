@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,10 @@ from .._runs.order import ordered
 from .._runs.record import Isolation, Moment, RunRecord, Verdict, new_id
 from .._runs.resume import final
 from .._runs.spec import WorkerSpec
+from ..jobs.cards import all_cards
 from ..pin import Partition, Slot
 from ..profiler.monitor import Monitor
+from ._page_cache import before_run, unused_dataroot
 from ._records import ended_run, missing_run, run_name
 from ._screen import Screen
 from ._seed_format import summary_line, total_line
@@ -123,7 +125,14 @@ class Runner:
     def _measured(self, group: _Group) -> list[RunRecord]:
         directories = [self.record.begin_run(name) for name in group.names()]
         specs = [self._spec(group, i, directory) for i, directory in enumerate(directories)]
-        asked = [self._asked(group, i) for i in range(len(directories))]
+        state, details = before_run(group.entry, self.settings.cold)
+        flags = tuple(filter(None, [unused_dataroot(group.entry)]))
+        asked = [
+            replace(
+                known, page_cache=state, disturbances=flags, details={**known.details, "page_cache": details}
+            )
+            for known in (self._asked(group, i) for i in range(len(directories)))
+        ]
         self.screen.watch(directories)
         monitor = self._monitor(group)
         with monitor:
@@ -175,7 +184,7 @@ class Runner:
             details={
                 "key": entry.key, "program": entry.job, "index": entry.index, "scope": entry.scope, "slot": copy,
                 "config": config.to_dict(), "observations": entry.repeat, "number": entry.number,
-                "arguments": entry.flags(), "seed_unit": entry.seed_unit,
+                "arguments": entry.flags(), "seed_unit": entry.seed_unit, "card": _card(entry.job),
             },
         )  # fmt: skip
 
@@ -198,7 +207,7 @@ class Runner:
             "repeat": entry.repeat,
             "number": entry.number,
             "arguments": self._arguments(group, copy),
-            "with_loader": self.suite.preset != "smoke",
+            "with_loader": self.settings.loader and self.suite.preset != "smoke",
             "conditions": {"preset": self.suite.preset or "", "changed": entry.changed},
             "device_uuids": uuids_of(self.plan, slot) if entry.device != "cpu" else [],
             "about": {"hostname": socket.gethostname(), "run_id": group.repeat}
@@ -261,6 +270,11 @@ class Runner:
             with deferred():
                 self.summary.add(total_line(about["seconds"]))
                 self.record.save()
+
+
+def _card(job: str) -> int | None:
+    """Version of a job's card, None for a job of a user's own."""
+    return next((card.version for card in all_cards() if (card.job, card.family) == (job, "plain")), None)
 
 
 def orders(settings: SuiteSettings, entries: Sequence[SuiteEntry]) -> dict[str, Any]:

@@ -28,6 +28,8 @@ class SuiteSettings:
         alone: one copy only, in the share that it has among `copies`.
         require: the weakest isolation that will do.
         timeout_s: for each job of a run.
+        loader: measure jobs whose batches lie in memory a second time, with a loader in the timed loop.
+        cold: drop each job's own files from the page cache before it runs.
     """
 
     repeat: int = 1
@@ -39,6 +41,8 @@ class SuiteSettings:
     order: str = "fixed"
     alone: bool = False
     monitor: str = "auto"
+    cold: bool = False
+    loader: bool = True
 
     @classmethod
     def of(cls, asked: Mapping[str, Any]) -> SuiteSettings:

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite show JOB`: the card of a job."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import InvalidArgument
+from ._options import Json, Text
+from ._status import say
+
+if TYPE_CHECKING:
+    from ..jobs.cards import Card
+
+__all__ = ["show"]
+
+
+def show(
+    job: Annotated[
+        Text,
+        typer.Argument(
+            help="A job; or with --bibtex an output of runs, for all jobs in it.", show_default=False
+        ),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Print all cards, as the page of the documentation.")
+    ] = False,
+    bibtex: Annotated[bool, typer.Option("--bibtex", help="Print the references as BibTeX.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Show a job's card: task, model, data, deviations from the original with the reason, changes, references."""
+    from ..jobs import cards
+
+    if every == (job is not None):
+        raise InvalidArgument("show wants a job, or --all; `dnnsuite list` lists the jobs")
+    chosen = list(cards.all_cards()) if job is None else _chosen(job, bibtex)
+    if bibtex:
+        print(cards.bibtex(key for card in chosen for key in card.references))
+    elif as_json:
+        print(
+            json.dumps(
+                [{name: value for name, value in asdict(card).items() if name != "text"} for card in chosen]
+            )
+        )
+    elif job is None:
+        print(cards.page(), end="")
+    else:
+        print("\n".join(_with_references(card) for card in chosen), end="")
+    return 0
+
+
+def _chosen(job: str, of_runs: bool) -> list[Card]:
+    """The cards of a job, or of all jobs in a directory of runs."""
+    from .. import results
+    from ..jobs import cards
+
+    if not of_runs or not Path(job).is_dir():
+        return cards.cards_of(job)
+    table = results.load(job)
+    found = []
+    for name, kinds in table.groupby("job")["kind"]:
+        family = "fused" if set(kinds) <= {"workflow", "hfta", "trial"} else "plain"
+        own = [card for card in cards.all_cards() if card.job == name]
+        if not own:
+            say(f"{name} has no card")
+        found += [card for card in own if card.family == family or len(own) == 1]
+    return found
+
+
+def _with_references(card: Card) -> str:
+    from ..jobs import cards
+
+    used = (cards.references()[key] for key in card.references)
+    lines = (f"- {each['author']}: {each['title']}, {each['year']}. {each['url']}" for each in used)
+    return f"{card.text}\n## References\n\n" + "\n".join(lines) + "\n"

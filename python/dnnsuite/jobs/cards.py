@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT
+"""Cards of the jobs: task, category, model, data, references, deviations from the original with the reason, changes.
+
+A card is a Markdown file in the folder `cards`; `references.bib` beside them has what they refer to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ..errors import InvalidArgument, did_you_mean
+
+__all__ = ["CATEGORIES", "Card", "all_cards", "bibtex", "cards_of", "page", "references"]
+
+CATEGORIES = (
+    "image classification", "object detection", "translation", "language modelling", "recommendation",
+    "reinforcement learning", "generative", "super-resolution", "style transfer", "regression", "sequence",
+    "point clouds", "data loading",
+)  # fmt: skip
+_FOLDER = Path(__file__).with_name("cards")
+_FIELD = re.compile(r"- (?P<name>[a-z ]+): (?P<value>.+)")
+_ENTRY = re.compile(r"@\w+\{(?P<key>\w+),\n(?P<fields>.*?)\n\}", re.DOTALL)
+_BIB_FIELD = re.compile(r"  (?P<name>\w+) = \{(?P<value>.*)\},")
+
+
+@dataclass(frozen=True)
+class Card:
+    """A job's card.
+
+    Attributes:
+        family: `plain` for a job of a suite, `fused` for one of a workflow.
+        data: a data set of `dnnsuite data`, or `generated`.
+        batch_size: of the original's protocol.
+        references: keys in `references.bib`.
+        version: counts changes; one that changes rates is marked `(numbers)` in `changes`, newest first.
+        deviations: from the original, each with its reason.
+        text: the card as it is written.
+    """
+
+    job: str
+    family: str
+    category: str
+    task: str
+    model: str
+    data: str
+    unit: str
+    batch_size: int
+    optimizer: str
+    references: tuple[str, ...]
+    version: int
+    deviations: tuple[str, ...]
+    changes: tuple[str, ...]
+    text: str
+
+
+@cache
+def all_cards() -> tuple[Card, ...]:
+    """Every card, by the name of its file."""
+    return tuple(_read(path) for path in sorted(_FOLDER.glob("*.md")))
+
+
+def cards_of(job: str) -> list[Card]:
+    """The cards of a job: two where a job of a suite and one of a workflow share the name.
+
+    Raises:
+        InvalidArgument: there is none.
+    """
+    found = [card for card in all_cards() if card.job == job]
+    if not found:
+        known = sorted({card.job for card in all_cards()})
+        raise InvalidArgument(
+            f"no job {job!r} with a card{did_you_mean(job, known)}; there is {', '.join(known)}"
+        )
+    return sorted(found, key=lambda card: card.family, reverse=True)
+
+
+def _read(path: Path) -> Card:
+    text = path.read_text(encoding="utf-8")
+    head, *sections = re.split(r"\n## ", text)
+    values = {found["name"]: found["value"] for found in _FIELD.finditer(head)}
+    lists = {
+        title: tuple(re.findall(r"^- (.+)$", body, re.MULTILINE))
+        for title, _, body in (section.partition("\n") for section in sections)
+    }
+    return Card(
+        job=values["job"],
+        family=values["family"],
+        category=values["category"],
+        task=values["task"],
+        model=values["model"],
+        data=values["data"],
+        unit=values["unit"],
+        batch_size=int(values["batch size"]),
+        optimizer=values["optimizer"],
+        references=tuple(values["references"].split(", ")),
+        version=int(values["version"]),
+        deviations=lists["Deviations from the original"],
+        changes=lists["Changes"],
+        text=text,
+    )
+
+
+@cache
+def references() -> Mapping[str, Mapping[str, str]]:
+    """Fields of each reference, by its key."""
+    text = (_FOLDER / "references.bib").read_text(encoding="utf-8")
+    return {
+        found["key"]: {field["name"]: field["value"] for field in _BIB_FIELD.finditer(found["fields"])}
+        for found in _ENTRY.finditer(text)
+    }
+
+
+def bibtex(keys: Iterable[str]) -> str:
+    """BibTeX of references, each once, in the order of `references.bib`."""
+    text = (_FOLDER / "references.bib").read_text(encoding="utf-8")
+    wanted = set(keys)
+    return "\n\n".join(found[0] for found in _ENTRY.finditer(text) if found["key"] in wanted)
+
+
+def page() -> str:
+    """All cards as one page of the documentation, by category."""
+    parts = [
+        "# Jobs\n\nMade of the cards in the package by `dnnsuite show --all > docs/jobs.md`. `dnnsuite show JOB "
+        "--bibtex` prints what a job refers to; plain jobs are those of a suite, fused ones those of a workflow.\n"
+    ]
+    for category in CATEGORIES:
+        parts.append(f"\n## {category[0].upper()}{category[1:]}\n")
+        for card in (each for each in all_cards() if each.category == category):
+            title, _, rest = card.text.partition("\n")
+            name = f"{card.job} ({card.family})" if len(cards_of(card.job)) > 1 else title.removeprefix("# ")
+            parts.append(f"\n### {name}\n" + rest.replace("\n## ", "\n#### "))
+    return "".join(parts)
