@@ -11,7 +11,7 @@ def scaling(*points: tuple[int, float, float], device: str = "cuda") -> pd.DataF
     made = pd.DataFrame(points, columns=["processes", "rate", "efficiency"])
     made = made.assign(rate_low=made["rate"] - 1, rate_high=made["rate"] + 1, ideal=10.0 * made["processes"])
     made = made.assign(efficiency_low=math.nan, efficiency_high=math.nan, unit="images/s", job="toy")
-    return made.assign(device=device, precision="fp32", batch_per_process=128)
+    return made.assign(device=device, precision="fp32", B=1, batch_per_process=128)
 
 
 def test_points_and_the_ideal_line(axes: Axes) -> None:

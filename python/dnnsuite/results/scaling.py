@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["weak_scaling"]
 
-_CURVE = ("device", "precision", "batch_per_process")
+_CURVE = ("device", "precision", "B", "batch_per_process")
 # What differs between the sizes of one curve: the batch grows with the processes, and with it the configuration.
 _GROWS = ("job version", "batch size")
 
 
 def weak_scaling(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
-    """A row for each device, precision, batch per process, number of processes and configuration. Pure.
+    """A row for each device, precision, B, batch per process, number of processes and configuration. Pure.
 
-    Columns: device, precision, batch_per_process, processes, job, rate (of all processes together), rate_low,
+    Columns: device, precision, B, batch_per_process, processes, job, rate (of all processes together), rate_low,
     rate_high, unit, ideal (as many times the rate of one process), efficiency (rate over ideal), efficiency_low,
     efficiency_high, runs. Intervals are 95 %. Where nothing ran on one process, the ideal goes through the smallest
     number that there is.
