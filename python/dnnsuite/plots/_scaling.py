@@ -25,7 +25,7 @@ def weak_scaling(table: pd.DataFrame, ax: Axes | None = None, efficiency: Axes |
     ax = axes_or_new(ax)
     groups = list(table.groupby(["device", "precision", "B", "batch_per_process"], sort=False))
     for index, ((_, precision, models, batch), curve) in enumerate(groups):
-        label = f"{precision}, batch {batch} each" + (f", B={models}" if models > 1 else "")
+        label = f"{precision}, batch {batch} each" + (f", B={models}" if models != 1 else "")
         style: Any = {"marker": MARKERS[index % len(MARKERS)], "linestyle": "", "markersize": 5, "capsize": 3}
         sizes = curve["processes"].to_numpy(float)
         color = f"C{index}"
