@@ -129,7 +129,7 @@ def test_damage_is_told_with_file_and_byte(root: Path) -> None:
     path.write_bytes(content)
     data = find_data(Settings(image_size=8, num_classes=3), conversion.out)
     with pytest.raises(
-        InvalidArgument, match=rf"{path} is damaged: .* record at byte {place.offset} is wrong"
+        InvalidArgument, match=rf"^{path} is damaged: .* record at byte {place.offset} is wrong"
     ):
         data.train[7]
     assert data.train[6][0].shape == (3, 8, 8)

@@ -37,6 +37,7 @@ KINDS = (
     Kind("convergence", "dnnsuite.workflow.convergence.outputs:draw", "convergence.csv"),
     Kind("partially_fused", "dnnsuite.workflow.partial:draw", "throughputs.csv"),
     Kind("batch_sizes", "dnnsuite.cli.plot:batch_sizes", "throughput.json"),
+    Kind("scaling", "dnnsuite.cli.plot:scaling"),
     Kind("accuracy", "dnnsuite.training.figures:drawn", "metrics.csv"),
 )
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..plots import Drawn, Request
 
-__all__ = ["batch_sizes", "monitor", "plot", "throughput"]
+__all__ = ["batch_sizes", "monitor", "plot", "scaling", "throughput"]
 
 
 def plot(
@@ -44,8 +44,9 @@ def plot(
 
     throughput: normalised over B (of a suite, each job's rate). monitor: load of CPUs, memory and GPUs while the runs
     were rated, over B (of a suite, by job). convergence: losses over iterations. partially_fused: throughput over the
-    units left unfused. batch_sizes: rate and peak memory over the batch size, with the knee. accuracy: of training
-    runs, over epochs and minutes.
+    units left unfused. batch_sizes: rate and peak memory over the batch size, with the knee. scaling: total rate of
+    training runs over the number of processes, with the ideal line and the efficiency. accuracy: of training runs,
+    over epochs and minutes.
     """
     from ..plots import Request
 
@@ -116,6 +117,24 @@ def batch_sizes(request: Request) -> Drawn:
     results.save_csv(summary, files[0])
     plots.save(rate, files[1])
     return plots.Drawn(files, (*summary.attrs["problems"], *summary.attrs["notes"]))
+
+
+def scaling(request: Request) -> Drawn:
+    """Draw weak scaling of training runs: total rate over processes, the ideal line, the efficiency."""
+    from matplotlib.figure import Figure
+
+    from .. import plots, results
+
+    if request.metric is not None:
+        raise InvalidArgument(f"--metric {request.metric}: scaling has no choice; leave --metric away")
+    table = results.weak_scaling(results.load(*request.directories), request.allow_unlike)
+    prefix = request.save or request.directories[0] / "scaling"
+    files = [prefix.with_name(prefix.name + suffix) for suffix in (".csv", ".png")]
+    rate, efficiency = Figure(figsize=(9.6, 3.8), layout="constrained").subplots(1, 2)
+    plots.weak_scaling(table, rate, efficiency)
+    results.save_csv(table, files[0])
+    plots.save(rate, files[1])
+    return plots.Drawn(files, (*table.attrs["problems"], *table.attrs["notes"]))
 
 
 _ACROSS = 3  # panels beside each other

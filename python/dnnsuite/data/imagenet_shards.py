@@ -104,8 +104,9 @@ class ShardedImages:
         path = self._shards[shard]
         place = self._places[shard][index - (self._ends[shard - 1] if shard else 0)]
         where = f"{path}: the record at byte {place.offset}"
+        data = tfrecord.read(path, place)
         try:
-            return tfrecord.decode_example(tfrecord.read(path, place)), where
+            return tfrecord.decode_example(data), where
         except (ValueError, UnicodeDecodeError) as error:
             raise InvalidArgument(f"{where} is no tf.train.Example: {error}") from error
 

@@ -9,6 +9,7 @@ from ._machine_load import machine_load as machine_load
 from ._partial import partially_fused as partially_fused
 from ._request import Drawn as Drawn
 from ._request import Request as Request
+from ._scaling import weak_scaling as weak_scaling
 from ._style import DPI as DPI
 from ._style import save as save
 from ._style import svg as svg
@@ -29,4 +30,5 @@ __all__ = [
     "save",
     "svg",
     "throughput",
+    "weak_scaling",
 ]

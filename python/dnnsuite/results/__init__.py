@@ -21,6 +21,7 @@ from .pool import conditions as conditions
 from .pool import reasons as reasons
 from .pool import refuse_unlike as refuse_unlike
 from .samples import steps as steps
+from .scaling import weak_scaling as weak_scaling
 from .summary import BASELINE as BASELINE
 from .summary import by_mode as by_mode
 from .summary import summarize as summarize
@@ -53,5 +54,6 @@ __all__ = [
     "steps",
     "summarize",
     "summarize_monitors",
+    "weak_scaling",
     "wide",
 ]
