@@ -119,7 +119,7 @@ class Feed:
         for generator in (getattr(loader, "generator", None), getattr(sampler, "generator", None)):
             if isinstance(generator, torch.Generator):
                 generator.manual_seed(seed)
-        for part in (sampler, getattr(loader, "dataset", None)):
+        for part in (loader, sampler, getattr(loader, "dataset", None)):
             set_epoch = getattr(part, "set_epoch", None)
             if callable(set_epoch):
                 set_epoch(seed - self.seed if number is None else number)
