@@ -26,6 +26,7 @@ from . import (
     run,
     throughput,
     train,
+    tune,
     workflow,
 )
 from ._status import reporting
@@ -56,6 +57,7 @@ app.command("list")(reporting(list_.list_jobs))
 app.command()(reporting(doctor.doctor))
 app.command()(reporting(workflow.workflow))
 app.command()(reporting(train.train))
+app.command()(reporting(tune.tune))
 app.command()(reporting(ladder.ladder))
 app.command()(reporting(throughput.throughput))
 app.command()(reporting(plot.plot))

@@ -179,10 +179,12 @@ class Feeds:
         return known[1]
 
     def _found(self, number: int, config: Config) -> Feed:
-        source, key = self._source, None
+        source: Any = self._source
+        key: Any = None
         if callable(source) and not _iterable(source):
             watched = WatchedConfig(config)
-            source, key = source(watched), ("trial", number)
+            source = source(watched)
+            key = ("made", id(source), watched.get("batch_size"))
             self.read |= watched.read
         elif isinstance(source, list):
             if number >= len(source):
@@ -193,8 +195,6 @@ class Feeds:
         size = config.get("batch_size", self._batch_size)
         if key is None and _needs_loader(source):
             key = ("size", size)
-        if isinstance(key, tuple) and key[0] == "trial":
-            return self._feed(source, size)
         if key not in self._made:
             self._made[key] = self._feed(source, size)
         return self._made[key]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Optuna's samplers and pruners through our adapter, against Optuna's own loop."""
 
-
 import pytest
 import torch
 
@@ -55,7 +54,10 @@ def swept(study, trials, out=False, **options):
     )  # fmt: skip
 
 
-SAMPLERS = {"random": optuna.samplers.RandomSampler, "tpe": lambda seed: optuna.samplers.TPESampler(n_startup_trials=4, seed=seed)}
+SAMPLERS = {
+    "random": optuna.samplers.RandomSampler,
+    "tpe": lambda seed: optuna.samplers.TPESampler(n_startup_trials=4, seed=seed),
+}
 
 
 @pytest.mark.parametrize("sampler", list(SAMPLERS))
@@ -77,8 +79,9 @@ def test_the_same_trials_as_optunas_own_loop(sampler):
 
 def test_a_storage_goes_on_after_the_sweep_ended_early(tmp_path):
     def study():
+        backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "journal"))
         return optuna.create_study(
-            storage=f"sqlite:///{tmp_path / 'study.db'}", study_name="s", load_if_exists=True,
+            storage=optuna.storages.JournalStorage(backend), study_name="s", load_if_exists=True,
             sampler=optuna.samplers.RandomSampler(seed=1), pruner=optuna.pruners.NopPruner(),
         )  # fmt: skip
 

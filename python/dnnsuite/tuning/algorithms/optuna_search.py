@@ -37,7 +37,9 @@ class OptunaSearch(Algorithm):
         except ImportError:
             raise Unavailable("Optuna is not installed", remedy="pip install 'dnnsuite[optuna]'") from None
         if not isinstance(study, optuna.study.Study):
-            raise InvalidArgument(f"OptunaSearch takes a study, got a {type(study).__name__}: optuna.create_study()")
+            raise InvalidArgument(
+                f"OptunaSearch takes a study, got a {type(study).__name__}: optuna.create_study()"
+            )
         if len(study.directions) != 1:
             raise InvalidArgument(f"a sweep has one metric, the study {len(study.directions)} objectives")
         for name, value in (("trials", trials), ("parallel", parallel)):
@@ -48,11 +50,15 @@ class OptunaSearch(Algorithm):
 
     def begin(self, setting: Setting) -> None:
         if setting.configs:
-            raise InvalidArgument("OptunaSearch draws from a space: give ranges, not a list of configurations")
+            raise InvalidArgument(
+                "OptunaSearch draws from a space: give ranges, not a list of configurations"
+            )
         maximize = self._study.direction == self._optuna.study.StudyDirection.MAXIMIZE
         if maximize != setting.maximize:
             wanted = "max" if maximize else "min"
-            raise InvalidArgument(f"the study's direction is {self._study.direction.name}: give goal={wanted!r}")
+            raise InvalidArgument(
+                f"the study's direction is {self._study.direction.name}: give goal={wanted!r}"
+            )
         self._sign = -1.0 if maximize else 1.0
         self._epochs = setting.epochs
         self._ranges = {name: self._distribution(value) for name, value in setting.space.items()}
