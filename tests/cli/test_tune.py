@@ -11,7 +11,7 @@ from dnnsuite.cli.app import main
 
 SMALL = [
     "blobs", "--plugin", "tiny_workloads", "--iters-per-epoch", "2", "--threads", "1", "--max-iters", "3", "--quiet",
-    "--metric", "acc",
+    "--metric", "loss",
 ]  # fmt: skip
 
 
@@ -55,15 +55,15 @@ def test_modes_find_the_same_best(tmp_path, space, capsys):
     assert found["rows"][0]["epochs"] == 11  # 3 x 1, 1 x 2 more, and 2 x 3
     for mode in ("hfta", "serial", "concurrent"):
         history = pd.read_csv(out / "run0" / mode / "history.csv")
-        assert {"id", "early_stop", "runtime", "iterations", "params.lr", "result.acc"} <= set(
+        assert {"id", "early_stop", "runtime", "iterations", "params.lr", "result.loss"} <= set(
             history.columns
         )
-        assert list(pd.read_csv(out / "run0" / mode / "trajectory.csv").columns) == ["timestamp", "acc"]
+        assert list(pd.read_csv(out / "run0" / mode / "trajectory.csv").columns) == ["timestamp", "loss"]
     assert (out / "trajectory.png").stat().st_size > 5000
     before = (out / "run0/hfta/epochs.csv").read_text()
     assert run(*SMALL, "--modes", "hfta", "--space", space, "--out", str(out), "--resume") == 0
     assert (out / "run0/hfta/epochs.csv").read_text() == before
-    assert "is the best: acc" in capsys.readouterr().out
+    assert "is the best: loss" in capsys.readouterr().out
     assert run(*SMALL, "--modes", "hfta", "--space", space, "--out", str(out)) == 2
     assert "is not empty" in capsys.readouterr().err
 

@@ -4,7 +4,6 @@
 import pytest
 import torch
 
-from dnnsuite.data.batches import ArrayBatches
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.tuning.job import JobSweep
 from dnnsuite.tuning.jobs_space import HFHT, read_space, space_of
@@ -27,15 +26,6 @@ def test_epochs_go_on(pointnet):
     assert first[0][0].shape == (4, 3, 16)
     assert not torch.equal(first[0][0], second[0][0])
     assert len(list(pointnet.held_out(2))) == 2
-
-
-def test_samples_held_out_are_others():
-    batches = ArrayBatches(torch.arange(20), batch_size=4, seed=3)
-    train, held_out = batches.split(0.2)
-    assert len(held_out.samples[0]) == 4
-    assert sorted([*train.samples[0].tolist(), *held_out.samples[0].tolist()]) == list(range(20))
-    with pytest.raises(InvalidArgument, match="1 or more"):
-        batches.split(0.0)
 
 
 def test_models_by_options_of_a_configuration(pointnet):

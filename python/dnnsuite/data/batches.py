@@ -56,26 +56,6 @@ class ArrayBatches:
         chosen = tuple(tensor[rows] for tensor in self.samples)
         return chosen if self._prepare is None else self._prepare(self._generator(1, i), *chosen)
 
-    def split(self, part: float) -> tuple[ArrayBatches, ArrayBatches]:
-        """(batches of the samples but `part` of them, batches of that part), chosen by the seed.
-
-        Raises:
-            InvalidArgument: one of the two would have no sample.
-        """
-        import torch
-
-        count = len(self.samples[0])
-        order = torch.randperm(count, generator=self._generator(2, 0))
-        held_out = int(count * part)
-        return self._of(order[held_out:]), self._of(order[:held_out])
-
-    def _of(self, rows: torch.Tensor) -> ArrayBatches:
-        """The same of some of the samples."""
-        return ArrayBatches(
-            *(tensor[rows] for tensor in self.samples), batch_size=self.batch_size, seed=self.seed,
-            record=self.record, sizes=self.sizes, prepare=self._prepare,
-        )  # fmt: skip
-
     def _rows(self, i: int) -> torch.Tensor:
         """Indices of the samples in batch i, `[N]`."""
         import torch

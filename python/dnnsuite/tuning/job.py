@@ -17,7 +17,7 @@ from .space import Config
 __all__ = ["JobSweep"]
 
 _VERSIONS = {"v2": "mobilenet_v2", "v3s": "mobilenet_v3_small", "v3l": "mobilenet_v3_large"}
-_HELD_OUT = 1_000_000  # index of the first batch that is for validation, where samples cannot be divided
+_HELD_OUT = 1_000_000  # index of the first batch for validation, where a job holds no samples out
 
 
 class Epochs:
@@ -69,14 +69,16 @@ class JobSweep:
         self._loaded: dict[int, Any] = {}
         self._epochs: dict[int, Epochs] = {}
 
-    def _batches(self, batch_size: int) -> tuple[Any, Any]:
-        """(batches to train on, batches to validate on)."""
+    def _batches(self, batch_size: int) -> Any:
+        """Batches to train on."""
         if batch_size not in self._loaded:
-            config = dataclasses.replace(self._config, batch_size=batch_size)
-            found = self.workload.data(config, self._options)
+            found = self.workload.data(self._configured(batch_size), self._options)
             self._options.update(found.sizes)
-            self._loaded[batch_size] = _divided(found)
+            self._loaded[batch_size] = found
         return self._loaded[batch_size]
+
+    def _configured(self, batch_size: int) -> JobConfig:
+        return dataclasses.replace(self._config, batch_size=batch_size)
 
     def model(self, config: Config) -> torch.nn.Module:
         """The plain model of a configuration, whose names may be options and hyper-parameters of the job."""
@@ -98,19 +100,20 @@ class JobSweep:
         """The batches of a trial."""
         size = int(config.get("batch_size", self.batch_size))
         if size not in self._epochs:
-            self._epochs[size] = Epochs(self._batches(size)[0], size, self.iters_per_epoch)
+            self._epochs[size] = Epochs(self._batches(size), size, self.iters_per_epoch)
         return self._epochs[size]
 
     def held_out(self, count: int = 4) -> Epochs:
-        """Batches that no trial trains on."""
+        """Batches that no trial trains on: of the job's held-out samples, else others than those of training."""
         size = min(max(self.batch_size, 64), 256)
-        held, first = self._batches(size)[1]
-        return Epochs(held, size, count, first)
+        if self.workload.held_out is None:
+            return Epochs(self._batches(size), size, count, _HELD_OUT)
+        return Epochs(self.workload.held_out(self._configured(size), self._options), size, count)
 
     @property
     def metric(self) -> str:
-        """`acc` for classes, else `loss`."""
-        return "acc" if self.workload.name.startswith(("mobilenet", "pointnet", "resnet")) else "loss"
+        """`acc` where the job has an accuracy, else `loss`."""
+        return "loss" if self.workload.accuracy is None else "acc"
 
     @property
     def optimizer(self) -> tuple[str, dict[str, Any]]:
@@ -129,14 +132,10 @@ class JobSweep:
         return found
 
     def measure(self, model: Any, *batch: Any) -> dict[str, torch.Tensor]:
-        """`loss`, and `acc` where the last part of a batch is classes of its samples or of their points."""
+        """`loss`, and `acc` where the job has an accuracy."""
         found = {"loss": self.loss(model, *batch)}
-        labels = batch[-1]
-        if len(batch) == 2 and not labels.is_floating_point():
-            output = model(batch[0])
-            logits = output[0] if isinstance(output, tuple) else output
-            if logits.dim() == labels.dim() + 1:
-                found["acc"] = (logits.argmax(-1) == labels).float().mean()
+        if self.workload.accuracy is not None:
+            found["acc"] = self.workload.accuracy(model, *batch)
         return found
 
 
@@ -155,12 +154,3 @@ def _workload(name: str) -> FusedWorkload:
 def _named(made: Any, hyper: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """(name, arguments for what a configuration does not have)."""
     return made.name, made.filled(hyper)
-
-
-def _divided(batches: Any) -> tuple[Any, tuple[Any, int]]:
-    """(to train on, (to validate on, index of its first batch)); one row in five is held out, where there are rows."""
-    split = getattr(batches, "split", None)
-    if split is None:
-        return batches, (batches, _HELD_OUT)
-    train, held_out = split(0.2)
-    return train, (held_out, 0)
