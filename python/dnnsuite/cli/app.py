@@ -27,6 +27,7 @@ from . import (
     show,
     throughput,
     train,
+    tune,
     workflow,
 )
 from ._status import reporting
@@ -58,6 +59,7 @@ app.command()(reporting(show.show))
 app.command()(reporting(doctor.doctor))
 app.command()(reporting(workflow.workflow))
 app.command()(reporting(train.train))
+app.command()(reporting(tune.tune))
 app.command()(reporting(ladder.ladder))
 app.command()(reporting(throughput.throughput))
 app.command()(reporting(plot.plot))

@@ -8,11 +8,15 @@ from .algorithms import Decision as Decision
 from .algorithms import Grid as Grid
 from .algorithms import Hyperband as Hyperband
 from .algorithms import Listed as Listed
+from .algorithms import OptunaSearch as OptunaSearch
 from .algorithms import Order as Order
 from .algorithms import Random as Random
 from .algorithms import Setting as Setting
 from .algorithms import SuccessiveHalving as SuccessiveHalving
 from .algorithms import hyperband_rungs as hyperband_rungs
+from .callbacks import MLflow as MLflow
+from .callbacks import TensorBoard as TensorBoard
+from .callbacks import WandB as WandB
 from .engine import Event as Event
 from .result import Sweep as Sweep
 from .space import Choice as Choice
@@ -33,12 +37,16 @@ __all__ = [
     "Int",
     "Listed",
     "LogUniform",
+    "MLflow",
+    "OptunaSearch",
     "Order",
     "Random",
     "Setting",
     "SuccessiveHalving",
     "Sweep",
+    "TensorBoard",
     "Uniform",
+    "WandB",
     "hyperband_rungs",
     "sweep",
 ]

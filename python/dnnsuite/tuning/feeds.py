@@ -119,7 +119,7 @@ class Feed:
         for generator in (getattr(loader, "generator", None), getattr(sampler, "generator", None)):
             if isinstance(generator, torch.Generator):
                 generator.manual_seed(seed)
-        for part in (sampler, getattr(loader, "dataset", None)):
+        for part in (loader, sampler, getattr(loader, "dataset", None)):
             set_epoch = getattr(part, "set_epoch", None)
             if callable(set_epoch):
                 set_epoch(seed - self.seed if number is None else number)
@@ -179,10 +179,12 @@ class Feeds:
         return known[1]
 
     def _found(self, number: int, config: Config) -> Feed:
-        source, key = self._source, None
+        source: Any = self._source
+        key: Any = None
         if callable(source) and not _iterable(source):
             watched = WatchedConfig(config)
-            source, key = source(watched), ("trial", number)
+            source = source(watched)
+            key = ("made", id(source), watched.get("batch_size"))
             self.read |= watched.read
         elif isinstance(source, list):
             if number >= len(source):
@@ -193,8 +195,6 @@ class Feeds:
         size = config.get("batch_size", self._batch_size)
         if key is None and _needs_loader(source):
             key = ("size", size)
-        if isinstance(key, tuple) and key[0] == "trial":
-            return self._feed(source, size)
         if key not in self._made:
             self._made[key] = self._feed(source, size)
         return self._made[key]

@@ -79,7 +79,7 @@ class Named(Optimization):
         values = {**_defaults(self._optimizer), **self._values(config)}
         for pair, names in getattr(self._optimizer, "pairs", {}).items():
             if pair in values:
-                values |= dict(zip(names, values.pop(pair), strict=True))
+                values = {**dict(zip(names, values.pop(pair), strict=True)), **values}
         per_model = {*self._optimizer.per_model, "max_grad_norm"}
         found = {name: value for name, value in values.items() if name in per_model and value is not None}
         if self._schedule is not None:

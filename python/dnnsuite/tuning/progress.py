@@ -25,25 +25,23 @@ class Progress:
     """Shows a sweep. Use it as a context manager.
 
     Args:
-        plan: its size, where it is known.
         console: standard error by default.
         quiet: show nothing.
     """
 
-    def __init__(self, plan: Plan | None, console: Console | None = None, quiet: bool = False) -> None:
+    def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
         if console is None:
             from rich.console import Console as RichConsole
 
             console = RichConsole(stderr=True)
-        self._plan, self._shown = plan, runs.Progress(console, quiet)
+        self.plan: Plan | None = None  # its size, once it is known
+        self._shown = runs.Progress(console, quiet)
         self._on_terminal = console.is_terminal and not quiet
         self._began_s = self._told_s = time.monotonic()
         self._trained = 0
 
     def __enter__(self) -> Progress:
         self._shown.__enter__()
-        if self._on_terminal:
-            self._shown.stage("sweep", self._plan.epochs if self._plan else 0)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -52,6 +50,8 @@ class Progress:
     def tell(self, event: Event, engine: Engine) -> None:
         """Hear of an epoch or an end."""
         if event.kind == "epoch":
+            if self._on_terminal and not self._trained:
+                self._shown.stage("sweep", self.plan.epochs if self.plan else 0)
             self._trained += 1
         now_s = time.monotonic()
         if now_s - self._told_s < 0.5:
@@ -71,10 +71,10 @@ class Progress:
         return f"{shown}; best {_best_text(engine)}{eta}"
 
     def _eta_s(self) -> float | None:
-        if self._plan is None or not self._trained:
+        if self.plan is None or not self._trained:
             return None
         per_epoch_s = (time.monotonic() - self._began_s) / self._trained
-        return max(0.0, per_epoch_s * (self._plan.epochs - self._trained))
+        return max(0.0, per_epoch_s * (self.plan.epochs - self._trained))
 
     def _draw(self, engine: Engine) -> None:
         trials = sorted(engine.trials.values(), key=lambda trial: (trial.best[0], trial.number))[:_ROWS]

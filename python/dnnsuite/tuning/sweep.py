@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,11 +111,10 @@ def sweep(
         InvalidArgument: an argument is refused; the message names it.
         Error: every trial failed; the message has the first reason.
     """
-    chosen, setting = _search(space, algorithm, trials, epochs, seed)
     aim = Goal(metric, _sign(metric, goal), _at_least_1("patience", patience), min_delta)
+    chosen, setting = _search(space, algorithm, trials, epochs, seed, aim.sign < 0)
     width, threads = _at_least_1("width", width), _at_least_1("threads", threads) or torch.get_num_threads()
     _check_mode(mode, device)
-    chosen.begin(setting)
     recipe = Recipe(
         make_model, Feeds(train, batch_size, seed), optimizer, scheduler, loss, measure, device, autocast
     )
@@ -126,7 +126,9 @@ def sweep(
         "optimizer": _named(optimizer), "scheduler": _named(scheduler), "batch_size": str(batch_size),
     }  # fmt: skip
     began_s = time.monotonic()
-    with interruptible(), _folder(out, resume) as folder, Progress(chosen.plan(), console, quiet) as progress:
+    with interruptible(), _folder(out, resume) as folder, Progress(console, quiet) as progress:
+        chosen.begin(replace(setting, id="" if folder is None else folder.id))
+        progress.plan = chosen.plan()
         store = (
             None if folder is None else Store(folder, _named(make_model), mode, device, chosen.keeps_states)
         )
@@ -153,7 +155,7 @@ def sweep(
 
 
 def _search(
-    space: Any, algorithm: Algorithm | None, trials: int | None, epochs: int, seed: int
+    space: Any, algorithm: Algorithm | None, trials: int | None, epochs: int, seed: int, maximize: bool
 ) -> tuple[Algorithm, Setting]:
     """(algorithm, what it searches)."""
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
@@ -161,11 +163,11 @@ def _search(
     if isinstance(space, Mapping):
         ranges = checked_space(space)
         chosen = algorithm or (Grid() if is_finite(ranges) and trials is None else Random(trials or 16))
-        setting = Setting(ranges, (), epochs, seed)
+        setting = Setting(ranges, (), epochs, seed, maximize)
     else:
         configs = checked_configs(list(space))
         chosen = algorithm or Listed()
-        setting = Setting({}, configs, epochs, seed)
+        setting = Setting({}, configs, epochs, seed, maximize)
     if not isinstance(chosen, Algorithm):
         raise InvalidArgument(
             f"algorithm is a {type(chosen).__name__}: give one of dnnsuite.tuning, as Hyperband()"

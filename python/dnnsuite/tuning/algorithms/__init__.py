@@ -13,6 +13,7 @@ from .halving import hyperband_rungs as hyperband_rungs
 from .listed import Grid as Grid
 from .listed import Listed as Listed
 from .listed import Random as Random
+from .optuna_search import OptunaSearch as OptunaSearch
 from .pbt import PBT as PBT
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Grid",
     "Hyperband",
     "Listed",
+    "OptunaSearch",
     "Order",
     "Plan",
     "Random",

@@ -39,13 +39,17 @@ class Order:
 
 @dataclass(frozen=True)
 class Setting:
-    """A search: a `space`, or `configs` to try in their order; `epochs` of a trial at most; the `seed` of draws."""
+    """A search: a `space`, or `configs` to try in their order; `epochs` of a trial at most; the `seed` of draws.
+
+    `id` is that of the sweep's directory, the same after it was resumed; empty without one.
+    """
 
     space: Space
     configs: Sequence[Config]
     epochs: int
     seed: int
     maximize: bool = False
+    id: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: MIT
+"""`dnnsuite tune`: a search for the hyper-parameters of a job, in several modes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import InvalidArgument, did_you_mean
+from ._options import Json, Number, Text, Texts
+from ._status import FAILED
+
+if TYPE_CHECKING:
+    from ..tuning import Algorithm, Sweep
+    from ..tuning.comparison import Comparison
+    from ..tuning.job import JobSweep
+
+__all__ = ["tune"]
+
+_ALGORITHMS = ("random", "hyperband", "halving", "asha", "pbt")
+_MODES = ("hfta", "serial", "concurrent", "mps", "mig")
+
+
+def tune(
+    job: Annotated[
+        str, typer.Argument(help="A declared job, as mobilenet_v3_small or pointnet_cls.", show_default=False)
+    ],
+    algorithm: Annotated[str, typer.Option(help="random, hyperband, halving, asha or pbt.")] = "hyperband",
+    max_iters: Annotated[
+        Number, typer.Option(help="Epochs of a trial at most (R).  [9 for quick, else 81]")
+    ] = None,
+    trials: Annotated[
+        Number, typer.Option(help="Configurations, but for hyperband.  [9 for quick, else 81]")
+    ] = None,
+    eta: Annotated[int, typer.Option(help="One in so many goes on to the next rung.")] = 3,
+    skip_last: Annotated[int, typer.Option(help="Rungs of hyperband to leave out; HFTA leaves out 2.")] = 0,
+    modes: Annotated[Texts, typer.Option(help="hfta,serial,concurrent,mps,mig.  [hfta,serial]")] = None,
+    space: Annotated[
+        Text, typer.Option(help="YAML or JSON file of ranges by name.  [HFHT's of the job]")
+    ] = None,
+    metric: Annotated[Text, typer.Option(help="Of the held-out samples: acc or loss.  [acc]")] = None,
+    goal: Annotated[Text, typer.Option(help="min or max.  [by the metric]")] = None,
+    patience: Annotated[Number, typer.Option(help="Epochs without an improvement that end a trial.")] = None,
+    preset: Annotated[str, typer.Option(help="quick, default or paper.")] = "default",
+    quick: Annotated[bool, typer.Option("--quick", help="As --preset quick.")] = False,
+    repeats: Annotated[int, typer.Option(help="Searches of each mode, with seeds of their own.")] = 1,
+    width: Annotated[Number, typer.Option(help="Trials at once.  [measured]")] = None,
+    threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
+    iters_per_epoch: Annotated[Number, typer.Option(help="Batches of an epoch.  [preset]")] = None,
+    batch_size: Annotated[Number, typer.Option(help="Where the space has none.  [preset]")] = None,
+    option: Annotated[
+        Texts, typer.Option(help="An option of the job, as width_mult=0.5; repeatable.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of draws, weights and the order of data.")] = 1117,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    data: Annotated[str, typer.Option(help="Source of the data, as auto or synthetic.")] = "auto",
+    dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
+    plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
+    out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/tune-JOB-TIME]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Do what is missing in --out.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Search a job's hyper-parameters, many trials at once, and compare modes: the same best, in which time.
+
+    Each search leaves history.csv and trajectory.csv as HFHT's; survivors of a rung go on where they were.
+    """
+    from .._runs.device import choose_device
+    from .._runs.folder import OUT, stamp
+    from .._runs.plugins import import_plugins
+    from ..tuning.comparison import compare
+    from ..tuning.job import JobSweep
+
+    import_plugins(plugin or [], [os.getcwd()])
+    preset = "quick" if quick else preset
+    chosen = choose_device(device)
+    where = _directory(job, out, resume, OUT, stamp())
+    found = JobSweep(
+        job, preset, chosen, _options(option or []), data, dataroot, iters_per_epoch, batch_size, seed
+    )
+    wanted = _split_modes(modes or ["hfta,serial"])
+    epochs, count = max_iters or (9 if preset == "quick" else 81), trials or (9 if preset == "quick" else 81)
+
+    def run(mode: str, repeat: int, folder: Path, again: bool) -> Sweep:
+        made = _algorithm(algorithm, count, eta, skip_last)
+        return _swept(
+            found, made, epochs=epochs, mode=mode, out=folder, resume=again, seed=seed + repeat, preset=preset,
+            space=space, metric=metric, goal=goal, patience=patience, width=width, threads=threads, device=chosen,
+            quiet=quiet or as_json,
+        )  # fmt: skip
+
+    comparison = compare(run, wanted, repeats, where, resume, _unavailable(wanted, chosen))
+    files = [str(path) for path in comparison.save(where)]
+    _print(comparison, files, where, as_json)
+    return 0 if comparison.same else FAILED
+
+
+def _swept(found: JobSweep, algorithm: Algorithm, *, space: str | None, preset: str, metric: str | None,
+           **options: Any) -> Sweep:  # fmt: skip
+    from ..tuning import sweep
+    from ..tuning.jobs_space import read_space, space_of
+
+    ranges = read_space(Path(space)) if space else space_of(found.workload, preset, options["seed"])
+    return sweep(
+        found.model, ranges, found.train, evaluate=found.held_out(), loss=found.loss, measure=found.measure,
+        optimizer=found.optimizer, scheduler=found.scheduler, algorithm=algorithm, metric=metric or found.metric,
+        batch_size=found.batch_size, **options,
+    )  # fmt: skip
+
+
+def _directory(job: str, out: str | None, resume: bool, root: Path, stamp: str) -> Path:
+    if out is not None:
+        where = Path(out)
+        if not resume and where.is_dir() and any(where.iterdir()):
+            raise InvalidArgument(f"{where} is not empty; continue it with --resume or choose another --out")
+        if resume and not where.is_dir():
+            raise InvalidArgument(f"--resume: there is no {where}; leave --resume away to start there")
+        return where
+    if not resume:
+        return root / f"tune-{job}-{stamp}"
+    last = sorted(root.glob(f"tune-{job}-*"))
+    if not last:
+        raise InvalidArgument(
+            f"--resume: there is no {root}/tune-{job}-*, nothing to continue; name it with --out"
+        )
+    return last[-1]
+
+
+def _algorithm(name: str, trials: int, eta: int, skip_last: int) -> Algorithm:
+    from ..tuning import ASHA, PBT, Hyperband, Random, SuccessiveHalving
+
+    if name not in _ALGORITHMS:
+        raise InvalidArgument(
+            f"--algorithm {name}{did_you_mean(name, _ALGORITHMS)}: accepted: {', '.join(_ALGORITHMS)}"
+        )
+    made: dict[str, Algorithm] = {
+        "random": Random(trials), "hyperband": Hyperband(eta, skip_last), "asha": ASHA(trials, eta=eta),
+        "halving": SuccessiveHalving(trials, eta=eta), "pbt": PBT(min(trials, 8)),
+    }  # fmt: skip
+    return made[name]
+
+
+def _split_modes(given: list[str]) -> list[str]:
+    modes = [mode.strip() for text in given for mode in text.split(",") if mode.strip()]
+    for mode in modes:
+        if mode not in _MODES:
+            raise InvalidArgument(
+                f"--modes {mode}{did_you_mean(mode, _MODES)}: accepted: {', '.join(_MODES)}"
+            )
+    return list(dict.fromkeys(modes))
+
+
+def _unavailable(modes: list[str], device: str) -> dict[str, str]:
+    """Reasons by mode."""
+    from ..workflow.modes import get
+
+    found = {}
+    for mode in modes:
+        why = get(mode).unavailable(device)
+        if why is None and device != "cpu" and mode in ("concurrent", "mps", "mig"):
+            why = "a search runs no processes beside each other on a GPU yet"
+        if why is not None:
+            found[mode] = why
+    return found
+
+
+def _options(texts: list[str]) -> dict[str, Any]:
+    """Values by name of `NAME=VALUE`; a value is read as JSON where it is."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidArgument(f"--option {text}: write NAME=VALUE")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def _print(comparison: Comparison, files: list[str], out: Path, as_json: bool) -> None:
+    rows = comparison.rows()
+    if as_json:
+        print(json.dumps({"out": str(out), "rows": rows, "same": comparison.same, "files": files,
+                          "unavailable": dict(comparison.unavailable)}, default=str))  # fmt: skip
+        return
+    first = next(iter(comparison.sweeps.values()))[0]
+    print(first.describe())
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("mode", "trials", "model-epochs", f"best {first.metric}", "s to the best", "times serial (95 %)",
+                  "sum of runtimes, s", box=None, pad_edge=False)  # fmt: skip
+    for row in rows:
+        table.add_row(
+            row["mode"], str(row["trials"]), str(row["epochs"]), f"{row['best']:.5g}", f"{row['seconds_to_best']:.1f}",
+            _interval(row), f"{row['sum_of_runtimes']:.1f}",
+        )  # fmt: skip
+    for mode, why in comparison.unavailable.items():
+        table.add_row(mode, "", "", "", "", f"unavailable: {why}", "")
+    Console().print(table)
+    print(
+        "all modes found the same best configuration"
+        if comparison.same
+        else "the modes found different best ones"
+    )
+    print("\n".join(files))
+
+
+def _interval(row: dict[str, Any]) -> str:
+    if "speedup" not in row:
+        return ""
+    known = row["low"] == row["low"]
+    return f"{row['speedup']:.2f}" + (f" [{row['low']:.2f}, {row['high']:.2f}]" if known else "")

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: MIT
+"""Callbacks of a sweep: the news of each epoch, for tools that draw curves.
+
+A callback is any function of an `Event`; `epochs.csv` and `history.csv` are written without one.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..errors import Unavailable
+from .engine import Event
+
+__all__ = ["MLflow", "TensorBoard", "WandB"]
+
+
+def _imported(module: str, what: str, remedy: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError:
+        raise Unavailable(f"{what} is not installed", remedy=remedy) from None
+
+
+def _plain(config: dict[str, Any]) -> dict[str, Any]:
+    return {name: v if isinstance(v, (int, float, str, bool)) else str(v) for name, v in config.items()}
+
+
+class TensorBoard:
+    """Curves of each trial below `folder`, a run per trial, with its configuration.
+
+    Raises:
+        Unavailable: tensorboard is not installed.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        made = _imported("torch.utils.tensorboard", "tensorboard", "pip install 'dnnsuite[tensorboard]'")
+        self._folder, self._make = Path(folder), made.SummaryWriter
+        self._writers: dict[int, Any] = {}
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "finished":
+            for writer in self._writers.values():
+                writer.close()
+            self._writers.clear()
+            return
+        if event.trial not in self._writers:
+            self._writers[event.trial] = self._make(self._folder / f"trial-{event.trial:05d}")
+        writer = self._writers[event.trial]
+        if event.kind == "epoch":
+            for name, value in event.metrics.items():
+                writer.add_scalar(name, value, event.epoch)
+        else:
+            writer.add_text("configuration", str(_plain(event.config)))
+            self._writers.pop(event.trial).close()
+
+
+class WandB:
+    """A run of Weights & Biases for each trial, in one group.
+
+    Args:
+        options: of `wandb.init`, as `project="digits"`.
+
+    Raises:
+        Unavailable: wandb is not installed.
+    """
+
+    def __init__(self, group: str = "sweep", **options: Any) -> None:
+        self._wandb = _imported("wandb", "Weights & Biases", "pip install wandb")
+        self._group, self._options = group, options
+        self._runs: dict[int, Any] = {}
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "epoch":
+            if event.trial not in self._runs:
+                self._runs[event.trial] = self._wandb.init(
+                    group=self._group, name=f"trial-{event.trial}", config=_plain(event.config),
+                    reinit="create_new", **self._options,
+                )  # fmt: skip
+            self._runs[event.trial].log(event.metrics, step=event.epoch)
+        elif event.kind == "end" and event.trial in self._runs:
+            self._runs.pop(event.trial).finish()
+
+
+class MLflow:
+    """A run of MLflow for each trial, in the experiment that is set.
+
+    Raises:
+        Unavailable: mlflow is not installed.
+    """
+
+    def __init__(self, experiment: str | None = None) -> None:
+        made = _imported("mlflow.tracking", "MLflow", "pip install mlflow")
+        self._client = made.MlflowClient()
+        found = self._client.get_experiment_by_name(experiment) if experiment else None
+        if experiment and found is None:
+            self._experiment = self._client.create_experiment(experiment)
+        else:
+            self._experiment = found.experiment_id if found is not None else "0"
+        self._runs: dict[int, str] = {}
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "epoch":
+            if event.trial not in self._runs:
+                run = self._client.create_run(self._experiment, run_name=f"trial-{event.trial}")
+                self._runs[event.trial] = run.info.run_id
+                for name, value in _plain(event.config).items():
+                    self._client.log_param(run.info.run_id, name, value)
+            for name, value in event.metrics.items():
+                self._client.log_metric(self._runs[event.trial], name, value, step=event.epoch)
+        elif event.kind == "end" and event.trial in self._runs:
+            self._client.set_terminated(self._runs.pop(event.trial))

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: MIT
+"""One search in several modes: equal results, and the time that each took to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._files import write_json, write_text
+from ..errors import InvalidArgument
+from ..results.intervals import of_rates
+from .result import Sweep
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["Comparison", "compare"]
+
+_BASELINE = "serial"
+
+
+@dataclass(eq=False)
+class Comparison:
+    """Sweeps of the same search by mode, one per repeat.
+
+    Attributes:
+        sweeps: by mode. unavailable: reasons by mode.
+    """
+
+    sweeps: Mapping[str, Sequence[Sweep]]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def same(self) -> bool:
+        """True if all modes found the same best configuration, with the same value, in each repeat."""
+        rows = [[(json.dumps(dict(s.best_config), sort_keys=True), s.best_value) for s in sweeps]
+                for sweeps in self.sweeps.values()]  # fmt: skip
+        return all(row == rows[0] for row in rows)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Plain values by mode: the best, seconds to it, their sum over trials, and speedups with intervals."""
+        base = self.sweeps.get(_BASELINE)
+        return [self._row(mode, sweeps, base) for mode, sweeps in self.sweeps.items()]
+
+    def _row(self, mode: str, sweeps: Sequence[Sweep], base: Sequence[Sweep] | None) -> dict[str, Any]:
+        first = sweeps[0]
+        found: dict[str, Any] = {
+            "mode": mode, "trials": len(first.trials), "epochs": first.epochs, "metric": first.metric,
+            "best": first.best_value, "best_trial": first.best_trial,
+            "seconds": _mean([sweep.seconds for sweep in sweeps]),
+            "seconds_to_best": _mean([_seconds_to_best(sweep) for sweep in sweeps]),
+            "sum_of_runtimes": _mean([_runtimes(sweep) for sweep in sweeps]),
+        }  # fmt: skip
+        if base is not None:
+            pairs = list(zip(base, sweeps, strict=False))
+            speed = of_rates([_seconds_to_best(a) / max(_seconds_to_best(b), 1e-9) for a, b in pairs])
+            found |= {"speedup": speed.mean, "low": speed.low, "high": speed.high}
+            found["speedup_of_runtimes"] = _mean([_runtimes(a) / max(_runtimes(b), 1e-9) for a, b in pairs])
+        return found
+
+    def table(self) -> pd.DataFrame:
+        """A row per mode."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+    def draw(self) -> Axes:
+        """Best metric over seconds, a line per mode, of the first repeat."""
+        from matplotlib.figure import Figure
+
+        axes = Figure(figsize=(6, 4)).subplots()
+        for mode, sweeps in self.sweeps.items():
+            path = sweeps[0].trajectory
+            axes.step(path["timestamp"], path[sweeps[0].metric], where="post", label=mode)
+        axes.set_xlabel("seconds")
+        axes.set_ylabel(f"best {next(iter(self.sweeps.values()))[0].metric}")
+        axes.grid(alpha=0.3)
+        axes.legend()
+        return axes
+
+    def save(self, out: Path) -> list[Path]:
+        """Write `comparison.csv`, `comparison.json` and `trajectory.png`; return their paths."""
+        from .. import plots
+
+        files = [out / name for name in ("comparison.csv", "comparison.json", "trajectory.png")]
+        write_text(files[0], self.table().to_csv(index=False))
+        write_json(files[1], {"rows": self.rows(), "same": self.same, "unavailable": dict(self.unavailable)})
+        plots.save(self.draw(), files[2])
+        return files
+
+
+def compare(
+    run: Callable[[str, int, Path, bool], Sweep],
+    modes: Sequence[str],
+    repeats: int,
+    out: Path,
+    resume: bool,
+    unavailable: Mapping[str, str],
+) -> Comparison:
+    """Run a search in each mode, in turns, `repeats` times.
+
+    Args:
+        run: (mode, repeat, directory, whether to resume) → the sweep.
+        out: each sweep is in `out/run<repeat>/<mode>`.
+
+    Raises:
+        InvalidArgument: no mode is left; the message has the reasons.
+    """
+    left = [mode for mode in modes if mode not in unavailable]
+    if not left:
+        raise InvalidArgument("; ".join(f"{mode}: {why}" for mode, why in unavailable.items()))
+    sweeps: dict[str, list[Sweep]] = {mode: [] for mode in left}
+    for repeat in range(repeats):
+        for mode in left:
+            where = out / f"run{repeat}" / mode
+            sweeps[mode].append(run(mode, repeat, where, resume and (where / "sweep.json").is_file()))
+    return Comparison(sweeps, dict(unavailable))
+
+
+def _seconds_to_best(sweep: Sweep) -> float:
+    """Seconds from the beginning until the best value was known."""
+    return float(sweep.points[-1][0]) if sweep.points else sweep.seconds
+
+
+def _runtimes(sweep: Sweep) -> float:
+    """Sum of the trials' shares of time, as HFHT compares modes."""
+    return sum(trial.seconds for trial in sweep.trials)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+"""A declared workload as what a sweep takes: models, batches, held-out samples, loss, optimizer and schedule."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from .. import data, jobs
+from ..errors import InvalidArgument, did_you_mean
+from ..jobs import FusedJob, FusedWorkload, JobConfig
+from .space import Config
+
+__all__ = ["JobSweep"]
+
+_VERSIONS = {"v2": "mobilenet_v2", "v3s": "mobilenet_v3_small", "v3l": "mobilenet_v3_large"}
+_HELD_OUT = 1_000_000  # index of the first batch for validation, where a job holds no samples out
+
+
+class Epochs:
+    """Batches of a workload, `length` for an epoch; epoch e begins where e - 1 has ended."""
+
+    def __init__(self, batches: Any, batch_size: int, length: int, first: int = 0) -> None:
+        self._batches, self.batch_size, self._length, self._first = batches, batch_size, length, first
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin here at the next iteration."""
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Any]:
+        begin = self._first + self._epoch * self._length
+        return (tuple(self._batches.batch(begin + i)) for i in range(self._length))
+
+
+class JobSweep:
+    """Arguments of `dnnsuite.sweep` for a declared workload.
+
+    Args:
+        name: of a job that `jobs.declare` made.
+        preset: of its sizes, batch size and iterations of an epoch.
+        options: of the job, as `width_mult=0.5`.
+
+    Raises:
+        InvalidArgument: it is no such job; the message names those that are.
+    """
+
+    def __init__(
+        self, name: str, preset: str, device: str, options: Mapping[str, Any], source: str = "auto",
+        dataroot: str | None = None, iters_per_epoch: int | None = None, batch_size: int | None = None, seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.workload = _workload(name)
+        self._protocol = self.workload.preset(preset, device)
+        self._options = {**self.workload.options, **self._protocol["options"], **options}
+        if unknown := sorted(set(options) - set(self.workload.options)):
+            hint = did_you_mean(unknown[0], self.workload.options)
+            raise InvalidArgument(
+                f"job {name} has no option {unknown[0]!r}{hint}; it has {', '.join(self.workload.options)}"
+            )
+        self._config = JobConfig(device=device, data=source, dataroot=dataroot, data_seed=seed)
+        self.batch_size = batch_size or self._protocol["batch_size"]
+        self.iters_per_epoch = iters_per_epoch or self._protocol["iters_per_epoch"]
+        self._loaded: dict[int, Any] = {}
+        self._epochs: dict[int, Epochs] = {}
+
+    def _batches(self, batch_size: int) -> Any:
+        """Batches to train on."""
+        if batch_size not in self._loaded:
+            found = self.workload.data(self._configured(batch_size), self._options)
+            self._options.update(found.sizes)
+            self._loaded[batch_size] = found
+        return self._loaded[batch_size]
+
+    def _configured(self, batch_size: int) -> JobConfig:
+        return dataclasses.replace(self._config, batch_size=batch_size)
+
+    def model(self, config: Config) -> torch.nn.Module:
+        """The plain model of a configuration, whose names may be options and hyper-parameters of the job."""
+        self._batches(self.batch_size)  # some sizes are the data's
+        own = {name: config.get(name, value) for name, value in self._options.items()}
+        if "version" in config:
+            return self._mobilenet(config["version"], own)
+        return self.workload.model(own, {**self.workload.hyper, **config})
+
+    def _mobilenet(self, version: str, own: Mapping[str, Any]) -> torch.nn.Module:
+        if version not in _VERSIONS:
+            hint = did_you_mean(str(version), _VERSIONS)
+            raise InvalidArgument(f"version {version!r} is none of {', '.join(_VERSIONS)}{hint}")
+        make = getattr(data.import_torchvision().models, _VERSIONS[version])
+        model: torch.nn.Module = make(num_classes=data.small_images.CLASSES, width_mult=own["width_mult"])
+        return model
+
+    def train(self, config: Config) -> Epochs:
+        """The batches of a trial."""
+        size = int(config.get("batch_size", self.batch_size))
+        if size not in self._epochs:
+            self._epochs[size] = Epochs(self._batches(size), size, self.iters_per_epoch)
+        return self._epochs[size]
+
+    def held_out(self, count: int = 4) -> Epochs:
+        """Batches that no trial trains on: of the job's held-out samples, else others than those of training."""
+        size = min(max(self.batch_size, 64), 256)
+        if self.workload.held_out is None:
+            return Epochs(self._batches(size), size, count, _HELD_OUT)
+        return Epochs(self.workload.held_out(self._configured(size), self._options), size, count)
+
+    @property
+    def metric(self) -> str:
+        """`acc` where the job has an accuracy, else `loss`."""
+        return "loss" if self.workload.accuracy is None else "acc"
+
+    @property
+    def optimizer(self) -> tuple[str, dict[str, Any]]:
+        """Name and constants; values of a configuration have the names of its arguments."""
+        return _named(self.workload.optimizer, self.workload.hyper)
+
+    @property
+    def scheduler(self) -> tuple[str, dict[str, Any]] | None:
+        """Likewise, or None."""
+        made = self.workload.schedule
+        return None if made is None else _named(made, self.workload.hyper)
+
+    def loss(self, model: Any, *batch: Any) -> torch.Tensor:
+        """The loss `[]` of one model."""
+        found: torch.Tensor = self.workload.loss(model, *batch)  # type: ignore[operator]
+        return found
+
+    def measure(self, model: Any, *batch: Any) -> dict[str, torch.Tensor]:
+        """`loss`, and `acc` where the job has an accuracy."""
+        found = {"loss": self.loss(model, *batch)}
+        if self.workload.accuracy is not None:
+            found["acc"] = self.workload.accuracy(model, *batch)
+        return found
+
+
+def _workload(name: str) -> FusedWorkload:
+    kind = jobs.get(name, FusedJob)
+    workload = getattr(kind, "workload", None)
+    if not isinstance(workload, FusedWorkload):
+        raise InvalidArgument(f"job {name} is no declared workload, which tune needs: see jobs.declare")
+    if not callable(workload.loss):
+        raise InvalidArgument(
+            f"job {name} trains {' and '.join(workload.loss)} in turn; tune takes jobs of one loss"
+        )
+    return workload
+
+
+def _named(made: Any, hyper: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """(name, arguments for what a configuration does not have)."""
+    return made.name, made.filled(hyper)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""A declared workload as what a sweep takes."""
+
+import pytest
+import torch
+
+from dnnsuite.errors import InvalidArgument
+from dnnsuite.tuning.job import JobSweep
+from dnnsuite.tuning.jobs_space import HFHT, read_space, space_of
+
+OPTIONS = {"points": 16, "width": 16}
+
+
+@pytest.fixture(scope="module")
+def pointnet():
+    return JobSweep("pointnet_cls", "quick", "cpu", OPTIONS, "synthetic", iters_per_epoch=3)
+
+
+def test_epochs_go_on(pointnet):
+    epochs = pointnet.train({"batch_size": 4})
+    epochs.set_epoch(0)
+    first = list(epochs)
+    epochs.set_epoch(1)
+    second = list(epochs)
+    assert len(first) == len(second) == 3
+    assert first[0][0].shape == (4, 3, 16)
+    assert not torch.equal(first[0][0], second[0][0])
+    assert len(list(pointnet.held_out(2))) == 2
+
+
+def test_models_by_options_of_a_configuration(pointnet):
+    plain, transformed = (pointnet.model({"feature_transform": value}) for value in (False, True))
+    assert sum(p.numel() for p in transformed.parameters()) > sum(p.numel() for p in plain.parameters())
+    batch = next(iter(pointnet.train({})))
+    found = pointnet.measure(plain.eval(), *batch)
+    assert set(found) == {"loss", "acc"}
+    assert 0 <= float(found["acc"]) <= 1
+
+
+def test_versions_of_mobilenet():
+    job = JobSweep("mobilenet_v3_small", "quick", "cpu", {"width_mult": 0.25}, "synthetic")
+    sizes = {
+        version: sum(p.numel() for p in job.model({"version": version}).parameters())
+        for version in ("v2", "v3s", "v3l")
+    }
+    assert len(set(sizes.values())) == 3
+    with pytest.raises(InvalidArgument, match="version 'v4'"):
+        job.model({"version": "v4"})
+
+
+def test_the_spaces_that_ship(tmp_path):
+    job = JobSweep("mobilenet_v3_small", "quick", "cpu", {})
+    assert set(space_of(job.workload, "paper", 0)) == set(HFHT["mobilenet"])
+    assert space_of(job.workload, "paper", 0)["batch_size"].values == (1024, 2048)
+    bert = JobSweep("bert", "quick", "cpu", {})
+    assert set(space_of(bert.workload, "quick", 0)[0]) == set(bert.workload.hyper)
+    (tmp_path / "space.yaml").write_text("lr: {loguniform: [1e-4, 1e-2]}\nbatch_size: [8, 16]\n")
+    assert set(read_space(tmp_path / "space.yaml")) == {"lr", "batch_size"}
+    (tmp_path / "empty.json").write_text("{}")
+    with pytest.raises(InvalidArgument, match="is empty"):
+        read_space(tmp_path / "empty.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [("dcgan", {}, "trains discriminator and generator in turn"), ("bert", {"nlayer": 2}, "did you mean 'nlayers'"),
+     ("brt", {}, "did you mean 'bert'")],
+)  # fmt: skip
+def test_jobs_that_cannot_be_tuned(name, options, message):
+    with pytest.raises(InvalidArgument, match=message):
+        JobSweep(name, "quick", "cpu", options)
