@@ -207,6 +207,8 @@ def _followed(job: DeclaredJob, steps: int) -> tuple[list[Trained], Worst]:
             for i, follower in enumerate(followers):
                 found = Worst(step, i, follower.compare())
                 worst = max(worst, found, key=lambda each: each.difference.excess)
+            if worst.difference.excess > 1.0:  # proven: later steps are recorded, and not compared any more
+                followers = []
             if step == min(steps, _EARLY_STEPS):
                 end = _states(job, names)
             if step % _EPOCH_STEPS == 0:
