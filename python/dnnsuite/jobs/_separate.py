@@ -139,8 +139,8 @@ def _masked(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 def share_masks(model: torch.nn.Module, array: torch.nn.Module, seed: int) -> list[MaskStream]:
     """Make plain `model` draw the dropout masks that `array` draws for the model with `seed`.
 
-    Its `torch.nn.Dropout`s are exchanged; its attention and recurrent networks, which drop inside functions of torch, are
-    written out. Returns the masks that it draws now.
+    Its `torch.nn.Dropout`s are exchanged; its attention and recurrent networks, which drop inside functions of torch,
+    are written out. Returns the masks that it draws now.
     """
     masks = []
     for place, (name, _) in enumerate(streams(array)):
