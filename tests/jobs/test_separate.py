@@ -75,6 +75,26 @@ def test_models_with_shared_masks_run_in_threads_of_their_own():
     assert torch.nn.functional.scaled_dot_product_attention is original
 
 
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize(
+    "options", [{}, {"dropout": 0.4}, {"dropout": 0.4, "batch_first": True, "bidirectional": True}]
+)
+def test_recurrent_networks_draw_the_arrays_masks(kind, options):
+    """Three layers, of which the first two drop; in two steps, forward and backward."""
+    models = make_models(lambda: getattr(torch.nn, kind)(4, 3, 3, **options), 2)
+    array = dnnsuite.fuse(models, seeds=[5, 6])
+    x = torch.randn(2, 6, 5, 4)
+    expected = [array(x) for _ in range(2)]
+    for i, model in enumerate(models):
+        share_masks(model, array, 5 + i)
+        for output, last in expected:
+            found, end = model(x[i])
+            assert_near(found, output[i])
+            pairs = zip(end, last, strict=True) if kind == "LSTM" else [(end, last)]
+            for mine, its in pairs:
+                assert_near(mine, its[i])
+
+
 def test_update_error_is_relative_to_the_way_gone():
     start, separate, fused = [torch.zeros(4)], [torch.full((4,), 2.0)], [torch.full((4,), 2.2)]
     assert abs(update_error(fused, separate, start) - 0.1) < 1e-6

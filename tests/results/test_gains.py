@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from dnnsuite import results
+from dnnsuite.results.gains import PER_CPU_SECOND
 from result_tables import table
 
 
@@ -36,21 +37,29 @@ def test_the_best_array_is_divided_by_the_best_processes() -> None:
     assert (row["job"], row["precision"], row["B"], row["runs"]) == ("toy", "fp32", 4, 2)
     for name, ratio in (("over_serial", 3.0), ("over_concurrent", 2.0)):
         assert [row[f"{name}{end}"] for end in ("", "_low", "_high")] == pytest.approx([ratio] * 3)
-    assert math.isnan(row["cpu_over_serial"])
 
 
-def test_rates_of_cpu_time_are_of_the_same_points() -> None:
+def test_by_cpu_time() -> None:
     cpu = {
         ("serial", 1): (5.0, 5.0),
         ("concurrent", 2): (4.0, 5.0),
-        ("hfta", 2): (99.0, 99.0),
-        ("hfta", 4): (10.0, 10.0),
+        ("hfta", 2): (10.0, 10.0),
+        ("hfta", 4): (9.0, 9.0),
     }
-    both = pd.concat([measured(WALL), measured(cpu, "throughput/CPU second")], ignore_index=True)
-    (row,) = results.gains(both).to_dict("records")
-    assert row["cpu_over_serial"] == pytest.approx(2.0)
-    assert row["cpu_over_concurrent"] == pytest.approx(math.sqrt(2.5 * 2.0))
-    assert row["cpu_over_concurrent_low"] < row["cpu_over_concurrent"] < row["cpu_over_concurrent_high"]
+    both = pd.concat([measured(WALL), measured(cpu, PER_CPU_SECOND)], ignore_index=True)
+    (row,) = results.gains(both, PER_CPU_SECOND).to_dict("records")
+    assert row["B"] == 2
+    assert row["over_serial"] == pytest.approx(2.0)
+    assert row["over_concurrent"] == pytest.approx(math.sqrt(2.5 * 2.0))
+    assert row["over_concurrent_low"] < row["over_concurrent"] < row["over_concurrent_high"]
+    assert results.gains(both).loc[0, "B"] == 4
+
+
+def test_what_was_not_measured_is_nan() -> None:
+    (row,) = results.gains(measured({("hfta", 2): (1.0, 1.0)})).to_dict("records")
+    assert math.isnan(row["over_serial"])
+    assert math.isnan(row["over_concurrent"])
+    assert results.gains_markdown(pd.DataFrame([row])).endswith("| – | – |\n")
 
 
 def test_without_arrays_there_is_no_row() -> None:
@@ -72,5 +81,5 @@ def test_runs_that_are_unlike_are_not_mixed() -> None:
 
 def test_as_markdown() -> None:
     lines = results.gains_markdown(results.gains(measured(WALL))).splitlines()
-    assert lines[2] == "| toy | 4 | 3.00 [3.00, 3.00] | 2.00 [2.00, 2.00] | – | – |"
-    assert {line.count("|") for line in lines} == {7}
+    assert lines[2] == "| toy | 4 | 3.00 [3.00, 3.00] | 2.00 [2.00, 2.00] |"
+    assert {line.count("|") for line in lines} == {5}

@@ -77,7 +77,8 @@ def measure(subject: Subject, threads: int, Bs: tuple[int, ...] = BS) -> Measure
         if on_cpu and threads > 1:
             ways["alone"] = lambda: _with_one_thread(steppers[0].step, threads)
         # What one thread works is not lengthened by others that wait for its core.
-        seen = _in_turns(ways, time.process_time if on_cpu and threads == 1 else time.perf_counter)
+        clock = _clock(threads if on_cpu else 0)
+        seen = _in_turns(ways, clock)
     return Measurement(
         seen[0],
         seen.get("alone"),
@@ -85,6 +86,11 @@ def measure(subject: Subject, threads: int, Bs: tuple[int, ...] = BS) -> Measure
         _limits(subject, threads),
         threads if on_cpu else 1,
     )
+
+
+def _clock(threads: int) -> Callable[[], float]:
+    """The clock of so many CPU threads; 0 for a GPU."""
+    return time.process_time if threads == 1 else time.perf_counter
 
 
 @contextlib.contextmanager
@@ -179,11 +185,12 @@ def _gemm_flop_per_s(dtype: Any, threads: int) -> float:
     """The most that matrix products of this type do in a second, on these threads."""
     import torch
 
+    clock = _clock(threads)
     with _threads(threads):
         a, b = torch.randn(2, _GEMM, _GEMM).to(dtype if dtype.is_floating_point else torch.float32)
         times = []
         for _ in range(6):
-            begin = time.perf_counter()
+            begin = clock()
             torch.mm(a, b)
-            times.append(time.perf_counter() - begin)
+            times.append(clock() - begin)
     return 2 * _GEMM**3 / min(times)

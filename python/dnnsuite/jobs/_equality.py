@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 _EPOCH_STEPS = 5  # after which the schedules go on
 _EARLY_STEPS = 3  # of free training, which are compared, too
+_NEARBY = (
+    1,
+    2,
+    4,
+    8,
+)  # roundings from which other free trainings begin, where the first control was too lucky
 _FACTOR = 30.0  # of the control is allowed there: the array rounds elsewhere
 _TOLERANCES = {  # the least that is allowed of free training
     "fp64": Tolerance(loss=1e-6, update=5e-3),
@@ -80,12 +86,15 @@ def check(kind: type[DeclaredJob], config: JobConfig, steps: int) -> dict[str, A
         fused, worst = _followed(job, steps)
         plain = [_alone(job, i, steps, config.precision) for i in range(config.B)]
         exact = [_alone(job, i, early, "fp64") for i in range(config.B)]
+        tolerance, bounds = _TOLERANCES[config.precision], _BOUNDS[config.precision]
+        found = [_distance(a, b) for a, b in zip(fused, plain, strict=True)]
+        control = [_distance(a, b) for a, b in zip(plain, exact, strict=True)]
+        message = _step_excess(worst)
+        if not message and _excess(found, control, tolerance):  # as far as rounding leads, or further?
+            control += _nearby(job, plain, early)
+        message = message or _excess(found, control, tolerance)
     finally:
         job.close()
-    found = [_distance(a, b) for a, b in zip(fused, plain, strict=True)]
-    control = [_distance(a, b) for a, b in zip(plain, exact, strict=True)]
-    tolerance, bounds = _TOLERANCES[config.precision], _BOUNDS[config.precision]
-    message = _step_excess(worst) or _excess(found, control, tolerance)
     return {
         "passed": not message,
         **({"message": message} if message else {}),
@@ -175,9 +184,23 @@ def _plain(job: DeclaredJob, index: int, precision: str) -> Alone:
     return Alone(alone, share_masks(alone.trainee, job.trainee, config.seed + index))
 
 
-def _alone(job: DeclaredJob, index: int, steps: int, precision: str) -> Trained:
-    """Model `index` of `job` trained freely."""
+def _nearby(job: DeclaredJob, plain: Sequence[Trained], steps: int) -> list[Distance]:
+    """Distances of models that are trained freely from weights a rounding away."""
+    rounding = _BOUNDS[job.config.precision].rounding
+    return [
+        _distance(_alone(job, i, steps, job.config.precision, size * rounding, seed), one)
+        for i, one in enumerate(plain)
+        for seed, size in enumerate(_NEARBY)
+    ]
+
+
+def _alone(
+    job: DeclaredJob, index: int, steps: int, precision: str, rounding: float = 0.0, seed: int = 0
+) -> Trained:
+    """Model `index` of `job` trained freely, from weights that are `rounding` away."""
     with contextlib.closing(_plain(job, index, precision).job) as alone:
+        if rounding:
+            _round(alone.trainee, rounding, seed)
         names = _floats(alone)
         start = end = _states(alone, names)[0]
         losses = []
@@ -188,6 +211,14 @@ def _alone(job: DeclaredJob, index: int, steps: int, precision: str) -> Trained:
             if step % _EPOCH_STEPS == 0:
                 alone.end_epoch()
         return Trained(losses, start, end)
+
+
+@torch.no_grad()
+def _round(trainee: torch.nn.Module, rounding: float, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in trainee.parameters():
+        noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+        parameter.mul_((1 + rounding * noise).to(parameter))
 
 
 def _followed(job: DeclaredJob, steps: int) -> tuple[list[Trained], Worst]:
@@ -207,6 +238,8 @@ def _followed(job: DeclaredJob, steps: int) -> tuple[list[Trained], Worst]:
             for i, follower in enumerate(followers):
                 found = Worst(step, i, follower.compare())
                 worst = max(worst, found, key=lambda each: each.difference.excess)
+            if worst.difference.excess > 1.0:  # proven: later steps are recorded, and not compared any more
+                followers = []
             if step == min(steps, _EARLY_STEPS):
                 end = _states(job, names)
             if step % _EPOCH_STEPS == 0:

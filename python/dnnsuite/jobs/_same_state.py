@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 Tensors = dict[str, torch.Tensor]
 
 _STORED = {torch.float32: 6e-8, torch.float64: 2e-16}  # relative rounding of a tensor that is kept
-_ROUNDINGS = 8  # that are tried before a difference counts
+# Roundings that are tried before a difference counts: a ReLU that flipped in the array flips in some of them, too.
+_ROUNDINGS = 32
+_SIZES = (1, 2, 4, 8)  # of the least one: the array's rounding has come through all layers before
 
 
 class Snapshot(NamedTuple):
@@ -87,7 +89,8 @@ class Follower:
         for attempt in range(_ROUNDINGS):
             if worst.excess <= 1.0:
                 break
-            start = _rounded(before, job, bounds.rounding, attempt)
+            size = bounds.rounding * _SIZES[attempt % len(_SIZES)]
+            start = _rounded(before, job, size, attempt)
             job.iteration = iteration
             for mask, position in zip(masks, drawn, strict=True):
                 mask.position = position

@@ -93,6 +93,44 @@ class _StreamAttention(torch.nn.MultiheadAttention):
         return output if self.batch_first else output.transpose(0, 1), None
 
 
+class _StreamRecurrent(torch.nn.RNNBase):
+    """`torch.nn.RNN`, `LSTM` or `GRU` layer by layer, with the dropout masks of `masks` between them."""
+
+    masks: MaskStream
+
+    def forward(self, x: torch.Tensor, hx: Any = None) -> tuple[torch.Tensor, Any]:
+        if not isinstance(x, torch.Tensor) or x.dim() != 3:
+            raise InvalidArgument(
+                "a recurrent network with given masks takes sequences [T, N, I] or [N, T, I]"
+            )
+        x = x.transpose(0, 1) if self.batch_first else x
+        directions, lstm = 1 + self.bidirectional, self.mode == "LSTM"
+        weights: Any = self._flat_weights
+        each = len(weights) // self.num_layers
+        ends = []
+        for layer in range(self.num_layers):
+            if layer and self.training:
+                x = self.masks.drop(x, self.dropout)
+            mine = slice(layer * directions, (layer + 1) * directions)
+            sizes = (self.proj_size or self.hidden_size, self.hidden_size)[: 1 + lstm]
+            parts = (hx if lstm else (hx,)) if hx is not None else [
+                x.new_zeros(self.num_layers * directions, x.size(1), size) for size in sizes
+            ]  # fmt: skip
+            start = [part[mine] for part in parts]
+            x, *end = _RECURRENT[self.mode](
+                x, tuple(start) if lstm else start[0], weights[layer * each : (layer + 1) * each],
+                self.bias, 1, 0.0, self.training, self.bidirectional, False,
+            )  # fmt: skip
+            ends.append(end)
+        last = [torch.cat(part) for part in zip(*ends, strict=True)]
+        return x.transpose(0, 1) if self.batch_first else x, tuple(last) if lstm else last[0]
+
+
+_RECURRENT: dict[str, Any] = {
+    "RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu, "GRU": torch.gru, "LSTM": torch.lstm,
+}  # fmt: skip
+
+
 def _masked(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Mask with True where a key is not to be seen, or with a number to add."""
     return scores.masked_fill(mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
@@ -101,8 +139,8 @@ def _masked(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 def share_masks(model: torch.nn.Module, array: torch.nn.Module, seed: int) -> list[MaskStream]:
     """Make plain `model` draw the dropout masks that `array` draws for the model with `seed`.
 
-    Its `torch.nn.Dropout`s are exchanged, and its attention, which drops inside a function of torch, is written out.
-    Returns the masks that it draws now.
+    Its `torch.nn.Dropout`s are exchanged; its attention and recurrent networks, which drop inside functions of torch,
+    are written out. Returns the masks that it draws now.
     """
     masks = []
     for place, (name, _) in enumerate(streams(array)):
@@ -112,6 +150,10 @@ def share_masks(model: torch.nn.Module, array: torch.nn.Module, seed: int) -> li
         if isinstance(parent, torch.nn.MultiheadAttention):
             attention: Any = parent
             attention.__class__, attention.masks = _StreamAttention, stream
+        elif isinstance(parent, torch.nn.RNNBase):
+            if parent.dropout:
+                recurrent: Any = parent
+                recurrent.__class__, recurrent.masks = _StreamRecurrent, stream
         else:
             setattr(parent, leaf, _StreamDropout(getattr(parent, leaf).p, stream))
     return masks

@@ -13,15 +13,10 @@ from .table import complete
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["GAINS", "gains", "gains_markdown"]
+__all__ = ["GAINS", "PER_CPU_SECOND", "gains", "gains_markdown"]
 
 PER_CPU_SECOND = "throughput/CPU second"
-_RATIOS = {  # name of a ratio: (the mode that is divided by, the metric)
-    "over_serial": ("serial", "throughput"),
-    "over_concurrent": ("concurrent", "throughput"),
-    "cpu_over_serial": ("serial", PER_CPU_SECOND),
-    "cpu_over_concurrent": ("concurrent", PER_CPU_SECOND),
-}
+_RATIOS = ("over_serial", "over_concurrent")
 GAINS = (
     "job",
     "precision",
@@ -31,12 +26,14 @@ GAINS = (
 )
 
 
-def gains(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
+def gains(table: pd.DataFrame, metric: str = "throughput", allow_unlike: bool = False) -> pd.DataFrame:
     """The best array of each job and precision, divided by one plain model alone and by the best concurrent processes.
 
     Columns `GAINS`. Best is the B with the largest mean rate, of arrays and of processes. Ratios are geometric means
-    over repeats, whose runs share the machine's state, with 95 % intervals; the `cpu_` ones are of items per CPU
-    second, which busy neighbours change little. NaN where nothing was measured.
+    over repeats, whose runs share the machine's state, with 95 % intervals. NaN where nothing was measured.
+
+    Args:
+        metric: rates that are divided: `PER_CPU_SECOND` are those that busy neighbours change little.
 
     Raises:
         UnlikeRuns: as `summarize` does.
@@ -44,55 +41,42 @@ def gains(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     import pandas as pd
 
     table = complete(table)
-    whole = table[table["replica"].isna()]
-    notes = unlike(whole[whole["metric"] == "throughput"], allow_unlike)
+    whole = table[table["replica"].isna() & (table["metric"] == metric)].assign(metric="throughput")
+    notes = unlike(whole, allow_unlike)
     rows = []
     for (job, precision), cells in whole.groupby(["job", "precision"]):
-        best = {mode: _best(cells, mode) for mode in ("hfta", "concurrent")}
-        if best["hfta"] is None:
-            continue
         # One plain model alone in single precision is what everything is divided by.
-        serial = whole[(whole["job"] == job) & (whole["precision"] == BASELINE[1])]
-        row: dict[str, Any] = {"job": job, "precision": precision, "B": best["hfta"]}
-        for name, (mode, metric) in _RATIOS.items():
-            other = (
-                _cell(serial, "serial", 1, metric)
-                if mode == "serial"
-                else _cell(cells, mode, best[mode], metric)
-            )
-            found = ratio_of(_cell(cells, "hfta", best["hfta"], metric), other)
-            row |= dict(zip((name, f"{name}_low", f"{name}_high"), found, strict=True))
-        row["runs"] = len(_cell(cells, "hfta", best["hfta"], "throughput"))
-        rows.append(row)
+        alone = whole[(whole["job"] == job) & (whole["precision"] == BASELINE[1])]
+        B, best = _best(cells, "hfta")
+        if B is None:
+            continue
+        row: dict[str, Any] = {"job": job, "precision": precision, "B": B}
+        for name, other in zip(
+            _RATIOS, (_cell(alone, "serial", 1), _best(cells, "concurrent")[1]), strict=True
+        ):
+            row |= dict(zip((name, f"{name}_low", f"{name}_high"), ratio_of(best, other), strict=True))
+        rows.append({**row, "runs": len(best)})
     made = pd.DataFrame(rows, columns=list(GAINS))
     made.attrs = {**table.attrs, "notes": [*table.attrs.get("notes", []), *notes]}
     return made
 
 
-def _best(cells: pd.DataFrame, mode: str) -> int | None:
-    """The B with the largest mean rate."""
-    Bs = cells.loc[cells["mode"] == mode, "B"].unique()
-    rates = {int(B): mean(_cell(cells, mode, int(B), "throughput")["value"]) for B in Bs}
-    known = {B: rate for B, rate in rates.items() if rate == rate}
-    return max(known, key=lambda B: known[B]) if known else None
+def _best(cells: pd.DataFrame, mode: str) -> tuple[int | None, pd.DataFrame]:
+    """The B with the largest mean rate, and its runs."""
+    runs = {int(B): _cell(cells, mode, int(B)) for B in cells.loc[cells["mode"] == mode, "B"].unique()}
+    rates = {B: mean(each["value"]) for B, each in runs.items() if len(each)}
+    B = max(rates, key=lambda B: rates[B]) if rates else None
+    return B, _cell(cells, mode, 0) if B is None else runs[B]
 
 
-def _cell(cells: pd.DataFrame, mode: str, B: int | None, metric: str) -> pd.DataFrame:
-    """Measured runs of one point by one metric."""
-    chosen = cells[(cells["mode"] == mode) & (cells["B"] == B) & (cells["metric"] == metric)]
-    return runs_of(chosen.assign(metric="throughput"))
+def _cell(cells: pd.DataFrame, mode: str, B: int) -> pd.DataFrame:
+    """Measured runs of one point."""
+    return runs_of(cells[(cells["mode"] == mode) & (cells["B"] == B)])
 
 
 def gains_markdown(found: pd.DataFrame) -> str:
     """The rows as a Markdown table of ratios with their intervals."""
-    heads = (
-        "workload",
-        "best B",
-        "over serial",
-        "over concurrent",
-        "per CPU second: over serial",
-        "over concurrent",
-    )
+    heads = ("workload", "best B", "over serial", "over concurrent")
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for row in found.to_dict("records"):
         name = str(row["job"]) if row["precision"] == BASELINE[1] else f"{row['job']}, {row['precision']}"

@@ -87,7 +87,7 @@ CLASSIFY = FusedWorkload(
     optimizer=samplers.ADAM,
     schedule=samplers.STEPS,
     presets={
-        "quick": Preset(3, 8, batch_size=4, plan=(1, 4), options=_QUICK),
+        "quick": Preset(3, 8, batch_size=8, plan=(1, 4), options=_QUICK),
         "default": Preset(3, 8, batch_size=8, max_B=4, max_num_Bs=4, options=_QUICK, cuda=samplers.ON_CUDA),
         "paper": Preset(5, 1000, max_num_Bs=10),
     },
