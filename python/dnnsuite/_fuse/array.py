@@ -23,6 +23,7 @@ from .coverage import Cover, coverage
 from .edits import ArrayEdit
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .loop_choice import LoopChoice
+from .model_signature import ForwardOfModels
 from .single_model import model_of, parts_of
 from .slices import narrow
 from .unfused import ASKED, Unfused, chosen_parts
@@ -101,6 +102,7 @@ class Array(torch.nn.Module):
 
     # -- running ---------------------------------------------------------------------------------------------------
 
+    @ForwardOfModels
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute each model's outputs from its part of the inputs `[B, ...]`."""
         if torch.compiler.is_compiling():

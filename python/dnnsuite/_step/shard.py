@@ -16,6 +16,7 @@ from .._fuse import views as views_of
 from .._fuse import width as array_width
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler
+from .batches import with_parts
 from .capture.facts import module_facts
 
 _NOTHING = SimpleNamespace()
@@ -156,11 +157,9 @@ class Shard:
             return self.narrow(batch)
         if isinstance(batch, list):
             return batch[self.start].unsqueeze(0)
-        if isinstance(batch, tuple):
+        if type(batch) is tuple:
             return tuple(self.part(x) for x in batch)
-        if isinstance(batch, dict):
-            return {name: self.part(x) for name, x in batch.items()}
-        return batch
+        return with_parts(batch, self.part)
 
     def step(self, batch: tuple[Any, ...], vectors: Vectors) -> torch.Tensor:
         """Train one step on this shard's part of `batch`; return its losses `[length]`.
@@ -315,8 +314,4 @@ def _slice(batch: Any, index: int, parts: int) -> Any:
             )
         size = batch.size(1) // parts
         return batch.narrow(1, index * size, size)
-    if isinstance(batch, tuple):
-        return tuple(_slice(x, index, parts) for x in batch)
-    if isinstance(batch, dict):
-        return {name: _slice(x, index, parts) for name, x in batch.items()}
-    return batch
+    return with_parts(batch, lambda part: _slice(part, index, parts))

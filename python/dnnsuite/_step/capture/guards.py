@@ -11,6 +11,8 @@ import torch
 from ..._fuse import has_gradient_hook
 from ..._torch import global_hooks
 from ...nn.array_module import ArrayModule
+from ..batches import opened
+from .arithmetic import is_number
 from .reach import Reach
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
@@ -85,18 +87,19 @@ class ArrayModes:
         return self._read() != self._before
 
 
-def flatten(batch: Any) -> tuple[list[torch.Tensor], tuple[Any, ...] | None]:
-    """Flatten a batch into its tensors and its signature: their layouts and the values of everything else.
+def flatten(batch: Any) -> tuple[list[torch.Tensor], tuple[Any, ...] | None, tuple[Any, ...]]:
+    """Flatten a batch into its tensors, its signature (their layouts and the values of everything else), and numbers.
 
     The signature is None if something has no value that can be compared. This runs in every step, so it does little.
     """
     tensors: list[torch.Tensor] = []
     signature: list[Any] = []
-    known = _flatten(batch, tensors, signature)
-    return tensors, tuple(signature) if known else None
+    numbers: list[Any] = []
+    known = _flatten(batch, tensors, signature, numbers)
+    return tensors, tuple(signature) if known else None, tuple(numbers)
 
 
-def _flatten(value: Any, tensors: list[torch.Tensor], signature: list[Any]) -> bool:
+def _flatten(value: Any, tensors: list[torch.Tensor], signature: list[Any], numbers: list[Any]) -> bool:
     kind = type(value)
     if kind is torch.Tensor:
         signature += (value.shape, value.stride(), value.dtype, value.requires_grad)
@@ -107,10 +110,18 @@ def _flatten(value: Any, tensors: list[torch.Tensor], signature: list[Any]) -> b
         return True
     if kind is tuple or kind is list:
         signature.append(len(value))
-        return all(_flatten(part, tensors, signature) for part in value)
+        return all(_flatten(part, tensors, signature, numbers) for part in value)
     if kind is dict:
         signature.append(tuple(value))
-        return _flatten(tuple(value.values()), tensors, signature)
+        return _flatten(tuple(value.values()), tensors, signature, numbers)
+    if is_number(value):
+        signature.append(kind)
+        numbers.append(value)
+        return True
+    found = None if isinstance(value, _PLAIN) else opened(value)
+    if found is not None:
+        signature += (kind, found[0])
+        return _flatten(tuple(found[1]), tensors, signature, numbers)
     signature += (kind, value)
     return isinstance(value, _PLAIN)
 
