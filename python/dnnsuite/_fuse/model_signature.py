@@ -32,7 +32,7 @@ class ForwardOfModels:
             return self._function
         root = array.__dict__.get("_root")
         if root is None or torch.compiler.is_compiling():
-            return self._function.__get__(array)  # type: ignore[no-any-return, attr-defined]
+            return functools.partial(self._function, array)  # which torch.compile looks into
         return types.MethodType(self._as_in(root), array)
 
     def _as_in(self, root: torch.nn.Module) -> Callable[..., Any]:

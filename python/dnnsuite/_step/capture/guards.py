@@ -60,7 +60,7 @@ def turns(array: torch.nn.Module) -> Callable[[], list[str]]:
 
 class ArrayModes:
     """Modes of an array that may change between two steps: train or eval, settings of its layers, hooks, frozen or not,
-    and the place of its parameters, which an edit moves. They are compared in every step, so they are few."""
+    which modules, parameters and buffers it has, and the place of its parameters, which an edit moves. They are compared in every step, so they are few."""
 
     def __init__(self, array: torch.nn.Module) -> None:
         self._modules = [module for _, module in modules_of(array)]
@@ -69,6 +69,8 @@ class ArrayModes:
         layers = [module for module in self._modules if isinstance(module, ArrayModule)]
         self._read_by_python = [tensor for layer in layers for tensor in layer.read_by_python()]
         self._hooks = [getattr(m, name) for m in self._modules for name in _HOOKS]
+        parts = [part for m in self._modules for part in (m._modules, m._parameters, m._buffers)]
+        self._parts = [part for part in parts if part], [dict(part) for part in parts if part]
         self._before = self._read()
 
     def _read(self) -> tuple[Any, ...]:
@@ -84,7 +86,16 @@ class ArrayModes:
         )
 
     def changed(self) -> bool:
-        return self._read() != self._before
+        """Return True if one of them has changed since this was made."""
+        return self._read() != self._before or self._has_other_parts()
+
+    def _has_other_parts(self) -> bool:
+        """Return True if another module, parameter or buffer was put in the place of one."""
+        now, known = self._parts
+        try:
+            return now != known  # at the speed of C where all are the same objects
+        except RuntimeError:  # two tensors have no one answer
+            return True
 
 
 def flatten(batch: Any) -> tuple[list[torch.Tensor], tuple[Any, ...] | None, tuple[Any, ...]]:

@@ -33,6 +33,7 @@ _NO_STATE = (
     types.BuiltinFunctionType,
 )
 _INTERNAL = frozenset((*vars(torch.nn.Module()), "_root", "_plain", "B"))
+_WRITTEN = "_fused_written"  # how often each attribute of a user's module was set from outside
 _DEEP = 3  # containers in containers that are looked into
 Path = tuple[Any, ...]
 
@@ -53,10 +54,19 @@ class Holder:
         if isinstance(self.held, list):
             self.keep()
             return
-        for key in keys:
+        for key in (*keys, _WRITTEN):
             self.known.pop(key, None)
             if key in self.held:
                 self.known[key] = self.held[key]
+
+    def written(self) -> dict[Any, Any]:
+        """Collect what was set from outside, also where it is what this module held: a forward of a copy may have left
+        something else there."""
+        if len(self.path) > 1:
+            return {}
+        now, before = self.held.get(_WRITTEN, {}), self.known.get(_WRITTEN, {})
+        names = [name for name, count in now.items() if count != before.get(name) and name in self.held]
+        return {name: self.held[name] for name in names if is_state(name, self.held[name])}
 
     def changed(self) -> bool:
         """Return True if it may hold something else than it did."""
@@ -298,7 +308,7 @@ class PythonState:
         self._compare()
 
     def _found(self, holders: Sequence[Holder]) -> dict[Path, dict[Any, Any]]:
-        changes = {holder.path: holder.changes() for holder in holders if holder.changed()}
+        changes = {holder.path: holder.written() | holder.changes() for holder in holders if holder.changed()}
         return {path: {key: _copied(v) for key, v in own.items()} for path, own in changes.items() if own}
 
     def _look_again(self, changed: dict[Path, dict[Any, Any]]) -> None:
