@@ -60,7 +60,9 @@ def turns(array: torch.nn.Module) -> Callable[[], list[str]]:
 
 class ArrayModes:
     """Modes of an array that may change between two steps: train or eval, settings of its layers, hooks, frozen or not,
-    which modules, parameters and buffers it has, and the place of its parameters, which an edit moves. They are compared in every step, so they are few."""
+    which modules, parameters and buffers it has, and the place of its parameters, which an edit moves.
+
+    They are compared in every step, so they are few."""
 
     def __init__(self, array: torch.nn.Module) -> None:
         self._modules = [module for _, module in modules_of(array)]
