@@ -305,6 +305,8 @@ class PythonState:
                 _put(self._modules, holder.path, plain)
             if mine is not None:
                 mine.note(plain)
+            if holder.path[:1] in known:  # its module was told of what is deep inside
+                known[holder.path[:1]].note(())
         self._compare()
 
     def _found(self, holders: Sequence[Holder]) -> dict[Path, dict[Any, Any]]:
