@@ -15,7 +15,7 @@ from .. import _memory as memory
 from .. import _tune as tune
 from .. import _under_way as under_way
 from .. import optim
-from .._fuse import OwnAttributes, asks_for_numbers, loops, run_in_a_loop
+from .._fuse import OwnAttributes, asks_for_numbers, loops, models_differ, run_in_a_loop
 from .._fuse import width as array_width
 from .._torch import mark_stepped, step_hooks
 from ..errors import InvalidArgument
@@ -167,6 +167,7 @@ class StepRunner:
             autocast_now(self._device),
             SharedDraws(),
         )
+        self._differing = False  # models that were alike have attributes of their own since
         self._revision, self._hypers = optimizer.revision, HyperParameters()
         self._vectors()
         self._threads = ShardThreads(self.threads if self._on_cpu else 0, self.queue_depth)
@@ -317,6 +318,7 @@ class StepRunner:
         """Deal the array out anew if it (train or eval, frozen or not, hooks, other models), the optimizer or autocast
         has changed since the last step; return the hyper-parameters of now."""
         known = self._optimizer.revision == self._revision and autocast_now(self._device) == self._autocast
+        known = known and not self._differing
         rules, vectors = self._rules, self._vectors()
         if known and rules == self._rules and not self._modes.changed():
             if not self._python.changed():
@@ -332,6 +334,8 @@ class StepRunner:
         """Give the shards Python values that have changed in the array's modules, or deal it out anew."""
         self.synchronize()
         try:
+            if self._differing:
+                raise NotPlain
             changed = self._python.carry_over()
         except NotPlain:
             self._known.edited()
@@ -436,6 +440,9 @@ class StepRunner:
         self._python.carry_back()
         for own in self._own:
             own.give_back()
+        if not self._deal.replayed:
+            shards = [shard.array for shard in self._deal.shards]
+            self._differing = models_differ(self._array, shards) or self._differing
 
     def close(self) -> None:
         """Finish the steps asked for, end the threads, and let the memory pool go. May be called again.

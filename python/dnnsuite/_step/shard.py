@@ -179,6 +179,9 @@ class Shard:
         """Train one step on a batch and hyper-parameters that are cut to this shard already."""
         try:
             return self._trained(batch, hyper)
+        except BaseException:
+            self._put_buffers_back()
+            raise
         finally:  # also after an error, or the next step would add to what this one left
             for group in self._groups:
                 for parameter in group["params"]:
@@ -232,6 +235,13 @@ class Shard:
                 )
             held.copy_(now)
             buffers[leaf] = held
+
+    def _put_buffers_back(self) -> None:
+        """Undo what the forward of a step that failed has put in a buffer's place."""
+        for name, buffers, held, saved in self._kept:
+            leaf = name.rpartition(".")[2]
+            if saved and leaf in buffers:
+                buffers[leaf] = held
 
     def _backward(self, batch: tuple[Any, ...]) -> torch.Tensor:
         """Compute the losses, and leave the gradients in the parameters; figures stand beside the losses."""

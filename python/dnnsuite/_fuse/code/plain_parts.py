@@ -43,6 +43,8 @@ class Part:
             pass
         self.containers = Containers(self._own())
         names = [name for name, value in now.items() if known.get(name, self) is not value]
+        counts, before = now.get("_fused_written", {}), known.get("_fused_written", {})
+        names += [name for name in counts if counts[name] != before.get(name) and name in now]
         gone = [name for name in known if name not in now]
         self.held = dict(now)
         return [name for name in (*names, *gone, *inside) if not name.startswith("_fused_")]

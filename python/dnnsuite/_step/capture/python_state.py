@@ -21,6 +21,7 @@ from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
 from .arithmetic import is_number
 from .guards import modules_of
+from .held_objects import HeldObjects
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, range)
 _NO_STATE = (
@@ -192,6 +193,14 @@ def _at(modules: Sequence[torch.nn.Module], path: Path) -> Any:
     return held
 
 
+def _found_at(modules: Sequence[torch.nn.Module], path: Path, key: Any) -> Any:
+    """Find the value at a path and key; None where there is none."""
+    try:
+        return _at(modules, path)[key]
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
 def _copied(value: Any) -> Any:
     """Copy a value that any number of models can have alike; raise `NotPlain` for others."""
     if value is _GONE or isinstance(value, (*_PLAIN, types.FunctionType, type)):
@@ -262,7 +271,15 @@ class PythonState:
         changing = {number for number, module in enumerate(self._modules) if _changes_itself(type(module))}
         first = self._copies[0] if self._copies else []
         self._changing = [holder for holder in holders_of(first) if holder.path[0] in changing]
+        self._objects = HeldObjects(self._values())
         self._compare()
+
+    def _values(self) -> Iterator[tuple[Any, list[Any]]]:
+        """Yield each value in the array's state, and its counterparts in the copies."""
+        for holder in self._holders:
+            for key, value in _items(holder.held).items():
+                if not isinstance(value, _PLAIN) and (len(holder.path) > 1 or is_state(key, value)):
+                    yield value, [_found_at(modules, holder.path, key) for modules in self._copies]
 
     def _compare(self) -> None:
         """Put all that is compared in each step in two lists, which one call compares."""
@@ -271,7 +288,7 @@ class PythonState:
 
     def changed(self) -> bool:
         """Return True if the array may have been changed since the last look."""
-        return _differ(*self._compared)
+        return _differ(*self._compared) or self._objects.changed()
 
     def carry_over(self) -> list[str]:
         """Give the copies what has changed in the array; return the names of that.
@@ -279,6 +296,9 @@ class PythonState:
         Raises:
             NotPlain: for what a copy cannot be given; the copies have to be made anew.
         """
+        if self._objects.other_objects():
+            raise NotPlain
+        self._objects.carry_over()
         found = self._found(self._holders)
         for path, changes in found.items():
             if isinstance(self._modules[path[0]], ArrayModule):
