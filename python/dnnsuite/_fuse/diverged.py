@@ -6,7 +6,7 @@ from __future__ import annotations
 import dis
 import functools
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ def models_differ(array: torch.nn.Module, parts: Sequence[torch.nn.Module]) -> b
     root = array.__dict__.get("_root")
     found = False
     for path, module in root.named_modules() if root is not None else ():
-        if not is_fused(module) or not _sets_attributes(bare_class(module)):
+        if not is_fused(module) or not _sets(bare_class(module)):
             continue
         own = module.__dict__["_fused_parts"]
         if own is None or not own.own:
@@ -71,8 +71,7 @@ def _models_at(part: Any, path: str) -> list[Any]:
     return [root.get_submodule(path)]
 
 
-@functools.lru_cache(maxsize=1024)
-def _sets_attributes(kind: type) -> bool:
+def _sets_attributes(kind: Any) -> bool:
     """Return True if a class of the user's has a method beside its constructor that sets attributes."""
     return any(
         isinstance(function, types.FunctionType) and name != "__init__" and _stores(function.__code__)
@@ -80,6 +79,10 @@ def _sets_attributes(kind: type) -> bool:
         if not base.__module__.startswith(("torch.nn.modules", "builtins"))
         for name, function in vars(base).items()
     )
+
+
+#: `_sets_attributes`, looked up once for each class.
+_sets: Callable[[Any], bool] = functools.lru_cache(maxsize=1024)(_sets_attributes)
 
 
 def _stores(code: types.CodeType) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import collections
 import functools
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,7 @@ _DEEP = 3  # objects in objects that are looked into
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
-@functools.lru_cache(maxsize=1024)
-def slots_of_class(kind: type) -> tuple[str, ...]:
+def _slots(kind: Any) -> tuple[str, ...]:
     """List the slots that Python code has given a class and its bases."""
     return tuple(
         name
@@ -28,6 +27,10 @@ def slots_of_class(kind: type) -> tuple[str, ...]:
         for name, slot in vars(base).items()
         if isinstance(slot, types.MemberDescriptorType)
     )
+
+
+#: `_slots`, looked up once for each class.
+slots_of_class: Callable[[Any], tuple[str, ...]] = functools.lru_cache(maxsize=1024)(_slots)
 
 
 def picture(value: Any, depth: int = _DEEP) -> Any:

@@ -130,8 +130,9 @@ def _shown(value: Any, names: frozenset[str], depth: int) -> Sequence[tuple[str,
     slots = names.intersection(slots_of_class(type(value)))
     if (held is None and not slots) or not depth or not names or isinstance(value, torch.Tensor):
         return None
+    held = held or {}
     if slots:
-        held = {**(held or {}), **{name: getattr(value, name) for name in slots if hasattr(value, name)}}
+        held = {**held, **{name: getattr(value, name) for name in slots if hasattr(value, name)}}
     shown = [(name, held[name]) for name in names if name in held]
     if isinstance(value, _NAMESPACES):
         shown = [(name, one) for name, one in shown if isinstance(one, (*_PLAIN, *_CONTAINERS))]
