@@ -122,9 +122,11 @@ def holding() -> bool:
     return bool(_holders) and _library() is not None
 
 
-def trim() -> None:
-    """Give back to the system what the pool keeps; the next tensors take fresh memory."""
-    if _library() is not None:
+def trim(above_bytes: int = 0) -> None:
+    """Give back to the system what the pool keeps, if it is more than `above_bytes`; the next tensors take fresh
+    memory."""
+    found = usage()
+    if found is not None and found.kept_bytes > above_bytes:
         _library().dnnsuite_memory_release()
 
 

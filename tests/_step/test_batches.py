@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
+import collections
+import dataclasses
+
 import pytest
 import torch
 
-from dnnsuite._step.batches import copy_over, own_copy, static_copy
+from dnnsuite._step.batches import copy_over, opened, own_copy, static_copy, with_parts
 
 
 @pytest.mark.parametrize(
@@ -40,3 +43,33 @@ def test_a_batch_keeps_its_structure_and_what_is_one_tensor_stays_one():
     assert torch.equal(own[0], x)
     assert own[1]["y"][0] is y
     assert own[1]["y"][1] == 7
+
+
+Pair = collections.namedtuple("Pair", ["x", "scale"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    x: torch.Tensor
+    scale: float
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: Pair(x, 2.0),
+        lambda x: Frozen(x, 2.0),
+        lambda x: collections.OrderedDict(x=x, scale=2.0),
+        lambda x: collections.UserDict(x=x, scale=2.0),
+    ],
+)
+def test_parts_of_any_container_are_replaced_in_one_like_it(make):
+    batch = make(torch.ones(2))
+    other = with_parts(batch, lambda part: part * 3)
+    assert type(other) is type(batch)
+    _, (x, scale), _ = opened(other)
+    assert torch.equal(x, torch.full((2,), 3.0))
+    assert scale == 6.0
+    assert torch.equal(opened(batch)[1][0], torch.ones(2))
+    assert own_copy(batch) is not batch
+    assert opened("text") is None

@@ -10,6 +10,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, nn, optim
+from dnnsuite._step.capture import library
 
 WIDTH_OF_INPUT = 6
 EPS = 1e-3  # Adam divides rounding by it where a gradient is zero
@@ -256,10 +257,28 @@ def test_shards_of_one_width_share_a_recording():
 
 def test_another_layout_of_batch_is_recorded_in_one_step_and_no_more():
     one = Trained(0.2, width=8, threads=1)
-    assert python_steps(one, 4) == 3
+    assert python_steps(one, 4) == 2
     assert python_steps(one, 4, N=5) == 1
     assert python_steps(one, 4, N=8) == 0
     assert python_steps(one, 4, N=5) == 0
+
+
+def test_another_runner_of_equal_models_compares_nothing(monkeypatch):
+    monkeypatch.setattr(library, "OUTLINES", library.Outlines())
+
+    def modes(slope):
+        array = dnnsuite.fuse([torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.LeakyReLU(slope))] * 2)
+        opt, x = optim.SGD(array.parameters(), lr=0.1), torch.randn(2, 4, 5)
+        with StepRunner(array, opt, lambda part, x: part(x).square().mean((1, 2)), threads=1) as runner:
+            found = []
+            for _ in range(4):
+                runner.step(x)
+                found.append(runner.mode)
+            return found
+
+    assert modes(0.1).index("captured") == 2
+    assert modes(0.1).index("captured") == 1
+    assert modes(0.2).index("captured") == 2  # it is other code
 
 
 def test_another_number_of_models_is_recorded_once():

@@ -11,6 +11,7 @@ from .code.one_by_one import generator_loans as generator_loans
 from .code.one_by_one import models_apart as models_apart
 from .coverage import Cover as Cover
 from .coverage import coverage as coverage
+from .diverged import models_differ as models_differ
 from .loop_choice import asks_for_numbers as asks_for_numbers
 from .loop_choice import loops as loops
 from .loop_choice import run_in_a_loop as run_in_a_loop
@@ -32,6 +33,7 @@ __all__ = [
     "has_gradient_hook",
     "loops",
     "models_apart",
+    "models_differ",
     "narrow",
     "run_in_a_loop",
     "stack",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from .coverage import Cover, coverage
 from .edits import ArrayEdit
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .loop_choice import LoopChoice
+from .model_signature import ForwardOfModels
 from .single_model import model_of, parts_of
 from .slices import narrow
 from .unfused import ASKED, Unfused, chosen_parts
@@ -101,6 +102,7 @@ class Array(torch.nn.Module):
 
     # -- running ---------------------------------------------------------------------------------------------------
 
+    @ForwardOfModels
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute each model's outputs from its part of the inputs `[B, ...]`."""
         if torch.compiler.is_compiling():
@@ -142,12 +144,12 @@ class Array(torch.nn.Module):
         )
 
     def __getattr__(self, name: str) -> Any:
+        under_way.finish(self)  # a step changes parameters and buffers, and what a forward counts
         try:
             return super().__getattr__(name)
         except AttributeError:
             if "_root" not in self.__dict__:
                 raise
-        under_way.finish(self)  # a step changes what a forward counts
         value = getattr(self._root, name)
         if callable(value) and getattr(value, "__self__", None) is self._root:
             return self._method(value)
@@ -198,6 +200,18 @@ class Array(torch.nn.Module):
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Array:
         self._root._apply(fn, recurse)
         return self
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        under_way.finish(self)
+        return super().named_parameters(*args, **kwargs)
+
+    def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.Tensor]]:
+        under_way.finish(self)
+        return super().named_buffers(*args, **kwargs)
+
+    def named_modules(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Module]]:
+        under_way.finish(self)
+        return super().named_modules(*args, **kwargs)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         under_way.finish(self)

@@ -111,6 +111,12 @@ class LoopChoice:
         _Stopwatch(trial, way, _clock() - begin).watch(output)
         return output
 
+    @property
+    def models(self) -> list[Any]:
+        """The plain models of the last loop."""
+        found: list[Any] = self._plain.models
+        return found
+
     def _trial(self, args: Any, kwargs: Any) -> WayTrial | None:
         key = _signature(args, kwargs)
         if key is None:
@@ -140,7 +146,7 @@ class LoopChoice:
             self._plain = parts.plain_models()
         elif self._plain is None or not self._plain.follow():
             self._plain = PlainModels(self.root, self.B)
-        if any(not isinstance(leaf, (torch.Tensor, *_PLAIN)) for leaf in tree_leaves((args, kwargs))):
+        if any(not isinstance(leaf, (torch.Tensor, *_PLAIN)) for leaf in _flat((args, kwargs))):
             return False
         return not self._plain.refusal(*self._of_models(args, kwargs, 1)[0])
 

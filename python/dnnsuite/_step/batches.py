@@ -1,12 +1,53 @@
 # SPDX-License-Identifier: MIT
-"""Copies of batches and hyper-parameters, for steps that run after their caller has gone on."""
+"""Structure of batches, and copies of them for steps that run after their caller has gone on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import dataclasses
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import torch
+
+Build = Callable[[Sequence[Any]], Any]
+
+
+def opened(value: Any) -> tuple[Sequence[Any], Sequence[Any], Build] | None:
+    """Open a tuple, a named one, a mapping or a dataclass; None for anything else.
+
+    Returns the names of its parts, the parts, and a function that makes one like it of other parts.
+    """
+    if isinstance(value, tuple):
+        names = getattr(value, "_fields", None)
+        return names or (), value, type(value) if names is None else type(value)._make  # type: ignore[attr-defined]
+    if isinstance(value, MutableMapping):
+        keys = tuple(value)
+
+        def fill(parts: Sequence[Any]) -> Any:
+            other = copy.copy(value)
+            for key, part in zip(keys, parts, strict=True):
+                other[key] = part
+            return other
+
+        return keys, [value[key] for key in keys], fill
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = tuple(field.name for field in dataclasses.fields(value) if hasattr(value, field.name))
+
+        def assign(parts: Sequence[Any]) -> Any:
+            other = copy.copy(value)
+            for name, part in zip(fields, parts, strict=True):
+                object.__setattr__(other, name, part)  # also where it is frozen
+            return other
+
+        return fields, [getattr(value, name) for name in fields], assign
+    return None
+
+
+def with_parts(value: Any, function: Callable[[Any], Any]) -> Any:
+    """Make one like `value` of what `function` makes of its parts; what cannot be opened stays as it is."""
+    found = opened(value)
+    return value if found is None else found[2]([function(part) for part in found[1]])
 
 
 def own_copy(batch: Any, leave: Callable[[torch.Tensor], bool] = lambda tensor: False) -> Any:
@@ -18,13 +59,9 @@ def own_copy(batch: Any, leave: Callable[[torch.Tensor], bool] = lambda tensor: 
             if id(value) not in known:
                 known[id(value)] = value if leave(value) else static_copy(value)
             return known[id(value)]
-        if isinstance(value, tuple):
-            return tuple(map(copied, value))
         if isinstance(value, list):
             return list(map(copied, value))
-        if isinstance(value, dict):
-            return {name: copied(part) for name, part in value.items()}
-        return value
+        return with_parts(value, copied)
 
     return copied(batch)
 

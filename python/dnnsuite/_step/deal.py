@@ -77,6 +77,11 @@ class Deal:
                     return mode
         return "captured"
 
+    @property
+    def replayed(self) -> bool:
+        """True if the last step of every shard was a replay, which runs no Python."""
+        return bool(self._captured) and all(captured.replayed for captured in self._captured)
+
     def reads_live(self, seen: Any) -> bool:
         """Return True if a step with the values `seen`, from `read`, may read them anew while it runs."""
         before, self._seen = self._seen, seen

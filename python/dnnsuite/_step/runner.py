@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import time
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,12 +15,12 @@ from .. import _memory as memory
 from .. import _tune as tune
 from .. import _under_way as under_way
 from .. import optim
-from .._fuse import OwnAttributes, asks_for_numbers, loops, run_in_a_loop
+from .._fuse import OwnAttributes, asks_for_numbers, loops, models_differ, run_in_a_loop
 from .._fuse import width as array_width
 from .._torch import mark_stepped, step_hooks
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler, HyperParameters
-from .batches import own_copy
+from .batches import opened, own_copy
 from .capture import CudaDevice, CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
 from .deal import Deal, autocast_now, parts_of
 from .denormals import Flushed
@@ -38,6 +39,7 @@ def _wants_gradient(tensor: torch.Tensor) -> bool:
 
 
 _CAPTURE_STEPS = 4  # of a new shard until it is replayed for the second time
+_FEW_BYTES = 2**26  # that are kept: to page them in again costs a small model's step
 _LIGHT_BYTES = 2**22  # of parameters: less is mostly overhead, and its activations are small
 
 
@@ -143,7 +145,7 @@ class StepRunner:
 
     def _forget(self) -> None:
         """Forget what was recorded."""
-        self._scripts, self._known = Scripts(), Recordings()
+        self._scripts, self._known = Scripts(), Recordings(self._loss_function)
 
     def _set_up(self, array: torch.nn.Module, optimizer: ArrayOptimizer) -> None:
         """Choose a width for `array` as it is now, deal it out and start the threads; an error changes nothing."""
@@ -165,6 +167,7 @@ class StepRunner:
             autocast_now(self._device),
             SharedDraws(),
         )
+        self._differing = False  # models that were alike have attributes of their own since
         self._revision, self._hypers = optimizer.revision, HyperParameters()
         self._vectors()
         self._threads = ShardThreads(self.threads if self._on_cpu else 0, self.queue_depth)
@@ -258,7 +261,9 @@ class StepRunner:
             hook(self._optimizer, (), {})
         if self._on_cpu and not self._warm and self.mode != "warming up":
             self._warm = True
-            memory.trim()  # what the steps on the way to a replay took, copies of the state among it
+            memory.trim(
+                _FEW_BYTES
+            )  # what the steps on the way to a replay took, copies of the state among it
         return step
 
     def _hooks_after_a_step(self) -> list[Any]:
@@ -300,15 +305,9 @@ class StepRunner:
                     "shares one batch among them"
                 )
             return False
-        if isinstance(batch, tuple):
-            ragged = False
-            for x in batch:
-                ragged = self._check(x) or ragged
-            return ragged
-        if isinstance(batch, dict):
-            return self._check(tuple(batch.values()))
         if not isinstance(batch, list):
-            return False
+            ragged = list(map(self._check, _parts(batch)))
+            return any(ragged)
         if len(batch) != self.B or not all(isinstance(t, torch.Tensor) for t in batch):
             raise InvalidArgument(
                 f"a list in a batch holds one tensor per model, {self.B}; got {len(batch)} values"
@@ -319,6 +318,7 @@ class StepRunner:
         """Deal the array out anew if it (train or eval, frozen or not, hooks, other models), the optimizer or autocast
         has changed since the last step; return the hyper-parameters of now."""
         known = self._optimizer.revision == self._revision and autocast_now(self._device) == self._autocast
+        known = known and not self._differing
         rules, vectors = self._rules, self._vectors()
         if known and rules == self._rules and not self._modes.changed():
             if not self._python.changed():
@@ -334,6 +334,8 @@ class StepRunner:
         """Give the shards Python values that have changed in the array's modules, or deal it out anew."""
         self.synchronize()
         try:
+            if self._differing:
+                raise NotPlain
             changed = self._python.carry_over()
         except NotPlain:
             self._known.edited()
@@ -438,6 +440,9 @@ class StepRunner:
         self._python.carry_back()
         for own in self._own:
             own.give_back()
+        if not self._deal.replayed:
+            shards = [shard.array for shard in self._deal.shards]
+            self._differing = models_differ(self._array, shards) or self._differing
 
     def close(self) -> None:
         """Finish the steps asked for, end the threads, and let the memory pool go. May be called again.
@@ -465,6 +470,23 @@ class StepRunner:
             return
         with contextlib.suppress(Exception):  # the error on its way out came first
             self.close()
+
+
+def _parts(batch: Any) -> Sequence[Any]:
+    """List the parts of a batch; refuse an object that holds tensors in a way that nobody knows."""
+    if type(batch) is tuple:
+        return batch
+    found = opened(batch)
+    if found is not None:
+        return found[1]
+    held = getattr(batch, "__dict__", {})
+    for name, value in held.items() if not isinstance(batch, (type, torch.nn.Module)) else ():
+        if isinstance(value, torch.Tensor):
+            raise InvalidArgument(
+                f"a batch is of tensors, tuples, lists, mappings and dataclasses; a {type(batch).__name__} holds a "
+                f"tensor in .{name}, which StepRunner would not deal out: give the tensors themselves"
+            )
+    return ()
 
 
 def _check_optimizer(optimizer: Any) -> None:

@@ -16,6 +16,7 @@ from .._fuse import views as views_of
 from .._fuse import width as array_width
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler
+from .batches import with_parts
 from .capture.facts import module_facts
 
 _NOTHING = SimpleNamespace()
@@ -156,11 +157,9 @@ class Shard:
             return self.narrow(batch)
         if isinstance(batch, list):
             return batch[self.start].unsqueeze(0)
-        if isinstance(batch, tuple):
+        if type(batch) is tuple:
             return tuple(self.part(x) for x in batch)
-        if isinstance(batch, dict):
-            return {name: self.part(x) for name, x in batch.items()}
-        return batch
+        return with_parts(batch, self.part)
 
     def step(self, batch: tuple[Any, ...], vectors: Vectors) -> torch.Tensor:
         """Train one step on this shard's part of `batch`; return its losses `[length]`.
@@ -180,6 +179,9 @@ class Shard:
         """Train one step on a batch and hyper-parameters that are cut to this shard already."""
         try:
             return self._trained(batch, hyper)
+        except BaseException:
+            self._put_buffers_back()
+            raise
         finally:  # also after an error, or the next step would add to what this one left
             for group in self._groups:
                 for parameter in group["params"]:
@@ -233,6 +235,13 @@ class Shard:
                 )
             held.copy_(now)
             buffers[leaf] = held
+
+    def _put_buffers_back(self) -> None:
+        """Undo what the forward of a step that failed has put in a buffer's place."""
+        for name, buffers, held, saved in self._kept:
+            leaf = name.rpartition(".")[2]
+            if saved and leaf in buffers:
+                buffers[leaf] = held
 
     def _backward(self, batch: tuple[Any, ...]) -> torch.Tensor:
         """Compute the losses, and leave the gradients in the parameters; figures stand beside the losses."""
@@ -315,8 +324,4 @@ def _slice(batch: Any, index: int, parts: int) -> Any:
             )
         size = batch.size(1) // parts
         return batch.narrow(1, index * size, size)
-    if isinstance(batch, tuple):
-        return tuple(_slice(x, index, parts) for x in batch)
-    if isinstance(batch, dict):
-        return {name: _slice(x, index, parts) for name, x in batch.items()}
-    return batch
+    return with_parts(batch, lambda part: _slice(part, index, parts))

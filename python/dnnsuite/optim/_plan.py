@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .. import ops
-from .._torch import dispatch_modes
+from .._torch import dispatch_modes, hidden_from_modes
 from ..errors import InvalidArgument
 from ..ops.memory_order import memory_order
 from ..ops.optimizer import UpdateRule
@@ -104,9 +104,11 @@ class _Batch:
         ]
 
     def prepare(self, rule: str) -> torch.Tensor | None:
-        """Make the operator's plan, which 16-bit tensors do without."""
+        """Make the operator's plan, which 16-bit tensors do without. It stays: it is no part of the step that it is
+        made in, whose recording is the next step's, too."""
         if self.plan is None and not self.halves:
-            self.plan = ops.optimizer_plan(rule, self.params, self.states, self.scalars)
+            with hidden_from_modes():
+                self.plan = ops.optimizer_plan(rule, self.params, self.states, self.scalars)
         return self.plan
 
     def run(

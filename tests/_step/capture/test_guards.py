@@ -14,7 +14,10 @@ def test_a_signature_is_about_layout_and_values():
     x, y = torch.zeros(2, 3), torch.zeros(2, 3)
     same = signature((x, {"a": y, "b": 1.0}))
     assert same == signature((y, {"a": x, "b": 1.0}))
-    assert same != signature((x, {"a": y, "b": 2.0}))
+    assert same == signature((x, {"a": y, "b": 2.0}))  # a number is no layout
+    assert guards.flatten((x, {"a": y, "b": 2.0}))[2] == (2.0,)
+    assert same != signature((x, {"a": y, "b": 2}))
+    assert same != signature((x, {"a": y, "b": True}))
     assert same != signature((x, {"a": y.double(), "b": 1.0}))
     assert same != signature((x, {"a": torch.zeros(3, 2).t(), "b": 1.0}))
     assert same != signature((x, {"a": x, "b": 1.0}))

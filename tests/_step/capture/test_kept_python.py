@@ -11,7 +11,6 @@ import torch
 import dnnsuite
 from dnnsuite import StepRunner, optim
 from dnnsuite._step.capture.kept_python import CannotBeKept, KeptPython
-from helpers import make_models
 
 
 class Counting(torch.nn.Module):
@@ -133,16 +132,3 @@ def test_containers_and_attributes_are_put_back():
 def test_an_iterator_is_named():
     with pytest.raises(CannotBeKept, match="cycle"):
         KeptPython(Counting(), [])
-
-
-def test_numbers_in_a_batch_that_change_in_every_step_are_told():
-    array = dnnsuite.fuse(make_models(lambda: torch.nn.Linear(3, 2), 2))
-    optimizer, x = optim.SGD(array.parameters(), lr=0.0), torch.ones(2, 4, 3)
-    with StepRunner(
-        array, optimizer, lambda part, x, beta: part(x).square().mean((1, 2)) * beta, width=2, threads=1
-    ) as runner:
-        first = runner.step(x, 1.5).losses() / 1.5
-        for index in range(60):
-            losses = runner.step(x, 2.0 + index).losses()
-            torch.testing.assert_close(losses, first * (2.0 + index))
-        assert "keep coming" in runner.mode

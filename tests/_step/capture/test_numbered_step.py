@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Each way that numbers lead a step has a recording of its own, up to a few."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -29,3 +31,65 @@ def test_ways_are_few(ways, mode):
             losses.append((runner.step(x).losses() / factors[count[0] % ways]).clone())
         assert runner.mode.startswith(mode)
     torch.testing.assert_close(torch.stack(losses), losses[0].expand(len(losses), 2))
+
+
+@dataclasses.dataclass
+class Weighted:
+    x: torch.Tensor
+    beta: float
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("make", [lambda x, beta: {"x": x, "beta": beta}, Weighted])
+def test_numbers_in_a_batch_are_inputs(make, threads):
+    def losses(part, batch):
+        x, beta = (batch["x"], batch["beta"]) if isinstance(batch, dict) else (batch.x, batch.beta)
+        return part(x).square().mean((1, 2)) * beta
+
+    array = dnnsuite.fuse(make_models(lambda: torch.nn.Linear(3, 2), 2))
+    optimizer, x = optim.SGD(array.parameters(), lr=0.0), torch.ones(2, 4, 3)
+    with StepRunner(array, optimizer, losses, width=1, threads=threads) as runner:
+        first = runner.step(make(x, 1.5)).losses() / 1.5
+        for index in range(12):
+            found = runner.step(make(x, 2.0 + index)).losses()
+            torch.testing.assert_close(found, first * (2.0 + index))
+        assert runner.mode == "captured"
+
+
+@pytest.mark.parametrize("held", ["attribute", "dict"])
+def test_models_that_run_one_by_one_get_their_numbers_back(held):
+    """A stand-in is equal to its number: nothing may take it for the number itself."""
+
+    class Penalised(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.factor, self.table = torch.nn.Linear(3, 2), 1.0, {"factor": 1.0}
+
+        def forward(self, x):
+            x = x.detach().requires_grad_()
+            out = self.layer(x)
+            (slope,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+            factor = self.factor if held == "attribute" else self.table["factor"]
+            return out.square().mean() + factor * slope.square().mean()
+
+    def put(model, value):
+        if held == "attribute":
+            model.factor = value
+        else:
+            model.table["factor"] = value
+
+    models = make_models(Penalised, 2)
+    array = dnnsuite.fuse(models)
+    optimizer, x = optim.SGD(array.parameters(), lr=0.05), torch.randn(2, 4, 3)
+    torchs = [torch.optim.SGD(model.parameters(), lr=0.05) for model in models]
+    with StepRunner(array, optimizer, lambda part, x: part(x), width=1, threads=1) as runner:
+        for value in [1.0, 1.0, 1.0, 5.0, 5.0, 5.0, 5.0, 0.0, 0.0, 0.5, 0.7, 0.9]:
+            put(array, value)
+            losses = runner.step(x).losses()
+            for model, own, data, loss in zip(models, torchs, x, losses, strict=True):
+                put(model, value)
+                own.zero_grad()
+                expected = model(data)
+                expected.backward()
+                own.step()
+                torch.testing.assert_close(loss, expected.detach())

@@ -9,15 +9,15 @@ from dnnsuite import ops
 from dnnsuite._step.capture import script as capture_script
 from dnnsuite._step.capture.plan import make_plan
 from dnnsuite._step.capture.record import StepRecorder
-from dnnsuite._step.capture.script import NotScriptable, Script, Scripts
+from dnnsuite._step.capture.script import Functions, NotScriptable, Script, Scripts
 
 
-def script(function, *inputs, known=None):
+def script(function, *inputs, functions=None):
     with StepRecorder(inputs) as recorder, torch.no_grad():
         result = function(*inputs)
     assert recorder.recording.refusal is None
     recorder.recording.losses = recorder.slot(result).index
-    return Script(make_plan(recorder.recording), {} if known is None else known)
+    return Script(make_plan(recorder.recording), Functions() if functions is None else functions)
 
 
 FUNCTIONS = {
@@ -70,11 +70,11 @@ def test_writes_into_what_stays_and_into_lists_of_it():
 
 
 def test_shards_of_one_shape_share_a_function():
-    known = {}
+    functions = Functions()
     for bias in (torch.zeros(3), torch.ones(3)):
-        made = script(lambda x, bias=bias: x + bias, torch.zeros(3), known=known)
+        made = script(lambda x, bias=bias: x + bias, torch.zeros(3), functions=functions)
         assert torch.equal(made([torch.zeros(3)]), bias)
-    assert len(known) == 1
+    assert len(functions) == 1
 
 
 def test_leaves_the_interpreters_settings_as_they_are():

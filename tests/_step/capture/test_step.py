@@ -9,7 +9,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, nn, optim
-from dnnsuite._step.capture import record, script
+from dnnsuite._step.capture import library, record, script
 from dnnsuite._step.capture import step as step_module
 from helpers import make_models
 
@@ -494,9 +494,11 @@ def test_a_step_runs_as_written_whatever_torchs_interpreter_fails_with(monkeypat
         "a schema": lambda *_: next(Graph(error).nodes()),
     }[name]
     if name == "a schema":
-        monkeypatch.setattr(record, "all_arguments", replacement)
+        monkeypatch.setattr(record, "operator_of", replacement)
     else:
         monkeypatch.setattr(script, "create_function" if name == "a replay" else name, replacement)
+    monkeypatch.setattr(script, "FUNCTIONS", script.Functions())
+    monkeypatch.setattr(library, "OUTLINES", library.Outlines())
     eager, _ = train(mlp, adam, False)
     found, mode = train(mlp, adam, True)
     assert all(map(torch.equal, eager, found))

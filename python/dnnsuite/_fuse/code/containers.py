@@ -24,11 +24,21 @@ class Containers:
 
     def changed(self) -> list[str]:
         """List the names of those that hold something else than at the last call."""
-        if self._held == self._known:  # at the speed of C
+        if self._held == self._known and _kinds(self._held) == _kinds(self._known):
             return []
-        names = [name for name, value in self._held.items() if value != self._known[name]]
+        names = [name for name, value in self._held.items() if not _alike(value, self._known[name])]
         self._known = copy.deepcopy(self._held)
         return names
+
+
+def _alike(a: Any, b: Any) -> bool:
+    return bool(a == b) and _kinds(a) == _kinds(b)
+
+
+def _kinds(value: Any) -> list[Any]:
+    """List the types in a container: what stands in for a number while a step is followed is equal to it."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [type(value), *map(_kinds, parts)]
 
 
 def _is_plain_container(value: Any, depth: int) -> bool:

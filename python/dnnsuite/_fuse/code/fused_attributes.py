@@ -11,7 +11,19 @@ import torch
 #: Names of the attributes, which no user has.
 INTERNAL = tuple(
     f"_fused_{name}"
-    for name in ("B", "report", "code", "parts", "known", "withheld", "making", "draws", "ranks", "unsure")
+    for name in (
+        "B",
+        "report",
+        "code",
+        "parts",
+        "known",
+        "withheld",
+        "making",
+        "draws",
+        "ranks",
+        "unsure",
+        "written",
+    )
 )
 
 #: Types of values that are copied by assigning them, and compared by `==`.

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ..._torch import hidden_from_modes
 from .fused_attributes import is_fused
 
 _CONTAINERS = (list, dict, set, collections.deque)
@@ -61,12 +62,14 @@ class Kept(NamedTuple):
 
 
 def keep(root: Any) -> Kept:
-    """Copy every buffer under `root`, and the Python state of its modules."""
-    buffers = [
-        (module, name, buffer, None if buffer is None else buffer.clone())
-        for module in root.modules()
-        for name, buffer in module._buffers.items()
-    ]
+    """Copy every buffer under `root`, and the Python state of its modules. The copies are no part of the forward, which
+    a recording of it would otherwise tell from the next."""
+    with hidden_from_modes():
+        buffers = [
+            (module, name, buffer, None if buffer is None else buffer.clone())
+            for module in root.modules()
+            for name, buffer in module._buffers.items()
+        ]
     return Kept(buffers, [KeptAttributes(m) for m in root.modules() if is_fused(m)], PythonNumbers())
 
 

@@ -50,7 +50,7 @@ def note_change() -> None:
 def models_apart(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     """Yield by name the modules that run one by one in place of `module`, a part of an array, if any do."""
     parts: Any = vars(module).get("_fused_parts")
-    if parts is None:
+    if parts is None or (parts.plain is not None and not parts.plain.follow()):
         return
     models = parts.trees if parts.plain is None else parts.plain.models
     for index, model in enumerate(models):

@@ -36,13 +36,15 @@ class Part:
         """List the attributes that were set since the last call."""
         now, known = vars(self.module), self.held
         inside = self.containers.changed()
-        try:
-            if now == known:  # at the speed of C where all are the same objects
-                return inside
+        try:  # what stands in for a number while a step is followed is equal to it
+            if list(map(type, now.values())) == list(map(type, known.values())) and now == known:
+                return inside  # at the speed of C where all are the same objects
         except Exception:  # tensors and arrays have no one answer
             pass
         self.containers = Containers(self._own())
         names = [name for name, value in now.items() if known.get(name, self) is not value]
+        counts, before = now.get("_fused_written", {}), known.get("_fused_written", {})
+        names += [name for name in counts if counts[name] != before.get(name) and name in now]
         gone = [name for name in known if name not in now]
         self.held = dict(now)
         return [name for name in (*names, *gone, *inside) if not name.startswith("_fused_")]

@@ -203,6 +203,8 @@ class UserModule(OwnTensors):
         if state.B or name == "training" or name.startswith(("_fused_", "__")):
             return
         if "_fused_parts" in self.__dict__:
+            written = self.__dict__.get("_fused_written", {})
+            self.__dict__["_fused_written"] = {**written, name: written.get(name, 0) + 1}
             self._fused_set_in_models(name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -264,5 +266,6 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
         _fused_withheld=frozenset(),
         _fused_making=False,
         _fused_unsure=False,
+        _fused_written={},
         _fused_ranks=ranks_of(module),
     )

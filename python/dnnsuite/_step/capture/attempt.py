@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .followed_step import FollowedStep
-from .library import Facts, Read
+from .library import Facts, Proven, Read
 from .looks import Replay
 from .record import StepRecording
 
@@ -31,8 +31,10 @@ class Attempt:
     stage: str = "begin"  # then "wait" for another shard, "warm up", "record", "follow", "compare", "replay"
     facts: Facts = ()  # empty where no other shard has an interest
     warm: bool = False  # a step was made: state that is made late is there
+    first: bool = False  # the recorded step was the first: it may have made state that is there later
     recording: StepRecording | None = None
     replay: Replay | None = None
+    made: Proven | None = None  # the recording, in terms that serve other shards
     values: Any = None  # Python values of the modules before the recording
     ways: Any = None  # in which the modules' code ran while recorded
     read: list[Read] = field(default_factory=list)

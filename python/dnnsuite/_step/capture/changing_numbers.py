@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from .arithmetic import is_number
+from .batch_numbers import BatchNumbers
 from .python_state import Path, put_python_value, python_value_at
 from .reach import Reach
 
@@ -104,8 +105,11 @@ class ChangingNumbers:
 
     @property
     def seen(self) -> bool:
-        """True if code reads some of them from outside of the modules."""
-        return any(isinstance(place, SeenNumber) for place in self.places)
+        """True if code reads some of them from outside of the modules and the batch, where the user may change them."""
+        return any(
+            isinstance(place, SeenNumber) and not isinstance(self.readers[place.reader], BatchNumbers)
+            for place in self.places
+        )
 
     @property
     def held_keys(self) -> set[tuple[Path, Any]]:

@@ -27,10 +27,10 @@ class State:
 
     def exchange(self) -> None:
         """Give the tensors these values, and keep those they had: one copy of the state is enough."""
-        for tensor, value in zip(self.tensors, self.values, strict=True):
+        for place, tensor in enumerate(self.tensors):
             after = tensor.detach().clone()
-            tensor.detach().copy_(value)
-            value.copy_(after)
+            tensor.detach().copy_(self.values[place])
+            self.values[place] = after
 
     def storages(self) -> set[int]:
         """Collect the storages of the tensors."""

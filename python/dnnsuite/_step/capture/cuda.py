@@ -95,6 +95,7 @@ class CudaGraphs:
     """
 
     seeded = True
+    warms_up = True  # libraries make their workspaces in the first step, which no graph may
 
     def __init__(self, device: GraphDevice) -> None:
         self._device = device

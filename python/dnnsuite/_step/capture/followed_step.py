@@ -19,6 +19,7 @@ from ..._torch import tree_leaves, tree_map
 from .arithmetic import Arithmetic, FollowedNumber, Trace, followed_in_math, is_special
 from .changing_numbers import ChangingNumbers, Place
 from .hidden_reads import HiddenReads
+from .operators import Operator
 from .record import OperatorCall, StepRecorder, StepRecording, TensorSlot
 
 _FIRST = 10**9  # slot of the first number: no step has as many tensors
@@ -133,8 +134,8 @@ class _FollowingRecorder(StepRecorder):
             self.fed.append((self.handed[value], type(value)))
         return self._slots_of_numbers[key]
 
-    def _check(self, func: Any, schema: Any, given: Sequence[Any], masked: bool) -> None:
-        super()._check(func, schema, given, masked)
+    def _check(self, func: Any, operator: Operator, given: Sequence[Any], masked: bool) -> None:
+        super()._check(func, operator, given, masked)
         recording = self.recording
         outer = {recording.storage[slot] for slot in recording.external} - self._may_change
         call = OperatorCall(func, tuple(given), [], writes=True, views=False)

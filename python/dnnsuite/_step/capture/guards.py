@@ -11,6 +11,8 @@ import torch
 from ..._fuse import has_gradient_hook
 from ..._torch import global_hooks
 from ...nn.array_module import ArrayModule
+from ..batches import opened
+from .arithmetic import is_number
 from .reach import Reach
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
@@ -58,7 +60,9 @@ def turns(array: torch.nn.Module) -> Callable[[], list[str]]:
 
 class ArrayModes:
     """Modes of an array that may change between two steps: train or eval, settings of its layers, hooks, frozen or not,
-    and the place of its parameters, which an edit moves. They are compared in every step, so they are few."""
+    which modules, parameters and buffers it has, and the place of its parameters, which an edit moves.
+
+    They are compared in every step, so they are few."""
 
     def __init__(self, array: torch.nn.Module) -> None:
         self._modules = [module for _, module in modules_of(array)]
@@ -67,6 +71,8 @@ class ArrayModes:
         layers = [module for module in self._modules if isinstance(module, ArrayModule)]
         self._read_by_python = [tensor for layer in layers for tensor in layer.read_by_python()]
         self._hooks = [getattr(m, name) for m in self._modules for name in _HOOKS]
+        parts = [part for m in self._modules for part in (m._modules, m._parameters, m._buffers)]
+        self._parts = [part for part in parts if part], [dict(part) for part in parts if part]
         self._before = self._read()
 
     def _read(self) -> tuple[Any, ...]:
@@ -82,21 +88,31 @@ class ArrayModes:
         )
 
     def changed(self) -> bool:
-        return self._read() != self._before
+        """Return True if one of them has changed since this was made."""
+        return self._read() != self._before or self._has_other_parts()
+
+    def _has_other_parts(self) -> bool:
+        """Return True if another module, parameter or buffer was put in the place of one."""
+        now, known = self._parts
+        try:
+            return now != known  # at the speed of C where all are the same objects
+        except RuntimeError:  # two tensors have no one answer
+            return True
 
 
-def flatten(batch: Any) -> tuple[list[torch.Tensor], tuple[Any, ...] | None]:
-    """Flatten a batch into its tensors and its signature: their layouts and the values of everything else.
+def flatten(batch: Any) -> tuple[list[torch.Tensor], tuple[Any, ...] | None, tuple[Any, ...]]:
+    """Flatten a batch into its tensors, its signature (their layouts and the values of everything else), and numbers.
 
     The signature is None if something has no value that can be compared. This runs in every step, so it does little.
     """
     tensors: list[torch.Tensor] = []
     signature: list[Any] = []
-    known = _flatten(batch, tensors, signature)
-    return tensors, tuple(signature) if known else None
+    numbers: list[Any] = []
+    known = _flatten(batch, tensors, signature, numbers)
+    return tensors, tuple(signature) if known else None, tuple(numbers)
 
 
-def _flatten(value: Any, tensors: list[torch.Tensor], signature: list[Any]) -> bool:
+def _flatten(value: Any, tensors: list[torch.Tensor], signature: list[Any], numbers: list[Any]) -> bool:
     kind = type(value)
     if kind is torch.Tensor:
         signature += (value.shape, value.stride(), value.dtype, value.requires_grad)
@@ -107,10 +123,18 @@ def _flatten(value: Any, tensors: list[torch.Tensor], signature: list[Any]) -> b
         return True
     if kind is tuple or kind is list:
         signature.append(len(value))
-        return all(_flatten(part, tensors, signature) for part in value)
+        return all(_flatten(part, tensors, signature, numbers) for part in value)
     if kind is dict:
         signature.append(tuple(value))
-        return _flatten(tuple(value.values()), tensors, signature)
+        return _flatten(tuple(value.values()), tensors, signature, numbers)
+    if is_number(value):
+        signature.append(kind)
+        numbers.append(value)
+        return True
+    found = None if isinstance(value, _PLAIN) else opened(value)
+    if found is not None:
+        signature += (kind, found[0])
+        return _flatten(tuple(found[1]), tensors, signature, numbers)
     signature += (kind, value)
     return isinstance(value, _PLAIN)
 

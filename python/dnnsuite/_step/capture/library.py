@@ -6,10 +6,12 @@ of batch."""
 
 from __future__ import annotations
 
+import functools
 import threading
+import types
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -128,8 +130,12 @@ class Proven:
     ]  # by slot: tensors without a role, such as those that a loss function closes over
     reads: list[Read]
     owner: weakref.ref[Any]
-    outline: list[Any] = field(default_factory=list)
     settled: bool = True  # `others` are known to be those of any shard
+
+    @functools.cached_property
+    def outline(self) -> list[Any]:
+        """List of the operators without numbers: what recordings of one step for other layouts have in common."""
+        return _outline(self)
 
     def serve(self, subject: Subject) -> tuple[Script, list[Read]] | None:
         """Make the replay for another shard, with what it depends on; None if it serves none."""
@@ -153,32 +159,21 @@ def prove(facts: Facts, subject: Subject, script: Script, reads: Sequence[Read])
     light = replace(plan, static=dict.fromkeys(plan.static, _NOTHING), roots=constants)
     looked = [read.placed(search) for read in reads]
     owner = weakref.ref(subject)
-    made = Proven(
-        facts,
-        subject.plans(),
-        script.bound(light, []),
-        light,
-        places,
-        others,
-        looked,
-        owner,
-        settled=not others,
-    )
-    made.outline = _outline(made, constants)
-    return made
+    bound = script.bound(light, [])
+    return Proven(facts, subject.plans(), bound, light, places, others, looked, owner, settled=not others)
 
 
 _NOTHING = torch.empty(0)
 
 
-def _outline(made: Proven, constants: Mapping[int, torch.Tensor]) -> list[Any]:
+def _outline(made: Proven) -> list[Any]:
     """List the operators of a step and how tensors run through them, without numbers: those differ from one layout of
     batch to the next. Loops over the models are rolled up, for their number may differ, too."""
     rolled = Rolled([*made.plan.views, *made.plan.calls])
     names: dict[int, Any] = {slot: ("input", place) for place, slot in enumerate(made.plan.inputs)}
     names |= {slot: ("role", place.role, len(place.shape)) for slot, place in made.places.items()}
     names |= {slot: ("other", tensor.dtype, tensor.dim()) for slot, tensor in made.others.items()}
-    names |= {slot: ("constant", tensor.dtype, tensor.dim()) for slot, tensor in constants.items()}
+    names |= {slot: ("constant", tensor.dtype, tensor.dim()) for slot, tensor in made.plan.roots.items()}
     count = iter(range(1 << 62))
 
     def name(slot: int | None) -> Any:
@@ -209,11 +204,49 @@ def _outline(made: Proven, constants: Mapping[int, torch.Tensor]) -> list[Any]:
     return [*lines, name(made.plan.losses)]
 
 
-class Recordings:
-    """Recordings that were proven, and who is at work on which others: one shard records for all that are like it."""
+class Outlines:
+    """Outlines of the steps that were proven in this process, by whatever runner, the latest last, each with the code
+    that it is of. Tensors are in none of them: a step that uses some without a role is known to its own runner alone.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._known: list[tuple[Any, list[Any]]] = []
+
+    def keep(self, code: Any, outline: list[Any]) -> None:
+        """Keep an outline of the step of `code`."""
+        with self._lock:
+            self._known = [*(one for one in self._known if one != (code, outline)), (code, outline)][-_MOST:]
+
+    def has(self, code: Any, outline: list[Any]) -> bool:
+        """Return True if a step of `code` with this outline was proven."""
+        with self._lock:
+            return (code, outline) in self._known
+
+
+OUTLINES = Outlines()
+
+
+def code_of(function: Any) -> Any:
+    """Describe a loss function so that another one is equal only if it does the same; the object itself if it has state
+    of its own."""
+    if isinstance(function, types.FunctionType) and not function.__closure__ and not vars(function):
+        defaults = function.__defaults__, function.__kwdefaults__
+        if not any(defaults):
+            return function.__code__, id(function.__globals__)
+    try:
+        return weakref.ref(function)
+    except TypeError:
+        return object()
+
+
+class Recordings:
+    """Recordings that were proven, and who is at work on which others: one shard records for all that are like it."""
+
+    def __init__(self, function: Any = None) -> None:
+        """`function` computes the losses."""
+        self._lock = threading.Lock()
+        self._code = code_of(function)
         self.era = object()
         self._proven: list[Proven] = []
         self._leaders: list[tuple[Facts, weakref.ref[Any]]] = []
@@ -259,15 +292,18 @@ class Recordings:
         with self._lock:
             self._proven = [one for one in self._proven if one.facts != made.facts or not one.settled]
             self._proven = [*self._proven, made][-_MOST:]
+        if not made.others:
+            OUTLINES.keep((self._code, made.facts[0]), made.outline)
 
     def follows(self, made: Proven) -> bool:
-        """Return True if `made` is a proven step on another layout of batch, on other models, or by another shard."""
+        """Return True if `made` is a proven step on another layout of batch, on other models, by another shard, or by
+        another runner."""
         with self._lock:
             for known in self._proven:
                 if known.outline == made.outline and _agree(known, made):
                     made.settled = known.settled = known.settled or known.owner() is not made.owner()
                     return True
-        return False
+        return not made.others and OUTLINES.has((self._code, made.facts[0]), made.outline)
 
 
 def _agree(known: Proven, made: Proven) -> bool:

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import functools
+import os
 import sys
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import torch
@@ -23,19 +22,22 @@ _NOT_THE_USERS = (
 )
 
 
-@functools.lru_cache(maxsize=4096)
-def _kind(code: CodeType) -> int:
+_kinds: dict[str, int] = {}  # by file: a hash of code takes longer than the whole search
+
+
+def _kind(file: str) -> int:
     """1: a user's code, 0: ours or torch's, -1: the end of the step."""
-    if code.co_filename == _END:
-        return -1
-    return int(not code.co_filename.startswith(_NOT_THE_USERS))
+    found = _kinds.get(file)
+    if found is None:
+        found = _kinds[file] = -1 if file == _END else int(not file.startswith(_NOT_THE_USERS))
+    return found
 
 
 def user_place() -> str:
     """` at model.py:12 in forward`: the innermost line of user's code in this step; empty in backward or update."""
     frame: Any = sys._getframe(1)
     while frame is not None:
-        kind = _kind(frame.f_code)
+        kind = _kind(frame.f_code.co_filename)
         if kind == 1:
             return _described(frame)
         if kind == -1:
@@ -49,8 +51,8 @@ def called_by_user() -> str | None:
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.startswith(_TORCH):
         frame = frame.f_back
-    return _described(frame) if frame is not None and _kind(frame.f_code) == 1 else None
+    return _described(frame) if frame is not None and _kind(frame.f_code.co_filename) == 1 else None
 
 
 def _described(frame: Any) -> str:
-    return f" at {Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
+    return f" at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} in {frame.f_code.co_name}"

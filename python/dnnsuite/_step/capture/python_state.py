@@ -21,6 +21,7 @@ from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
 from .arithmetic import is_number
 from .guards import modules_of
+from .held_objects import HeldObjects
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, range)
 _NO_STATE = (
@@ -33,6 +34,7 @@ _NO_STATE = (
     types.BuiltinFunctionType,
 )
 _INTERNAL = frozenset((*vars(torch.nn.Module()), "_root", "_plain", "B"))
+_WRITTEN = "_fused_written"  # how often each attribute of a user's module was set from outside
 _DEEP = 3  # containers in containers that are looked into
 Path = tuple[Any, ...]
 
@@ -53,10 +55,19 @@ class Holder:
         if isinstance(self.held, list):
             self.keep()
             return
-        for key in keys:
+        for key in (*keys, _WRITTEN):
             self.known.pop(key, None)
             if key in self.held:
                 self.known[key] = self.held[key]
+
+    def written(self) -> dict[Any, Any]:
+        """Collect what was set from outside, also where it is what this module held: a forward of a copy may have left
+        something else there."""
+        if len(self.path) > 1:
+            return {}
+        now, before = self.held.get(_WRITTEN, {}), self.known.get(_WRITTEN, {})
+        names = [name for name, count in now.items() if count != before.get(name) and name in self.held]
+        return {name: self.held[name] for name in names if is_state(name, self.held[name])}
 
     def changed(self) -> bool:
         """Return True if it may hold something else than it did."""
@@ -182,6 +193,14 @@ def _at(modules: Sequence[torch.nn.Module], path: Path) -> Any:
     return held
 
 
+def _found_at(modules: Sequence[torch.nn.Module], path: Path, key: Any) -> Any:
+    """Find the value at a path and key; None where there is none."""
+    try:
+        return _at(modules, path)[key]
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
 def _copied(value: Any) -> Any:
     """Copy a value that any number of models can have alike; raise `NotPlain` for others."""
     if value is _GONE or isinstance(value, (*_PLAIN, types.FunctionType, type)):
@@ -252,7 +271,15 @@ class PythonState:
         changing = {number for number, module in enumerate(self._modules) if _changes_itself(type(module))}
         first = self._copies[0] if self._copies else []
         self._changing = [holder for holder in holders_of(first) if holder.path[0] in changing]
+        self._objects = HeldObjects(self._values())
         self._compare()
+
+    def _values(self) -> Iterator[tuple[Any, list[Any]]]:
+        """Yield each value in the array's state, and its counterparts in the copies."""
+        for holder in self._holders:
+            for key, value in _items(holder.held).items():
+                if not isinstance(value, _PLAIN) and (len(holder.path) > 1 or is_state(key, value)):
+                    yield value, [_found_at(modules, holder.path, key) for modules in self._copies]
 
     def _compare(self) -> None:
         """Put all that is compared in each step in two lists, which one call compares."""
@@ -261,7 +288,7 @@ class PythonState:
 
     def changed(self) -> bool:
         """Return True if the array may have been changed since the last look."""
-        return _differ(*self._compared)
+        return _differ(*self._compared) or self._objects.changed()
 
     def carry_over(self) -> list[str]:
         """Give the copies what has changed in the array; return the names of that.
@@ -269,6 +296,9 @@ class PythonState:
         Raises:
             NotPlain: for what a copy cannot be given; the copies have to be made anew.
         """
+        if self._objects.other_objects():
+            raise NotPlain
+        self._objects.carry_over()
         found = self._found(self._holders)
         for path, changes in found.items():
             if isinstance(self._modules[path[0]], ArrayModule):
@@ -295,10 +325,12 @@ class PythonState:
                 _put(self._modules, holder.path, plain)
             if mine is not None:
                 mine.note(plain)
+            if holder.path[:1] in known:  # its module was told of what is deep inside
+                known[holder.path[:1]].note(())
         self._compare()
 
     def _found(self, holders: Sequence[Holder]) -> dict[Path, dict[Any, Any]]:
-        changes = {holder.path: holder.changes() for holder in holders if holder.changed()}
+        changes = {holder.path: holder.written() | holder.changes() for holder in holders if holder.changed()}
         return {path: {key: _copied(v) for key, v in own.items()} for path, own in changes.items() if own}
 
     def _look_again(self, changed: dict[Path, dict[Any, Any]]) -> None:

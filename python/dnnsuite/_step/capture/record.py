@@ -3,33 +3,18 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from ..._torch import StorageWeakRef, TorchDispatchMode, assert_true
+from .operators import Operator, operator_of
 from .places import user_place
 
-# Results that depend on the shape of the arguments alone, or on no tensor.
-_FILLED = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"} | {
-    "ones",
-    "zeros",
-    "full",
-    "arange",
-    "scalar_tensor",
-    "eye",
-    "linspace",
-}
 _KEPT_BYTES = 2**18  # a constant larger than this is computed anew in each step
-#: Operators that write into arguments of which their schemas do not say so: the names of those.
-_WRITES_UNSAID = {
-    f"aten::{name}_batch_norm": ("running_mean", "running_var") for name in ("native", "cudnn", "miopen")
-}
 MARK = "Python has read another value"  # in the message of an assertion that fails
-_RATE_ARGUMENTS = ("dropout_p", "p", "train", "dropout")
 
 Key = tuple[Any, ...]
 
@@ -59,7 +44,7 @@ class OperatorCall:
     @property
     def by_shape(self) -> bool:
         """True if the results depend on the shapes of the arguments alone, or on no tensor."""
-        return self.op._schema.name.split("::")[1] in _FILLED
+        return _operator(self.op).by_shape
 
     @property
     def name(self) -> str:
@@ -91,7 +76,7 @@ class StepRecording:
     def written_by(self, call: OperatorCall) -> set[int]:
         """Collect the storages that an operator writes into."""
         return (
-            {self.storage[slot] for slot in written_slots(call.op._schema, call.arguments)}
+            {self.storage[slot] for slot in written_slots(_operator(call.op), call.arguments)}
             if call.writes
             else set()
         )
@@ -135,6 +120,7 @@ class StepRecorder(TorchDispatchMode):
             int, StorageWeakRef
         ] = {}  # as long as they exist no new storage gets the same address
         self._inner: set[int] = set()  # storages of inputs and results
+        self._outer: set[int] = set()  # storages of external tensors
         self._constant: set[int] = set()
         self._origins: dict[
             int, set[int]
@@ -173,6 +159,7 @@ class StepRecorder(TorchDispatchMode):
             if self.recording.storage[found] in self._inner:
                 self._refuse("a view of a result was made where torch's dispatcher does not see it")
             self.recording.external[found] = tensor  # itself: a copy here would not share the version
+            self._outer.add(self.recording.storage[found])
             self._origins[found] = {found}
         return TensorSlot(found)
 
@@ -186,73 +173,67 @@ class StepRecorder(TorchDispatchMode):
     def record(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator and write it down."""
         kwargs = kwargs or {}
-        schema = getattr(func, "_schema", None)
-        if schema is None:
-            self._refuse(f"{func} has no schema")
-            return func(*args, **kwargs)
         given: list[Any] = []
         arguments: tuple[Any, ...] = ()
-        with self._refusing(func):
-            given = all_arguments(schema, args, kwargs)
-            arguments = tuple(map(self._with_slots, given))
-            self._check(func, schema, arguments, _looks_for_true(given))
+        operator = None
+        try:
+            operator = operator_of(func)
+            if operator is None:
+                self._refuse(f"{func} has no schema")
+            else:
+                given = operator.arguments(args, kwargs)
+                arguments = tuple(map(self._with_slots, given))
+                self._check(func, operator, arguments, _looks_for_true(given))
+        except Exception as error:
+            self._refuse_unknown(func, error)
         output = func(*args, **kwargs)
-        with self._refusing(func):
-            if self._home is not None:
-                self._check_devices(schema.name, [*given, output])
-            view = _view_of(func)
-            self._note(view or func, view._schema if view else schema, given, arguments, output)
-            if schema.name == "aten::_local_scalar_dense":
-                self._look(given[0], arguments[0], output)
+        if operator is not None:
+            try:
+                if self._home is not None:
+                    self._check_devices(operator.name, [*given, output])
+                self._note(func, operator, given, arguments, output)
+                if operator.scalar:
+                    self._look(given[0], arguments[0], output)
+            except Exception as error:
+                self._refuse_unknown(func, error)
         return output
 
-    @contextlib.contextmanager
-    def _refusing(self, func: Any) -> Iterator[None]:
-        """A block that reads `func`'s schema, which is private to torch: an error in it ends the recording, not the
-        step."""
-        try:
-            yield
-        except Exception as error:
-            self._refuse(f"{func} is not understood: {type(error).__name__}: {error}")
+    def _refuse_unknown(self, func: Any, error: Exception) -> None:
+        """End the recording, not the step, where `func`'s schema, which is private to torch, is another one."""
+        self._refuse(f"{func} is not understood: {type(error).__name__}: {error}")
 
-    def _check(self, func: Any, schema: Any, given: Sequence[Any], masked: bool) -> None:
-        name = schema.name.replace("::", ".")
-        tags = func.tags
-        if torch.Tag.data_dependent_output in tags or name == "aten._local_scalar_dense":
+    def _check(self, func: Any, operator: Operator, given: Sequence[Any], masked: bool) -> None:
+        name = operator.name
+        if operator.looks:
             origins = self._origin(given)
             if origins is not None:  # a flag or a hyper-parameter: it holds until somebody changes it
                 self.recording.read |= origins
                 return
-            if name == "aten._local_scalar_dense" and not self._seeded and assert_true is not None:
+            if operator.scalar and not self._seeded and assert_true is not None:
                 return  # `_look` takes note of it
             self._refuse(f"{name} hands a tensor's value to Python (as .item() does)")
-        elif torch.Tag.dynamic_output_shape in tags and (masked or name != "aten.index"):
+        elif operator.sized_by_values and (masked or name != "aten.index"):
             self._refuse(f"the shape of what {name} returns depends on values")
-        elif torch.Tag.inplace_view in tags and _view_of(func) is None:
+        elif operator.reshapes and operator.view is None:
             self._refuse(f"{name} changes a tensor's shape in place")
         elif name == "dnnsuite.draw" and self._seeded:
             self._refuse("random numbers of functions are drawn with generators on the host")
-        elif torch.Tag.nondeterministic_seeded in tags and not self._seeded:
-            rates = [
-                value
-                for argument, value in zip(schema.arguments, given, strict=True)
-                if argument.name in _RATE_ARGUMENTS
-            ]
-            if not any(rate in (0, 0.0, False) for rate in rates):
-                self._refuse(f"{name} draws from torch's generator")
+        elif operator.draws and not (
+            self._seeded or any(given[place] in (0, 0.0, False) for place in operator.rates)
+        ):
+            self._refuse(f"{name} draws from torch's generator")
 
     def _check_devices(self, name: str, values: Sequence[Any]) -> None:
         """Refuse a tensor of another device: a graph would keep its value of now, or be refused by CUDA, which no
         later step of the process would survive."""
-        plans = name.startswith("dnnsuite::")  # whole numbers on the host, read when the operator is launched
+        plans = name.startswith("dnnsuite.")  # whole numbers on the host, read when the operator is launched
         for value in values:
             for tensor in value if isinstance(value, (list, tuple)) else [value]:
                 if not isinstance(tensor, torch.Tensor) or tensor.device == self._home:
                     continue
                 if not plans or tensor.is_floating_point():
-                    said = name.replace("::", ".")
                     self._refuse(
-                        f"{said} meets a tensor on {tensor.device}, and a graph runs on {self._home} alone"
+                        f"{name} meets a tensor on {tensor.device}, and a graph runs on {self._home} alone"
                     )
 
     def _look(self, tensor: torch.Tensor, slot: TensorSlot, value: Any) -> None:
@@ -270,38 +251,46 @@ class StepRecorder(TorchDispatchMode):
 
     def _add_call(self, op: Any, given: list[Any], arguments: tuple[Any, ...], output: Any) -> None:
         """Note an operator that the step as written does not call."""
-        self._note(op, op._schema, given, arguments, output)
+        self._note(op, _operator(op), given, arguments, output)
 
     def _note(
-        self, func: Any, schema: Any, given: Sequence[Any], arguments: tuple[Any, ...], output: Any
+        self, func: Any, operator: Operator, given: Sequence[Any], arguments: tuple[Any, ...], output: Any
     ) -> None:
+        if operator.view is not None:
+            func, operator = operator.view, _operator(operator.view)
         recording = self.recording
-        taken = {recording.storage[slot] for slot in slots_of(arguments) if slot != -1}
-        written = written_slots(schema, arguments)
-        recording.written |= {recording.storage[s] for s in written}
-        writes = bool(written) or not schema.returns  # what returns nothing is called for its effect
+        storage = recording.storage
+        slots = slots_of(arguments) - {-1}
+        written = written_slots(operator, arguments) if operator.written else ()
+        for slot in written:
+            recording.written.add(storage[slot])
+        writes = bool(written) or operator.only_acts
         known = self._count
-        results = [output] if not isinstance(output, (tuple, list)) or _is_list(schema) else list(output)
+        results = [output] if not isinstance(output, (tuple, list)) or operator.returns_list else list(output)
         outputs: list[Any] = []
         for result in results:
             if isinstance(result, (list, tuple)):
                 outputs.append([self._output(t) for t in result])
             else:
                 outputs.append(self._output(result) if isinstance(result, torch.Tensor) else None)
-        fresh = {recording.storage[s] for s in slots_in(outputs) if s >= known}
-        if not writes and not fresh:
+        new = [slot for slot in slots_in(outputs) if slot >= known]
+        if not writes and not new:
             return  # detach and the like: the same tensor again
-        origins = None if writes else self._origin(arguments)
+        origins = None if writes else self._origin_of(slots)
         if origins is not None:
-            self._origins.update((slot, origins) for slot in slots_in(outputs) if slot >= known)
-        self._inner |= fresh - {recording.storage[s] for s in recording.external}
-        call = OperatorCall(func, arguments, outputs, writes, fresh <= taken, place=user_place())
-        self._keep_constant(call, results)
+            self._origins.update((slot, origins) for slot in new)
+        fresh = {storage[slot] for slot in new}
+        self._inner |= fresh - self._outer
+        views = fresh <= {storage[slot] for slot in slots}
+        call = OperatorCall(func, arguments, outputs, writes, views, place=user_place())
+        self._keep_constant(call, operator, results, slots)
         recording.calls.append(call)
 
     def _origin(self, arguments: Sequence[Any]) -> set[int] | None:
         """Find the external and fixed tensors that `arguments` follow from; None if from more than those."""
-        slots = slots_of(arguments)
+        return self._origin_of(slots_of(arguments))
+
+    def _origin_of(self, slots: set[int]) -> set[int] | None:
         if not slots <= self._origins.keys():
             return None
         return set().union(*(self._origins[slot] for slot in slots))
@@ -313,12 +302,13 @@ class StepRecorder(TorchDispatchMode):
         found = self._slots.get(_key(tensor))
         return self._add(tensor) if found is None else found
 
-    def _keep_constant(self, call: OperatorCall, results: list[Any]) -> None:
+    def _keep_constant(
+        self, call: OperatorCall, operator: Operator, results: list[Any], taken: set[int]
+    ) -> None:
         """Keep results that are the same in every step as long as nobody writes into them."""
-        taken = slots_of(call.arguments)
-        if not taken.isdisjoint(self.recording.numbers):
+        if call.writes or not (operator.by_shape or (taken and taken <= self._constant)):
             return
-        if call.writes or not (call.by_shape or (taken and taken <= self._constant)):
+        if not taken.isdisjoint(self.recording.numbers):
             return
         if all(isinstance(t, torch.Tensor) and t.untyped_storage().nbytes() <= _KEPT_BYTES for t in results):
             call.results = [t.detach() for t in results]
@@ -330,33 +320,15 @@ StepRecorder.__torch_dispatch__ = (
 )  # so, torch does not wrap it to be left out by its compiler
 
 
-def _view_of(func: Any) -> Any:
-    """The operator that returns as a view what `func`, `unsqueeze_` for one, makes of its argument; None if it is no
-    such operator. From then on the step knows the tensor by its new shape: one is as good as the other."""
-    if torch.Tag.inplace_view not in func.tags:
-        return None
-    twin = getattr(torch.ops.aten, func._schema.name.split("::")[1].rstrip("_"), None)
-    wanted = [(one.name, str(one.type)) for one in func._schema.arguments]
-    for overload in twin.overloads() if twin is not None else ():
-        found = getattr(twin, overload)
-        aliases = [one.alias_info for one in found._schema.returns]
-        takes = [(one.name, str(one.type)) for one in found._schema.arguments]
-        if takes == wanted and aliases and all(one is not None and not one.is_write for one in aliases):
-            return found
-    return None
+def _operator(op: Any) -> Operator:
+    found = operator_of(op)
+    assert found is not None  # it was recorded
+    return found
 
 
 def _key(tensor: torch.Tensor) -> Key:
     storage = tensor.untyped_storage()._cdata
     return storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
-
-
-def all_arguments(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """List every argument in the schema's order, defaults filled in."""
-    given = list(args)
-    for argument in schema.arguments[len(args) :]:
-        given.append(kwargs.get(argument.name, argument.default_value))
-    return given
 
 
 def _looks_for_true(given: Sequence[Any]) -> bool:
@@ -365,19 +337,9 @@ def _looks_for_true(given: Sequence[Any]) -> bool:
     return any(isinstance(t, torch.Tensor) and t.dtype in (torch.bool, torch.uint8) for v in lists for t in v)
 
 
-def _is_list(schema: Any) -> bool:
-    return len(schema.returns) == 1 and isinstance(schema.returns[0].type, torch.ListType)
-
-
-def written_slots(schema: Any, arguments: Sequence[Any]) -> set[int]:
-    """Collect the numbers of the slots that an operator of this schema writes into."""
-    unsaid = _WRITES_UNSAID.get(schema.name, ())
-    written = [
-        value
-        for argument, value in zip(schema.arguments, arguments, strict=True)
-        if (argument.alias_info is not None and argument.alias_info.is_write) or argument.name in unsaid
-    ]
-    return slots_of(written) - {-1}
+def written_slots(operator: Operator, arguments: Sequence[Any]) -> set[int]:
+    """Collect the numbers of the slots that an operator writes into."""
+    return slots_of([arguments[place] for place in operator.written]) - {-1}
 
 
 def slots_in(outputs: Iterable[Any]) -> set[int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,6 +35,7 @@ _MEMORY_FORMATS = {
     torch.channels_last: 2,
     torch.channels_last_3d: 3,
 }
+_MOST = 256  # functions that are kept
 _KINDS = {bool: "bool", int: "int", float: "float", str: "str", type(None): "NoneType"}
 _KINDS |= {torch.dtype: "int", torch.layout: "int", torch.memory_format: "int", torch.device: "Device"}
 
@@ -42,14 +44,40 @@ class NotScriptable(Exception):
     """The interpreter has no form for an operator or an argument; the message names it."""
 
 
+class Functions:
+    """Functions that were compiled in this process, the latest last: equal steps of all shards and runners share one.
+
+    They hold no tensors.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[Any, Callable[..., Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, writer: _Writer) -> Callable[..., Any]:
+        """Find the function for a plan, or compile it."""
+        text = writer.text()
+        key = text, repr(writer.constants)
+        with self._lock:
+            found = self._known.pop(key, None)
+            found = self._known[key] = found or _compile(text, writer.constants, writer.plan.calls)
+            if len(self._known) > _MOST:
+                del self._known[next(iter(self._known))]
+        return found
+
+
+FUNCTIONS = Functions()
+
+
 class Scripts:
-    """Makes scripts of steps; shards of the same shape share the functions."""
+    """Makes scripts of steps."""
 
     seeded = False  # torch's generator may not be drawn from: which numbers a model gets would depend on the others
     home: torch.device | None = None  # where all tensors of a step have to be; None where it is all one
-
-    def __init__(self) -> None:
-        self._known: dict[Any, Any] = {}
+    warms_up = False  # the first step may be recorded
 
     def recording(self) -> contextlib.AbstractContextManager[Any]:
         """Return a block for steps on the way to a script."""
@@ -80,12 +108,12 @@ class Scripts:
 
     def _replay(self, recording: StepRecording) -> Replay:
         guard, asserted = guard_of(recording)
-        replay: Replay = Script(make_plan(recording, asserted), self._known)
+        replay: Replay = Script(make_plan(recording, asserted))
         changed = changed_before_looks(recording, asserted)
         if changed is not None:
             replay = CheckedReplay(replay, changed)
         if guard is not None:
-            replay.guard = Script(make_plan(guard), self._known)
+            replay.guard = Script(make_plan(guard))
         return replay
 
     def repeat(self, state: Any) -> SameBits:
@@ -114,14 +142,8 @@ class Script:
 
     guard: Replay | None = None
 
-    def __init__(self, plan: ReplayPlan, known: dict[Any, Any]) -> None:
-        """`known` keeps the functions of this array: shards of the same shape share one."""
-        writer = _Writer(plan)
-        text = writer.text()
-        key = (text, repr(writer.constants))
-        if key not in known:
-            known[key] = _compile(text, writer.constants, plan.calls)
-        self._run: Callable[..., Any] = known[key]
+    def __init__(self, plan: ReplayPlan, functions: Functions | None = None) -> None:
+        self._run = (FUNCTIONS if functions is None else functions).of(_Writer(plan))
         self.plan = plan
         self._order = [plan.inputs.index(slot) for slot in dict.fromkeys(plan.inputs)]
         self._static = list(plan.static.values())

@@ -12,6 +12,7 @@ from ..._torch import no_capture
 from . import guards
 from .arithmetic import is_number
 from .attempt import Attempt
+from .batch_numbers import BatchNumbers, on_filled
 from .changing_numbers import NO_STATE, ChangingNumbers, HeldState
 from .comparison import reads_of
 from .cuda import CudaGraphs
@@ -24,15 +25,16 @@ from .script import NotScriptable, Script, Scripts
 from .watch import StepInputs, StepWatch, Train, refuse_writes_under_reads
 
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
+_CHANGES_OUTSIDE = "the loss function changes a value outside of it"
 MAX_CHANGES = 8  # times that a step is recorded anew because a value was another one
 
 
 class CapturedStep:
     """`train(batch, hyper)`, run as written until it is known to be a fixed list of operators, then as that list.
 
-    The first step of a layout of batch runs as written, the second is recorded, and the third is run twice from the
-    same state: replayed, and as written. Only if both leave the same bits everywhere is it replayed from then on. All
-    of them are training steps like any other.
+    The first step of a layout of batch is recorded, and the second is run twice from the same state: replayed, and as
+    written. Only if both leave the same bits everywhere is it replayed from then on. Where the first step was another
+    one, for it made state that stays, the next is recorded once more. All of them are training steps like any other.
 
     Where the step of another shard, or of this one's models before an edit, is known to be the same list on other
     tensors, that is replayed at once (`Recordings`). Another layout of batch is recorded in its first step, and
@@ -51,17 +53,19 @@ class CapturedStep:
     ) -> None:
         """`state` gives what a step may change without an operator that names it: parameters, optimizer state.
         `subject` and `known` are there where recordings are shared with other shards."""
-        self._train, self._array, self._replays = train, array, replays
+        self._given = BatchNumbers()
+        self._train, self._array, self._replays = on_filled(train, self._given), array, replays
         self._subject, self._known = subject, known
         reach = guards.reach_of(function, array)
-        self._readers = reach.readers
+        self._readers = tuple(reach.readers)
+        reach.readers.append(self._given)
         self._sees_numbers = any(is_number(v) for reader in self._readers for _, v, _ in reader.places())
         self._turns = guards.turns(array)
         self._values: list[Any] | None = None
         self._python: HeldState = NO_STATE
         self._moved: str | None = None  # Python value of the modules that has changed since the last step
         self._numbers = ChangingNumbers(reach, array)
-        self._watch = StepWatch(train, array, state, replays, self._numbers)
+        self._watch = StepWatch(self._train, array, state, replays, self._numbers)
         self._numbered = NumberedSteps(self._watch)
         self.alone = True  # nobody else runs the code meanwhile
         self._wants_alone = False  # for the next step that no replay is for
@@ -104,6 +108,10 @@ class CapturedStep:
         """Read all that the code can see beside its arguments."""
         return [read() for read in self._readers]
 
+    def _now(self) -> list[Any]:
+        """Read that, and the numbers of the batch under way."""
+        return [*self.read(), self._given()]
+
     def __call__(
         self, batch: Any, hyper: Sequence[dict[str, torch.Tensor]], seen: list[Any] | None = None
     ) -> torch.Tensor:
@@ -112,11 +120,12 @@ class CapturedStep:
             return self._train(batch, hyper)
         if self._turns() != self._turned:
             self._turn_to_another_way()
-        inputs, key = guards.flatten(batch)
+        inputs, key, numbers = guards.flatten(batch)
+        self._given.take(numbers)
         given = len(inputs)
         for own in hyper:
             inputs += own.values()
-        attempt = self._attempt(key, inputs, self.read() if seen is None else seen)
+        attempt = self._attempt(key, inputs, [*(self.read() if seen is None else seen), numbers])
         if attempt is None or self.refusal is not None:
             return self._train(batch, hyper)
         if attempt.stage in ("begin", "wait"):
@@ -168,8 +177,7 @@ class CapturedStep:
         self.replayed = False
         if self._unknown > 2 * MAX_SHAPES:
             self._refuse(
-                f"batches of more than {MAX_SHAPES} layouts keep coming, or of values that are no tensors: give a "
-                "number that changes as a tensor [B], or hold it where the loss function reads it"
+                f"batches of more than {MAX_SHAPES} layouts keep coming, or of values that are no tensors"
             )
 
     def _turn_to_another_way(self) -> None:
@@ -221,7 +229,7 @@ class CapturedStep:
         known, subject = self._known, self._subject
         alone = known is None or subject is None or bool(self._numbers.places)
         if alone or guards.hook(self._array) is not None:
-            attempt.stage = "record" if attempt.warm else "warm up"
+            attempt.stage = "record" if attempt.warm or not self._replays.warms_up else "warm up"
             return
         assert known is not None
         assert subject is not None
@@ -238,7 +246,7 @@ class CapturedStep:
             attempt.stage = "wait"
         else:
             pattern = known.pattern(attempt.facts)
-            attempt.stage = "warm up" if pattern is None and not attempt.warm else "record"
+            attempt.stage = "record"
             if pattern is not None:
                 subject.prepare(pattern.plans)
 
@@ -277,8 +285,8 @@ class CapturedStep:
         self._note_counters(before)
         if attempt.stage == "warm up":
             attempt.stage = "record"  # state that is made late is there by then
-        if self._values != self.read():
-            self._refuse("the loss function changes a value outside of it")
+        if self._values != self._now():
+            self._refuse(_CHANGES_OUTSIDE)
         return losses
 
     def _note_counters(self, before: HeldState) -> None:
@@ -340,10 +348,13 @@ class CapturedStep:
             except NotScriptable as error:
                 recording.refuse(str(error))
         attempt.ways = guards.ways(self._array)
-        turned = attempt.ways != ways
-        if turned or (not attempt.warm and attempt.stage != "replay"):
+        attempt.first = not attempt.warm
+        if attempt.ways != ways or (attempt.first and recording.refusal is not None):
             attempt.stage, recording.refusal = "record", None  # once more, when all is there
+        if attempt.first and self._values != self._now():
+            recording.refuse(_CHANGES_OUTSIDE)
         attempt.warm = True
+        self._warm.add(self._layout)
         if recording.refusal is not None:
             self._refuse(recording.refusal)
         self._note_counters(numbers)
@@ -353,9 +364,9 @@ class CapturedStep:
         """Return True if the recording is a known list of operators: then nothing is left to be compared."""
         if self._known is None or self._subject is None or not attempt.facts:
             return False
-        if self._values != self.read() or self._watch.side_effect(attempt) is not None:
+        if self._values != self._now() or self._watch.side_effect(attempt) is not None:
             return False
-        made = self._proven(attempt)
+        made = attempt.made = self._proven(attempt)
         if made is None or not self._known.follows(made):
             return False
         self._keep(attempt, made)
@@ -402,10 +413,13 @@ class CapturedStep:
             return self._watch.run(given) if self.refusal else self._record(attempt, given)
         if attempt.stage == "record":
             return losses
+        if why is not None and attempt.first:
+            attempt.stage = "record"  # the first step made state that stays
+            return losses
         if why is not None:
             self._refuse(why)
         else:
-            self._keep(attempt, self._proven(attempt) if attempt.facts else None)
+            self._keep(attempt, attempt.made)
         attempt.stage, attempt.recording = "replay", None
         return losses
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import collections
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from .held_objects import slots_of_class
+
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
-_CONTAINERS = (list, dict, set, tuple)
+_CONTAINERS = (list, dict, set, tuple, collections.deque)
 _SHORT = 16  # containers up to this length are compared value by value, others by their length
-_FEW = 256  # elements of an array that is compared by value
+_FEW = 2**16  # elements of an array that is compared by value
 _DEEP = 3  # containers and objects in one another that are looked into
 _NAMESPACES = (type, types.ModuleType)
 
@@ -124,8 +127,12 @@ def value_of(value: Any, names: frozenset[str] = frozenset(), depth: int = _DEEP
 def _shown(value: Any, names: frozenset[str], depth: int) -> Sequence[tuple[str, Any]] | None:
     """List the attributes of an object that count; None if it is not looked into."""
     held = getattr(value, "__dict__", None)
-    if held is None or not depth or not names or isinstance(value, torch.Tensor):
+    slots = names.intersection(slots_of_class(type(value)))
+    if (held is None and not slots) or not depth or not names or isinstance(value, torch.Tensor):
         return None
+    held = held or {}
+    if slots:
+        held = {**held, **{name: getattr(value, name) for name in slots if hasattr(value, name)}}
     shown = [(name, held[name]) for name in names if name in held]
     if isinstance(value, _NAMESPACES):
         shown = [(name, one) for name, one in shown if isinstance(one, (*_PLAIN, *_CONTAINERS))]

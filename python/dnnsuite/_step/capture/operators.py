@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""What a recording asks of an operator's schema, read once for each operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+# Results that depend on the shape of the arguments alone, or on no tensor.
+_FILLED = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"} | {
+    "ones",
+    "zeros",
+    "full",
+    "arange",
+    "scalar_tensor",
+    "eye",
+    "linspace",
+}
+#: Operators that write into arguments of which their schemas do not say so: the names of those.
+_WRITES_UNSAID = {
+    f"aten::{name}_batch_norm": ("running_mean", "running_var") for name in ("native", "cudnn", "miopen")
+}
+_RATE_ARGUMENTS = ("dropout_p", "p", "train", "dropout")
+_LOOK = "aten::_local_scalar_dense"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Facts about one operator.
+
+    Attributes:
+        defaults: name and default value of each argument, in order.
+        written: places of the arguments that it writes into.
+        rates: places of the arguments that are 0 where it draws no random numbers.
+        by_shape: its results depend on the shapes of the arguments alone, or on no tensor.
+        only_acts: it returns nothing, so it is called for its effect.
+        returns_list: it returns one list.
+        looks: it hands a tensor's value to Python; `scalar` if as one number.
+        sized_by_values: the shape of its result depends on values, or would with a mask among the arguments.
+        reshapes: it changes its argument's shape in place; `view` is the operator that returns that as a view.
+        draws: it draws from torch's generator.
+    """
+
+    name: str
+    defaults: tuple[tuple[str, Any], ...]
+    written: tuple[int, ...]
+    rates: tuple[int, ...]
+    by_shape: bool
+    only_acts: bool
+    returns_list: bool
+    looks: bool
+    scalar: bool
+    sized_by_values: bool
+    reshapes: bool
+    view: Any
+    draws: bool
+
+    def arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """List every argument in the schema's order, defaults filled in."""
+        given = list(args)
+        for name, default in self.defaults[len(given) :]:
+            given.append(kwargs.get(name, default))
+        return given
+
+
+_known: dict[Any, Operator | None] = {}
+
+
+def operator_of(func: Any) -> Operator | None:
+    """Look an operator up; None for one without a schema."""
+    found = _known.get(func)
+    if found is None and func not in _known:
+        found = _known[func] = _read(func)
+    return found
+
+
+def _read(func: Any) -> Operator | None:
+    schema = getattr(func, "_schema", None)
+    if schema is None:
+        return None
+    tags, name = func.tags, schema.name.split("::")[1]
+    unsaid = _WRITES_UNSAID.get(schema.name, ())
+    return Operator(
+        schema.name.replace("::", "."),
+        tuple((one.name, one.default_value) for one in schema.arguments),
+        tuple(
+            place
+            for place, one in enumerate(schema.arguments)
+            if (one.alias_info is not None and one.alias_info.is_write) or one.name in unsaid
+        ),
+        tuple(place for place, one in enumerate(schema.arguments) if one.name in _RATE_ARGUMENTS),
+        by_shape=name in _FILLED,
+        only_acts=not schema.returns,
+        returns_list=len(schema.returns) == 1 and isinstance(schema.returns[0].type, torch.ListType),
+        looks=torch.Tag.data_dependent_output in tags or schema.name == _LOOK,
+        scalar=schema.name == _LOOK,
+        sized_by_values=torch.Tag.dynamic_output_shape in tags,
+        reshapes=torch.Tag.inplace_view in tags,
+        view=_view_of(func),
+        draws=torch.Tag.nondeterministic_seeded in tags,
+    )
+
+
+def _view_of(func: Any) -> Any:
+    """The operator that returns as a view what `func`, `unsqueeze_` for one, makes of its argument; None if it is no
+    such operator. From then on the step knows the tensor by its new shape: one is as good as the other."""
+    if torch.Tag.inplace_view not in func.tags:
+        return None
+    twin = getattr(torch.ops.aten, func._schema.name.split("::")[1].rstrip("_"), None)
+    wanted = [(one.name, str(one.type)) for one in func._schema.arguments]
+    for overload in twin.overloads() if twin is not None else ():
+        found = getattr(twin, overload)
+        aliases = [one.alias_info for one in found._schema.returns]
+        takes = [(one.name, str(one.type)) for one in found._schema.arguments]
+        if takes == wanted and aliases and all(one is not None and not one.is_write for one in aliases):
+            return found
+    return None

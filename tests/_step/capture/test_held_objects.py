@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+import collections
+
+import numpy as np
+import pytest
+import torch
+
+from dnnsuite._step.capture.held_objects import HeldObjects, picture, slots_of_class
+
+
+class Slotted:
+    __slots__ = ("held", "weight")
+
+    def __init__(self):
+        self.weight, self.held = 1.0, {"a": [1]}
+
+
+class Below(Slotted):
+    __slots__ = ("more",)
+
+
+CHANGES = [
+    (np.zeros(3), lambda value: value.__setitem__(1, 2.0)),
+    ({1}, lambda value: value.add(2)),
+    (collections.deque([1]), lambda value: value.append(2)),
+    (Slotted(), lambda value: setattr(value, "weight", 2.0)),
+    (Slotted(), lambda value: value.held["a"].append(2)),
+    (Below(), lambda value: setattr(value, "more", 1)),
+]
+
+
+@pytest.mark.parametrize(("value", "change"), CHANGES)
+def test_a_change_in_place_is_seen_once(value, change):
+    objects = HeldObjects([(value, [None])])
+    assert not objects.changed()
+    change(value)
+    assert objects.changed()
+    assert objects.other_objects()
+    objects.keep()
+    assert not objects.changed()
+
+
+def test_copies_of_tensors_follow():
+    tensor, copy, view = torch.zeros(3), torch.zeros(3), torch.zeros(3)
+    objects = HeldObjects([(tensor, [copy, None]), (view, [view[:]])])
+    view.fill_(1)
+    assert not objects.changed()  # who shares its memory has the change already
+    tensor.fill_(2)
+    assert objects.changed()
+    assert not objects.other_objects()
+    objects.carry_over()
+    assert torch.equal(copy, tensor)
+    assert not objects.changed()
+
+
+def test_pictures_of_what_cannot_be_looked_into_are_equal():
+    thing = object()
+    assert picture(thing) == picture(thing)
+    assert slots_of_class(Below) == ("more", "held", "weight")
+    assert slots_of_class(int) == ()
