@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/statistics.hpp"
 #include "base/summary.hpp"
 #include "base/text.hpp"
 
@@ -106,6 +107,39 @@ Bootstrap interval(double value, std::vector<double> drawn, int runs, double squ
     return {value, quantile(drawn, tails[0]), quantile(drawn, tails[1]), runs, corrected ? "BCa" : "percentile"};
 }
 
+constexpr std::size_t kFew = 20;
+
+/// Mean and squared standard error of one side's units: means of runs, or blocks of an only run.
+struct Few {
+    double mean, variance, degrees;
+};
+
+Few few(const Runs& runs) {
+    RunningStatistics spread;
+    if (runs.size() == 1)
+        for (const double block : runs[0]) spread.add(block);
+    else
+        for (const std::vector<double>& run : runs) spread.add(mean(run));
+    const double count = static_cast<double>(spread.count());
+    return {spread.mean(), spread.variance() / count, count - 1};
+}
+
+Bootstrap by_t(const Few& side, int runs, double confidence) {
+    const double half = student_t(confidence, side.degrees) * std::sqrt(side.variance);
+    return {side.mean, side.mean - half, side.mean + half, runs, "t"};
+}
+
+/// Welch's t of the difference of the logarithms, whose errors are relative ones; for means that are positive.
+Bootstrap ratio_by_t(const Few& above, const Few& beneath, int runs, double confidence) {
+    const double first = above.variance / (above.mean * above.mean);
+    const double second = beneath.variance / (beneath.mean * beneath.mean), error = first + second;
+    const double ratio = above.mean / beneath.mean;
+    if (!(error > 0)) return {ratio, ratio, ratio, runs, "t"};
+    const double degrees = error * error / (first * first / above.degrees + second * second / beneath.degrees);
+    const double half = student_t(confidence, degrees) * std::sqrt(error);
+    return {ratio, ratio * std::exp(-half), ratio * std::exp(half), runs, "t"};
+}
+
 }  // namespace
 
 Bootstrap bootstrap_mean(const Runs& runs, int resamples, double confidence, std::uint64_t seed) {
@@ -114,6 +148,7 @@ Bootstrap bootstrap_mean(const Runs& runs, int resamples, double confidence, std
     const double value = estimate(runs);
     const int count = static_cast<int>(runs.size());
     if (units(runs) < 2) return {value, kNaN, kNaN, count, "percentile"};
+    if (units(runs) < kFew) return by_t(few(runs), count, confidence);
     Random random(seed);
     std::vector<double> drawn;
     for (int i = 0; i < resamples; ++i) drawn.push_back(resampled(runs, random));
@@ -130,6 +165,8 @@ Bootstrap bootstrap_ratio(const Runs& numerator, const Runs& denominator, int re
     const double above = estimate(numerator), beneath = estimate(denominator);
     const int count = static_cast<int>(std::min(numerator.size(), denominator.size()));
     if (units(numerator) < 2 || units(denominator) < 2) return {above / beneath, kNaN, kNaN, count, "percentile"};
+    if (std::min(units(numerator), units(denominator)) < kFew && above > 0 && beneath > 0)
+        return ratio_by_t(few(numerator), few(denominator), count, confidence);
     Random random(seed);
     std::vector<double> drawn;
     for (int i = 0; i < resamples; ++i) {

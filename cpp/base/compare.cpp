@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/series_error.hpp"
 #include "base/statistics.hpp"
 #include "base/text.hpp"
 
@@ -71,6 +72,31 @@ double sign_flip(const std::vector<double>& values) {
     return static_cast<double>(extreme) / choices;
 }
 
+/// What is too short decides nothing, however far from 1 its ratio is.
+void refuse_short(Comparison& found, const std::string& why) {
+    if (why.empty()) return;
+    found.verdict = Verdict::kInconclusive;
+    const std::int64_t fewest = static_cast<std::int64_t>(kFewestOfSeries);
+    found.more_blocks = std::max({found.more_blocks, fewest - found.blocks, found.blocks});
+    found.reason = why + "; about " + std::to_string(found.more_blocks) + " more may decide";
+}
+
+/// One of two samples that have no pairs.
+struct Side {
+    double mean;  // of the logarithms
+    SeriesError error;
+};
+
+Side side(std::span<const double> seconds, bool independent) {
+    std::vector<double> logs;
+    RunningStatistics spread;
+    for (const double one : seconds) {
+        logs.push_back(std::log(one));
+        spread.add(logs.back());
+    }
+    return {spread.mean(), independent ? runs_error(logs) : series_error(logs)};
+}
+
 }  // namespace
 
 Comparison compare_paired(std::span<const double> baseline_s, std::span<const double> candidate_s, double threshold,
@@ -88,30 +114,32 @@ Comparison compare_paired(std::span<const double> baseline_s, std::span<const do
         logs.push_back(std::log(baseline_s[i] / candidate_s[i]));
         spread.add(logs.back());
     }
-    const double count = static_cast<double>(n);
-    const double half_width = student_t(confidence, count - 1) * std::sqrt(spread.variance() / count);
+    const SeriesError error = n < kFewestOfSeries ? runs_error(logs) : series_error(logs);
+    const double half_width = student_t(confidence, error.degrees) * std::sqrt(error.variance);
     Comparison found = judged(spread.mean(), half_width, n, threshold);
+    if (n >= kFewestOfSeries) refuse_short(found, error.why);
     if (n < 10) found.p = sign_flip(logs);
     return found;
 }
 
 Comparison compare_unpaired(std::span<const double> baseline_s, std::span<const double> candidate_s, double threshold,
-                            double confidence) {
+                            double confidence, bool independent) {
     check(threshold, confidence);
     const std::size_t n = std::min(baseline_s.size(), candidate_s.size());
     if (n < 2) return unknown(n, "at least 2 times of both are needed");
     if (!timed(baseline_s) || !timed(candidate_s)) return unknown(n, "a time is not positive and finite");
-    RunningStatistics a, b;
-    for (const double seconds : baseline_s) a.add(std::log(seconds));
-    for (const double seconds : candidate_s) b.add(std::log(seconds));
-    const double count_a = static_cast<double>(a.count()), count_b = static_cast<double>(b.count());
-    const double error_a = a.variance() / count_a, error_b = b.variance() / count_b, error = error_a + error_b;
+    const Side a = side(baseline_s, independent), b = side(candidate_s, independent);
+    const double error = a.error.variance + b.error.variance;
     double half_width = 0;
     if (error > 0) {
-        const double degrees = error * error / (error_a * error_a / (count_a - 1) + error_b * error_b / (count_b - 1));
+        const double degrees = error * error /
+                               (a.error.variance * a.error.variance / a.error.degrees +
+                                b.error.variance * b.error.variance / b.error.degrees);
         half_width = student_t(confidence, degrees) * std::sqrt(error);
     }
-    return judged(a.mean() - b.mean(), half_width, n, threshold);
+    Comparison found = judged(a.mean - b.mean, half_width, n, threshold);
+    if (!independent) refuse_short(found, a.error.why.empty() ? b.error.why : a.error.why);
+    return found;
 }
 
 }  // namespace dnnsuite::base

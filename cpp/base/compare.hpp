@@ -27,12 +27,15 @@ struct Comparison {
 /// lies within ±threshold; otherwise `inconclusive`, with about (t·s/δ)² blocks needed in all for an interval of ±δ,
 /// the log of the threshold, or the distance of the effect from it where such an interval is there already.
 ///
-/// Fewer than two pairs, or a time that is not positive and finite, are inconclusive.
+/// From 20 pairs on the error is series_error's; fewer are taken for independent, as blocks of A B B A are. Fewer than
+/// two pairs, a time that is not positive and finite, and series that are too short are inconclusive.
 /// Throws InvalidArgument for lengths that differ, and unless threshold > 0 and 0 < confidence < 1.
 Comparison compare_paired(std::span<const double> baseline_s, std::span<const double> candidate_s, double threshold,
                           double confidence);
-/// As compare_paired for samples that have no pairs, as of different machines, by Welch's t on the logs.
+/// As compare_paired for samples that have no pairs, as of different machines, by Welch's t on the logs. The values of a
+/// side are a series, as steps of one run are, and fewer than 20 are too short; or `independent`, as means of separate
+/// runs are.
 Comparison compare_unpaired(std::span<const double> baseline_s, std::span<const double> candidate_s, double threshold,
-                            double confidence);
+                            double confidence, bool independent = false);
 
 }  // namespace dnnsuite::base

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/series_error.hpp"
 #include "base/text.hpp"
 
 namespace dnnsuite::base {
@@ -75,7 +76,7 @@ std::size_t edge(std::size_t count, int pieces, int i) {
 /// The interval around `mean` that the batches' own means allow.
 Interval around(double mean, const std::vector<double>& means, double confidence) {
     const int batches = static_cast<int>(means.size());
-    Interval result{mean, kNaN, kNaN, kNaN, batches, kNaN};
+    Interval result{mean, kNaN, kNaN, kNaN, batches, kNaN, ""};
     if (batches < 2) return result;
     RunningStatistics spread;
     for (const double value : means) spread.add(value);
@@ -90,6 +91,15 @@ Interval around(double mean, const std::vector<double>& means, double confidence
         result.lag1 = squares > 0 ? products / squares : 0;
     }
     return result;
+}
+
+/// The interval of `found`'s mean by another error than that of its batches.
+void widen(Interval& found, const SeriesError& error, double confidence) {
+    found.why = error.why;
+    if (std::isnan(error.variance) || std::isnan(found.half_width)) return;
+    found.half_width = student_t(confidence, error.degrees) * std::sqrt(error.variance);
+    found.low = found.mean - found.half_width;
+    found.high = found.mean + found.half_width;
 }
 
 }  // namespace
@@ -148,10 +158,22 @@ double student_t(double confidence, double degrees) {
     return t;
 }
 
-Interval batch_means(std::span<const double> values, int batches, double confidence) {
+Interval batch_means(std::span<const double> values, int batches, double confidence, bool independent) {
+    Interval found = piece_means(values, batches, confidence);
+    if (values.empty()) return found;
+    if (independent)
+        widen(found, runs_error(values), confidence);
+    else if (const SeriesError error = series_error(values); values.size() < kFewestOfSeries)
+        found.why = error.why;
+    else
+        widen(found, error, confidence);
+    return found;
+}
+
+Interval piece_means(std::span<const double> values, int batches, double confidence) {
     check_confidence(confidence);
     check_batches(batches, values.size());
-    if (values.empty()) return {kNaN, kNaN, kNaN, kNaN, 0, kNaN};
+    if (values.empty()) return {kNaN, kNaN, kNaN, kNaN, 0, kNaN, "no values"};
     const int used = static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(batches), values.size()));
     std::vector<double> means;
     double total = 0;
@@ -171,7 +193,7 @@ Interval rate(std::span<const double> items, std::span<const double> seconds, in
                               std::to_string(seconds.size()));
     check_confidence(confidence);
     check_batches(batches, items.size());
-    if (items.empty()) return {kNaN, kNaN, kNaN, kNaN, 0, kNaN};
+    if (items.empty()) return {kNaN, kNaN, kNaN, kNaN, 0, kNaN, "no values"};
     const int used = static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(batches), items.size()));
     std::vector<double> seconds_per_item;
     double all_items = 0, all_seconds = 0;
@@ -186,6 +208,12 @@ Interval rate(std::span<const double> items, std::span<const double> seconds, in
         all_seconds += batch_seconds;
     }
     Interval result = around(all_seconds / all_items, seconds_per_item, confidence);
+    std::vector<double> of_steps;
+    for (std::size_t k = 0; k < items.size(); ++k) of_steps.push_back(seconds[k] / items[k]);
+    if (const SeriesError error = series_error(of_steps); items.size() < kFewestOfSeries)
+        result.why = error.why;
+    else
+        widen(result, error, confidence);
     const double slow = result.high, fast = result.low;  // seconds per item
     result.mean = all_items / all_seconds;
     result.low = 1 / slow;

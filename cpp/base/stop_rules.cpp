@@ -71,7 +71,7 @@ std::string unsettled(const std::vector<double>& seconds) {
                " are needed";
     const Trend direction = trend(kept);
     if (direction.drifting) return "drifting by " + percent(direction.slope_per_100) + " in 100 samples";
-    if (const double lag1 = batch_means(kept, kPieces, 0.95).lag1; lag1 > kWalk)
+    if (const double lag1 = piece_means(kept, kPieces, 0.95).lag1; lag1 > kWalk)
         return "wandering: neighbouring means correlate by " + percent(lag1);
     return "";
 }
@@ -79,7 +79,7 @@ std::string unsettled(const std::vector<double>& seconds) {
 double relative_half_width(const std::vector<double>& seconds) {
     if (seconds.size() < 20) return kNaN;
     const auto kept = std::span(seconds).subspan(static_cast<std::size_t>(mser5(seconds).truncated));
-    const Interval interval = batch_means(kept, 10, 0.95);
+    const Interval interval = piece_means(kept, 10, 0.95);
     return interval.half_width / interval.mean;
 }
 

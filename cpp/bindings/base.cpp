@@ -40,6 +40,10 @@ void init_interval(py::module_& m) {
         .def_readonly("batches", &base::Interval::batches, "Batches used, never more than there are values.")
         .def_readonly("lag1", &base::Interval::lag1,
                       "Correlation of neighbouring batches, NaN below three; above 0.2 the series is too short.")
+        .def_readonly("why", &base::Interval::why, "Why values are too few to rely on it; empty where they are enough.")
+        .def_property_readonly(
+            "enough", [](const base::Interval& self) { return self.why.empty(); },
+            "True where the interval may be relied on: neither too short nor too few.")
         .def("__repr__", [](const base::Interval& self) {
             return py::str("Interval(mean={:.6g}, low={:.6g}, high={:.6g}, batches={}, lag1={:.3g})")
                 .format(self.mean, self.low, self.high, self.batches, self.lag1);
@@ -49,13 +53,15 @@ void init_interval(py::module_& m) {
           "Raises InvalidArgument unless 0 < confidence < 1 and degrees > 0.");
     m.def(
         "batch_means",
-        [](const Doubles& values, int batches, double confidence) {
-            return base::batch_means(series(values, "values"), batches, confidence);
+        [](const Doubles& values, int batches, double confidence, bool independent) {
+            return base::batch_means(series(values, "values"), batches, confidence, independent);
         },
-        "values"_a, "batches"_a = 10, "confidence"_a = 0.95,
+        "values"_a, "batches"_a = 10, "confidence"_a = 0.95, py::kw_only(), "independent"_a = false,
         "The mean of a series [n] whose values may be correlated, with its interval.\n\n"
-        "Non-overlapping batch means with Student's t: neighbouring values are averaged in `batches` pieces of\n"
-        "equal length, which are nearly independent. A short series gives fewer batches, an empty one NaN.\n\n"
+        "From 20 values on the correlation of neighbours gives the number of independent values that tell as much,\n"
+        "for Student's t; fewer are averaged in `batches` pieces. independent=True: means of separate runs, by\n"
+        "Student's t. `why` says where values are too few to rely on the interval: always for a series below 20, for\n"
+        "runs below 6. An empty series gives NaN.\n\n"
         "Raises InvalidArgument unless batches >= 2 and 0 < confidence < 1.");
     m.def(
         "rate",

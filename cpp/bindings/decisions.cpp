@@ -89,25 +89,31 @@ void init_compare(py::module_& m) {
         .def_readonly("reason", &Comparison::reason, "Why, as a sentence.");
     m.def(
         "compare",
-        [](const Doubles& baseline_s, const Doubles& candidate_s, bool paired, double threshold, double confidence) {
+        [](const Doubles& baseline_s, const Doubles& candidate_s, bool paired, double threshold, double confidence,
+           bool independent) {
             const auto first = series(baseline_s, "baseline_s"), second = series(candidate_s, "candidate_s");
             return paired ? base::compare_paired(first, second, threshold, confidence)
-                          : base::compare_unpaired(first, second, threshold, confidence);
+                          : base::compare_unpaired(first, second, threshold, confidence, independent);
         },
         "baseline_s"_a, "candidate_s"_a, py::kw_only(), "paired"_a = true, "threshold"_a = 0.01, "confidence"_a = 0.95,
+        "independent"_a = false,
         "Compare seconds of the same work [n]: block i of one with block i of the other (see `abba`), by log ratios\n"
         "and Student's t; with paired=False, samples of any length [n], [m] by Welch's t.\n\n"
+        "Without pairs each sample is a series, as steps of one run are: its correlation widens the interval, and\n"
+        "fewer than 20 values are too short. independent=True: means of separate runs, however few.\n\n"
         "Faster or slower where the interval excludes 1 and the effect exceeds `threshold`, same where it lies within\n"
         "the threshold, else inconclusive. Raises InvalidArgument for lengths that differ or a threshold <= 0.");
     py::class_<Bootstrap>(m, "Bootstrap", "An estimate with its interval from resampling.")
         .def_readonly("value", &Bootstrap::value, "")
         .def_readonly("low", &Bootstrap::low, "NaN where there was nothing to resample.")
         .def_readonly("high", &Bootstrap::high, "NaN where there was nothing to resample.")
-        .def_readonly("runs", &Bootstrap::runs, "Of the side that has fewer; below 5 an interval is too narrow.")
-        .def_readonly("method", &Bootstrap::method, "BCa, or percentile where its corrections cannot be had.");
+        .def_readonly("runs", &Bootstrap::runs, "Of the side that has fewer.")
+        .def_readonly("method", &Bootstrap::method,
+                      "BCa; percentile where its corrections cannot be had; t for fewer than 20 runs.");
     m.def("bootstrap_mean", &base::bootstrap_mean, "runs"_a, "resamples"_a = 2000, "confidence"_a = 0.95, "seed"_a = 0,
           "The mean over runs of the mean over their blocks, runs[r][k], by the hierarchical bootstrap (BCa).\n\n"
-          "Runs are drawn with replacement, then blocks within each. The same seed gives the same bits.\n\n"
+          "Runs are drawn with replacement, then blocks within each. The same seed gives the same bits. Of fewer than\n"
+          "20 runs, where any bootstrap is too narrow, the interval is that of Student's t.\n\n"
           "Raises InvalidArgument for a run without blocks, or fewer than 100 resamples.");
     m.def("bootstrap_ratio", &base::bootstrap_ratio, "numerator"_a, "denominator"_a, "resamples"_a = 2000,
           "confidence"_a = 0.95, "seed"_a = 0,

@@ -144,20 +144,13 @@ ActivitySession::ActivitySession(Machine machine, const std::vector<std::string>
     try {
         guard_exit_and_fork();
         prepare_collector(machine_.cupti);
-        std::array<char, CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN> holder{};
-        CUpti_SubscriberParams params{};
-        params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
-        params.subscriberName = "dnnsuite";
-        params.oldSubscriberName = holder.data();
-        params.oldSubscriberSize = holder.size();
-        const CUptiResult result = machine_.cupti.subscribe(&subscriber_, no_callback, nullptr, &params);
-        if (result != CUPTI_SUCCESS) {
-            subscriber_ = nullptr;
-            holder.back() = '\0';
-            const std::string who = holder.front() == '\0' ? "" : " (held by " + std::string(holder.data()) + ")";
-            cupti_check(machine_.cupti, result, ("cuptiSubscribe_v2" + who).c_str());
+        subscribe();  // refused while another profiler holds CUPTI, whose clock must not be touched
+        if (!has_our_clock()) {
+            // Subscribing latches the base that kernels' times are mapped by: the clock comes before.
+            unsubscribe();
+            take_clock();
+            subscribe();
         }
-        take_clock();
         configure();
         const ActivityBuffers::Counts counts = collector().buffers.counts();
         before_ = {.dropped = 0, .rejected = counts.rejected, .failed = counts.failed};
@@ -177,21 +170,46 @@ void ActivitySession::require_mine() const {
     }
 }
 
+void ActivitySession::subscribe() {
+    std::array<char, CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN> holder{};
+    CUpti_SubscriberParams params{};
+    params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
+    params.subscriberName = "dnnsuite";
+    params.oldSubscriberName = holder.data();
+    params.oldSubscriberSize = holder.size();
+    const CUptiResult result = machine_.cupti.subscribe(&subscriber_, no_callback, nullptr, &params);
+    if (result != CUPTI_SUCCESS) {
+        subscriber_ = nullptr;
+        holder.back() = '\0';
+        const std::string who = holder.front() == '\0' ? "" : " (held by " + std::string(holder.data()) + ")";
+        cupti_check(machine_.cupti, result, ("cuptiSubscribe_v2" + who).c_str());
+    }
+}
+
+void ActivitySession::unsubscribe() noexcept {
+    if (subscriber_ != nullptr) {
+        machine_.cupti.unsubscribe(subscriber_);
+        subscriber_ = nullptr;
+    }
+}
+
+bool ActivitySession::has_our_clock() const { return near(timestamp(), host::now_ns()); }
+
+std::uint64_t ActivitySession::timestamp() const {
+    std::uint64_t now = 0;
+    cupti_check(machine_.cupti, machine_.cupti.get_timestamp(&now), "cuptiGetTimestamp");
+    return now;
+}
+
 /// CUPTI stamps by CLOCK_REALTIME, or by the callback that someone registered. Ours is registered once: when that is
 /// repeated, later kernels get wrong times.
 void ActivitySession::take_clock() {
-    std::uint64_t theirs = 0;
-    cupti_check(machine_.cupti, machine_.cupti.get_timestamp(&theirs), "cuptiGetTimestamp");
-    if (near(theirs, host::now_ns())) {
-        return;
-    }
-    if (!near(theirs, wall_clock_ns())) {
+    if (!near(timestamp(), wall_clock_ns())) {
         throw Unavailable("another profiler has set CUPTI's clock, and it cannot be set back", "this process",
                           "profile in a process in which torch.profiler was not used");
     }
     cupti_check(machine_.cupti, machine_.cupti.register_timestamp(clock), "cuptiActivityRegisterTimestampCallback");
-    cupti_check(machine_.cupti, machine_.cupti.get_timestamp(&theirs), "cuptiGetTimestamp");
-    if (!near(theirs, host::now_ns())) {
+    if (!has_our_clock()) {
         throw Unavailable("CUPTI did not take CLOCK_MONOTONIC for its clock", "this process",
                           "run in a new process, without another profiler");
     }
@@ -301,6 +319,10 @@ ActivityColumns ActivitySession::take() {
 }
 
 void ActivitySession::finish() noexcept {
+    try {
+        machine_.synchronize();  // work that still runs would write to what finalizing takes away
+    } catch (...) {              // the device is gone, say
+    }
     close();
     machine_.cupti.finalize();
 }
@@ -315,10 +337,7 @@ void ActivitySession::close() noexcept {
         disable();
     }
     recording_ = false;
-    if (subscriber_ != nullptr) {
-        machine_.cupti.unsubscribe(subscriber_);
-        subscriber_ = nullptr;
-    }
+    unsubscribe();
     {
         const std::lock_guard lock(collector().mutex);
         collector().decoded.clear();

@@ -58,6 +58,10 @@ class ActivitySession {
 
   private:
     void require_mine() const;
+    void subscribe();
+    void unsubscribe() noexcept;
+    bool has_our_clock() const;
+    std::uint64_t timestamp() const;
     void take_clock();
     void configure();
     void enable();

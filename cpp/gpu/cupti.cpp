@@ -75,6 +75,10 @@ void cupti_check(const CuptiActivityApi& api, CUptiResult result, const char* ca
             throw Unavailable("another profiler holds CUPTI in this process; " + said, "",
                               "one at a time: torch.profiler keeps it once it was used, so take a new process; run "
                               "without nsys, ncu, cuda-gdb");
+        case CUPTI_ERROR_NOT_COMPATIBLE:
+            throw Unavailable(
+                "another use of CUPTI in this process excludes this one; " + said, "",
+                "one profiler in a process: torch.profiler after ours, or ours after it, takes a new one");
         case CUPTI_ERROR_HARDWARE_BUSY:
             throw Unavailable("another profiler holds the GPU; " + said, "",
                               "stop ncu, nsys --gpu-metrics-devices or DCGM's profiling (dcgmi profile --pause)");

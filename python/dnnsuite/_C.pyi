@@ -59,6 +59,11 @@ class Interval:
         Batches used, never more than there are values.
         """
     @property
+    def enough(self) -> bool:
+        """
+        True where the interval may be relied on: neither too short nor too few.
+        """
+    @property
     def half_width(self) -> float:
         """
         (high - low) / 2.
@@ -82,6 +87,11 @@ class Interval:
     def mean(self) -> float:
         """
         The estimate, over all values.
+        """
+    @property
+    def why(self) -> str:
+        """
+        Why values are too few to rely on it; empty where they are enough.
         """
 class Warmup:
     """
@@ -245,12 +255,12 @@ class Bootstrap:
     @property
     def method(self) -> str:
         """
-        BCa, or percentile where its corrections cannot be had.
+        BCa; percentile where its corrections cannot be had; t for fewer than 20 runs.
         """
     @property
     def runs(self) -> int:
         """
-        Of the side that has fewer; below 5 an interval is too narrow.
+        Of the side that has fewer.
         """
     @property
     def value(self) -> float:
@@ -821,12 +831,14 @@ def addition_ns(additions: typing.SupportsInt | typing.SupportsIndex = 100000) -
     """
     Nanoseconds of one addition in a dependent chain: a cycle of the core, if this thread has it to itself.
     """
-def batch_means(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batches: typing.SupportsInt | typing.SupportsIndex = 10, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95) -> Interval:
+def batch_means(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batches: typing.SupportsInt | typing.SupportsIndex = 10, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95, *, independent: bool = False) -> Interval:
     """
     The mean of a series [n] whose values may be correlated, with its interval.
     
-    Non-overlapping batch means with Student's t: neighbouring values are averaged in `batches` pieces of
-    equal length, which are nearly independent. A short series gives fewer batches, an empty one NaN.
+    From 20 values on the correlation of neighbours gives the number of independent values that tell as much,
+    for Student's t; fewer are averaged in `batches` pieces. independent=True: means of separate runs, by
+    Student's t. `why` says where values are too few to rely on the interval: always for a series below 20, for
+    runs below 6. An empty series gives NaN.
     
     Raises InvalidArgument unless batches >= 2 and 0 < confidence < 1.
     """
@@ -834,7 +846,8 @@ def bootstrap_mean(runs: collections.abc.Sequence[collections.abc.Sequence[typin
     """
     The mean over runs of the mean over their blocks, runs[r][k], by the hierarchical bootstrap (BCa).
     
-    Runs are drawn with replacement, then blocks within each. The same seed gives the same bits.
+    Runs are drawn with replacement, then blocks within each. The same seed gives the same bits. Of fewer than
+    20 runs, where any bootstrap is too narrow, the interval is that of Student's t.
     
     Raises InvalidArgument for a run without blocks, or fewer than 100 resamples.
     """
@@ -842,10 +855,13 @@ def bootstrap_ratio(numerator: collections.abc.Sequence[collections.abc.Sequence
     """
     The ratio of two means over runs, both sides resampled; as `bootstrap_mean`.
     """
-def compare(baseline_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], candidate_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], *, paired: bool = True, threshold: typing.SupportsFloat | typing.SupportsIndex = 0.01, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95) -> Comparison:
+def compare(baseline_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], candidate_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], *, paired: bool = True, threshold: typing.SupportsFloat | typing.SupportsIndex = 0.01, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95, independent: bool = False) -> Comparison:
     """
     Compare seconds of the same work [n]: block i of one with block i of the other (see `abba`), by log ratios
     and Student's t; with paired=False, samples of any length [n], [m] by Welch's t.
+    
+    Without pairs each sample is a series, as steps of one run are: its correlation widens the interval, and
+    fewer than 20 values are too short. independent=True: means of separate runs, however few.
     
     Faster or slower where the interval excludes 1 and the effect exceeds `threshold`, same where it lies within
     the threshold, else inconclusive. Raises InvalidArgument for lengths that differ or a threshold <= 0.

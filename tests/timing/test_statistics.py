@@ -165,3 +165,29 @@ def test_refusals_name_the_value(call, message):
 
 def test_reprs_say_what_is_inside():
     assert repr(timing.batch_means([1.0, 1.0])) == "Interval(mean=1, low=1, high=1, batches=2, lag1=nan)"
+
+
+def test_an_interval_says_when_it_rests_on_too_little():
+    generator = np.random.default_rng(5)
+    assert timing.batch_means(generator.normal(size=200)).enough
+    assert "12 values, and 20 show" in timing.batch_means(generator.normal(size=12)).why
+    assert "neighbours correlate" in timing.batch_means(ar1(generator, 0.95, 1, 60)[0]).why
+    few = timing.batch_means([1.0, 1.1, 1.2], batches=3, independent=True)
+    assert "3 runs, and fewer than 6" in few.why
+    assert (few.low, few.high) == pytest.approx(scipy.stats.t.interval(0.95, 2, 1.1, 0.1 / math.sqrt(3)))
+    rising = timing.batch_means(np.arange(12.0), independent=True)
+    assert "neighbouring runs correlate" in rising.why
+
+
+@pytest.mark.parametrize(("phi", "length"), [(0.0, 30), (0.5, 60), (0.7, 200), (0.9, 500)])
+def test_intervals_of_correlated_series_cover_what_they_claim(phi, length):
+    found = [timing.batch_means(values) for values in ar1(np.random.default_rng(6), phi, 400, length)]
+    given = [interval for interval in found if interval.enough]
+    assert len(given) > 200
+    assert np.mean([interval.low <= 0 <= interval.high for interval in given]) > 0.91
+
+
+def test_what_misleads_of_series_that_are_too_short_is_rare():
+    for length in (20, 50, 100):
+        found = [timing.batch_means(values) for values in ar1(np.random.default_rng(7), 0.9, 400, length)]
+        assert np.mean([each.enough and not each.low <= 0 <= each.high for each in found]) < 0.06

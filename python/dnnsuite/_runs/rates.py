@@ -97,7 +97,7 @@ def interval(replicas: Sequence[Steps], blocks: int) -> tuple[float | None, floa
     of_blocks = block_rates(replicas, max(blocks, 1))
     if len(of_blocks) < 2:
         return None, None, None
-    found = timing.batch_means(of_blocks, batches=len(of_blocks))
+    found = timing.batch_means(of_blocks, batches=len(of_blocks), independent=True)
     return found.low, found.high, found.lag1
 
 

@@ -81,18 +81,28 @@ def _is_command(word: str) -> bool:
 
 def profile_job(request: Request, out: Path, as_json: bool) -> int:
     """Profile a job at each batch size, write the files and print the figures; the exit status."""
+    from ..profiling.memory_hint import hint
     from ..profiling.sizes import profiles, rows
 
     results = profiles(request, out, lambda text: print(f"dnnsuite: {text}", file=sys.stderr, flush=True))
     files = _write(results, out)
+    hints = hint(results, request.device)
     if as_json:
         print(
             json.dumps(
-                {"out": str(out), "rows": rows(results), "profiles": results, "files": list(map(str, files))}
+                {
+                    "out": str(out),
+                    "rows": rows(results),
+                    "profiles": results,
+                    "files": list(map(str, files)),
+                    "hints": hints,
+                }
             )
         )
     else:
         _print(results)
+        for line in hints:
+            print(line)
         for path in files:
             print(path)
     return 0 if all(result["status"] == "ok" for result in results) else 1

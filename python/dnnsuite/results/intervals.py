@@ -26,13 +26,11 @@ def mean(values: Iterable[float]) -> float:
 
 def half_width(values: Sequence[float]) -> float:
     """Half of the 95 % interval of the mean of independent values, by Student's t; NaN for fewer than two."""
-    from ..timing import student_t
+    from ..timing import batch_means
 
     if len(values) < 2:
         return math.nan
-    average = mean(values)
-    variance = math.fsum((value - average) ** 2 for value in values) / (len(values) - 1)
-    return student_t(0.95, len(values) - 1) * math.sqrt(variance / len(values))
+    return batch_means(list(values), batches=len(values), independent=True).half_width
 
 
 def of_rates(values: Sequence[float]) -> Interval:

@@ -194,7 +194,9 @@ def _prepare(
 def _judge(rungs: Sequence[Rung], items: int) -> None:
     below: Rung | None = None
     for rung in rungs:
-        found = timing.batch_means(rung.seconds, batches=len(rung.seconds))  # a mean of rates would overstate
+        found = timing.batch_means(
+            rung.seconds, batches=len(rung.seconds), independent=True
+        )  # a mean of rates would overstate
         rung.rate = items / statistics.fmean(rung.seconds)
         rung.low = items / found.high if found.high is not None else math.nan
         rung.high = items / found.low if found.low is not None and found.low > 0 else math.inf

@@ -33,6 +33,7 @@ struct Script {
     CUpti_TimestampCallbackFunc clock = nullptr;
     bool foreign_clock = false;
     int clock_registrations = 0;
+    bool registered_while_subscribed = false;
     int subscribers = 0;
     int synchronizations = 0;
     std::size_t dropped = 0;
@@ -82,6 +83,7 @@ CuptiActivityApi scripted_api() {
     api.register_timestamp = [](CUpti_TimestampCallbackFunc clock) {
         g_script.clock = clock;
         ++g_script.clock_registrations;
+        g_script.registered_while_subscribed |= g_script.subscribers > 0;
         return CUPTI_SUCCESS;
     };
     api.register_callbacks = [](CUpti_BuffersCallbackRequestFunc requested,
@@ -217,7 +219,8 @@ TEST_F(ActivitySessionTest, TheClockIsRegisteredOnceAndOnlyInPlaceOfTheDefault) 
     {
         const ActivitySession session(machine(), {"kernels"});
     }
-    EXPECT_LE(g_script.clock_registrations, 1);  // 0 when an earlier test's session did
+    EXPECT_LE(g_script.clock_registrations, 1);          // 0 when an earlier test's session did
+    EXPECT_FALSE(g_script.registered_while_subscribed);  // subscribing latches the clock
     EXPECT_NEAR(static_cast<double>(g_script.clock()), static_cast<double>(host::now_ns()), 1e9);
     g_script.foreign_clock = true;
     EXPECT_THROW(ActivitySession(machine(), {"kernels"}), Unavailable);

@@ -63,10 +63,10 @@ def test_another_clock_is_aligned_by_the_start_and_that_is_said():
 
 
 def test_anchor():
-    assert anchor(100, 1000, 50) == (-950, True)
-    assert anchor(10**15, 1000, 50) == (50 - 10**15, False)
-    now = timing.now_ns()
-    assert anchor(7, 7, now)[0] + 7 == now
+    wall, ours = 1_700_000_000 * 10**9, 5000 * 10**9
+    assert anchor(ours + 100, wall, ours) == (0, True)  # the clock that we registered
+    assert anchor(wall + 100, wall, ours) == (ours - wall, True)  # CUPTI's default
+    assert anchor(10**15, wall, ours) == (ours - 10**15, False)  # the GPU's own
 
 
 def test_overflow_and_empty_windows_are_noted():

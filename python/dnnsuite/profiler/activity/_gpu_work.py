@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ... import _C, host
 from ...errors import Error, InvalidArgument, Unavailable
+from ...timing import now_ns
 from ._recording import save_records
 from .tables import TABLES, join_columns, tables_of
 
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["ActivityInstrument", "nvtx_environment", "variables_for_markers"]
 
 _REMEDY = "pip install 'dnnsuite[counters]', or set CUDA_HOME to a toolkit of CUDA 13"
+_RECLOCKED = (
+    "kernels were stamped by CLOCK_REALTIME, though CUPTI took CLOCK_MONOTONIC: their times were moved, to within the "
+    "reading of both clocks"
+)
+_FAR_NS = 10**9  # two clocks are far further apart, or the same
 _STRAY_NS = 1_000_000  # what CUPTI's mapping of clocks may be off by
 
 
@@ -44,12 +51,31 @@ def variables_for_markers() -> dict[str, str]:
         return {}
 
 
+def _on_our_clock(part: Any, window: tuple[int, int]) -> bool:
+    """Move the GPU's times from CLOCK_REALTIME to ours where the kernels show that they are of it."""
+    kernels = part["tables"]["kernels"]
+    if not len(kernels["t0_ns"]):
+        return False
+    middle = int(kernels["t0_ns"][len(kernels["t0_ns"]) // 2])
+    lead_ns = time.time_ns() - now_ns()
+    if window[0] - _FAR_NS < middle < window[1] + _FAR_NS:
+        return False
+    if not window[0] - _FAR_NS < middle - lead_ns < window[1] + _FAR_NS:
+        return False
+    for name in ("kernels", "memops", "graphs"):
+        for column in ("t0_ns", "t1_ns"):
+            part["tables"][name][column] = part["tables"][name][column] - lead_ns
+    return True
+
+
 class ActivityInstrument:
     """Kernels, copies and host calls of this process's GPUs, with a precision of ns.
 
     Kernels stay concurrent. The window opens and closes after a wait for all devices. One at a time: opening is refused
     while another profiler holds CUPTI. After a `fork` it is dead in the child. CUPTI stays attached to the process when
-    it is closed, which may slow later steps. Not run on a GPU yet.
+    it is closed, which may slow later steps. A torch.profiler that is first used in the process
+    while this holds CUPTI gets no GPU records, then or later: use it before, or in another process. Not run on a GPU
+    yet.
 
     Args:
         tables: what to record, of :data:`TABLES`. `graphs` records CUDA graphs as a whole, instead of the kernels in
@@ -69,6 +95,7 @@ class ActivityInstrument:
         self._session: Any = None
         self._parts: list[dict[str, Any]] = []
         self._losses: dict[str, int] = {}
+        self._reclocked = False
         self.windows: list[tuple[int, int]] = []
         """(begin, end) of each window in ns, after and before which the devices were waited for."""
 
@@ -101,6 +128,7 @@ class ActivityInstrument:
         session.stop()
         part = session.take()
         window = session.window_ns
+        self._reclocked |= _on_our_clock(part, window)
         self._losses = session.losses
         self._parts.append(part)
         self.windows.append(window)
@@ -158,7 +186,8 @@ class ActivityInstrument:
             (counts["unknown"], "records of kinds that were not asked for left out"),
             (self._strays(), "kernels lie outside of their window: their times are not to be trusted"),
         ]
-        return [f"{count} {what}" for count, what in said if count]
+        reclocked = [_RECLOCKED] if self._reclocked else []
+        return [f"{count} {what}" for count, what in said if count] + reclocked
 
     def close(self) -> None:
         """Give CUPTI back. Tables stay."""

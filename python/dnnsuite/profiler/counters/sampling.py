@@ -187,9 +187,12 @@ class PmSamplingInstrument:
 def anchor(first_ns: int, realtime_ns: int, monotonic_ns: int) -> tuple[int, bool]:
     """Offset from a GPU's timestamps to CLOCK_MONOTONIC, and True if it is exact.
 
-    Timestamps near the machine's CLOCK_REALTIME at the start are taken to be of that clock, as CUPTI's other ones are;
-    any others are of a clock of the GPU's own, and their first is put at the start.
+    Timestamps near the machine's CLOCK_MONOTONIC at the start are of it: CUPTI takes the clock that was registered with
+    it for samples, too. Those near CLOCK_REALTIME are of that clock, CUPTI's default; any others are of a clock of the
+    GPU's own, and their first is put at the start.
     """
+    if abs(first_ns - monotonic_ns) < _NEAR_NS:
+        return 0, True
     if abs(first_ns - realtime_ns) < _NEAR_NS:
         return monotonic_ns - realtime_ns, True
     return monotonic_ns - first_ns, False

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: MIT
+"""What to do about memory that ran out: who holds the device, and the batch size that would fit."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import host
+
+__all__ = ["Holder", "fitting_batch_size", "hint", "holders"]
+
+_MOST = 3
+_LEAST_BYTES = 64 << 20  # below, nobody's memory is worth a word
+_SPARE = 0.95  # of the memory that is free, what a run may plan with: allocators round up
+
+
+class Holder(NamedTuple):
+    """A process that holds memory of a device."""
+
+    pid: int
+    name: str
+    bytes: int
+
+
+def fitting_batch_size(peaks: Mapping[int, int], room_bytes: int, failed: int) -> int | None:
+    """The largest batch size below `failed` whose memory fits into `room_bytes`; None where none that fits is known.
+
+    Args:
+        peaks: peak memory in bytes of batch sizes that ran. Memory is taken to grow by a line through the two largest;
+            of a single one in proportion, which rather names too small a size.
+    """
+    sizes = sorted(peaks)
+    if not sizes:
+        return None
+    last = sizes[-1]
+    first = sizes[-2] if len(sizes) > 1 else 0
+    each = (peaks[last] - (peaks[first] if first else 0)) / (last - first)
+    fixed = peaks[last] - each * last
+    fits = int((room_bytes * _SPARE - fixed) / each) if each > 0 else failed - 1
+    return max(last, min(fits, failed - 1))
+
+
+def hint(results: Sequence[Mapping[str, Any]], device: str) -> list[str]:
+    """Sentences for the results of batch sizes of which some ran out of memory; none where none did.
+
+    Args:
+        results: of :func:`dnnsuite.profiling.sizes.profiles`.
+        device: `cpu` or `cuda`.
+    """
+    failed = [result["batch_size"] for result in results if result["failure"] == "oom"]
+    if not failed:
+        return []
+    key = "peak_cuda_bytes" if device == "cuda" else "peak_rss_bytes"
+    ran = [result for result in results if result["status"] == "ok"]
+    peaks = {result["batch_size"]: result["process"][key] for result in ran if key in result["process"]}
+    room, held = _room_bytes(device), holders(device)
+    said = [f"memory: {room / 2**30:.1f} GiB are free on this {_WORDS[device]}"] if room is not None else []
+    others = ", ".join(f"{each.name} (process {each.pid}): {each.bytes / 2**30:.1f} GiB" for each in held)
+    said.append(
+        f"memory: held by {others}"
+        if held
+        else f"memory: no other process holds much of the {_WORDS[device]}'s"
+    )
+    fits = None if room is None else fitting_batch_size(peaks, room, min(failed))
+    if fits is not None:
+        said.append(f"memory: batch size {fits} would fit by the sizes that did; try --batch-sizes {fits}")
+    elif not peaks:
+        smaller = max(1, min(failed) // 2)
+        said.append(f"memory: no batch size has run yet that tells what fits; try --batch-sizes {smaller}")
+    return said
+
+
+_WORDS = {"cpu": "machine", "cuda": "GPU"}
+
+
+def holders(device: str) -> list[Holder]:
+    """Processes that hold most of the device's memory, this one left out; empty where nobody says."""
+    found = _of_gpu() if device == "cuda" else _of_machine(Path("/proc"))
+    others = [each for each in found if each.pid != os.getpid() and each.bytes >= _LEAST_BYTES]
+    return sorted(others, key=lambda each: -each.bytes)[:_MOST]
+
+
+def _of_machine(proc: Path) -> list[Holder]:
+    found = []
+    for status in proc.glob("[0-9]*/status"):
+        with suppress(OSError, ValueError):  # it has ended meanwhile
+            text = status.read_text(errors="replace")
+            resident = re.search(r"^VmRSS:\s+(\d+) kB", text, re.MULTILINE)
+            name = re.search(r"^Name:\s+(.*)$", text, re.MULTILINE)
+            if resident:
+                found.append(
+                    Holder(int(status.parent.name), name[1] if name else "?", int(resident[1]) << 10)
+                )
+    return found
+
+
+def _of_gpu() -> list[Holder]:
+    rows = (line.split(", ") for line in _asked("--query-compute-apps=pid,process_name,used_memory"))
+    return [
+        Holder(int(row[0]), Path(row[1]).name, int(row[2]) << 20)
+        for row in rows
+        if len(row) == 3 and row[0].isdigit() and row[2].isdigit()
+    ]
+
+
+def _room_bytes(device: str) -> int | None:
+    if device != "cuda":
+        return host.available_memory_bytes()
+    free = [int(line) << 20 for line in _asked("--query-gpu=memory.free") if line.isdigit()]
+    return free[0] if free else None
+
+
+def _asked(query: str) -> list[str]:
+    """Lines of nvidia-smi; none where it is missing or says nothing."""
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        return []
+    try:
+        done = subprocess.run(
+            [command, query, "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()]
