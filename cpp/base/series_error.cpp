@@ -13,7 +13,7 @@ namespace dnnsuite::base {
 
 namespace {
 
-constexpr std::size_t kPieces = 64;
+constexpr std::size_t kMostPieces = 64;
 constexpr double kFewestEffective = 10;
 
 double mean(std::span<const double> values) {
@@ -21,7 +21,7 @@ double mean(std::span<const double> values) {
 }
 
 std::vector<double> pieces(std::span<const double> values) {
-    const std::size_t count = std::min(values.size(), kPieces);
+    const std::size_t count = std::min(values.size(), kMostPieces);
     std::vector<double> means;
     for (std::size_t i = 0; i < count; ++i) {
         const std::size_t begin = values.size() * i / count, end = values.size() * (i + 1) / count;
