@@ -14,7 +14,8 @@ from dnnsuite import results
 from dnnsuite._runs.interrupts import Interrupted
 from dnnsuite._runs.reading import read_runs
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.profiling.throughput import TBD_SIZES, Request, measure
+from dnnsuite.profiling.throughput import measure
+from dnnsuite.profiling.throughput_request import Request
 
 HUNGRY = """
 from dnnsuite import jobs
@@ -150,45 +151,3 @@ def test_ctrl_c_leaves_no_half_run(
     assert not list((tmp_path / "out" / "runs").iterdir())
     state = json.loads((tmp_path / "out" / "throughput.json").read_text())
     assert state["status"].startswith("interrupted by")
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"job": "toy_regg"}, "no job 'toy_regg' .*did you mean 'toy_reg'"),
-        ({"batch_sizes": (2, 2)}, "--batch-sizes: 2,2 names one twice"),
-        ({"preset": "tiny"}, "--preset tiny: accepted: quick, full"),
-        ({"stop_iteration": 0}, "--stop-iteration 0: must be at least 1"),
-        ({"start_iteration": 5}, "--start-iteration goes with --stop-iteration"),
-        ({"stop_iteration": 5, "start_iteration": 5}, "--start-iteration 5: from 0 to 4"),
-        ({"repeats": -1}, "--repeats -1: must be at least 1"),
-        ({"budget_s": -1.0}, "--budget -1"),
-        ({"target": 2.0}, "--target 2.0: a part of the rate"),
-        ({"B": 2}, "trains one plain model, not an array"),
-        ({"precision": "fp8"}, "precision 'fp8' is not one of"),
-        ({"options": {"wide": 2}}, "no option 'wide'"),
-    ],
-)
-def test_bad_requests_are_one_sentence(changes: dict[str, object], said: str) -> None:
-    with pytest.raises(InvalidArgument, match=said):
-        Request(**{"job": "toy_reg", "batch_sizes": (2,), **changes}).checked()
-
-
-def test_defaults_are_the_originals() -> None:
-    request = Request("toy_reg", stop_iteration=1000).checked()
-    assert request.batch_sizes == TBD_SIZES == (1, 2, 4, 8, 16, 32, 64, 96, 128)
-    assert (request.start_iteration, request.repeats) == (100, 1)
-    assert Request("toy_reg", stop_iteration=6).checked().start_iteration == 3
-
-
-def test_options_are_those_of_the_job() -> None:
-    request = (
-        Request("imagenet-resnet50", (2,), "quick").with_options(["width=2", "enable_nhwc=yes"]).checked()
-    )
-    assert request.options["width"] == 2
-    assert request.options["enable_nhwc"] is True
-    assert request.options["image_size"] == 64
-    with pytest.raises(InvalidArgument, match=r"has no option 'widht' .*did you mean 'width'"):
-        Request("imagenet-resnet50").with_options(["widht=2"])
-    with pytest.raises(InvalidArgument, match="'batch_size'"):
-        Request("toy_reg").with_options(["batch_size=2"])

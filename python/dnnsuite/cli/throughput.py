@@ -15,7 +15,7 @@ from ._status import FAILED, say
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..profiling.throughput import Request
+    from ..profiling.throughput_request import Request
 
 __all__ = ["throughput"]
 
@@ -80,7 +80,7 @@ def throughput(
     """
     from .._runs.folder import PROFILES_FILE, THROUGHPUT_FILE, default_out
     from ..profiling.batch_sizes import parse
-    from ..profiling.throughput import Request
+    from ..profiling.throughput_request import Request
 
     asked = Request(
         job, parse(batch_sizes), preset, stop_iteration, start_iteration, repeats, target, budget, B, device,

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: MIT
+"""A throughput measurement as it is asked for: job, batch sizes, protocol."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from .._runs.device import choose_device
+from .._runs.plugins import import_plugins
+from ..errors import InvalidArgument
+from . import batch_sizes
+from .single_run import SingleRun, plugins_for
+
+__all__ = ["PRESETS", "TBD_SIZES", "Request"]
+
+PRESETS = ("quick", "full")
+TBD_SIZES = (1, 2, 4, 8, 16, 32, 64, 96, 128)  # of the original's measure_throughput.sh
+_QUICK_SIZES = (1, 2, 4, 8)
+_FIRST_WINDOW = 100  # iterations that the original leaves out
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything that decides what is measured; equal requests share a directory.
+
+    Attributes:
+        batch_sizes: of which each is measured; empty for TBD's nine, with `quick` for 1, 2, 4, 8.
+        preset: quick (a smaller model, seconds a run) or full.
+        stop_iteration: TBD's protocol: so many iterations, of which those from `start_iteration` on count. None: until
+            the rate is known to `target`, the half width of its 95 % interval over it (by default 0.01, with `quick`
+            0.05), or `budget_s` is spent.
+        start_iteration: by default 100, TBD's first window, but never more than half.
+        repeats: processes per batch size, in turns; by default 3, one with `stop_iteration`, two with `quick`.
+        budget_s: seconds of timed steps in one process; by default 60, with `quick` 4.
+        options: the job's own.
+    """
+
+    job: str
+    batch_sizes: tuple[int, ...] = ()
+    preset: str = "full"
+    stop_iteration: int | None = None
+    start_iteration: int | None = None
+    repeats: int | None = None
+    target: float | None = None
+    budget_s: float | None = None
+    B: int = 0
+    device: str = "auto"
+    precision: str = "fp32"
+    threads: int | None = None
+    seed: int = 0
+    data: str = "auto"
+    dataroot: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    plugins: tuple[str, ...] = ()
+    timeout_s: float = 3600.0
+
+    def with_options(self, texts: Sequence[str]) -> Request:
+        """Itself with options of the job, `NAME=VALUE`.
+
+        Raises:
+            InvalidArgument: the job has no such option, or a value is of another kind.
+        """
+        from .. import jobs
+        from ..workflow.job_options import parse_options
+
+        import_plugins(plugins_for(self.job, self.plugins), [os.getcwd()])
+        return replace(self, options=parse_options(texts, _option_defaults(jobs.get(self.job)), self.job))
+
+    def checked(self) -> Request:
+        """Itself, with everything resolved.
+
+        Raises:
+            InvalidArgument: a value is refused; the message says what is accepted.
+            Unavailable: the device is not there.
+        """
+        from .. import jobs
+
+        if self.preset not in PRESETS:
+            raise InvalidArgument(f"--preset {self.preset}: accepted: {', '.join(PRESETS)}")
+        plugins = plugins_for(self.job, self.plugins)
+        import_plugins(plugins, [os.getcwd()])
+        Job = jobs.get(self.job)
+        quick = self.preset == "quick"
+        device = choose_device(self.device)
+        made = replace(
+            self,
+            device=device,
+            plugins=plugins,
+            batch_sizes=self.batch_sizes or (_QUICK_SIZES if quick else TBD_SIZES),
+            options={**_preset_options(Job, self.preset, device), **self.options},
+            repeats=self.repeats or (1 if self.stop_iteration else 2 if quick else 3),
+            target=self.target or (0.05 if quick else 0.01),
+            budget_s=self.budget_s or (4.0 if quick else 60.0),
+            start_iteration=self._start(),
+        )
+        made._check()
+        for size in made.batch_sizes:
+            Job(made.config(size, 0))  # refuses what it does not take
+        return made
+
+    def _start(self) -> int | None:
+        if self.stop_iteration is None or self.start_iteration is not None:
+            return self.start_iteration
+        return min(_FIRST_WINDOW, self.stop_iteration // 2)
+
+    def _check(self) -> None:
+        batch_sizes.refuse_twice(self.batch_sizes)
+        for name, value in (("--repeats", self.repeats), ("--stop-iteration", self.stop_iteration)):
+            if value is not None and value < 1:
+                raise InvalidArgument(f"{name} {value}: must be at least 1")
+        if self.budget_s is not None and not 0 < self.budget_s < float("inf"):
+            raise InvalidArgument(f"--budget {self.budget_s}: must be a positive number of seconds")
+        if self.target is not None and not 0 < self.target < 1:
+            raise InvalidArgument(f"--target {self.target}: a part of the rate, as 0.01 for 1 %")
+        if self.start_iteration is None:
+            return
+        if self.stop_iteration is None:
+            raise InvalidArgument("--start-iteration goes with --stop-iteration")
+        if not 0 <= self.start_iteration < self.stop_iteration:
+            raise InvalidArgument(
+                f"--start-iteration {self.start_iteration}: from 0 to {self.stop_iteration - 1}, before "
+                "--stop-iteration"
+            )
+
+    def config(self, size: int, repeat: int) -> Any:
+        """The configuration of one process."""
+        from .. import jobs
+
+        return jobs.JobConfig(
+            B=self.B,
+            device=self.device,
+            precision=self.precision,
+            batch_size=size,
+            seed=self.seed + repeat,
+            data_seed=self.seed,
+            data=self.data,
+            dataroot=self.dataroot,
+            threads=self.threads,
+            options=dict(self.options),
+        )
+
+    def single(self, size: int, repeat: int) -> SingleRun:
+        """The run of one process."""
+        order = ("stop_iteration", "start_iteration", "target", "budget_s")
+        variables: dict[str, str] = {}
+        if self.threads:
+            variables |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self.threads))
+        if self.device != "cpu" and self.precision == "fp32":
+            variables["NVIDIA_TF32_OVERRIDE"] = "0"  # fp32 means fp32
+        return SingleRun(
+            "throughput",
+            f"throughput of {self.job}",
+            "dnnsuite.profiling.throughput_task:rate",
+            self.job,
+            self.config(size, repeat),
+            {name: getattr(self, name) for name in order},
+            self.plugins,
+            self.timeout_s,
+            self.to_dict(),
+            repeat,
+            self.preset,
+            variables,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()
+        }
+
+
+_PROTOCOL = ("batch_size", "repeat", "number")  # among a suite job's defaults, not options
+
+
+def _option_defaults(job: Any) -> Mapping[str, Any] | None:
+    """The job's options and their defaults; None where only the job itself knows them."""
+    if hasattr(job, "option_defaults"):
+        found: Mapping[str, Any] | None = job.option_defaults()
+        return found
+    if not hasattr(job, "defaults"):
+        return None
+    return {name: value for name, value in job.defaults.items() if name not in _PROTOCOL}
+
+
+def _preset_options(job: Any, preset: str, device: str) -> dict[str, Any]:
+    """The job's options in a preset: a suite's job has `smoke`, a fused one presets, a user's perhaps neither."""
+    if preset == "full":
+        return {}
+    if hasattr(job, "preset"):
+        return dict(job.preset("quick", device).get("options") or {})
+    return {name: value for name, value in getattr(job, "smoke", {}).items() if name not in _PROTOCOL}
