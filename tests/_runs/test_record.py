@@ -118,3 +118,33 @@ def test_a_moment_is_in_utc_and_sorts_as_text() -> None:
 )
 def test_the_source_of_data(provenance: Any, source: str) -> None:
     assert data_source(provenance) == source
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("machine", "gpus"), [{"name": "A GPU"}], "gpu 0 of the machine is"),
+        (("machine", "cpu_model"), 7, "machine's cpu_model is 7: not a text"),
+        (("machine", "cpus"), {}, "cpus of the machine is {}"),
+        (("versions",), {"torch": 2.13}, "version of torch is 2.13: not a text"),
+        (("metrics",), [{"name": 1, "value": 1.0, "unit": "s"}], "name of a metric is 1"),
+        (
+            ("metrics",),
+            [{"name": "throughput/with loader", "value": -1.0, "unit": "s"}],
+            "no rate is negative",
+        ),
+        (("disturbances",), [1.5], "disturbance 0 is 1.5"),
+        (("seed",), 10**400, "seed is 1000"),
+        (("copies",), 2**63, "copies is 9223372036854775808: not a count"),
+        (("skipped_steps",), math.inf, "skipped_steps is inf"),
+        (("changed",), ["lr"], r"changed is \['lr'\]: not an object"),
+    ],
+)
+def test_odd_values_deep_in_a_record_are_named(path: tuple[str, ...], value: Any, said: str) -> None:
+    values = changed()
+    part = values
+    for name in path[:-1]:
+        part = part[name]
+    part[path[-1]] = value
+    with pytest.raises(BadRecord, match=said):
+        RunRecord.from_dict(values)

@@ -116,3 +116,9 @@ def test_json_has_every_part_and_no_nan(mila_tree):
     assert len(found["summary"]) == 19
     assert found["score"]["price_per_point"] > 0
     assert {line["name"] for line in found["statistics"]} >= {"Bench Passes", "Performance"}
+
+
+def test_json_of_a_report_without_enough_runs_is_json(suite):
+    """NaN is no JSON: a statistic without a value is null."""
+    made = report.make([suite(record())], target="V100")
+    assert json.loads(json.dumps(made.to_dict(), allow_nan=False))["statistics"][1]["value"] is None

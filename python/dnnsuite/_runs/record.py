@@ -40,6 +40,7 @@ Status = Literal["ok", "failed"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
 WITH_LOADER = "throughput/with loader"  # name of a second rate: batches come from a loader of files
+MOST = 2**62  # that a count or a seed can be; tables keep them in 64 bits
 FASTEST = 1e30  # items per second; sums of larger figures would overflow
 _TEXTS = (
     "id",
@@ -325,7 +326,7 @@ def checked(record: RunRecord) -> RunRecord:
             raise BadRecord(f"{name} is {value!r}: not a text")
     for name in ("B", "repeat", "copies"):
         value = getattr(record, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST:
             raise BadRecord(f"{name} is {value!r}: not a count")
     for name in ("seconds", "skipped_steps", "items_per_step"):
         value = getattr(record, name)
@@ -336,10 +337,50 @@ def checked(record: RunRecord) -> RunRecord:
             raise BadRecord(f"{name} is {getattr(record, name)!r}: not an object")
     for metric in record.metrics:
         _check_metric(metric)
+    _check_parts(record)
     return record
 
 
+def _check_parts(record: RunRecord) -> None:
+    """Raise for a text or a number within a part of the record that is none."""
+    machine, device, verdict = record.machine, record.device, record.verdict
+    texts = {
+        "machine's hostname": machine.hostname,
+        "machine's cpu_model": machine.cpu_model,
+        "machine's driver": machine.driver,
+        "device's type": device.type,
+        "device's name": device.name,
+        "isolation's level": record.isolation.level,
+        "started's utc": record.started.utc,
+        "verdict's message": verdict.message,
+        "verdict's failure": verdict.failure or "",
+        "commit": record.commit,
+        **{f"gpu {i} of the machine": gpu for i, gpu in enumerate(machine.gpus)},
+        **{f"disturbance {i}": each for i, each in enumerate(record.disturbances)},
+        **{f"version of {name}": value or "" for name, value in record.versions.items()},
+    }
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise BadRecord(f"{name} is {value!r}: not a text")
+    counts = ("cpus of the machine", machine.cpus), ("batch_size", record.batch_size)
+    for name, count in (
+        *counts,
+        ("threads", record.threads),
+        ("processes", record.processes),
+        ("seed", record.seed),
+    ):
+        if isinstance(count, bool) or not isinstance(count, int) or not -MOST <= count <= MOST:
+            raise BadRecord(f"{name} is {count!r}: not a whole number that it can be")
+
+
 def _check_metric(metric: Metric) -> None:
+    for name, text in (("name", metric.name), ("unit", metric.unit), ("definition", metric.definition)):
+        if not isinstance(text, str):
+            raise BadRecord(f"{name} of a metric is {text!r}: not a text")
+    if metric.replica is not None and (
+        isinstance(metric.replica, bool) or not isinstance(metric.replica, int)
+    ):
+        raise BadRecord(f"{metric.name}: replica is {metric.replica!r}: not a whole number")
     for name in ("value", "low", "high"):
         value = getattr(metric, name)
         if value is None and name != "value":

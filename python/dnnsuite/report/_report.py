@@ -88,16 +88,18 @@ class SuiteReport:
                 kind: [_failed(entry) for entry in of_kind] for kind, of_kind in self.failures.items()
             },
             "seed_table": _records(self.seed),
-            "statistics": [vars(line) for line in self.statistics],
+            "statistics": [_plain_values(vars(line)) for line in self.statistics],
             "weighted_score": _plain(self.weighted),
             "score_table": None if self.scored is None else _records(self.scored),
             "score": None
             if self.score is None
-            else {
-                **vars(self.score),
-                "score": self.score.value,
-                "price_per_point": self.score.price_per_point,
-            },
+            else _plain_values(
+                {
+                    **vars(self.score),
+                    "score": self.score.value,
+                    "price_per_point": self.score.price_per_point,
+                }
+            ),
             "differing": self.differing,
             "not_run": self.not_run,
             "costs": None if self.costs is None else _records(self.costs),
@@ -302,6 +304,10 @@ def _records(table: pandas.DataFrame) -> list[dict[str, Any]]:
         {str(key): _plain(value) for key, value in row.items()}
         for row in table.reset_index().to_dict("records")
     ]
+
+
+def _plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in values.items()}
 
 
 def _plain(value: Any) -> Any:

@@ -265,7 +265,7 @@ def _judged(
     if min(counts) < 2:
         why = "one run of a side says nothing of how much runs differ"
         return Compared(point, "inconclusive", ratio, more_runs=2, reasons=(why,), **common)
-    found = timing.compare(*seconds, paired=paired, threshold=threshold)
+    found = timing.compare(*seconds, paired=paired, threshold=threshold, independent=True)
     more = found.more_blocks if found.verdict == "inconclusive" else None
     return Compared(
         point,
