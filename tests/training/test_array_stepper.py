@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Steps of an array against those of its experiments alone."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
+from dnnsuite.errors import InvalidArgument
 from dnnsuite.training import ExperimentArray, PerEpoch
 from dnnsuite.training.array_stepper import ArrayStepper
 from dnnsuite.training.order import Share
@@ -98,3 +101,9 @@ def test_low_precision_learns_and_each_model_has_its_scaler(precision):
     assert stepper.model_state(1)["scaler"].keys() == alone.scaler.state_dict().keys()
     alone.load(stepper.model_state(1))
     assert list(alone.model.state_dict()) == list(stepper.model_state(1)["model"])
+
+
+def test_an_array_is_of_one_process():
+    of_two = SimpleNamespace(world_size=2, device=torch.device("cpu"))
+    with pytest.raises(InvalidArgument, match="trains in one process: start it without torchrun"):
+        ArrayStepper(array(), of_two)
