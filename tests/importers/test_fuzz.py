@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dnnsuite import importers
 from dnnsuite.errors import Error
-from importer_samples import FIXTURES, kineto, new_schema, old_schema, sqlite
+from importer_samples import FIXTURES, kineto, new_schema, nvvp_schema, old_schema, sqlite
 
 TEXTS = sorted(FIXTURES.iterdir())
 slow_files = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
@@ -60,12 +60,12 @@ def test_damaged_text(folder, source, data):
     imports_or_says(folder / source.name, data.draw(damaged(source.read_bytes())))
 
 
-@pytest.mark.parametrize("schema", [new_schema, old_schema])
+@pytest.mark.parametrize("schema", [new_schema, old_schema, nvvp_schema])
 @slow_files
 @given(data=st.data())
 def test_damaged_databases(folder, schema, data):
     whole = sqlite(folder / "whole.sqlite", schema()).read_bytes()
-    imports_or_says(folder / "x.sqlite", data.draw(damaged(whole)), ("auto", "nsys"))
+    imports_or_says(folder / "x.sqlite", data.draw(damaged(whole)), ("auto", "nsys", "nvvp"))
 
 
 def test_a_schema_that_is_no_text(folder):
@@ -73,10 +73,11 @@ def test_a_schema_that_is_no_text(folder):
     imports_or_says(folder / "x.sqlite", whole.replace(b"CREATE TABLE", b"CREATE \x80ABLE"), ("auto", "nsys"))
 
 
+@pytest.mark.parametrize("schema", [new_schema, nvvp_schema])
 @slow_files
 @given(data=st.data())
-def test_databases_with_values_of_any_type(folder, data):
-    tables = new_schema()
+def test_databases_with_values_of_any_type(folder, schema, data):
+    tables = schema()
     name = data.draw(st.sampled_from(sorted(tables)))
     columns, rows = tables[name]
     cell = (

@@ -117,6 +117,39 @@ def old_schema():
     }
 
 
+def nvvp_schema():
+    """Tables as nvprof writes them: a kernel, a copy, a migration and a fault, calls, a range, an overhead."""
+    return {
+        "StringTable": ("_id_ value", [(0, "-- null --"), (1, "volta_sgemm_128x64_nn"), (2, "step")]),
+        "Version": ("version", [(12,)]),
+        "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL": (
+            "_id_ start end deviceId contextId streamId correlationId name registersPerThread gridX gridY gridZ blockX "
+            "blockY blockZ staticSharedMemory dynamicSharedMemory localMemoryPerThread",
+            [(1, 2000, 3000, 0, 1, 7, 11, 1, 128, 4, 2, 1, 32, 1, 1, 16, 1024, 0)],
+        ),
+        "CUPTI_ACTIVITY_KIND_MEMCPY": (
+            "_id_ copyKind srcKind dstKind bytes start end deviceId contextId streamId correlationId",
+            [(1, 1, 1, 3, 4096, 500, 900, 0, 1, 7, 10)],
+        ),
+        "CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER": (
+            "_id_ counterKind value start end address srcId dstId streamId processId",
+            [(1, 1, 65536, 1000, 1200, 0, 0, 0, 7, 42), (2, 3, 1, 1100, 1150, 0, 0, 0, 0, 42)],
+        ),
+        "CUPTI_ACTIVITY_KIND_RUNTIME": (
+            "_id_ cbid start end processId threadId correlationId returnValue",
+            [(1, 211, 1500, 1600, 42, 77, 11, 0)],
+        ),
+        "CUPTI_ACTIVITY_KIND_MARKER": (
+            "_id_ flags timestamp id objectKind objectId name domain",
+            [(1, 2, 400, 5, 2, b"", 2, 0), (2, 4, 3100, 5, 2, b"", 0, 0)],
+        ),
+        "CUPTI_ACTIVITY_KIND_OVERHEAD": (
+            "_id_ overheadKind objectKind objectId start end",
+            [(1, 2 << 16, 1, b"", 100, 150)],
+        ),
+    }
+
+
 def kineto(path):
     """A trace as torch.profiler writes them, of a GPU."""
     events = [

@@ -74,3 +74,18 @@ def test_without_cupti_the_error_says_what_helps(tmp_path):
     )
     assert done.stdout.count("pip install 'dnnsuite[counters]'") == 3, done.stderr
     assert "libcupti.so.13 cannot be loaded" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("said", "metric", "unit"),
+    [
+        ("byte", "dram__bytes_read.sum.per_second", "byte/s"),  # CUPTI 13.1
+        ("byte/second", "dram__bytes_read.sum.per_second", "byte/s"),  # 13.0
+        ("byte", "dram__bytes_read.sum", "byte"),
+        ("", "sm__throughput.avg.pct_of_peak_sustained_elapsed", "%"),
+        ("instruction", "sm__inst_executed.avg.per_cycle_active", "instruction/cycle"),
+        ("instruction/gpc_cycle", "sm__inst_executed.avg.per_cycle_active", "instruction/gpc_cycle"),
+    ],
+)
+def test_a_unit_says_what_the_name_says_whatever_the_version(said, metric, unit):
+    assert catalogue.with_suffix(said, metric) == unit

@@ -114,8 +114,23 @@ def metrics(chip: str, pattern: str = "*", collection: str = "ranges") -> list[M
 
 
 def unit_of(metric: str, chip: str, collection: str = "ranges") -> str:
-    """The unit of a full metric name's values, as CUPTI has it: "%", "byte/s"; "" for a pure number."""
-    unit: str = host(chip, collection).describe(metric)["unit"]
+    """The unit of a full metric name's values: "%", "byte/s"; "" for a pure number."""
+    return with_suffix(host(chip, collection).describe(metric)["unit"], metric)
+
+
+def with_suffix(unit: str, metric: str) -> str:
+    """CUPTI's unit of a metric in our words, with what its name says of it: versions differ in whether they tell.
+
+    >>> with_suffix("byte", "dram__bytes_read.sum.per_second"), with_suffix("", "sm__throughput.avg.pct")
+    ('byte/s', '%')
+    """
     for long, short in (("percent", "%"), ("nanosecond", "ns"), ("second", "s")):
         unit = unit.replace(long, short)
+    last = metric.rpartition(".")[2]
+    if last.startswith("pct"):
+        return "%"
+    if last == "per_second" and not unit.endswith("/s"):
+        return f"{unit}/s"
+    if last.startswith("per_cycle") and "cycle" not in unit.partition("/")[2]:
+        return f"{unit}/cycle"
     return unit
