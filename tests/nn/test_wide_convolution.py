@@ -23,6 +23,7 @@ def geometry(stride=1, padding=1, groups=1):
         ((1, 16, 4, 4), 8, 3, 1, 1),
         ((8, 16, 4, 4), 32, 1, 2, 4),
         ((2, 12, 5, 6), 18, 3, 1, 6),
+        ((4, 8, 5, 5), 8, 1, 1, 4),
     ],
 )
 def test_the_bits_are_those_of_a_model_alone(shape, outputs, kernel, stride, groups):
@@ -31,7 +32,7 @@ def test_the_bits_are_those_of_a_model_alone(shape, outputs, kernel, stride, gro
     y = functional.conv2d(stack(x, 3), weight, bias, stride, 1, 1, groups)
     grad = channels_last(torch.randn_like(y))
     together = (y, *torch.autograd.grad(y, (weight, bias), grad))
-    assert y.movedim(2, -1).is_contiguous()
+    assert y.movedim(2, -1).is_contiguous() or (kernel, stride) == (1, 1)
     for model in range(3):
         own = [t[model : model + 1] for t in (weight, bias)]
         one = functional.conv2d(stack(x, 1), *own, stride, 1, 1, groups)

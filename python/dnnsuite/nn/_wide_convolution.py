@@ -24,8 +24,10 @@ FEW_NUMBERS = 262144
 
 def wide_convolution(input: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor | None:
     """Convolve `[B, N, C, H, W]` with the models' filters in one call; None if that is slower, or not the same."""
-    *_, transposed, _, _ = geometry
+    *_, transposed, _, groups = geometry
     if input.stride(0) != 0 or len(input) < 2 or transposed or input.requires_grad:
+        return None
+    if groups > 1 and weight.size(2) == 1:  # torch is slow with several filters for each channel
         return None
     if torch.compiler.is_compiling() or transforming() or input.dtype != torch.float32:
         return None

@@ -164,16 +164,21 @@ def test_an_activation_in_place_behind_a_convolution_of_one_model():
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_one_channel_to_one_is_the_same_without_a_gradient_of_the_input(shared):
-    x = torch.randn(3, 2, 1, 9, 8, dtype=torch.float64)
+@pytest.mark.parametrize(("channels", "kernel", "groups"), [(1, 3, 1), (8, 1, 4)])
+def test_layouts_of_their_own_without_a_gradient_of_the_input(shared, channels, kernel, groups):
+    x = torch.randn(3, 2, channels, 9, 8, dtype=torch.float64)
     x = stack(x[0], 3) if shared else x
-    weight = torch.randn(3, 1, 1, 3, 3, dtype=torch.float64, requires_grad=True)
-    bias = torch.randn(3, 1, dtype=torch.float64, requires_grad=True)
-    y = functional.conv2d(x, weight, bias, 1, 1)
-    truth = torch.stack([torch.nn.functional.conv2d(*own, 1, 1) for own in zip(x, weight, bias, strict=True)])
+    weight = torch.randn(
+        3, channels, channels // groups, kernel, kernel, dtype=torch.float64, requires_grad=True
+    )
+    bias = torch.randn(3, channels, dtype=torch.float64, requires_grad=True)
+    rest = (1, kernel // 2, 1, groups)
+    y = functional.conv2d(x, weight, bias, *rest)
+    own = zip(x, weight, bias, strict=True)
+    truth = torch.stack([torch.nn.functional.conv2d(*one, *rest) for one in own])
     torch.testing.assert_close(y, truth)
     grad = torch.randn_like(truth)
     found, wanted = (torch.autograd.grad(t, (weight, bias), grad) for t in (y, truth))
     torch.testing.assert_close(found, wanted)
-    with_gradient = functional.conv2d(x.clone().requires_grad_(), weight, bias, 1, 1)
+    with_gradient = functional.conv2d(x.clone().requires_grad_(), weight, bias, *rest)
     torch.testing.assert_close(with_gradient, truth)
