@@ -73,5 +73,5 @@ def test_every_way_sweeps_and_the_report_names_the_ratio(data):
     options = argparse.Namespace(rounds=1, width=8, epochs=1)
     seconds = sweep.measure("mlp", options, data, lambda text: None)
     lines = sweep.report("mlp", seconds)
-    assert len(lines) == 3
+    assert len(lines) == 4
     assert f"dnnsuite is {seconds['loop'][0] / seconds['dnnsuite'][0]:.2f} [" in lines[1]
