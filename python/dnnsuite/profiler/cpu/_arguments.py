@@ -7,8 +7,6 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 
 class RecordedArguments:
     """Arguments of one recorded event.
@@ -54,6 +52,8 @@ class RecordedArguments:
 @functools.lru_cache(maxsize=4096)
 def argument_count(name: str, overload: str = "") -> int | None:
     """Return the number of arguments of an overload of operator `name`, as `aten::mm`; None if there is none."""
+    import torch
+
     namespace, _, operator = name.partition("::")
     found = getattr(getattr(torch.ops, namespace, None), operator, None) if operator else None
     schema = getattr(getattr(found, overload or "default", None), "_schema", None)
