@@ -12,7 +12,8 @@ PAGES = sorted((Path(__file__).parents[2] / "docs/multiply").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_snippets_print_what_they_say(page):
+def test_snippets_print_what_they_say(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     text, scope, printed = page.read_text(encoding="utf-8"), {}, io.StringIO()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     with contextlib.redirect_stdout(printed):
