@@ -18,7 +18,7 @@ RUN = RunRecord(
 def test_findings_are_final_and_accidents_are_not() -> None:
     assert final(RUN)
     fates = {failure: final(replace(RUN, verdict=Verdict.failed(failure, "m"))) for failure in CLASSES}
-    assert [failure for failure, is_final in fates.items() if is_final] == ["oom", "nan"]
+    assert [failure for failure, is_final in fates.items() if is_final] == ["oom", "nan", "invalid"]
 
 
 def test_only_what_differs_is_refused() -> None:

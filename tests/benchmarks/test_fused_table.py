@@ -31,7 +31,7 @@ def test_speed_is_over_serial_round_by_round():
 def test_speed_is_the_geometric_mean_within_its_interval():
     found = table.speed([1.0, 1.0, 1.0], [1.0, 0.5, 0.25])
     assert found.ratio == pytest.approx(2)
-    assert 1 <= found.low < 2 < found.high <= 4
+    assert 0 < found.low < 2 < found.high  # three rounds tell little
 
 
 def test_one_round_has_no_interval():

@@ -66,7 +66,7 @@ def test_this_machine_becomes_the_target(mila_tree, tmp_path, capsys):  # noqa: 
     ("arguments", "message"),
     [
         (["--style", "long"], "--style 'long': accepted are full, seed and score"),
-        (["--out", "report.pdf"], "must end in one of .txt, .md, .csv, .json, .html"),
+        (["--out", "report.docx"], "must end in one of .pdf, .txt, .md, .csv, .json, .html"),
         (["--gpu-model", "A100"], "neither one of V100, MI50, RTX"),
     ],
 )

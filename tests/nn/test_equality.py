@@ -119,7 +119,12 @@ def assert_norm_near(actual, truth, tolerance, what, rounded):
     assert error <= allowed, f"{what}: error {error:.3g}, allowed {allowed:.3g}"
 
 
-def compare(found, expected, case, dtype, index, rounded=None):
+def no_farther_than_torch(actual, truth, exact):
+    """True if an ill-conditioned result (of a group whose values are nearly equal) has torch's own error or less."""
+    return (actual.double() - exact).norm() <= 1.5 * (truth.double() - exact).norm()
+
+
+def compare(found, expected, case, dtype, index, rounded=None, exact=None):
     for name in expected.keys() - found.keys():
         assert not expected[name].any(), f"{name} is missing"
     for name, value in found.items():
@@ -130,13 +135,17 @@ def compare(found, expected, case, dtype, index, rounded=None):
             what = f"{name}, model {index}"
             assert_norm_near(actual, truth, case.bf16_tolerance, what, lambda name=name: rounded()[name])
         else:
-            torch.testing.assert_close(
-                actual,
-                truth,
-                **TOLERANCE.get(dtype, {}),
-                check_stride=False,
-                msg=lambda text, what=name: f"{what}, model {index}: {text}",
-            )
+            try:
+                torch.testing.assert_close(
+                    actual,
+                    truth,
+                    **TOLERANCE.get(dtype, {}),
+                    check_stride=False,
+                    msg=lambda text, what=name: f"{what}, model {index}: {text}",
+                )
+            except AssertionError:
+                if exact is None or not no_farther_than_torch(actual, truth, exact()[name]):
+                    raise
 
 
 @rows("values", DTYPES)
@@ -154,11 +163,20 @@ def test_values(case, dtype, data):
             own = [w[index] for w in weights]
             alone, inputs = copy.deepcopy(model), each[index]
             rounded = functools.partial(in_torch, model, inputs, example.keywords, own)
+            exact = functools.partial(
+                in_torch, *in_double(model, inputs), example.keywords, [w.double() for w in own]
+            )
             if dtype == torch.bfloat16:
                 assert found["output 0"].dtype == tensors(alone(*inputs, **example.keywords))[0].dtype
-                alone, own = copy.deepcopy(model).double(), [w.double() for w in own]
-                inputs = tree_map(lambda x: x.double() if x.is_floating_point() else x, inputs)
-            compare(found, run(alone, inputs, example.keywords, own)[0], case, dtype, index, rounded)
+                (alone, inputs), own = in_double(model, inputs), [w.double() for w in own]
+            compare(found, run(alone, inputs, example.keywords, own)[0], case, dtype, index, rounded, exact)
+
+
+def in_double(model, inputs):
+    """A copy of a model, and its inputs, in float64."""
+    return copy.deepcopy(model).double(), tree_map(
+        lambda x: x.double() if x.is_floating_point() else x, inputs
+    )
 
 
 def in_torch(model, inputs, keywords, weights):

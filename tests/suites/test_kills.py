@@ -44,8 +44,10 @@ def check_whole(out: Path) -> int:
         assert read_run(run / "run.json").ok
         names = {path.name for path in run.iterdir()}
         assert names == {"run.json", "samples.csv", "monitor.csv", "report.json", "stdout.txt", "stderr.txt"}
-    for path in (*out.glob(SUITE_FILE), *out.glob("mila/*/[!.]*.json")):
+    for path in out.glob(SUITE_FILE):
         json.loads(path.read_text())
+    for path in out.glob("mila/*/[!.]*.json"):  # a list without its end, as the original writes
+        json.loads(path.read_text().rstrip().removesuffix(",") + "]")
     return len(runs)
 
 

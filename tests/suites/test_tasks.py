@@ -23,6 +23,7 @@ def work(folder: Path, job: str) -> tuple[int, dict, str]:
         "arguments": {"batch_size": 4, "number": 2},
         "device_uuids": [],
         "about": {"hostname": "h"},
+        "conditions": {"preset": "", "changed": ""},
         "launched_ns": timing.now_ns(),
     }
     config = JobConfig(batch_size=4, threads=1).to_dict()

@@ -20,7 +20,7 @@ def test_files_read_back(finished: WorkflowReport) -> None:
     assert list(wide.columns[:5]) == [f"serial:fp32:{name}" for name in ("0", "1", "avg", "min", "max")]
     assert wide.loc[2, "hfta:fp32:avg"] > wide.loc[1, "serial:fp32:avg"]  # two models nap at once
     assert wide.loc[1].notna().sum() == 5  # concurrent and hfta were measured at B=2 only
-    assert set(pd.read_csv(tidy)["metric"]) == {"throughput", "time/step"}
+    assert set(pd.read_csv(tidy)["metric"]) == {"throughput", "throughput/CPU second", "time/step"}
     assert matplotlib.image.imread(png).shape[0] > 500
 
 
