@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InvalidArgument
-from ._options import Json, Text, Texts
-from .compare import FailOnOption, Outs, report_comparison
+from ._options import Json, Text
+from .compare import Across, FailOnOption, MetricName, Outs, Threshold, report_comparison
 
 __all__ = ["commands"]
 
@@ -62,14 +62,9 @@ def check(
     directories: _Directories,
     baseline: _File = _FILE,
     fail_on: FailOnOption = None,
-    threshold: Annotated[float, typer.Option(help="Least change that counts, as a fraction.")] = 0.01,
-    metric: Annotated[
-        str, typer.Option(help="What is compared: a rate, or a time, of whole runs.")
-    ] = "throughput",
-    across: Annotated[
-        Texts,
-        typer.Option(help="What is compared, so may differ: machine, software, or a condition; repeatable."),
-    ] = None,
+    threshold: Threshold = 0.01,
+    metric: MetricName = "throughput",
+    across: Across = None,
     name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all that is there]")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
     out: Outs = None,

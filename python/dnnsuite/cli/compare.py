@@ -26,6 +26,12 @@ Outs = Annotated[
     Optional[list[Path]],  # noqa: UP045
     typer.Option(help="Also write to this .md, .txt, .csv, .json or .png file; repeatable."),
 ]
+Threshold = Annotated[float, typer.Option(help="Least change that counts, as a fraction.")]
+MetricName = Annotated[str, typer.Option(help="What is compared: a rate, or a time, of whole runs.")]
+Across = Annotated[
+    Texts,
+    typer.Option(help="What is compared, so may differ: machine, software, or a condition; repeatable."),
+]
 FailOnOption = Annotated[
     Texts,
     typer.Option(help="Exit with 1 if a point is slower:5%, failed, missing, inconclusive, ...; repeatable."),
@@ -41,15 +47,10 @@ def compare(
         ),
     ],
     fail_on: FailOnOption = None,
-    threshold: Annotated[float, typer.Option(help="Least change that counts, as a fraction.")] = 0.01,
-    metric: Annotated[
-        str, typer.Option(help="What is compared: a rate, or a time, of whole runs.")
-    ] = "throughput",
+    threshold: Threshold = 0.01,
+    metric: MetricName = "throughput",
     method: Annotated[str, typer.Option(help="auto, paired or unpaired.")] = "auto",
-    across: Annotated[
-        Texts,
-        typer.Option(help="What is compared, so may differ: machine, software, or a condition; repeatable."),
-    ] = None,
+    across: Across = None,
     name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all that is there]")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
     out: Outs = None,

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -103,38 +104,40 @@ def monitor(request: Request) -> Drawn:
 
 def batch_sizes(request: Request) -> Drawn:
     """Draw rate and peak memory over the batch size, of throughput measurements or of profiles."""
-    from matplotlib.figure import Figure
-
     from .. import plots, results
 
-    if request.metric is not None:
-        raise InvalidArgument(f"--metric {request.metric}: batch_sizes has no choice; leave --metric away")
-    summary = results.by_batch_size(results.load(*request.directories), request.allow_unlike)
-    prefix = request.save or request.directories[0] / "throughput"
-    files = [prefix.with_name(prefix.name + suffix) for suffix in (".csv", ".png")]
-    rate, memory = Figure(figsize=(9.6, 3.8), layout="constrained").subplots(1, 2)
-    plots.batch_sizes(summary, rate, memory)
-    results.save_csv(summary, files[0])
-    plots.save(rate, files[1])
-    return plots.Drawn(files, (*summary.attrs["problems"], *summary.attrs["notes"]))
+    return _two_panels(request, "batch_sizes", "throughput", results.by_batch_size, plots.batch_sizes)
 
 
 def scaling(request: Request) -> Drawn:
     """Draw weak scaling of training runs: total rate over processes, the ideal line, the efficiency."""
+    from .. import plots, results
+
+    return _two_panels(request, "scaling", "scaling", results.weak_scaling, plots.weak_scaling)
+
+
+def _two_panels(
+    request: Request,
+    kind: str,
+    file: str,
+    summarize: Callable[[pd.DataFrame, bool], pd.DataFrame],
+    draw: Callable[[pd.DataFrame, Any, Any], Any],
+) -> Drawn:
+    """Save the summary of all runs, and its figure of two panels beside each other, as `file`.csv and .png."""
     from matplotlib.figure import Figure
 
     from .. import plots, results
 
     if request.metric is not None:
-        raise InvalidArgument(f"--metric {request.metric}: scaling has no choice; leave --metric away")
-    table = results.weak_scaling(results.load(*request.directories), request.allow_unlike)
-    prefix = request.save or request.directories[0] / "scaling"
+        raise InvalidArgument(f"--metric {request.metric}: {kind} has no choice; leave --metric away")
+    summary = summarize(results.load(*request.directories), request.allow_unlike)
+    prefix = request.save or request.directories[0] / file
     files = [prefix.with_name(prefix.name + suffix) for suffix in (".csv", ".png")]
-    rate, efficiency = Figure(figsize=(9.6, 3.8), layout="constrained").subplots(1, 2)
-    plots.weak_scaling(table, rate, efficiency)
-    results.save_csv(table, files[0])
-    plots.save(rate, files[1])
-    return plots.Drawn(files, (*table.attrs["problems"], *table.attrs["notes"]))
+    left, right = Figure(figsize=(9.6, 3.8), layout="constrained").subplots(1, 2)
+    draw(summary, left, right)
+    results.save_csv(summary, files[0])
+    plots.save(left, files[1])
+    return plots.Drawn(files, (*summary.attrs["problems"], *summary.attrs["notes"]))
 
 
 _ACROSS = 3  # panels beside each other
