@@ -4,8 +4,8 @@
 Rounding cannot grow from step to step, so that a step may be compared closely however late it is. A plain model takes
 parameters, buffers and optimizer state over, and neither hyperparameters nor schedule: these go on by themselves.
 
-Rounding is larger where a ReLU flips or Adam divides a gradient of nearly zero by itself. A control says by how much:
-the plain step in float64, and, where that is not enough, plain steps from weights that are another rounding away.
+Rounding is larger where a ReLU flips or Adam divides a gradient of nearly zero by itself. Where a difference is too
+large, controls say by how much: the plain step in float64, then plain steps from weights that are a rounding away.
 """
 
 from __future__ import annotations
@@ -66,6 +66,22 @@ class Alone(NamedTuple):
     masks: Sequence[MaskStream]
 
 
+class _Place(NamedTuple):
+    """Position of a plain job in its data, and of each of its dropout masks."""
+
+    iteration: int
+    masks: list[int]
+
+    @classmethod
+    def of(cls, alone: Alone) -> _Place:
+        return cls(alone.job.iteration, [mask.position for mask in alone.masks])
+
+    def restore(self, alone: Alone) -> None:
+        alone.job.iteration = self.iteration
+        for mask, position in zip(alone.masks, self.masks, strict=True):
+            mask.position = position
+
+
 class Follower:
     """Model `index` of an array as a plain job and as one in float64; each makes the array's steps from its state."""
 
@@ -80,23 +96,26 @@ class Follower:
 
     def compare(self) -> Difference:
         """Make the step that the array just made; return the largest difference in units of what is allowed."""
-        before, bounds = self._before, self._bounds
-        found, (job, masks) = self._now(), self._plain
-        iteration, drawn = job.iteration, [mask.position for mask in masks]
-        plain, exact = (_advanced(alone.job, before) for alone in (self._plain, self._exact))
-        controls = [exact]
-        worst = _largest(before, found, plain, controls, bounds)
+        found, now = self._now(), _Place.of(self._plain)
+        plain = _advanced(self._plain.job, self._before)
+        making = self._controls(now)
+        # A schedule goes on after its optimizer's first step, so the control makes that one in any case.
+        controls: list[Snapshot] = [] if self._exact.job.iteration else [next(making)]
+        while True:
+            worst = _largest(self._before, found, plain, controls, self._bounds)
+            if worst.excess <= 1.0 or (control := next(making, None)) is None:
+                return worst
+            controls.append(control)
+
+    def _controls(self, now: _Place) -> Iterator[Snapshot]:
+        """Yield the plain step in float64, then plain steps from weights that are a rounding away."""
+        now.restore(self._exact)
+        yield _advanced(self._exact.job, self._before)
         for attempt in range(_ROUNDINGS):
-            if worst.excess <= 1.0:
-                break
-            size = bounds.rounding * _SIZES[attempt % len(_SIZES)]
-            start = _rounded(before, job, size, attempt)
-            job.iteration = iteration
-            for mask, position in zip(masks, drawn, strict=True):
-                mask.position = position
-            controls.append(_moved(_advanced(job, start), start, before))
-            worst = _largest(before, found, plain, controls, bounds)
-        return worst
+            size = self._bounds.rounding * _SIZES[attempt % len(_SIZES)]
+            start = _rounded(self._before, self._plain.job, size, attempt)
+            now.restore(self._plain)
+            yield _moved(_advanced(self._plain.job, start), start, self._before)
 
     def end_epoch(self) -> None:
         for alone in (self._plain, self._exact):
@@ -204,6 +223,6 @@ def _difference(
     stored = _STORED.get(plain.dtype, 0.0) * float(plain.double().norm())
     found, plain = found.double(), plain.double()
     size = float((plain if was is None else plain - was.double()).norm()) or 1e-30
-    control = max(float((plain - x.double()).norm()) for x in controls)
+    control = max((float((plain - x.double()).norm()) for x in controls), default=0.0)
     error = float((found - plain).norm())
     return Difference(of, error / size, bounds.step + (bounds.control * control + stored) / size)
