@@ -1,41 +1,26 @@
 # SPDX-License-Identifier: MIT
-"""The pages on profiling do what they say: their script is profiled, their snippets print what they promise."""
+"""The page on profiling does what it says: its script is profiled."""
 
-import contextlib
-import io
 import json
 import os
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-SEE = Path(__file__).parent.parent / "docs/see"
+import pages
 
-
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (SEE / page).read_text(encoding="utf-8"), re.DOTALL)
-
-
-def test_the_numbers_on_utilisation():
-    scope: dict[str, object] = {}
-    for block in blocks("utilisation.md", "python"):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(block, scope)
-        assert printed.getvalue().splitlines() == re.findall(r"^print\(.*\)\s+# (.*)$", block, re.MULTILINE)
+PAGE = pages.DOCS / "see/profile.md"
 
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
     """The folder in which the page's commands were run, and what they said."""
     folder = tmp_path_factory.mktemp("see")
-    (script,) = blocks("profile.md", "python")
+    (script,) = pages.blocks(PAGE, "python")
     (folder / "regression.py").write_text(script)
     said = ""
-    for command in blocks("profile.md", "sh"):
+    for command in pages.blocks(PAGE, "sh"):
         line = [sys.executable if word == "python" else word for word in command.split()]
         line[:1] = [sys.executable, "-m", "dnnsuite"] if line[0] == "dnnsuite" else line[:1]
         done = subprocess.run(

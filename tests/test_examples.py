@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The examples of sweeps run as they are, and the page's snippets too."""
+"""The examples of sweeps run as they are."""
 
 import importlib.util
-import re
 import runpy
 from pathlib import Path
 
@@ -30,13 +29,3 @@ def test_the_digits_sweep_is_short():
     text = (ROOT / "examples/sweep_digits.py").read_text()
     lines = [line for line in text.split("import dnnsuite\n")[1].splitlines() if line.strip()]
     assert len(lines) <= 15
-
-
-def test_the_snippets_of_the_page_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs/multiply/sweeps.md").read_text(encoding="utf-8")
-    scope: dict[str, object] = {}
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(block, scope)
-    for target in re.findall(r"\]\((?!http)([^)#]+)", text):
-        assert (ROOT / "docs/multiply" / target).exists()

@@ -2,7 +2,7 @@
 """Training steps of B models of each workload: the fused array against every other way to train them, in one run.
 
     python benchmarks/fused.py mlp_s pointnet --B 1 8
-    python benchmarks/fused.py --B 8 --threads 2 --out results --markdown README.md
+    python benchmarks/fused.py --B 8 --threads 2 --out results --markdown docs/benchmarks.md
     python benchmarks/fused.py --roof --rounds 3 --markdown table.md --missing --minutes 20
     python benchmarks/fused.py resnet18 --variants all --out results
     python benchmarks/fused.py lstm gru --B 8 --roof

@@ -111,7 +111,7 @@ void init_compare(py::module_& m) {
         .def_readonly("method", &Bootstrap::method,
                       "BCa; percentile where its corrections cannot be had; t for fewer than 20 runs.");
     m.def("bootstrap_mean", &base::bootstrap_mean, "runs"_a, "resamples"_a = 2000, "confidence"_a = 0.95, "seed"_a = 0,
-          "The mean over runs of the mean over their blocks, runs[r][k], by the hierarchical bootstrap (BCa).\n\n"
+          "The mean over runs of the mean over their blocks, `runs[r][k]`, by the hierarchical bootstrap (BCa).\n\n"
           "Runs are drawn with replacement, then blocks within each. The same seed gives the same bits. Of fewer than\n"
           "20 runs, where any bootstrap is too narrow, the interval is that of Student's t.\n\n"
           "Raises InvalidArgument for a run without blocks, or fewer than 100 resamples.");

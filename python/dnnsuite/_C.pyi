@@ -844,7 +844,7 @@ def batch_means(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
     """
 def bootstrap_mean(runs: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex]], resamples: typing.SupportsInt | typing.SupportsIndex = 2000, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95, seed: typing.SupportsInt | typing.SupportsIndex = 0) -> Bootstrap:
     """
-    The mean over runs of the mean over their blocks, runs[r][k], by the hierarchical bootstrap (BCa).
+    The mean over runs of the mean over their blocks, `runs[r][k]`, by the hierarchical bootstrap (BCa).
     
     Runs are drawn with replacement, then blocks within each. The same seed gives the same bits. Of fewer than
     20 runs, where any bootstrap is too narrow, the interval is that of Student's t.

@@ -27,9 +27,7 @@ def show(
             help="A job; or with --bibtex an output of runs, for all jobs in it.", show_default=False
         ),
     ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Print all cards, as the page of the documentation.")
-    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="Print all cards, as one page of Markdown.")] = False,
     bibtex: Annotated[bool, typer.Option("--bibtex", help="Print the references as BibTeX.")] = False,
     as_json: Json = False,
 ) -> int:

@@ -122,10 +122,10 @@ def bibtex(keys: Iterable[str]) -> str:
 
 
 def page() -> str:
-    """All cards as one page of the documentation, by category."""
+    """All cards as one page of Markdown, by category."""
     parts = [
-        "# Jobs\n\nMade of the cards in the package by `dnnsuite show --all > docs/jobs.md`. `dnnsuite show JOB "
-        "--bibtex` prints what a job refers to; plain jobs are those of a suite, fused ones those of a workflow.\n"
+        "# Jobs\n\nPlain jobs are those of a suite, fused ones those of a workflow. `dnnsuite show JOB --bibtex` "
+        "prints what a job refers to.\n"
     ]
     for category in CATEGORIES:
         parts.append(f"\n## {category[0].upper()}{category[1:]}\n")

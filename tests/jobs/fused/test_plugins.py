@@ -42,10 +42,10 @@ def test_the_example_is_short():
 
 def test_the_page_on_workflows_says_what_happens():
     """Its declaration is run, and its last line prints what it says."""
-    page = (ROOT / "docs/workflows.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/measure/workflow.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        exec(compile(code, "docs/workflows.md", "exec"), {"__name__": "my_module"})
+        exec(compile(code, "docs/measure/workflow.md", "exec"), {"__name__": "my_module"})
     assert said.getvalue() == "True\n"
     assert jobs.get("sums", jobs.FusedJob).unit == "rows"

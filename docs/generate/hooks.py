@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""Hooks of mkdocs: pages that nobody writes by hand are made when the site is built."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from mkdocs.structure.files import File, Files
+
+import command_pages
+import figures
+import job_pages
+import page_links
+import torch_page
+
+
+def on_config(config: Any) -> Any:
+    """List the pages of jobs, commands, examples and results in the navigation."""
+    _fill(config.nav, "Jobs", [f"jobs/{name}.md" for name in job_pages.pages()])
+    _fill(config.nav, "Command line", [f"reference/cli/{name}.md" for name in sorted(command_pages.pages())])
+    copies = sorted(page_links.copied().values())
+    _fill(config.nav, "Examples", [page for page in copies if page.startswith("examples/")])
+    _fill(config.nav, "Benchmarks", [page for page in copies if page.startswith("results/")])
+    return config
+
+
+def _fill(nav: list[Any], title: str, pages: list[str]) -> None:
+    """Append pages to the section of this title, wherever it is."""
+    for entry in nav:
+        for name, value in entry.items() if isinstance(entry, dict) else ():
+            if isinstance(value, list):
+                if name == title:
+                    value += [page for page in pages if page not in value]
+                _fill(value, title, pages)
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages that are made, and the figures on them."""
+    commands = command_pages.pages()
+    made: dict[str, str | bytes] = {
+        "jobs/index.md": job_pages.index(),
+        "reference/cli/index.md": command_pages.index(commands),
+        "internals/torch_names.md": torch_page.page(),
+        **{f"jobs/{name}.md": text for name, text in job_pages.pages().items()},
+        **{f"reference/cli/{name}.md": text for name, text in commands.items()},
+        **{f"figures/{name}.svg": figures.svg(name) for name in figures.FIGURES},
+    }
+    for source, page in page_links.copied().items():
+        made[page] = page_links.relinked(page_links.text_of(source), source, page)
+    for uri, content in made.items():
+        if (existing := files.get_file_from_path(uri)) is not None:
+            files.remove(existing)
+        files.append(File.generated(config, uri, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Turn links to files of the repository into links to their pages."""
+    uri = page.file.src_uri
+    return page_links.relinked(markdown, f"docs/{uri}", uri) if page.file.generated_by is None else markdown

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""Files outside docs/ that are pages of the site, and links between all pages.
+
+In the repository a link names a file, so that it works where the files are read. On the site it names the page that is
+made of the file.
+"""
+
+import os
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_LINK = re.compile(r"(?<=\]\()(?!https?:|#|mailto:)(?P<path>[^)#\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
+_PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "notebooks/README.md": "notebooks.md",
+    ".ci/matrix.md": "matrix.md",
+    "docker/README.md": "docker.md",
+    "python/dnnsuite/_fuse/README.md": "internals/tensor.md",
+    "cpp/fused/README.md": "internals/operators.md",
+}
+
+
+def copied() -> dict[str, str]:
+    """Page of the site by the file it is made of; the README's is written by hand."""
+    results = sorted((ROOT / "benchmarks/results").glob("*.md"))
+    examples = sorted((ROOT / "examples").glob("*.py"))
+    return {
+        **{source: page for source, page in _PAGES.items() if source != "README.md"},
+        **{f"benchmarks/results/{path.name}": f"results/{path.name}" for path in results},
+        **{f"examples/{path.name}": f"examples/{path.stem}.md" for path in examples},
+    }
+
+
+def text_of(source: str) -> str:
+    """Markdown of a file outside docs/, with its links as they are there; a script is shown as code."""
+    text = (ROOT / source).read_text(encoding="utf-8")
+    return f"# {source}\n\n```python\n{text}```\n" if source.endswith(".py") else text
+
+
+def relinked(markdown: str, source: str, page: str) -> str:
+    """Markdown of a file of the repository whose links lead to pages of the site.
+
+    Args:
+        markdown: the file's text.
+        source: path of the file from the root of the repository.
+        page: path of its page from the root of the site.
+    """
+    pages = {**copied(), "README.md": _PAGES["README.md"]}
+
+    def target(link: re.Match[str]) -> str:
+        path = os.path.normpath(os.path.join(os.path.dirname(source), link["path"]))
+        if path == "benchmarks/results":
+            path = "docs/benchmarks.md"
+        found = pages.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
+        if found is None:
+            return link[0]
+        return os.path.relpath(found, os.path.dirname(page) or ".") + (link["anchor"] or "")
+
+    return _LINK.sub(target, markdown)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""The site: pages made from code, links between pages of all kinds, navigation."""
+
+import re
+
+import pytest
+import typer
+
+import command_pages
+import job_pages
+import page_links
+import pages
+import torch_page
+from dnnsuite._torch import NAMES
+from dnnsuite.cli.app import app
+from dnnsuite.jobs.cards import all_cards
+
+MADE = {
+    *page_links.copied().values(),
+    "jobs/index.md",
+    "reference/cli/index.md",
+    "internals/torch_names.md",
+    *(f"jobs/{name}.md" for name in job_pages.pages()),
+    *(f"reference/cli/{name}.md" for name in command_pages.pages()),
+    *(f"figures/{name}.svg" for name in ("throughput", "partial_fusion", "convergence", "operators")),
+}
+
+
+def test_every_command_has_a_page_with_its_options():
+    commands = typer.main.get_command(app).commands
+    made = command_pages.pages()
+    assert made.keys() == {name for name, command in commands.items() if not command.hidden}
+    for flag in ("--vary", "--resume", "KEY=V1,V2,..."):
+        assert flag in made["train"]
+    assert "## dnnsuite pin run" in made["pin"]
+    assert all(f"[{name}]({name}.md)" in command_pages.index(made) for name in made)
+
+
+def test_text_is_shown_as_it_is():
+    assert command_pages.escaped("a|b <c> `x|*` *d*") == r"a\|b \<c\> `x|*` \*d\*"
+
+
+def test_every_job_has_a_page_with_what_it_refers_to():
+    made = job_pages.pages()
+    for card in all_cards():
+        assert card.deviations[0] in made[card.job]
+        assert made[card.job].count("](https://") >= len(card.references)
+        assert f"[{card.job}]({card.job}.md) | {card.family} |" in job_pages.index()
+
+
+def test_every_private_name_of_torch_is_listed():
+    text = torch_page.page()
+    assert all(name in text for group in NAMES.values() for name in group.names)
+
+
+@pytest.mark.parametrize(
+    ("link", "source", "page", "expected"),
+    [
+        (
+            "../../examples/spirals.py",
+            "docs/measure/workflow.md",
+            "measure/workflow.md",
+            "../examples/spirals.md",
+        ),
+        ("../CONTRIBUTING.md#test", "docs/index.md", "index.md", "contributing.md#test"),
+        ("docs/see/profile.md", "CHANGELOG.md", "changelog.md", "see/profile.md"),
+        ("../../benchmarks/results/", "docs/reproduce/hfta.md", "reproduce/hfta.md", "../benchmarks.md"),
+        ("fuse.md", "docs/multiply/index.md", "multiply/index.md", "fuse.md"),
+        ("https://arxiv.org/abs/2102.02344", "README.md", "index.md", "https://arxiv.org/abs/2102.02344"),
+        ("nowhere.txt", "CONTRIBUTING.md", "contributing.md", "nowhere.txt"),
+    ],
+)
+def test_links_lead_from_page_to_page(link, source, page, expected):
+    assert page_links.relinked(f"see [it]({link}), so", source, page) == f"see [it]({expected}), so"
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.name_of)
+def test_links_lead_somewhere(page):
+    for target in pages.links(page):
+        path = (page.parent / target).resolve()
+        inside = path.relative_to(pages.DOCS).as_posix() if path.is_relative_to(pages.DOCS) else None
+        assert path.exists() or inside in MADE, target
+
+
+def test_files_of_the_map_exist():
+    text = (pages.DOCS / "internals/architecture.md").read_text(encoding="utf-8")
+    for path in re.findall(r"`([^`\s]+/[^`\s]*)`", text.split("## Where things are")[1]):
+        roots = (pages.ROOT, pages.ROOT / "python/dnnsuite")
+        assert any((root / path).exists() for root in roots), path
