@@ -43,6 +43,10 @@ class Unavailable(Error):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the known word that is nearest, as " (did you mean 'x'?)"; empty where none is near."""
-    near = difflib.get_close_matches(word, list(known), 1, 0.5)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    """Return the known word that is nearest, as " (did you mean 'x'?)"; empty where none is near.
+
+    Upper and lower case are not told apart.
+    """
+    by_lower_case = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word.lower(), by_lower_case, 1, 0.5)
+    return f" (did you mean {by_lower_case[near[0]]!r}?)" if near else ""

@@ -41,9 +41,7 @@ def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> 
 Dataroot = Annotated[
     Text, typer.Option(help="Folder with the data sets.  [$DATA_DIRECTORY, else data]", show_default=False)
 ]
-Name = Annotated[
-    str, typer.Argument(help="Of a data set, as `dnnsuite data list` has them.", show_default=False)
-]
+Name = Annotated[str, typer.Argument(help="A data set; `dnnsuite data list` names them.", show_default=False)]
 
 
 def _root(dataroot: str | None) -> Path:

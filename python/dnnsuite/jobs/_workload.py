@@ -53,7 +53,9 @@ class JobConfig:
         known = {field.name for field in dataclasses.fields(cls)}
         for name in values:
             if name not in known:
-                raise InvalidArgument(f"a job has no setting {name!r}; it has {', '.join(sorted(known))}")
+                raise InvalidArgument(
+                    f"a job has no setting {name!r}{did_you_mean(name, known)}; it has {', '.join(sorted(known))}"
+                )
         return cls(**values)
 
 
@@ -73,8 +75,9 @@ class Workload(abc.ABC):
             raise InvalidArgument(f"batch_size must be 1 or more, got {config.batch_size}")
         allowed = self.precisions(config.device)
         if config.precision not in allowed:
+            hint = did_you_mean(config.precision, allowed)
             raise InvalidArgument(
-                f"precision {config.precision!r} is not one of {', '.join(allowed)} "
+                f"precision {config.precision!r}{hint} is not one of {', '.join(allowed)} "
                 f"(job {self.name} on {config.device})"
             )
         for name, values in config.hyper.items():

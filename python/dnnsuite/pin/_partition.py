@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from .._C import Cgroup, GroupTree, launch, parse_cpu_list
-from ..errors import Error, InvalidArgument
+from ..errors import Error, InvalidArgument, did_you_mean
 from ._environment import environment
 from ._groups import run_name
 from ._guard import Guard
@@ -48,9 +48,13 @@ class Partition:
         self, plan: Plan, backend: str = "auto", require: str | None = None, parent: str | None = None
     ) -> None:
         if backend not in BACKENDS:
-            raise InvalidArgument(f"backend {backend!r}; accepted: {', '.join(BACKENDS)}")
+            raise InvalidArgument(
+                f"backend {backend!r}{did_you_mean(backend, BACKENDS)}; accepted: {', '.join(BACKENDS)}"
+            )
         if require is not None and require not in LEVELS:
-            raise InvalidArgument(f"require {require!r}; accepted: {', '.join(LEVELS)}")
+            raise InvalidArgument(
+                f"require {require!r}{did_you_mean(require, LEVELS)}; accepted: {', '.join(LEVELS)}"
+            )
         self.plan, self.name = plan, run_name()
         self.reasons: list[str] = []
         self._parent = os.environ.get("DNNSUITE_CGROUP_PARENT", "") if parent is None else parent

@@ -10,7 +10,7 @@ from typing import Any
 
 from .._runs.device import choose_device
 from .._runs.plugins import import_plugins
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from . import batch_sizes
 from .single_run import SingleRun, plugins_for
 
@@ -79,7 +79,9 @@ class Request:
         from .. import jobs
 
         if self.preset not in PRESETS:
-            raise InvalidArgument(f"--preset {self.preset}: accepted: {', '.join(PRESETS)}")
+            raise InvalidArgument(
+                f"--preset {self.preset}{did_you_mean(self.preset, PRESETS)}: accepted: {', '.join(PRESETS)}"
+            )
         plugins = plugins_for(self.job, self.plugins)
         import_plugins(plugins, [os.getcwd()])
         Job = jobs.get(self.job)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from .._runs.order import ORDERS
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from ..pin import BACKENDS, LEVELS
 from ..profiler.monitor import check_monitor
 
@@ -64,7 +64,9 @@ class SuiteSettings:
         for name, values in accepted.items():
             value = getattr(made, name)
             if value is not None and value not in values:
-                raise InvalidArgument(f"--{name} {value}: accepted: {', '.join(values)}")
+                raise InvalidArgument(
+                    f"--{name} {value}{did_you_mean(value, values)}: accepted: {', '.join(values)}"
+                )
         return made
 
     def to_dict(self) -> dict[str, Any]:

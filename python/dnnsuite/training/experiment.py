@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Optimizer
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from ..models import ResNet50
 from .lines import LINES
 from .metrics import TopK
@@ -103,9 +103,12 @@ class Experiment:
             if getattr(self, name) < 1:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}: must be at least 1")
         if self.precision not in _PRECISIONS:
-            raise InvalidArgument(f"precision {self.precision!r}; accepted: {', '.join(_PRECISIONS)}")
+            hint = did_you_mean(self.precision, _PRECISIONS)
+            raise InvalidArgument(f"precision {self.precision!r}{hint}; accepted: {', '.join(_PRECISIONS)}")
         if self.lines not in LINES:
-            raise InvalidArgument(f"lines {self.lines!r}; accepted: {', '.join(LINES)}")
+            raise InvalidArgument(
+                f"lines {self.lines!r}{did_you_mean(self.lines, LINES)}; accepted: {', '.join(LINES)}"
+            )
         for part in ("train", "valid"):
             if not len(getattr(self.data, part)):
                 raise InvalidArgument(f"{self.data.source} has no samples in its {part} part")
