@@ -50,10 +50,10 @@ def import_file(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Import what another tool measured, and say what is in it.
+    """Import measurements of ncu, nvprof, nsys, dcgm, torch.
 
-    Traces of several ranks are merged, and the rank that the others wait for is named. With --against two files are
-    compared by kernel.
+    Prints what the files hold; --out writes it as CSV. Traces of several ranks are merged, and the rank that the
+    others wait for is named. With --against two files are compared by kernel.
     """
     from .. import importers
 

@@ -65,7 +65,7 @@ def report(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> int:
-    """Report on runs of the suite: rates with intervals, passes against a target, failures, isolation."""
+    """Report on suite runs: rates, passes, failures, isolation."""
     from .. import report as reports
     from ..report import targets
 

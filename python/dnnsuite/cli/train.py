@@ -74,13 +74,14 @@ def train(
         Number, typer.Option(help="GPUs of a node, a process for each.  [none: a process per node]")
     ] = None,
     cluster_option: Annotated[
-        Texts, typer.Option(help="Of the task, as timeout_min=60 or slurm_partition=gpu; repeatable.")
+        Texts, typer.Option(help="Option of the task, as timeout_min=60 or slurm_partition=gpu; repeatable.")
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Train a configuration: epochs, validation over all samples, checkpoints, metrics.csv.
+    """Train a configuration: epochs, validation, checkpoints.
 
-    Under torchrun or srun the processes train one model. Ctrl-C saves and ends; --resume auto goes on. With --vary
+    Metrics of every epoch, over all validation samples, go to metrics.csv. Under torchrun or srun the processes train
+    one model. Ctrl-C saves and ends; --resume auto goes on. With --vary
     several configurations train as one array.
     """
     from .. import training

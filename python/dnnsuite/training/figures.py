@@ -77,10 +77,10 @@ def drawn(request: Request) -> Drawn:
     """Draw what `dnnsuite plot --kind accuracy` asks for: a figure against epochs, one against minutes, and a CSV."""
     folders = [each for directory in request.directories for each in _runs(directory)]
     metric = request.metric or "acc1"
-    prefix = request.save or request.directories[0] / metric
+    stem = request.directories[0] / metric
     files = []
     for against in _AXES:
-        files.append(prefix.with_name(f"{prefix.name}-{against}.png"))
+        files.append(request.file(stem, more=f"-{against}"))
         save(curves(folders, against, metric), files[-1])
     rows = [",".join(["run", "data", *_AXES, metric])]
     for run in (each for folder in folders for each in _curves_of(folder)):
@@ -88,7 +88,7 @@ def drawn(request: Request) -> Drawn:
         minutes, _ = run.points("minutes", metric)
         name = f'"{run.label}","{run.data}"'
         rows += [f"{name},{e:.0f},{m!r},{v!r}" for e, m, v in zip(epochs, minutes, values, strict=True)]
-    files.append(prefix.with_name(f"{prefix.name}.csv"))
+    files.append(request.file(stem, ".csv"))
     write_text(files[-1], "\n".join([*rows, ""]))
     return Drawn(files)
 
