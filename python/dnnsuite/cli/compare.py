@@ -140,7 +140,7 @@ class _Written:
         self._failing = failing
 
     def text(self, style: str) -> str:
-        """As `text`, `markdown` or `json`."""
+        """Render as `text`, `markdown` or `json`."""
         from .. import report
 
         if style == "json":

@@ -117,7 +117,7 @@ def prepare_set(
 
 
 def _found(data: DataSet, root: Path) -> Path | None:
-    """Where a set lies; one that cannot be read is none."""
+    """Return the folder of a set; None for one that is not here or cannot be read."""
     from ..errors import Error
 
     try:

@@ -69,7 +69,7 @@ def import_file(
 
 
 class _Shown(NamedTuple):
-    """What is printed and written of a command: kind, tables as they were read, results, remarks."""
+    """Output of a command: kind, tables as they were read, results, remarks."""
 
     kind: str
     tables: Results

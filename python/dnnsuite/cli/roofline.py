@@ -73,7 +73,7 @@ def _say(text: str) -> None:
 
 
 def _check(job: str) -> None:
-    """Before the roofs are measured, which takes seconds."""
+    """Refuse an unknown job before the roofs are measured, which takes seconds."""
     from .. import jobs
 
     jobs.get(job)

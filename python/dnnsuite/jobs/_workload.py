@@ -17,7 +17,7 @@ WorkloadT = TypeVar("WorkloadT", bound="type[Workload]")
 
 @dataclasses.dataclass
 class JobConfig:
-    """Everything that decides what one process trains.
+    """Settings of the training in one process.
 
     `B` models in a fused array, 0 for one plain torch model. `hyper` has one value per model of each
     hyper-parameter. Model i starts from `seed + i`; all models see the batches of `data_seed`. `threads` None

@@ -317,7 +317,7 @@ class TripletMarginLoss(Loss):
 
 
 class TripletMarginWithDistanceLoss(Loss):
-    """As `TripletMarginLoss`, with a distance of the caller's on one model's `[N, D]` at a time."""
+    """`TripletMarginLoss` with a distance of the caller's, called on one model's `[N, D]` at a time."""
 
     torch_class = torch.nn.TripletMarginWithDistanceLoss
     function = functional.triplet_margin_with_distance_loss

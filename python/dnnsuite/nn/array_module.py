@@ -183,7 +183,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         return frozenset()
 
     def joined(self, waiting: Deferred) -> torch.Tensor | None:
-        """This layer's result for an input that waits, computed together with it; None if that is no one pass."""
+        """Compute this layer together with a deferred input; None if that is not one pass."""
         return None
 
     def repeated(self, x: torch.Tensor) -> torch.Tensor:

@@ -101,7 +101,7 @@ class ArrayOptimizer(OptimizerState):
         return values
 
     def add_param_group(self, param_group: Group) -> None:
-        """As torch's, at any time; refuses parameters that are no array's and values that fit no model."""
+        """Add parameters, as torch's optimizers do; refuses parameters of no array, and values that fit no model."""
         given, B = self._without_pairs(param_group), self.B
         super().add_param_group(given)
         group = {name: value for name, value in self.param_groups.pop().items() if name not in self.pairs}
@@ -328,7 +328,7 @@ class ArrayOptimizer(OptimizerState):
         _convert.select(self, check_indices(indices, self.B), fresh)
 
     def freeze(self, indices: int | Iterable[int]) -> None:
-        """These models step no more: parameters, state and step count keep every bit."""
+        """Stop these models: parameters, state and step count keep every bit."""
         self._set_active(indices, False)
 
     def unfreeze(self, indices: int | Iterable[int]) -> None:
@@ -342,7 +342,7 @@ class ArrayOptimizer(OptimizerState):
 
     @property
     def active(self) -> torch.Tensor:
-        """Which models step, bool `[B]`."""
+        """Models that step, bool `[B]`."""
         return self.param_groups[0]["active"]
 
     @property
@@ -361,7 +361,7 @@ class ArrayOptimizer(OptimizerState):
         return self.param_groups[0].get("grad_norms")
 
     def state_dict(self) -> Group:
-        """As torch's; hyper-parameters are float64 tensors `[B]`."""
+        """Return the state as torch's optimizers do; hyper-parameters are float64 tensors `[B]`."""
         under_way.finish(self)
         found = super().state_dict()
         found["state"] = {key: dict(row) for key, row in found["state"].items()}
@@ -372,7 +372,7 @@ class ArrayOptimizer(OptimizerState):
         return found
 
     def load_state_dict(self, state_dict: Group) -> None:
-        """As torch's; the state is copied."""
+        """Load a state as torch's optimizers do; the state is copied."""
         _convert.check_loading(self, state_dict)
         under_way.finish(self)
         super().load_state_dict(copy.deepcopy(state_dict))

@@ -53,7 +53,7 @@ class PartiallyFused:
         return next(i for i, one in enumerate(self.param_groups) if one is group)
 
     def note_change(self) -> None:
-        """Nothing is kept of the plain groups: a step hands out what is in them."""
+        """Do nothing: a step hands out the values in the plain groups."""
 
     def limit(self, max_grad_norm: torch.Tensor | None) -> None:
         """Clip the fused gradients by these norms `[B]`; None clips no more."""
@@ -130,7 +130,7 @@ class PartiallyFused:
             one.zero_grad(set_to_none=set_to_none)
 
     def freeze(self, indices: int | Iterable[int]) -> None:
-        """These models step no more."""
+        """Stop these models."""
         self.fused.freeze(indices)
 
     def unfreeze(self, indices: int | Iterable[int]) -> None:
@@ -148,7 +148,8 @@ class PartiallyFused:
         plain: Sequence[torch.optim.Optimizer] | None = None,
         **fresh: Any,
     ) -> None:
-        """As `ArrayOptimizer.select`; `plain` are the optimizers of all models' own parts, in the new order.
+        """Choose models, as `ArrayOptimizer.select`; `plain` are the optimizers of all models' own parts, in the new
+        order.
 
         Models that only leave or change places need no `plain`; fresh ones and clones do, for their parts are new.
         """
@@ -172,7 +173,7 @@ class PartiallyFused:
                 group["initial_lr"] = torch.stack(rates)
 
     def state_dict(self) -> dict[str, Any]:
-        """Both parts', and the plain groups' hyper-parameters."""
+        """Return the state of both parts, and the hyper-parameters of the plain groups."""
         self._hand_out()
         vectors = [{n: plain(v) for n, v in g.items() if isinstance(v, torch.Tensor)} for g in self._groups]
         parts = [one.state_dict() for one in self.plain]

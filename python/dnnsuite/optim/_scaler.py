@@ -205,7 +205,7 @@ class GradScaler:
         self._active = torch.ones_like(self._found)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Everything that a later run needs."""
+        """Return the state that a resumed run needs."""
         return {name: vector.clone() for name, vector in self._vectors.items()} if self._enabled else {}
 
     def load_state_dict(self, state_dict: dict[str, torch.Tensor]) -> None:

@@ -44,7 +44,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """It ended by itself, with status 0, and nothing of it was killed for memory."""
+        """True if it ended by itself with status 0 and no process of it was killed for memory."""
         return self.returncode == 0 and not self.timed_out and not self.oom_killed
 
     def to_dict(self) -> dict[str, Any]:

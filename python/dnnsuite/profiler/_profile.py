@@ -200,7 +200,7 @@ class Profile:
 
     @property
     def data(self) -> ProfileData:
-        """Everything observed so far, without the instruments."""
+        """Observations so far, without the instruments."""
         return ProfileData(
             metrics=self.metrics, schedule=self.schedule, about=self.about, ran=self.ran, active=self.active,
             quiet=self.quiet, tables=self.tables, instruments=self.instruments, absent=self.absent,

@@ -24,7 +24,7 @@ _FIRST_WINDOW = 100  # iterations that the original leaves out
 
 @dataclass(frozen=True)
 class Request:
-    """Everything that decides what is measured; equal requests share a directory.
+    """Settings of a measurement; equal requests share a directory.
 
     Attributes:
         batch_sizes: of which each is measured; empty for TBD's nine, with `quick` for 1, 2, 4, 8.
@@ -168,7 +168,7 @@ class Request:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the request as plain JSON values."""
         return {
             name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()
         }

@@ -46,7 +46,7 @@ class SuiteSettings:
 
     @classmethod
     def of(cls, asked: Mapping[str, Any]) -> SuiteSettings:
-        """From the options given; those that are None keep their default.
+        """Settings from the options given; an option that is None keeps its default.
 
         Raises:
             InvalidArgument: a value is refused; the message says what is accepted.
@@ -70,5 +70,5 @@ class SuiteSettings:
         return made
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the settings as plain JSON values."""
         return asdict(self)

@@ -192,7 +192,7 @@ def _training(job: str) -> Any:
 
 
 def _job_of(definition: Definition) -> str:
-    """By its name, else by the script that it calls."""
+    """Find a job by its name, else by the script that it calls."""
     from .. import jobs
 
     if definition.name in jobs.names() or not definition.command:
@@ -242,7 +242,7 @@ def _with_keys(entries: Iterable[SuiteEntry]) -> tuple[SuiteEntry, ...]:
 
 
 def _variants(entries: Sequence[SuiteEntry]) -> list[str]:
-    """For each of the entries of one name what tells it from the others, as `batch_size=16, number=2`."""
+    """Differences between the entries of one name, as `batch_size=16, number=2` for each."""
     settings = [entry.settings() for entry in entries]
     names = [name for name in settings[0] if any(each.get(name) != settings[0][name] for each in settings)]
     said = [", ".join(f"{name}={each.get(name)}" for name in names) for each in settings]

@@ -116,7 +116,7 @@ def run(
 
 
 def first_of(experiment: Experiment | ExperimentArray) -> Experiment:
-    """What all models of a run have alike."""
+    """Values that all models of a run share."""
     return experiment.first if isinstance(experiment, ExperimentArray) else experiment
 
 

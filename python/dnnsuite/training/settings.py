@@ -92,7 +92,7 @@ class Settings:
         return cls().changed(values, where)
 
     def changed(self, values: Mapping[str, Any], where: str = "") -> Settings:
-        """These settings with some keys changed; raises as :meth:`from_mapping`."""
+        """Return a copy with some keys changed; raises as :meth:`from_mapping`."""
         prefix = f"{where}: " if where else ""
         known = {each.name: each for each in fields(self)}
         hints = typing.get_type_hints(type(self))

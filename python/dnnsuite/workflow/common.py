@@ -31,7 +31,7 @@ SettingsT = TypeVar("SettingsT", bound="CommonSettings")
 
 @dataclass(frozen=True)
 class CommonSettings:
-    """What a job trains, for how long, on which data, with what."""
+    """Settings of a job's training: length, data, device."""
 
     job: str
     plugins: list[str]

@@ -17,7 +17,7 @@ _DRAWS_WITHOUT_NEWS = 1000
 
 
 class NothingFits(Error):
-    """Not even one model fits in the device's memory."""
+    """Raised when not even one model fits in the device's memory."""
 
 
 def find_max_B(try_B: Callable[[int], bool], limit: int | None = None, dry_run_repeats: int = 1) -> int:
