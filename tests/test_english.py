@@ -17,7 +17,7 @@ CLAUSE = re.compile(
     r"Nothing|Both|Not)\b"
 )
 DIALECT = re.compile(
-    r"'s own own|\bthat which\b|\bso many (of|models|samples|steps)\b|\bas it was asked for\b|\bsays? what\b"
+    r"\bthat which\b|\bso many (models|samples|steps|of)\b|\bas it was asked for\b|\bin its turn\b"
 )
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -27,22 +27,35 @@ _MOST_PLANS = 1024
 
 
 class ArrayOptimizer(OptimizerState):
-    """Base of the optimizers over parameters `[B, ...]`.
+    """Base of the optimizers over parameters `[B, ...]`, one slot per model.
 
-    A hyper-parameter in `per_model` is a number for all models or a sequence of B, and is kept in its group as a
-    float64 tensor `[B]` on the parameters' device; a pair such as torch's `betas` is kept as `beta1` and `beta2`. One
-    operator updates all parameters of all models in one pass. `param_groups[i][name] = value` takes a number, a
-    sequence or a tensor of any real dtype at any time; torch's and others' schedulers may assign it. A parameter that a
-    model did not use in a backward pass is not stepped for that model, as torch skips one whose gradient is None.
-
-    Beside torch's, every optimizer takes the keywords
+    One operator updates all parameters of all models in one pass. Names of parameters that torch's optimizers have
+    mean the same here; each takes a number for all models, or a sequence of B, one per model. They are kept in
+    `param_groups` as float64 tensors `[B]` on the parameters' device, and a pair such as `betas` as `beta1` and
+    `beta2`. `param_groups[i][name] = value` takes a number, a sequence or a tensor at any time, and torch's
+    schedulers may assign it. A parameter that a model did not use in a backward pass is not stepped for that model,
+    as torch skips a parameter whose gradient is None.
 
     Args:
-        max_grad_norm: clips the gradients of each model to this norm, one number or one per model, as `clip_grad_norm_`
-            does but without writing them: they are scaled as the step reads them.
-        on_nan: what happens to a model with a gradient that is not finite: "ignore" steps as torch does, "skip" leaves
-            it as it is for this step, "freeze" from then on. `skipped` counts and `frozen` names the models. The
-            other models are not touched by it in any case.
+        params: parameters of arrays, or groups of them as torch takes them.
+        B: number of models; needed only where no parameter tells it.
+        max_grad_norm: largest norm of each model's gradients, one number or one per model: clips as
+            `clip_grad_norm_` does, but scales the gradients as the step reads them instead of writing them.
+        on_nan: treatment of a model with a gradient that is not finite: "ignore" steps as torch does, "skip" leaves
+            the model out of this step, "freeze" out of this and all later ones. `skipped` counts and `frozen` names
+            the models; the others step in any case.
+
+    Raises:
+        InvalidArgument: parameters of no array, or values that are neither one number nor B of them.
+
+    >>> from dnnsuite import nn, optim
+    >>> array = nn.Linear(4, 2, B=3)
+    >>> optimizer = optim.Adam(array.parameters(), lr=[1e-2, 1e-3, 1e-4], weight_decay=0.1)
+    >>> optimizer.param_groups[0]["lr"].tolist()
+    [0.01, 0.001, 0.0001]
+    >>> optimizer.param_groups[0]["lr"] = 0.5
+    >>> optimizer.param_groups[0]["lr"].tolist()
+    [0.5, 0.5, 0.5]
     """
 
     def __new__(cls, params: Iterable[Any] = (), *args: Any, B: int | None = None, **kwargs: Any) -> Any:

@@ -15,12 +15,16 @@ from ._group import SWITCHES, Group, HyperParameter, ParameterGroup, plain
 
 
 class PartiallyFused:
-    """The optimizer of an array with parts that are not fused: `plain[b]` is torch's optimizer of model b's.
+    """Optimizer of an array with unfused parts: one fused optimizer, and torch's for each model's own parts.
 
-    `param_groups` are the fused ones and, for each group that the plain optimizers have, one with all models'
-    parameters in it and hyper-parameters `[B]` like a fused one: schedules drive them alike, and a step hands each
-    model's value to its optimizer. A model that is frozen, or that `on_nan` leaves out, is so in both parts; the
-    gradients that `on_nan` and `max_grad_norm` look at are the fused ones.
+    `param_groups` are the fused ones and, for each group of the plain optimizers, one with all models' parameters and
+    hyper-parameters `[B]`: schedules drive both alike, and a step hands each model's value to its optimizer. A model
+    that is frozen, or that `on_nan` leaves out, is so in both parts; `on_nan` and `max_grad_norm` look at the fused
+    gradients only.
+
+    Args:
+        fused: optimizer of the parameters `[B, ...]`.
+        plain: B optimizers of torch; `plain[b]` has the unfused parameters of model b.
     """
 
     def __init__(self, fused: ArrayOptimizer, plain: Sequence[torch.optim.Optimizer]) -> None:

@@ -29,19 +29,26 @@ _MOST_PROCESSES = 32768  # of a share: a fork storm ends there, and no honest jo
 
 
 class Partition:
-    """The shares of a plan, ready to run commands. Use it as a context: its end ends everything that runs in it.
+    """Shares of a plan, ready to run commands. Use it as a context manager: its end ends all that runs in it.
 
-    Isolation is a ladder: control groups, else affinity of CPUs with limits on memory, else nothing.
-    :attr:`level` is what was obtained, :meth:`record` what goes into a result.
+    Isolation is a ladder: control groups, else affinity of CPUs with limits on memory, else nothing. :attr:`level` is
+    the level obtained, and :meth:`record` what a result says of it.
 
     Args:
-        backend: `auto` goes down the ladder; `cgroup`, `affinity` or `none` is that or an error.
-        require: the weakest level that will do.
-        parent: the group below which groups are made ("/a/b"); `$DNNSUITE_CGROUP_PARENT`, else where it is allowed.
+        plan: shares to use, from :func:`make_plan`.
+        backend: `auto` takes the best level available; `cgroup`, `affinity` or `none` is that level or an error.
+        require: weakest level to accept.
+        parent: control group to make groups in ("/a/b"); by default `$DNNSUITE_CGROUP_PARENT`, else the first allowed.
 
     Raises:
-        PinningTooWeak: `require` is not met.
-        CgroupError: `backend="cgroup"` and it cannot be had; of the kind that says why.
+        PinningTooWeak: the level obtained is weaker than `require`.
+        CgroupError: `backend="cgroup"` is not possible here; the subclass says why.
+
+    >>> from dnnsuite import pin
+    >>> plan = pin.make_plan(pin.Topology.read(), slots=1)
+    >>> with pin.Partition(plan, backend="none") as shares:
+    ...     shares.run(0, ["true"]).ok
+    True
     """
 
     def __init__(
@@ -139,14 +146,14 @@ class Partition:
         new_session: bool = True,
         close_files: bool = True,
     ) -> Running:
-        """Start a command in a share: its number, its name, or `all`.
+        """Start a command in a share and return without waiting.
 
         Args:
-            env: its variables (this process's); the share's own are added, see :func:`environment`.
-            files: descriptors for its input, output and errors; -1 is this process's.
-
-        Raises:
-            LaunchError: it could not be started; nothing is left behind.
+            which: number of the share, its name, or `all`.
+            arguments: the command, a word each.
+            cwd: working directory.
+            new_session: start it in a session of its own, so that a signal reaches all its processes.
+            close_files: close this process's other files in it.
         """
         slot = self.plan.slot(which)
         if self._guard is None:

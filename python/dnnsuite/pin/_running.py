@@ -53,7 +53,7 @@ class Outcome:
 
 
 class Running:
-    """Made by :meth:`Partition.start`."""
+    """Command that runs in a share; made by :meth:`Partition.start`."""
 
     def __init__(
         self,
