@@ -100,6 +100,12 @@ class Workload(abc.ABC):
                 )
         self.config = config
 
+    def __repr__(self) -> str:
+        size = f"B={self.config.B}, batch_size={self.config.batch_size}"
+        return (
+            f"{type(self).__name__}({self.name!r}, {size}, {self.config.precision} on {self.config.device})"
+        )
+
     @classmethod
     @abc.abstractmethod
     def precisions(cls, device: str) -> list[str]:

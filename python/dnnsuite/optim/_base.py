@@ -11,6 +11,7 @@ import torch
 
 from .. import _under_way as under_way
 from .. import ops
+from .._shown import shown
 from ..errors import InvalidArgument
 from ..ops.partial_use import partly_used, users_of
 from . import _convert
@@ -373,6 +374,15 @@ class ArrayOptimizer(OptimizerState):
         """The last step's norms `[B]` before clipping; None unless `max_grad_norm` or `on_nan` asks for them."""
         return self.param_groups[0].get("grad_norms")
 
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} (B={self.B}"]
+        for number, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {number}")
+            lines += [
+                f"    {name}: {text}" for name, value in sorted(group.items()) if (text := _text(name, value))
+            ]
+        return "\n".join([*lines, ")"])
+
     def state_dict(self) -> Group:
         """Return the state as torch's optimizers do; hyper-parameters are float64 tensors `[B]`."""
         under_way.finish(self)
@@ -401,3 +411,10 @@ class ArrayOptimizer(OptimizerState):
         self.own_groups()
         self._plans = {}
         self._answers = KeptAnswers()
+
+
+def _text(name: str, value: Any) -> str:
+    """Text of an entry of a group; empty for parameters and for notes that say nothing yet."""
+    if name == "params" or (name == "active" and value.all()) or (name == "skipped" and not value.any()):
+        return ""
+    return shown(value.tolist()) if isinstance(value, torch.Tensor) and value.dim() == 1 else str(value)

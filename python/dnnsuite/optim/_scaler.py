@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from .. import ops
+from .._shown import shown
 from .._torch import foreach_norm
 from ..errors import InvalidArgument, Unavailable
 from ._base import ArrayOptimizer
@@ -62,6 +63,9 @@ class GradScaler:
         self._found = torch.zeros(B, dtype=torch.bool, device=where)
         self._active = torch.ones(B, dtype=torch.bool, device=where)
         self._unscaled: set[int] = set()
+
+    def __repr__(self) -> str:
+        return f"GradScaler(B={self.B}, scale={shown(self.get_scale().tolist())}, enabled={self._enabled})"
 
     def is_enabled(self) -> bool:
         """Return True if it scales."""

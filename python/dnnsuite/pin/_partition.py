@@ -81,6 +81,9 @@ class Partition:
             self.close()
             raise
 
+    def __repr__(self) -> str:
+        return f"Partition({self.name!r}, {len(self.plan.slots)} shares, level={self.level!r})"
+
     def _climb(self, backend: str) -> dict[str, int]:
         """Try control groups; returns the controllers at hand, with the version of each."""
         if backend not in ("auto", "cgroup"):

@@ -225,6 +225,9 @@ class Profile:
             raise AttributeError(f"no attribute or table {name!r}; the tables are {known}")
         return self.tables[name]
 
+    def __repr__(self) -> str:
+        return f"Profile(tables: {', '.join(self.__dict__.get('tables', {})) or 'none yet'})"
+
     def _repr_html_(self) -> str:
         return self.breakdown._repr_html_() if "breakdown" in self.tables else ""  # type: ignore[operator]
 

@@ -96,6 +96,9 @@ class Algorithm(abc.ABC):
         """Size of the search, where it is known before."""
         return None
 
+    def __repr__(self) -> str:
+        return self.describe()
+
     def describe(self) -> str:
         """One line that tells two searches apart."""
         values = ", ".join(
