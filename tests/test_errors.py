@@ -32,6 +32,8 @@ def test_an_invalid_argument_is_a_value_error_of_this_package():
     assert issubclass(Unavailable, Error)
 
 
-@pytest.mark.parametrize(("word", "hint"), [("brt", " (did you mean 'bert'?)"), ("xyzzy", "")])
+@pytest.mark.parametrize(
+    ("word", "hint"), [("brt", " (did you mean 'bert'?)"), ("BERT", " (did you mean 'bert'?)"), ("xyzzy", "")]
+)
 def test_the_nearest_word_is_a_question(word, hint):
     assert did_you_mean(word, ["bert", "dcgan"]) == hint

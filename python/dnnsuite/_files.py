@@ -32,7 +32,7 @@ class OutputError(Error):
 
 
 def cache_folder() -> Path:
-    """Where what can be made again is kept: `$DNNSUITE_CACHE`, else `~/.cache/dnnsuite`."""
+    """Return the folder for files that can be made again: `$DNNSUITE_CACHE`, else `~/.cache/dnnsuite`."""
     return Path(os.environ.get("DNNSUITE_CACHE") or os.path.expanduser("~/.cache/dnnsuite"))
 
 

@@ -799,12 +799,20 @@ def abandon_loader(iterator: Any) -> None:
 # -- what is lost ----------------------------------------------------------------------------------------------------
 
 
+def _bare_optimizer() -> torch.optim.Optimizer:
+    """An optimizer without parameters, made as unpickling makes it: giving one parameters imports torch's compiler,
+    which takes longer than importing torch."""
+    optimizer = torch.optim.Optimizer.__new__(torch.optim.SGD)
+    torch.optim.Optimizer.__setstate__(optimizer, {"defaults": {}})
+    return optimizer
+
+
 def _lost_attributes() -> dict[str, list[str]]:
     """Attributes of `ATTRIBUTES` that are not there, by what needs them."""
     samples: dict[str, Any] = {"torch.nn.Module": torch.nn.Module()}
     with contextlib.suppress(Exception):
         samples["torch.distributions.Distribution"] = torch.distributions.Distribution(validate_args=False)
-        samples["torch.optim.Optimizer"] = torch.optim.SGD([torch.nn.Parameter(torch.empty(0))], lr=0.0)
+        samples["torch.optim.Optimizer"] = _bare_optimizer()
     found: dict[str, list[str]] = {}
     for one in ATTRIBUTES:
         owner = samples.get(one.owner) or _find(one.owner)

@@ -12,19 +12,19 @@ class Error(Exception):
 
 
 class InvalidArgument(Error, ValueError):
-    """An argument was refused; the message names the value and what is accepted."""
+    """Raised for an argument that is refused; the message names the value and what is accepted."""
 
 
 class BadData(InvalidArgument):
-    """A file of a data set is damaged or no such file; the message names it."""
+    """Raised for a damaged file of a data set, or a file of another kind; the message names it."""
 
 
 class StepCancelled(Error):
-    """A training step that was asked for will not be done: an earlier one failed, or its StepRunner ended before it."""
+    """Raised for a step that will not be trained: an earlier one failed, or its StepRunner ended first."""
 
 
 class Unavailable(Error):
-    """Something this machine does not have was asked for by name.
+    """Raised when something that was asked for by name is missing on this machine.
 
     Args:
         what: the missing thing, and what is wrong with it.
@@ -43,6 +43,10 @@ class Unavailable(Error):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the known word that is nearest, as " (did you mean 'x'?)"; empty where none is near."""
-    near = difflib.get_close_matches(word, list(known), 1, 0.5)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    """Return the known word that is nearest, as " (did you mean 'x'?)"; empty where none is near.
+
+    Upper and lower case are not told apart.
+    """
+    by_lower_case = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word.lower(), by_lower_case, 1, 0.5)
+    return f" (did you mean {by_lower_case[near[0]]!r}?)" if near else ""

@@ -62,7 +62,7 @@ def test_unlike_runs_are_refused_with_the_reason(made, capsys):
     ("arguments", "words"),
     [
         (["--fail-on", "slwer:5%"], "did you mean 'slower'?"),
-        (["--out", "x.pdf"], "the name must end in one of .md"),
+        (["--out", "x.jpg"], "the name must end in one of .md"),
         (["--metric", "loss"], "has 'loss'"),
     ],
 )

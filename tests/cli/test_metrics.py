@@ -63,13 +63,25 @@ def test_roles(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_errors_name_the_way_out(capfd: pytest.CaptureFixture[str]) -> None:
     for arguments, words in (
-        (["list", "--chip", "GH200"], "GH100"),
+        (["list", "--chip", "GH10"], "chip GH10 (did you mean 'GH100'?) is not known"),
         (["plan", "cors", "--chip", "GH100"], "did you mean cores"),
         (["plan", "sm__cycles_active", "--chip", "GH100"], "sm__cycles_active.avg"),
         (["roles", "--chip", "XX"], "GH100"),
     ):
         assert status(*arguments) == 2
         assert words in capfd.readouterr().err
+
+
+def test_a_product_stands_for_its_chip(capfd: pytest.CaptureFixture[str]) -> None:
+    assert status("roles", "tensor", "--chip", "h100") == 0
+    said = capfd.readouterr()
+    assert said.err == "dnnsuite: the chip of H100 is GH100\n"
+    assert "tensor" in said.out
+
+
+def test_a_mistyped_role_has_a_hint(capfd: pytest.CaptureFixture[str]) -> None:
+    assert status("roles", "tensro") == 1
+    assert "no role 'tensro' (did you mean 'tensor'?)" in capfd.readouterr().err
 
 
 def test_support_says_what_is_missing(capfd: pytest.CaptureFixture[str]) -> None:

@@ -22,8 +22,11 @@ def toys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--modes", "vertical"], "unknown mode 'vertical'; accepted: serial, concurrent, mps, mig, hfta"),
-        (["--precisions", "fp32,fp8"], "unknown precision 'fp8'; accepted: fp32"),
+        (
+            ["--modes", "vertical"],
+            "unknown mode 'vertical' (did you mean 'serial'?); accepted: serial, concurrent, mps, mig, hfta",
+        ),
+        (["--precisions", "fp32,fp8"], "unknown precision 'fp8' (did you mean 'fp32'?); accepted: fp32"),
         (["--device", "abacus"], "unknown device 'abacus'"),
         (["--preset", "x"], "unknown preset 'x'; accepted: quick, default, paper"),
         (["--max-B", "-1"], "--max-B -1: must be at least 1"),
@@ -47,7 +50,7 @@ def test_usage_errors(
 def test_unknown_job_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert status("workflow", "brt") == 2
     said = capsys.readouterr().err
-    assert "no job 'brt' (did you mean 'bert'?); there is " in said
+    assert "no workflow 'brt' (did you mean 'bert'?); there is " in said
     assert "bert" in said
 
 

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dnnsuite import plots
+from dnnsuite.errors import InvalidArgument
 
 
 def test_png_is_whole(axes: Axes, tmp_path: Path) -> None:
@@ -28,3 +29,12 @@ def test_every_figure_has_one_resolution(axes: Axes, tmp_path: Path) -> None:
     axes.figure.figure.set_size_inches(2, 2)
     plots.save(axes, tmp_path / "x.png")
     assert matplotlib.image.imread(tmp_path / "x.png").shape[1] == pytest.approx(2 * plots.DPI, rel=0.25)
+
+
+def test_the_suffix_is_the_format(axes: Axes, tmp_path: Path) -> None:
+    for name, first in (("x.pdf", b"%PDF"), ("x.svg", b"<?xml")):
+        plots.save(axes, tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(first)
+    with pytest.raises(InvalidArgument, match=r"x\.jpg: a figure's name ends in one of \.png, \.pdf, \.svg"):
+        plots.save(axes, tmp_path / "x.jpg")
+    assert not (tmp_path / "x.jpg").exists()

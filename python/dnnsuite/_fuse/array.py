@@ -228,8 +228,13 @@ class Array(torch.nn.Module):
         # What is no tensor is the extra state of a module, which all models share.
         return {name: v[index] if isinstance(v, torch.Tensor) else v for name, v in held.items()}
 
+    @property
+    def single_name(self) -> str:
+        """Name of the class of one model."""
+        return bare_class(self._root).__name__
+
     def extra_repr(self) -> str:
-        return f"{bare_class(self._root).__name__}, B={self.B}"
+        return f"{self.single_name}, B={self.B}"
 
     # -- the models ------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from .. import host
-from ..errors import InvalidArgument, Unavailable
+from ..errors import InvalidArgument, Unavailable, did_you_mean
 
 __all__ = ["DEVICES", "choose_device"]
 
@@ -19,7 +19,8 @@ def choose_device(name: str) -> str:
         Unavailable: `cuda` was asked for and cannot be had.
     """
     if name not in DEVICES:
-        raise InvalidArgument(f"unknown device {name!r}; accepted: {', '.join(DEVICES)}")
+        near = did_you_mean("cuda" if name.lower() in ("gpu", "nvidia") else name, DEVICES)
+        raise InvalidArgument(f"unknown device {name!r}{near}; accepted: {', '.join(DEVICES)}")
     if name == "cpu":
         return name
     if host.gpus() and host.torch_has_cuda():

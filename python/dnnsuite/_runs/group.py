@@ -349,7 +349,7 @@ class _Direct:
         return self._wait(os.WNOHANG)
 
     def _wait(self, options: int) -> int | None:
-        """As Popen's, with the memory that it had."""
+        """Wait as Popen does, and keep the memory that the process had."""
         if self._process.returncode is None:
             pid, status, usage = os.wait4(self._process.pid, options)
             if pid:
@@ -382,7 +382,7 @@ class InShares:
     def start(
         self, index: int, command: Sequence[str], variables: Mapping[str, str], files: tuple[int, int, int]
     ) -> Started:
-        """As :meth:`Partition.start`."""
+        """Start processes in a share, with the arguments of :meth:`Partition.start`."""
         share = self._shares[index]
         running = self._partition.start(share, command, env=variables, files=files)
         return _InShare(running, running.slot.memory_bytes)

@@ -111,7 +111,7 @@ class _Signals:
         os._exit(128 + number)
 
     def forget(self) -> None:
-        """In a forked child: its parent's workers and the parent's second thread are none of its business."""
+        """Forget the parent's workers and its second thread, in a forked child."""
         if self.blocks:
             signal.set_wakeup_fd(-1)
             for number, handler in self._handlers.items():

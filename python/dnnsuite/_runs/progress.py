@@ -117,7 +117,7 @@ class Progress:
         self.tick()
 
     def tick(self) -> None:
-        """Something still runs."""
+        """Draw the time again while something runs."""
         if time.monotonic() - self._drawn_s >= _REFRESH_S:
             self._draw()
 

@@ -114,7 +114,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Device:
-    """Where the job computed: `type` is cpu or cuda; `uuids` names the GPUs that this run could use."""
+    """Device of a run: `type` is cpu or cuda; `uuids` names the GPUs that the run could use."""
 
     type: str
     name: str = ""

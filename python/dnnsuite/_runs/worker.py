@@ -85,7 +85,7 @@ def _group() -> socket.socket | None:
 
 
 def _process(spec: WorkerSpec) -> Result:
-    """This process, for the record."""
+    """Facts of this process for the record."""
     torch = sys.modules.get("torch")
     about: Result = {
         "pid": os.getpid(),

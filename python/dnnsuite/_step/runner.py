@@ -143,6 +143,14 @@ class StepRunner:
         self._forget()
         self._set_up(array, optimizer)
 
+    def __repr__(self) -> str:
+        models = getattr(self._array, "single_name", type(self._array).__name__)
+        steps = "closed" if self._closed else self.mode
+        return (
+            f"StepRunner({self.B} x {models}, {type(self._optimizer).__name__}, threads={self.threads}, "
+            f"width={self.width}, {steps})"
+        )
+
     def _forget(self) -> None:
         """Forget what was recorded."""
         self._scripts, self._known = Scripts(), Recordings(self._loss_function)

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from .advice import Advice, concluded
 from .measurement import BS, Measurement, measure
 from .prediction import Measured
@@ -109,7 +109,9 @@ def _subject(job: str, given: Mapping[str, Any]) -> tuple[JobSubject, int]:
     offered = kind.precisions(device)
     precision = asked.pop("precision", "fp32")
     if precision not in offered:
-        raise InvalidArgument(f"unknown precision {precision!r}; job {job} has {', '.join(offered)}")
+        raise InvalidArgument(
+            f"unknown precision {precision!r}{did_you_mean(precision, offered)}; job {job} has {', '.join(offered)}"
+        )
     config = jobs.JobConfig(
         device=device, precision=precision, batch_size=asked.pop("batch_size", preset.get("batch_size", 32)),
         seed=asked.pop("seed", 1), data=asked.pop("data", "auto"), dataroot=asked.pop("dataroot", None),

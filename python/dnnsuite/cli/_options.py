@@ -10,7 +10,9 @@ from typing import Annotated, Optional
 
 import typer
 
-__all__ = ["Json", "Number", "Text", "Texts"]
+__all__ = ["PRESETS", "Json", "Number", "Text", "Texts"]
+
+PRESETS = "quick (minutes on two cores), default, or paper (the sizes of HFTA's published measurements)."
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Number = Optional[int]  # noqa: UP045

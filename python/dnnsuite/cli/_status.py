@@ -13,6 +13,7 @@ import typer
 
 from .._runs.words import printable
 from ..errors import Error
+from ._completion import with_completion
 
 __all__ = ["FAILED", "USAGE", "reporting", "say"]
 
@@ -20,7 +21,7 @@ FAILED, USAGE = 1, 2
 
 
 def reporting(command: Callable[..., int]) -> Callable[..., None]:
-    """A command that returns its exit status; the package's errors become one line on stderr and status 2."""
+    """Wrap a command that returns its exit status: errors of the package become one line on stderr and status 2."""
 
     @functools.wraps(command)
     def reporting(*args: Any, **kwargs: Any) -> None:
@@ -42,6 +43,7 @@ def reporting(command: Callable[..., int]) -> Callable[..., None]:
         if status:
             raise typer.Exit(status)
 
+    with_completion(command, reporting)
     return reporting
 
 

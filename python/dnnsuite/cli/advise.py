@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InvalidArgument
-from ._options import Json, Number, Text, Texts
+from ._options import PRESETS, Json, Number, Text, Texts
 
 if TYPE_CHECKING:
     from ..advisor import Advice
@@ -20,9 +20,12 @@ __all__ = ["advise"]
 
 def advise(
     jobs: Annotated[list[str], typer.Argument(help="Jobs; `dnnsuite list` names them.", show_default=False)],
-    trials: Annotated[int, typer.Option(help="Models of the sweep whose cost is asked.")] = 16,
-    steps: Annotated[Number, typer.Option(help="Training steps of each.  [preset]")] = None,
-    preset: Annotated[Text, typer.Option(help="quick, default or paper.  [quick]")] = None,
+    trials: Annotated[int, typer.Option(help="Number of models in the sweep.")] = 16,
+    steps: Annotated[Number, typer.Option(help="Training steps of each model.  [preset]")] = None,
+    preset: Annotated[
+        Text,
+        typer.Option(help=f"{PRESETS}  [quick]"),
+    ] = None,
     device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
     precision: Annotated[Text, typer.Option(help="fp32, amp, …  [fp32]")] = None,
     batch_size: Annotated[Number, typer.Option(help="Items per model and step.  [preset]")] = None,
@@ -31,11 +34,16 @@ def advise(
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
     verify: Annotated[
         Number,
-        typer.Option(help="Measure an array of so many models, too, and say how far off the prediction was."),
+        typer.Option(
+            help="Also measure an array of this many models, and print the error of the prediction."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Measure a few steps of a job, predict its speed over the number of models, and say what a sweep would cost."""
+    """Predict a job's speed over B, and the cost of a sweep.
+
+    A few steps are measured, alone and as small arrays; the speed of larger ones is predicted with an interval.
+    """
     from .._runs.plugins import import_plugins
 
     import_plugins(plugin or [], [os.getcwd()])

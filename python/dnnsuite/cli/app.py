@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -30,40 +31,87 @@ from . import (
     tune,
     workflow,
 )
-from ._status import reporting
+from ._status import USAGE, reporting
 
 __all__ = ["main"]
 
 app = typer.Typer(
     name="dnnsuite",
     help="Measure, see and multiply the training of deep neural networks.",
-    no_args_is_help=True,
-    add_completion=False,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-app.add_typer(data.commands(reporting), name="data")
-app.add_typer(baseline.commands(reporting), name="baseline")
-app.add_typer(metrics.commands(reporting), name="metrics")
-app.add_typer(pin.commands(reporting), name="pin")
-app.command()(reporting(profile.profile))
-app.command("import")(reporting(import_.import_file))
-app.command()(reporting(report.report))
-app.command()(reporting(compare.compare))
-app.command()(reporting(roofline.roofline))
-app.command("run")(reporting(run.run))
+_START = """\
+dnnsuite {version}: measure, see and multiply the training of deep neural networks.
+
+Begin with
+  dnnsuite doctor                            what works on this machine, and what is missing
+  dnnsuite list                              the jobs that can be measured
+
+Multiply: train B models as one array
+  dnnsuite workflow bert --preset quick      models alone, side by side and as one array: who is faster
+  dnnsuite tune mobilenet_v3_small --quick   a search for hyper-parameters, many trials at once
+
+Measure
+  dnnsuite run toy_reg --preset smoke        a benchmark, in isolated shares of the machine
+  dnnsuite throughput toy_reg --preset quick items per second at each batch size
+
+See
+  dnnsuite profile toy_reg                   where the time of a training step goes
+  dnnsuite profile -- python train.py        the same for a script of yours, unmodified
+
+`dnnsuite --help` lists all commands, `dnnsuite COMMAND --help` the options of one."""
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"dnnsuite {_version()}")
+        raise typer.Exit
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("dnnsuite")
+
+
+@app.callback()
+def start(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Measure, see and multiply the training of deep neural networks."""
+    if context.invoked_subcommand is None:
+        print(_START.format(version=_version()))
+        raise typer.Exit(USAGE)
+
+
+# In the order of the help: what most users need first.
+app.command()(reporting(doctor.doctor))
 app.command("list")(reporting(list_.list_jobs))
 app.command()(reporting(show.show))
-app.command()(reporting(doctor.doctor))
 app.command()(reporting(workflow.workflow))
-app.command()(reporting(train.train))
 app.command()(reporting(tune.tune))
-app.command()(reporting(ladder.ladder))
-app.command()(reporting(throughput.throughput))
-app.command()(reporting(plot.plot))
 app.command()(reporting(advise.advise))
+app.command("run")(reporting(run.run))
+app.command()(reporting(train.train))
+app.command()(reporting(throughput.throughput))
+app.command()(reporting(ladder.ladder))
+app.command()(reporting(profile.profile))
+app.command("import")(reporting(import_.import_file))
+app.command()(reporting(roofline.roofline))
+app.command()(reporting(report.report))
+app.command()(reporting(compare.compare))
+app.command()(reporting(plot.plot))
+app.add_typer(baseline.commands(reporting), name="baseline")
+app.add_typer(data.commands(reporting), name="data")
+app.add_typer(metrics.commands(reporting), name="metrics")
+app.add_typer(pin.commands(reporting), name="pin")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -24,7 +24,7 @@ __all__ = ["FailOnOption", "compare", "report_comparison"]
 
 Outs = Annotated[
     Optional[list[Path]],  # noqa: UP045
-    typer.Option(help="Also write to this .md, .txt, .csv, .json or .png file; repeatable."),
+    typer.Option(help="Also write to this .md, .txt, .csv, .json, .png, .pdf or .svg file; repeatable."),
 ]
 Threshold = Annotated[float, typer.Option(help="Least change that counts, as a fraction.")]
 MetricName = Annotated[str, typer.Option(help="What is compared: a rate, or a time, of whole runs.")]
@@ -36,7 +36,8 @@ FailOnOption = Annotated[
     Texts,
     typer.Option(help="Exit with 1 if a point is slower:5%, failed, missing, inconclusive, ...; repeatable."),
 ]
-_WRITERS = (".md", ".txt", ".csv", ".json", ".png")
+_FIGURES = (".png", ".pdf", ".svg")
+_WRITERS = (".md", ".txt", ".csv", ".json", *_FIGURES)
 
 
 def compare(
@@ -56,10 +57,11 @@ def compare(
     out: Outs = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> int:
-    """Compare runs: per job or point faster, slower, same, or inconclusive and how many runs more would tell.
+    """Compare runs: faster, slower, the same, or inconclusive.
 
-    Runs that were measured under other conditions are not compared: the reasons are told, and the status is 2. Name
-    with --across what it is that you compare.
+    Each job or point has a verdict; an inconclusive one says how many more runs would decide it.     Runs that were
+    measured under other conditions are not compared: the reasons are told, and the status is 2. Name with --across
+    what it is that you compare.
     """
     from .. import results
 
@@ -138,7 +140,7 @@ class _Written:
         self._failing = failing
 
     def text(self, style: str) -> str:
-        """As `text`, `markdown` or `json`."""
+        """Render as `text`, `markdown` or `json`."""
         from .. import report
 
         if style == "json":
@@ -197,7 +199,7 @@ def _write(path: Path, written: _Written) -> None:
         write_json(path, written.plain())
     elif path.suffix == ".csv":
         results.save_csv(written.table(), path)
-    elif path.suffix == ".png":
+    elif path.suffix in _FIGURES:
         try:
             plots.save(plots.comparison(written.all_points()), path)
         except ImportError as error:

@@ -23,9 +23,7 @@ __all__ = ["commands"]
 
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
     """The group of commands; `reporting` turns what they return or raise into an exit status."""
-    app = typer.Typer(
-        help="Data sets: which there are, where they lie, and how they are made ready.", no_args_is_help=True
-    )
+    app = typer.Typer(help="Data sets: list, find and prepare them.", no_args_is_help=True)
     listed: tuple[tuple[str, Callable[..., int]], ...] = (
         ("list", list_sets),
         ("where", where),
@@ -41,9 +39,7 @@ def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> 
 Dataroot = Annotated[
     Text, typer.Option(help="Folder with the data sets.  [$DATA_DIRECTORY, else data]", show_default=False)
 ]
-Name = Annotated[
-    str, typer.Argument(help="Of a data set, as `dnnsuite data list` has them.", show_default=False)
-]
+Name = Annotated[str, typer.Argument(help="A data set; `dnnsuite data list` names them.", show_default=False)]
 
 
 def _root(dataroot: str | None) -> Path:
@@ -102,7 +98,7 @@ def prepare_set(
         ),
     ] = None,
     fake: Annotated[
-        Number, typer.Option(help="Write a set of so many samples of noise in the real form instead.")
+        Number, typer.Option(help="Write this many samples of noise in the real form instead.")
     ] = None,
     unchecked: Annotated[
         bool, typer.Option("--unchecked", help="Take archives whose hash is not the known one.")
@@ -121,7 +117,7 @@ def prepare_set(
 
 
 def _found(data: DataSet, root: Path) -> Path | None:
-    """Where a set lies; one that cannot be read is none."""
+    """Return the folder of a set; None for one that is not here or cannot be read."""
     from ..errors import Error
 
     try:
@@ -154,7 +150,7 @@ def valprep(
     labels: Annotated[
         Text,
         typer.Option(
-            help="List of the images' classes; docs/reproduce/tbd.md says which.  [looked for beside]"
+            help="List of the images' classes; docs/reproduce/tbd.md describes it.  [looked for beside FOLDER]"
         ),
     ] = None,
     synsets: Annotated[
@@ -163,9 +159,7 @@ def valprep(
     partial: Annotated[
         bool, typer.Option("--partial", help="Accept that images of the list are missing.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be moved; move nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the moves; move nothing.")] = False,
     as_json: Json = False,
 ) -> int:
     """Move ImageNet's 50,000 validation images into a folder per class, as valprep.sh does.

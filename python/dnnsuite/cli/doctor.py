@@ -11,7 +11,10 @@ __all__ = ["doctor"]
 
 
 def doctor(as_json: Json = False) -> int:
-    """Say what works on this machine, and what each missing thing needs."""
+    """Check what works on this machine, and what is missing.
+
+    Every missing thing comes with what it needs.
+    """
     from .. import doctor as checks
 
     report = checks.report()

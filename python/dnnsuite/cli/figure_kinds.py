@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 
 if TYPE_CHECKING:
     from ..plots import Drawn, Request
@@ -55,7 +55,8 @@ def kind_for(name: str | None, directories: Sequence[Path]) -> Kind:
     for kind in KINDS:
         if kind.name == name:
             return kind
-    raise InvalidArgument(f"--kind {name}: accepted are {', '.join(kind.name for kind in KINDS)}")
+    known = [kind.name for kind in KINDS]
+    raise InvalidArgument(f"--kind {name}{did_you_mean(name, known)}: accepted are {', '.join(known)}")
 
 
 def draw(kind: Kind, request: Request) -> Drawn:

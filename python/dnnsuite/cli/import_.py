@@ -50,10 +50,10 @@ def import_file(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Import what another tool measured, and say what is in it.
+    """Import measurements of ncu, nvprof, nsys, dcgm, torch.
 
-    Traces of several ranks are merged, and the rank that the others wait for is named. With --against two files are
-    compared by kernel.
+    Prints what the files hold; --out writes it as CSV. Traces of several ranks are merged, and the rank that the
+    others wait for is named. With --against two files are compared by kernel.
     """
     from .. import importers
 
@@ -69,7 +69,7 @@ def import_file(
 
 
 class _Shown(NamedTuple):
-    """What is printed and written of a command: kind, tables as they were read, results, remarks."""
+    """Output of a command: kind, tables as they were read, results, remarks."""
 
     kind: str
     tables: Results

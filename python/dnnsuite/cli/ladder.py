@@ -36,7 +36,11 @@ def ladder(
     out: Annotated[Optional[Path], typer.Option(help="Folder for ladder.csv.")] = None,  # noqa: UP045
     as_json: Json = False,
 ) -> int:
-    """Measure fp32, then +amp, +nhwc, +extra and +compile, in turns: img/s, what each step brings, time per phase."""
+    """Measure the gain of amp, nhwc, extra and compile.
+
+    Rungs fp32, +amp, +nhwc, +extra and +compile are measured in turns: images per second, the gain of each rung, and
+    the time of each phase.
+    """
     from .. import training
     from ..training.ladder import RUNGS, climb, save_ladder, table
 

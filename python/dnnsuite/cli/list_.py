@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import textwrap
 from typing import Annotated
 
 import typer
@@ -18,15 +20,18 @@ def list_jobs(
     plugin: Annotated[Texts, typer.Option(help="Module that registers more jobs; repeatable.")] = None,
     as_json: Json = False,
 ) -> int:
-    """List the jobs, the suites of them, and the modes in which a workflow runs those that have a fused form."""
+    """List jobs, workflows, modes, categories and suites.
+
+    Workflows are the jobs with a fused form; modes are the ways in which a workflow runs them.
+    """
     from .. import jobs
     from .._runs.plugins import import_plugins
     from ..suites import SUITES
     from ..workflow import MODES
 
     import_plugins(plugin or [], [os.getcwd()])
-    known = {name: jobs.get(name).description for name in jobs.names()}
-    fused = {name: jobs.get(name, jobs.Job).description for name in jobs.names(jobs.Job)}
+    known = {name: _about(name) for name in jobs.names()}
+    fused = {name: _about(name, jobs.FusedJob) for name in jobs.names(jobs.FusedJob)}
     ways = {mode.name: mode.description for mode in MODES.values()}
     if as_json:
         print(
@@ -41,19 +46,38 @@ def list_jobs(
             )
         )
         return 0
-    wide = max(map(len, (*known, *fused, *ways)))
-    for title, entries in (("jobs", known), ("workflows", fused), ("modes", ways)):
-        print(f"{title}:")
-        for name, description in entries.items():
-            print(f"  {name:<{wide}} {description}")
-    print("categories:")
-    for category, names in _by_category().items():
-        print(f"  {category:<{wide}} {' '.join(names)}")
-    print("suites:")
-    for name, members in SUITES.items():
-        print(f"  {name:<{wide}} {' '.join(members)}")
+    categories = {category: " ".join(names) for category, names in _by_category().items()}
+    suites = {name: " ".join(members) for name, members in SUITES.items()}
+    _print({"jobs": known, "workflows": fused, "modes": ways, "categories": categories, "suites": suites})
     print("`dnnsuite show JOB` has a job's card: data, references, deviations from the original")
     return 0
+
+
+def _print(sections: dict[str, dict[str, str]]) -> None:
+    """Print each section, names in one column and descriptions, wrapped, in another."""
+    column = 2 + max(len(name) for entries in sections.values() for name in entries) + 2
+    width = max(column + 40, min(120, shutil.get_terminal_size((120, 24)).columns))
+    for title, entries in sections.items():
+        print(f"{title}:")
+        for name, text in entries.items():
+            first, rest = f"  {name}".ljust(column), " " * column
+            print(
+                textwrap.fill(
+                    text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+                )
+            )
+
+
+def _about(name: str, kind: type | None = None) -> str:
+    """A line about a job: from its card, which needs no torch; of a job without one, its description."""
+    from .. import jobs
+    from ..jobs import cards
+
+    family = "fused" if kind is jobs.FusedJob else "plain"
+    own = [card for card in cards.all_cards() if card.job == name]
+    for card in sorted(own, key=lambda card: card.family != family):
+        return f"{card.task}: {card.model.split(';')[0]}"
+    return str(jobs.get(name, kind or jobs.Workload).description)
 
 
 def _by_category() -> dict[str, list[str]]:

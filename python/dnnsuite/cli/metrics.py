@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from ..errors import did_you_mean
+from ._status import say
+
 if TYPE_CHECKING:
     from ..profiler.counters import CounterPlan, Selection
 
@@ -19,14 +22,36 @@ Text = Optional[str]  # noqa: UP045
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Chip = Annotated[Text, typer.Option(help="A chip, as GH100 (H100, H200).  [this machine's GPU]")]
 Pattern = Annotated[str, typer.Argument(help="A shell pattern, or a part of the name.")]
+# Chips of the products that users know by another name.
+PRODUCTS = {
+    "V100": "GV100",
+    "T4": "TU104",
+    "A100": "GA100",
+    "A800": "GA100",
+    "A10": "GA102",
+    "A40": "GA102",
+    "H100": "GH100",
+    "H200": "GH100",
+    "H20": "GH100",
+    "GH200": "GH100",
+    "L4": "AD104",
+    "L40": "AD102",
+    "L40S": "AD102",
+    "B100": "GB100",
+    "B200": "GB100",
+    "GB200": "GB100",
+    "RTX2080TI": "TU102",
+    "RTX3090": "GA102",
+    "RTX4090": "AD102",
+    "RTX5090": "GB202",
+}
+
 Sampling = Annotated[bool, typer.Option("--sampling", help="Metrics that can be sampled over time.")]
 
 
 def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
     """The group of commands; `reporting` turns what they return or raise into an exit status."""
-    app = typer.Typer(
-        help="The GPU's counters: names, passes, roles; no GPU is needed.", no_args_is_help=True
-    )
+    app = typer.Typer(help="GPU counters: names, passes, roles; no GPU is needed.", no_args_is_help=True)
     listed: tuple[tuple[str, Callable[..., int]], ...] = (
         ("list", list_metrics),
         ("plan", plan),
@@ -45,7 +70,7 @@ def _chip(asked: str | None, collection: str = "ranges") -> str:
     from ..profiler.counters.backend import CUPTI
 
     if asked:
-        return asked.upper()
+        return _named(asked)
     known = chips(collection)
     try:
         found: str = CUPTI.device(0).chip
@@ -54,6 +79,15 @@ def _chip(asked: str | None, collection: str = "ranges") -> str:
         raise InvalidArgument(
             f"no GPU to take the chip from; name one: --chip {', '.join(known)}"
         ) from missing
+
+
+def _named(asked: str) -> str:
+    """The chip of that name; of a product (H100), the chip in it, with a line that says so."""
+    name = asked.upper().replace(" ", "")
+    if name not in PRODUCTS:
+        return name
+    say(f"the chip of {name} is {PRODUCTS[name]}")
+    return PRODUCTS[name]
 
 
 def list_metrics(
@@ -137,18 +171,21 @@ def roles(
 
     collection = "sampling" if sampling else "ranges"
     shown = [name for name in ROLES if _matches(name, pattern)]
-    asked = [chip.upper()] if chip else list(chips(collection))
+    chip = _named(chip) if chip else None
+    asked = [chip] if chip else list(chips(collection))
     table = {one: {name: _resolved(name, one, collection) for name in shown} for one in asked}
     if as_json:
         warnings = {one: list(overlaps(one).values()) for one in asked}
         about = {name: {"unit": ROLES[name].unit, "definition": ROLES[name].definition} for name in shown}
         print(json.dumps({"collection": collection, "roles": about, "chips": table, "overlaps": warnings}))
         return 0
+    if not shown:
+        say(f"no role {pattern!r}{did_you_mean(pattern, ROLES)}; there is {', '.join(ROLES)}")
     for name in shown:
         print(f"{name}: {ROLES[name].definition}")
         print(_by_metric({one: table[one][name] for one in asked}, alone=bool(chip)))
     if chip:
-        for why in overlaps(chip.upper()).values():
+        for why in overlaps(chip).values():
             print(f"do not add: {why}")
     return 0 if shown else 1
 

@@ -67,7 +67,10 @@ def _make(
 
 
 def probe(parent: Parent = None, as_json: Json = False) -> int:
-    """Say what can be isolated here and how; with --json also the topology, for a plan made elsewhere."""
+    """Show what can be isolated here, and how.
+
+    With --json the topology is printed too, for a plan made on another machine.
+    """
     from ..pin import Partition, Topology, make_plan
     from ..pin.report import hierarchies, render_probe
 

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,13 +35,18 @@ def plot(
         Text, typer.Option(help="Figure to draw; an unknown name lists them.  [by the results, throughput]")
     ] = None,
     metric: Annotated[Text, typer.Option(help="Quantity to draw, for kinds with several.  [all]")] = None,
-    save: Annotated[Optional[Path], typer.Option(help="PREFIX of the .csv and .png to write.")] = None,  # noqa: UP045
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            help="The figure to write (.png, .pdf or .svg), its numbers beside it as .csv; or a PREFIX."
+        ),
+    ] = None,
     allow_unlike: Annotated[
         bool, typer.Option("--allow-unlike", help="Pool runs of unlike machines or jobs, with a note.")
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Draw a figure from finished runs, and write its numbers as CSV.
+    """Draw a figure of finished runs; write its numbers as CSV.
 
     throughput: normalised over B (of a suite, each job's rate). monitor: load of CPUs, memory and GPUs while the runs
     were rated, over B (of a suite, by job). convergence: losses over iterations. partially_fused: throughput over the
@@ -68,9 +73,8 @@ def throughput(request: Request) -> Drawn:
         raise InvalidArgument(f"--metric {request.metric}: throughput has one quantity; leave --metric away")
     table = results.load(*request.directories)
     summary = results.summarize(table, request.allow_unlike)
-    prefix = request.save or request.directories[0] / _name(table)
     axes = _drawn(summary)
-    files = [prefix.with_name(prefix.name + suffix) for suffix in (".csv", ".png")]
+    files = request.files(request.directories[0] / _name(table))
     results.save_csv(results.wide(table, request.allow_unlike), files[0], index=True)
     plots.save(axes, files[1])
     return plots.Drawn(files, (*table.attrs["problems"], *summary.attrs["notes"]))
@@ -86,8 +90,7 @@ def monitor(request: Request) -> Drawn:
     summary = _quantities(results.summarize_monitors(table), request.metric)
     stem = f"{table['device'].iloc[0]}-{'-'.join(dict.fromkeys(table['job']))[:80]}-monitor"
     more = f"-{request.metric.replace('/', '_')}" if request.metric else ""
-    prefix = request.save or request.directories[0] / (stem + more)
-    files = [prefix.with_name(prefix.name + suffix) for suffix in (".csv", ".png")]
+    files = request.files(request.directories[0] / (stem + more))
     panels = list(summary.groupby(["of", "metric"], sort=False))
     rows = -(-len(panels) // _ACROSS)
     height = 3.2 if summary["B"].nunique() > 1 else 1.5 + 0.25 * max(len(rows) for _, rows in panels)
@@ -131,8 +134,7 @@ def _two_panels(
     if request.metric is not None:
         raise InvalidArgument(f"--metric {request.metric}: {kind} has no choice; leave --metric away")
     summary = summarize(results.load(*request.directories), request.allow_unlike)
-    prefix = request.save or request.directories[0] / file
-    files = [prefix.with_name(prefix.name + suffix) for suffix in (".csv", ".png")]
+    files = request.files(request.directories[0] / file)
     left, right = Figure(figsize=(9.6, 3.8), layout="constrained").subplots(1, 2)
     draw(summary, left, right)
     results.save_csv(summary, files[0])

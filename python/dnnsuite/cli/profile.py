@@ -37,18 +37,20 @@ def profile(
     timeout: Annotated[float, typer.Option(help="Seconds that one batch size may take.")] = 3600.0,
     monitor: Annotated[str, typer.Option(help="Samples of the machine: auto, nvml, dcgm or none.")] = "auto",
     step_on: Annotated[
-        str, typer.Option(help="What ends a step of a script: optimizer, backward, or auto (the first if it steps).")
+        str,
+        typer.Option(help="Event that ends a step of a script: optimizer, backward, or auto (optimizer if it steps)."),
     ] = "auto",
     stop: Annotated[bool, typer.Option("--stop", help="End a script once it has been observed.")] = False,
     out: Annotated[Optional[Path], typer.Option(help="Output directory.  [dnnsuite-runs/profile-NAME-TIME]")] = None,  # noqa: UP045
     resume: Annotated[bool, typer.Option("--resume", help="Make what --out (or the last folder) lacks.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> int:  # fmt: skip
-    """Say where the time of a step goes, what observing costs, and what to do next.
+    """Profile a job or your own script: where step time goes.
 
-    With -- it runs your own script, unmodified: dnnsuite profile -- python train.py --lr 0.1. A step ends where the
-    optimizer's does; in a script without torch.optim, where backward does (--step-on). Each window is written when it
-    closes, so that a kill loses none. The exit status is the script's own.
+    Prints the parts of a step, the cost of observing, and advice. With -- it runs your own script, unmodified:
+    dnnsuite profile -- python train.py --lr 0.1. A step ends where the optimizer's does; in a script without
+    torch.optim, where backward does (--step-on). Each window is written when it closes, so that a kill loses none.
+    The exit status is the script's own.
     """
     from .. import jobs
     from .._runs.folder import PROFILES_FILE, default_out

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from ..errors import Error, InvalidArgument
+from ..errors import Error, InvalidArgument, did_you_mean
 from ._status import say
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["mlbench_report", "report"]
 
+_STYLES = ("full", "seed", "score")
 _KINDS = {".pdf": "pdf", ".txt": "text", ".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html"}
 Text = Optional[str]  # noqa: UP045
 File = Optional[Path]  # noqa: UP045
@@ -64,12 +65,14 @@ def report(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> int:
-    """Report on runs of the suite: rates with intervals, passes against a target, failures, isolation."""
+    """Report on suite runs: rates, passes, failures, isolation."""
     from .. import report as reports
     from ..report import targets
 
-    if style not in ("full", "seed", "score"):
-        raise InvalidArgument(f"--style {style!r}: accepted are full, seed and score")
+    if style not in _STYLES:
+        raise InvalidArgument(
+            f"--style {style!r}{did_you_mean(style, _STYLES)}: accepted are full, seed and score"
+        )
     files = [*(out or ()), *([pdf] if pdf else ())]
     for path in files:
         _kind(path)

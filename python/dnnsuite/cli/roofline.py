@@ -46,7 +46,7 @@ def roofline(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> int:
-    """Measure the roofs of this machine's CPUs, and print where a job's operators stand under them.
+    """Measure the CPUs' roofs, and place a job under them.
 
     The roofs (matrix products in fp32 and bf16, STREAM's triad in each cache and in memory) are measured once and
     kept in the cache folder; they are measured again when the CPU, the CPUs allowed, the threads or torch change.
@@ -73,7 +73,7 @@ def _say(text: str) -> None:
 
 
 def _check(job: str) -> None:
-    """Before the roofs are measured, which takes seconds."""
+    """Refuse an unknown job before the roofs are measured, which takes seconds."""
     from .. import jobs
 
     jobs.get(job)

@@ -29,20 +29,20 @@ def run(
     exclude: Annotated[Texts, typer.Option(help="Leave these jobs out, as a,b.")] = None,
     repeat: Annotated[Number, typer.Option(help="Runs of the whole suite.  [1]")] = None,
     copies: Annotated[
-        Text, typer.Option(help="Of a student job at once: per-gpu, a number, or all.  [per-gpu]")
+        Text, typer.Option(help="Copies of a job at once: per-gpu, a number, or all.  [per-gpu]")
     ] = None,
     alone: Annotated[
-        bool, typer.Option("--alone", help="Start one copy only, in the share that it has among them.")
+        bool, typer.Option("--alone", help="Start one copy only, in the share that it would have among all.")
     ] = False,
     device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
     precision: Annotated[Text, typer.Option(help="fp32, bf16 or fp16, where a job has it.  [each job's]")] = None,
     preset: Annotated[Text, typer.Option(help="smoke (minutes on two cores), fast or baselines.")] = None,
     batch_size: Annotated[Number, typer.Option(help="Items of a batch, for every job.  [each job's]")] = None,
-    order: Annotated[Text, typer.Option(help="Of the jobs in each run: fixed or shuffled.  [fixed]")] = None,
+    order: Annotated[Text, typer.Option(help="Order of the jobs in each run: fixed or shuffled.  [fixed]")] = None,
     timeout: Annotated[Optional[float], typer.Option(help="Seconds a job may take.  [14400]")] = None,  # noqa: UP045
-    pin: Annotated[Text, typer.Option(help="auto, cgroup, affinity or none.  [auto]")] = None,
+    pin: Annotated[Text, typer.Option(help="Isolation: auto, cgroup, affinity or none.  [auto]")] = None,
     require: Annotated[Text, typer.Option(help="The weakest isolation that will do: cgroup or affinity.")] = None,
-    seed: Annotated[Number, typer.Option(help="Of the first run; the others count up.  [0]")] = None,
+    seed: Annotated[Number, typer.Option(help="Seed of the first run; run k uses seed + k.  [0]")] = None,
     data: Annotated[Text, typer.Option(help="Source of the data: auto, real or synthetic.  [auto]")] = None,
     dataroot: Annotated[Text, typer.Option(help="Folder with the data sets.  [$DATA_DIRECTORY of a jobs file]")] = None,
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
@@ -61,7 +61,7 @@ def run(
         Text, typer.Option(help="Run each job of each run as a task of a cluster: slurm, local or debug.")
     ] = None,
     cluster_option: Annotated[
-        Texts, typer.Option(help="Of the tasks, as timeout_min=60 or slurm_partition=gpu; repeatable.")
+        Texts, typer.Option(help="Option of the tasks, as timeout_min=60 or slurm_partition=gpu; repeatable.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command of each job; run nothing.")] = False,
     show: Annotated[
@@ -69,7 +69,10 @@ def run(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> int:  # fmt: skip
-    """Run a benchmark suite: N copies of a student job at once, each in its share of the machine."""
+    """Run a benchmark suite in isolated shares of the machine.
+
+    Jobs of one user run as several copies at once, each in its share; jobs that want the whole machine run alone.
+    """
     asked = {
         "names": _split(name), "exclude": _split(exclude), "repeat": repeat, "copies": copies,
         "alone": alone or None, "device": device,

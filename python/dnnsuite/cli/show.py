@@ -31,7 +31,10 @@ def show(
     bibtex: Annotated[bool, typer.Option("--bibtex", help="Print the references as BibTeX.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Show a job's card: task, model, data, deviations from the original with the reason, changes, references."""
+    """Show a job's card: model, data, deviations, references.
+
+    Each deviation from the original comes with its reason.
+    """
     from ..jobs import cards
 
     if every == (job is not None):

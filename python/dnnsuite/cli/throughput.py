@@ -28,7 +28,7 @@ def throughput(
         typer.Argument(help="imagenet-resnet50, or a job (`dnnsuite list` names them).", show_default=False),
     ],
     batch_sizes: Annotated[
-        Text, typer.Option(help="As 1,2,4,8.  [1,2,4,8,16,32,64,96,128; quick: 1,2,4,8]")
+        Text, typer.Option(help="Batch sizes, as 1,2,4,8.  [1,2,4,8,16,32,64,96,128; quick: 1,2,4,8]")
     ] = None,
     preset: Annotated[
         str, typer.Option(help="quick (a small model, a minute on two cores) or full.")
@@ -37,19 +37,19 @@ def throughput(
         Number, typer.Option(help="Iterations of a run, as TBD counts them.  [until the rate is known]")
     ] = None,
     start_iteration: Annotated[
-        Number, typer.Option(help="The iterations before it are warm-up.  [100, at most half]")
+        Number, typer.Option(help="First measured iteration; those before are warm-up.  [100, at most half]")
     ] = None,
     target: Annotated[
         Real,
         typer.Option(
-            help="Half width of the rate's 95 % interval that ends a run, over the rate.  [0.01; quick: 0.05]"
+            help="Relative half width of the rate's 95 % interval at which a run ends.  [0.01; quick: 0.05]"
         ),
     ] = None,
     budget: Annotated[
-        Real, typer.Option(help="Seconds that a run may take for that.  [60; quick: 4]")
+        Real, typer.Option(help="Seconds a run may take to reach --target.  [60; quick: 4]")
     ] = None,
     repeats: Annotated[
-        Number, typer.Option(help="Processes per size, in turns.  [3; quick: 2; --stop-iteration: 1]")
+        Number, typer.Option(help="Processes for each size, in turns.  [3; quick: 2; --stop-iteration: 1]")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     precision: Annotated[str, typer.Option(help="fp32, amp, ... as the job has them.")] = "fp32",
@@ -73,10 +73,11 @@ def throughput(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no progress.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Measure items per second at each batch size, in processes of their own, in turns, with nothing else running.
+    """Measure items per second at each batch size.
 
-    Writes throughput.csv, throughput.png (rate, peak memory, the knee) and throughput_data/batch_N.log. A size whose
-    memory runs out is a row. Ctrl-C loses the run under way alone; --resume goes on.
+    Each size runs in processes of its own, in turns, with nothing else running. Writes throughput.csv, throughput.png
+    (rate, peak memory, the knee) and throughput_data/batch_N.log. A size whose memory runs out is a row. Ctrl-C loses
+    the run under way alone; --resume goes on.
     """
     from .._runs.folder import PROFILES_FILE, THROUGHPUT_FILE, default_out
     from ..profiling.batch_sizes import parse

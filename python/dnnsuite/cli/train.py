@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from ..errors import InvalidArgument, did_you_mean
 from ._options import Json, Number, Text, Texts
 from ._status import FAILED, say
 from .run import parameters
@@ -73,13 +74,14 @@ def train(
         Number, typer.Option(help="GPUs of a node, a process for each.  [none: a process per node]")
     ] = None,
     cluster_option: Annotated[
-        Texts, typer.Option(help="Of the task, as timeout_min=60 or slurm_partition=gpu; repeatable.")
+        Texts, typer.Option(help="Option of the task, as timeout_min=60 or slurm_partition=gpu; repeatable.")
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Train a configuration: epochs, validation over all samples, checkpoints, metrics.csv.
+    """Train a configuration: epochs, validation, checkpoints.
 
-    Under torchrun or srun the processes train one model. Ctrl-C saves and ends; --resume auto goes on. With --vary
+    Metrics of every epoch, over all validation samples, go to metrics.csv. Under torchrun or srun the processes train
+    one model. Ctrl-C saves and ends; --resume auto goes on. With --vary
     several configurations train as one array.
     """
     from .. import training
@@ -127,7 +129,7 @@ class _Asked:
         return lambda kind: training.array_of(self.name, self.variants, each, kind, self.plan)
 
     def record(self) -> dict[str, Any]:
-        """What the run's record says was asked for."""
+        """Return the options for the run's record."""
         models = [name for name, _ in self.variants]
         asked = {"config": self.name, "settings": self.settings.to_dict(), "dataroot": self.dataroot}
         return {**asked, **({"vary": models} if models else {})}
@@ -157,7 +159,6 @@ def _submit(
 
 def _split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     """(the file, key=value texts)."""
-    from ..errors import InvalidArgument
 
     files = [each for each in arguments if "=" not in each]
     if len(files) > 1:
@@ -167,13 +168,14 @@ def _split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
 
 def settings_of(arguments: Sequence[str], name: str, preset: str | None) -> Settings:
     """The configuration `name` of the file in `arguments`, with the preset and the keys in force."""
-    from ..errors import InvalidArgument
     from ..training.configurations import SHIPPED, configuration, overrides
 
     file, keys = _split(arguments)
     preset = preset or "full"
     if preset not in _PRESETS:
-        raise InvalidArgument(f"unknown preset {preset!r}; accepted: {', '.join(_PRESETS)}")
+        raise InvalidArgument(
+            f"unknown preset {preset!r}{did_you_mean(preset, _PRESETS)}; accepted: {', '.join(_PRESETS)}"
+        )
     found = configuration(name, file or SHIPPED)
     return (found.quick() if preset == "quick" else found).changed(overrides(keys))
 
@@ -233,7 +235,6 @@ def _evaluate(asked: _Asked, out: str | None, resume: str | None, quiet: bool, a
     """Validate a checkpoint and print what was found."""
     from .. import training
     from .._runs.device import choose_device
-    from ..errors import InvalidArgument
     from ..training.checkpoints import CHECKPOINT
     from ..training.lines import accuracies
 

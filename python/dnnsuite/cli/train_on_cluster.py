@@ -35,7 +35,7 @@ _OWN = (
 
 @dataclass(frozen=True)
 class Nodes:
-    """What a run gets of a cluster.
+    """Resources of one run on a cluster.
 
     Attributes:
         count: of nodes.
@@ -50,7 +50,7 @@ class Nodes:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Of submitit's executor."""
+        """Parameters of submitit's executor."""
         from ..errors import InvalidArgument
 
         for name, value, least in (("--nodes", self.count, 1), ("--gpus-per-node", self.gpus, 0)):
@@ -64,7 +64,7 @@ class Nodes:
 
     @property
     def processes(self) -> int:
-        """Of all nodes."""
+        """Number of processes on all nodes."""
         return int(self.parameters["nodes"]) * int(self.parameters["tasks_per_node"])
 
 
@@ -103,7 +103,7 @@ class TrainingOnCluster:
         return f"{part.name}: a process ended early; {where}; go on with --resume auto"
 
     def all_ended(self, root: Path, seconds: float) -> None:
-        """Nothing is left to be done."""
+        """Do nothing: a run has nothing left to do."""
 
 
 def submit(

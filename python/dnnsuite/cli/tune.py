@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InvalidArgument, did_you_mean
-from ._options import Json, Number, Text, Texts
+from ._options import PRESETS, Json, Number, Text, Texts
 from ._status import FAILED
 
 if TYPE_CHECKING:
@@ -31,31 +31,31 @@ def tune(
     ],
     algorithm: Annotated[str, typer.Option(help="random, hyperband, halving, asha or pbt.")] = "hyperband",
     max_iters: Annotated[
-        Number, typer.Option(help="Epochs of a trial at most (R).  [9 for quick, else 81]")
+        Number, typer.Option(help="Most epochs of a trial (R).  [9 for quick, else 81]")
     ] = None,
     trials: Annotated[
-        Number, typer.Option(help="Configurations, but for hyperband.  [9 for quick, else 81]")
+        Number, typer.Option(help="Number of configurations; hyperband sets its own.  [9 for quick, else 81]")
     ] = None,
-    eta: Annotated[int, typer.Option(help="One in so many goes on to the next rung.")] = 3,
+    eta: Annotated[int, typer.Option(help="One in ETA trials goes on to the next rung.")] = 3,
     skip_last: Annotated[int, typer.Option(help="Rungs of hyperband to leave out; HFTA leaves out 2.")] = 0,
     modes: Annotated[Texts, typer.Option(help="hfta,serial,concurrent,mps,mig.  [hfta,serial]")] = None,
     space: Annotated[
         Text, typer.Option(help="YAML or JSON file of ranges by name.  [HFHT's of the job]")
     ] = None,
-    metric: Annotated[Text, typer.Option(help="Of the held-out samples: acc or loss.  [acc]")] = None,
+    metric: Annotated[Text, typer.Option(help="Metric of the held-out samples: acc or loss.  [acc]")] = None,
     goal: Annotated[Text, typer.Option(help="min or max.  [by the metric]")] = None,
     patience: Annotated[Number, typer.Option(help="Epochs without an improvement that end a trial.")] = None,
-    preset: Annotated[str, typer.Option(help="quick, default or paper.")] = "default",
-    quick: Annotated[bool, typer.Option("--quick", help="As --preset quick.")] = False,
+    preset: Annotated[str, typer.Option(help=PRESETS)] = "default",
+    quick: Annotated[bool, typer.Option("--quick", help="Same as --preset quick.")] = False,
     repeats: Annotated[int, typer.Option(help="Searches of each mode, with seeds of their own.")] = 1,
     width: Annotated[Number, typer.Option(help="Trials at once.  [measured]")] = None,
     threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
     iters_per_epoch: Annotated[Number, typer.Option(help="Batches of an epoch.  [preset]")] = None,
-    batch_size: Annotated[Number, typer.Option(help="Where the space has none.  [preset]")] = None,
+    batch_size: Annotated[Number, typer.Option(help="Batch size where the space has none.  [preset]")] = None,
     option: Annotated[
         Texts, typer.Option(help="An option of the job, as width_mult=0.5; repeatable.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of draws, weights and the order of data.")] = 1117,
+    seed: Annotated[int, typer.Option(help="Seed of draws, weights and the order of data.")] = 1117,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     data: Annotated[str, typer.Option(help="Source of the data, as auto or synthetic.")] = "auto",
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
@@ -65,9 +65,10 @@ def tune(
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Search a job's hyper-parameters, many trials at once, and compare modes: the same best, in which time.
+    """Search a job's hyper-parameters, many trials at once.
 
-    Each search leaves history.csv and trajectory.csv as HFHT's; survivors of a rung go on where they were.
+    Modes are compared: all must find the same best configuration, in a time of their own. Each search leaves
+    history.csv and trajectory.csv as HFHT's; survivors of a rung go on where they were.
     """
     from .._runs.device import choose_device
     from .._runs.folder import OUT, stamp

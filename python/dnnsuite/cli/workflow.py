@@ -11,7 +11,7 @@ import typer
 
 from ..errors import Error, InvalidArgument
 from . import convergence
-from ._options import Json, Number, Text, Texts
+from ._options import PRESETS, Json, Number, Text, Texts
 from ._search_flags import with_search_flags
 from ._status import FAILED, say
 
@@ -31,7 +31,7 @@ def workflow(
         ),
     ],
     device: Annotated[Text, typer.Option(help="auto, cpu or cuda.  [auto]")] = None,
-    device_model: Annotated[Text, typer.Option(help="Name for the files.  [the GPU's]")] = None,
+    device_model: Annotated[Text, typer.Option(help="Name of the device in the files.  [the GPU's]")] = None,
     modes: Annotated[
         Texts, typer.Option(help="serial,concurrent,mps,mig,hfta; mps and mig change the GPU.  [all others]")
     ] = None,
@@ -41,8 +41,11 @@ def workflow(
     epochs: Annotated[Number, typer.Option(help="Epochs of a run; the first is warm-up.  [preset]")] = None,
     iters_per_epoch: Annotated[Number, typer.Option(help="Iterations of an epoch.  [preset]")] = None,
     batch_size: Annotated[Number, typer.Option(help="Items per model and iteration.  [preset]")] = None,
-    seed: Annotated[Number, typer.Option(help="Of models, data, plan and order.  [1]")] = None,
-    preset: Annotated[Text, typer.Option(help="quick, default or paper.  [default]")] = None,
+    seed: Annotated[Number, typer.Option(help="Seed of models, data, plan and order.  [1]")] = None,
+    preset: Annotated[
+        Text,
+        typer.Option(help=f"{PRESETS}  [default]"),
+    ] = None,
     option: Annotated[
         Texts, typer.Option(help="An option of the job, as dropout=0.2; repeatable.  [preset]")
     ] = None,
@@ -57,9 +60,9 @@ def workflow(
     ] = None,
     max_B: Annotated[Number, typer.Option("--max-B", help="Largest B, instead of searching for it.")] = None,
     max_num_Bs: Annotated[
-        Number, typer.Option("--max-num-Bs", help="How many Bs to measure.  [preset]")
+        Number, typer.Option("--max-num-Bs", help="Number of Bs to measure.  [preset]")
     ] = None,
-    lambd: Annotated[Optional[float], typer.Option(help="How dense the Bs are near 1.  [4]")] = None,  # noqa: UP045
+    lambd: Annotated[Optional[float], typer.Option(help="Density of the Bs near 1.  [4]")] = None,  # noqa: UP045
     data: Annotated[Text, typer.Option(help="Source of the data, as auto or synthetic.  [auto]")] = None,
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
     threads: Annotated[Number, typer.Option(help="CPU threads, shared by a run's processes.  [all]")] = None,
@@ -68,7 +71,7 @@ def workflow(
     lrs: Annotated[
         Texts, typer.Option(help="For convergence: learning rates, one per model, as .002,.001.  [the job's]")
     ] = None,
-    models: Annotated[Number, typer.Option(help="For convergence: how many models.  [3]")] = None,
+    models: Annotated[Number, typer.Option(help="For convergence: number of models.  [3]")] = None,
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
     monitor: Annotated[
         Text, typer.Option(help="Samples of the machine beside each run: auto, nvml, dcgm or none.  [auto]")
@@ -81,12 +84,15 @@ def workflow(
         bool, typer.Option("--resume", help="Do what is missing in --out (or the last one).")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would run, in which order; run nothing.")
+        bool, typer.Option("--dry-run", help="Print the runs in their order; run nothing.")
     ] = False,
     as_json: Json = False,
     **search: Any,
 ) -> int:
-    """Measure a job's training throughput by mode and number of models, and draw the speedup curve."""
+    """Measure a job's training speed by mode and number of models.
+
+    Writes a table of rates with intervals and the speedup curve over the number of models.
+    """
     asked = {
         "device": device, "device_model": device_model, "modes": modes, "precisions": precisions,
         "repeats": repeats, "epochs": epochs, "iters_per_epoch": iters_per_epoch, "batch_size": batch_size,

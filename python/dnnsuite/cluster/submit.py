@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from .._files import read_json
 from .._runs.folder import CLUSTER_FILE, PlanFolder, opened
 from .._runs.interrupts import check, deferred, interruptible
-from ..errors import Error, InvalidArgument, Unavailable
+from ..errors import Error, InvalidArgument, Unavailable, did_you_mean
 
 __all__ = ["CLUSTERS", "ClusterPlan", "Part", "run_parts"]
 
@@ -92,7 +92,9 @@ def run_parts(
         Interrupted: a signal came; what waits or runs is cancelled, what has ended is kept.
     """
     if cluster not in CLUSTERS:
-        raise InvalidArgument(f"--cluster {cluster}: accepted: {', '.join(CLUSTERS)}")
+        raise InvalidArgument(
+            f"--cluster {cluster}{did_you_mean(cluster, CLUSTERS)}: accepted: {', '.join(CLUSTERS)}"
+        )
     executor = _executor(cluster, out, parameters)
     with interruptible(), opened(out, CLUSTER_FILE, resume) as folder:
         _begin(folder, plan, cluster, parameters)

@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 
 KINDS = ("auto", "real", "synthetic")
 
@@ -39,7 +39,7 @@ def root_of(kind: str, dataroot: str | Path | None) -> Path | None:
     Raises InvalidArgument for an unknown kind, or a dataroot that is not a folder.
     """
     if kind not in KINDS:
-        raise InvalidArgument(f"data {kind!r} is not one of {', '.join(KINDS)}")
+        raise InvalidArgument(f"data {kind!r} is not one of {', '.join(KINDS)}{did_you_mean(kind, KINDS)}")
     if dataroot is None or kind == "synthetic":
         return None
     if not Path(dataroot).is_dir():

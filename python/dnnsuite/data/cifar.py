@@ -132,7 +132,7 @@ def digits(path: Path, part: str) -> ColourPictures:
 
 
 def _synthetic(seed: int, part: str) -> ColourPictures:
-    """In each class, coarse patches have colours of their own; every picture adds noise."""
+    """Draw pictures: each class has coarse patches of colours of its own, and every picture adds noise."""
     import numpy as np
 
     key = seed & (2**64 - 1)

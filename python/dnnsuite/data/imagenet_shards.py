@@ -160,7 +160,7 @@ class Conversion:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What the shards are made of."""
+        """Settings and inputs that decide the contents of the shards."""
         listed = json.dumps(
             [[part, str(path), label] for part in self.images for path, label in self.images[part]]
         )
@@ -288,7 +288,7 @@ def _write(conversion: Conversion, part: str, number: int, ended: threading.Even
 
 
 def _example(path: Path, label: int, synset: str, words: str) -> tfrecord.Example:
-    """As build_imagenet_data of TensorFlow's models writes it; there are no boxes."""
+    """Build an example as build_imagenet_data of TensorFlow's models does; there are no boxes."""
     encoded, height, width = _jpeg(path)
     return {
         "image/height": [height],

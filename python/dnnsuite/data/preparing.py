@@ -77,7 +77,7 @@ def prepare(
 
 
 def what_to_fetch(data: DataSet) -> str:
-    """What a user has to get by hand, and the command that takes it."""
+    """Name the files that a user has to get by hand, and the command that takes them."""
     names = " and ".join(archive.name for archive in data.archives) or "its files"
     command = f"dnnsuite data prepare {data.name} --from FOLDER_WITH_THEM"
     return f"fetch {names} ({data.size}) from {data.page}, then: {command}; or try with --fake 100"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidArgument, Unavailable
+from ..errors import InvalidArgument, Unavailable, did_you_mean
 from . import _cache, _sources
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ def load(
         Unavailable: the interpreter has no documentation text, or `tokenizers` is not installed.
     """
     if source not in SOURCES:
-        raise InvalidArgument(f"data source {source!r} is not one of {', '.join(SOURCES)}")
+        raise InvalidArgument(
+            f"data source {source!r} is not one of {', '.join(SOURCES)}{did_you_mean(source, SOURCES)}"
+        )
     if vocab_size < _SMALLEST_VOCABULARY:
         raise InvalidArgument(f"vocab_size {vocab_size} is below {_SMALLEST_VOCABULARY}: bytes and specials")
     if source == "synthetic":

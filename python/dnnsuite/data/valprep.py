@@ -127,7 +127,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _words(line: str) -> list[str]:
-    """What a line says: a class, or a name and a class; empty for a comment, a heading or a shell's other command."""
+    """Parse a line: a class, or a name and a class; empty for a comment, a heading or another shell command."""
     if found := _MOVE.match(line):
         return [*found.groups()]
     text = line.strip()

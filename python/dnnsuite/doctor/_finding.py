@@ -20,7 +20,7 @@ def ok(detail: str) -> Finding:
 
 
 def warning(detail: str, remedy: str) -> Finding:
-    """It works, but not as well as it could, or not as a measurement wants it."""
+    """Finding of something that works, but not as well as it could, or not well enough to measure with."""
     return Finding("warning", detail, remedy)
 
 

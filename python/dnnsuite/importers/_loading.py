@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from . import dcgm, kineto, ncu, nsys, nvprof, nvvp
 from ._text import BadFile, encoding_of, lines_of, read_bytes, read_head
 
@@ -109,7 +109,9 @@ def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Impor
     """
     path = Path(path)
     if kind not in ("auto", *KINDS):
-        raise InvalidArgument(f"kind {kind!r}: accepted are auto, {', '.join(KINDS)}")
+        raise InvalidArgument(
+            f"kind {kind!r}{did_you_mean(kind, KINDS)}: accepted are auto, {', '.join(KINDS)}"
+        )
     if kind == "auto":
         kind = sniff(path)
     notes = []

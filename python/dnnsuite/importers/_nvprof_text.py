@@ -33,7 +33,7 @@ def is_text_header(line: str) -> bool:
 
 
 def as_csv(lines: Sequence[str]) -> list[str]:
-    """As many lines, those of tables for reading as CSV; others stay."""
+    """Rewrite the tables among the lines as CSV; the number of lines stays."""
     made = []
     table: re.Pattern[str] | None = None
     kind = device = kernel = ""

@@ -304,7 +304,7 @@ class _Page:
 
 
 def _to_base(unit: str) -> tuple[float, str]:
-    """As :func:`to_base`; nvprof's kB, MB and GB are powers of 1024: a page of 4096 bytes is its `4.0000KB`."""
+    """Convert as :func:`to_base`; nvprof's kB, MB and GB are powers of 1024: a page of 4096 bytes is its `4.0000KB`."""
     return to_base(re.sub(r"^([KMGT])B", r"\1iB", unit))
 
 

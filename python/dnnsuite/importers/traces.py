@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What traces say: one alone, those of several ranks together, and two against each other."""
+"""Analysis of traces: one alone, several ranks together, two against each other."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _of_rank(trace: Imported) -> dict[str, float]:
 
 
 def _waits(traces: Sequence[Imported], numbers: Sequence[int]) -> dict[int, dict[str, float]]:
-    """Of each rank: its waits, those it caused, and how often it came last; nothing without collectives in common."""
+    """List each rank's waits, those it caused, and how often it came last; empty without common collectives."""
     import pandas as pd
 
     columns = {}

@@ -153,7 +153,7 @@ def _advanced(job: DeclaredJob, start: Snapshot) -> Snapshot:
 
 
 def _used(found: Tensors, own: Mapping[str, Any]) -> dict[str, Any]:
-    """Those tensors that torch's optimizer has, too: SGD without momentum, for one, keeps none."""
+    """Tensors that torch's optimizer has too; SGD without momentum keeps none."""
     return {
         name: found[name].clone() if name in found else value  # load_state_dict of torch does not copy
         for name, value in own.items()

@@ -17,12 +17,21 @@ WorkloadT = TypeVar("WorkloadT", bound="type[Workload]")
 
 @dataclasses.dataclass
 class JobConfig:
-    """Everything that decides what one process trains.
+    """Settings of the training in one process.
 
-    `B` models in a fused array, 0 for one plain torch model. `hyper` has one value per model of each
-    hyper-parameter. Model i starts from `seed + i`; all models see the batches of `data_seed`. `threads` None
-    is all cores. `options` are the job's own (`bert`: emsize, nhid, nlayers, nhead, bptt, dropout,
-    vocab_size). `unfused` are the modules of the model that run model by model in the array.
+    Attributes:
+        B: models in a fused array; 0 for one plain torch model.
+        hyper: hyper-parameters by name, one value per model.
+        seed: model i starts from `seed + i`.
+        data_seed: seed of the batches, which all models share.
+        threads: CPU threads; None for all cores.
+        options: the job's own options (`bert`: emsize, nhid, nlayers, nhead, bptt, dropout, vocab_size).
+        unfused: names of modules that run model by model in the array.
+
+    >>> from dnnsuite import jobs
+    >>> config = jobs.JobConfig(B=2, batch_size=8, hyper={"lr": [0.1, 0.01]})
+    >>> config.models
+    2
     """
 
     B: int = 0
@@ -49,11 +58,17 @@ class JobConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> JobConfig:
-        """Raises InvalidArgument naming a field that does not exist."""
+        """Make a configuration of a record's plain values.
+
+        Raises:
+            InvalidArgument: a field does not exist; the message names it.
+        """
         known = {field.name for field in dataclasses.fields(cls)}
         for name in values:
             if name not in known:
-                raise InvalidArgument(f"a job has no setting {name!r}; it has {', '.join(sorted(known))}")
+                raise InvalidArgument(
+                    f"a job has no setting {name!r}{did_you_mean(name, known)}; it has {', '.join(sorted(known))}"
+                )
         return cls(**values)
 
 
@@ -73,8 +88,9 @@ class Workload(abc.ABC):
             raise InvalidArgument(f"batch_size must be 1 or more, got {config.batch_size}")
         allowed = self.precisions(config.device)
         if config.precision not in allowed:
+            hint = did_you_mean(config.precision, allowed)
             raise InvalidArgument(
-                f"precision {config.precision!r} is not one of {', '.join(allowed)} "
+                f"precision {config.precision!r}{hint} is not one of {', '.join(allowed)} "
                 f"(job {self.name} on {config.device})"
             )
         for name, values in config.hyper.items():
@@ -84,6 +100,12 @@ class Workload(abc.ABC):
                 )
         self.config = config
 
+    def __repr__(self) -> str:
+        size = f"B={self.config.B}, batch_size={self.config.batch_size}"
+        return (
+            f"{type(self).__name__}({self.name!r}, {size}, {self.config.precision} on {self.config.device})"
+        )
+
     @classmethod
     @abc.abstractmethod
     def precisions(cls, device: str) -> list[str]:
@@ -91,11 +113,11 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def setup(self) -> None:
-        """Loads the data, makes models and optimizers."""
+        """Load the data and make models and optimizers."""
 
     @abc.abstractmethod
     def step(self) -> None:
-        """Trains one iteration of every model. May return before it is done."""
+        """Train every model for one iteration. May return before it is done."""
 
     @abc.abstractmethod
     def synchronize(self) -> None:
@@ -103,7 +125,7 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def losses(self) -> list[float]:
-        """The last step's loss of each model."""
+        """Return the last step's loss of each model."""
 
     @abc.abstractmethod
     def provenance(self) -> dict[str, Any]:
@@ -161,9 +183,14 @@ _ALIASES = {
 
 
 def register(name: str) -> Callable[[WorkloadT], WorkloadT]:
-    """Class decorator that makes a workload known by `name`.
+    """Register the decorated class as the job `name`.
 
-    Raises InvalidArgument if another class of its family has the name.
+    Raises:
+        InvalidArgument: another class of its family has the name.
+
+    >>> from dnnsuite import jobs
+    >>> @jobs.register("my_job")  # doctest: +SKIP
+    ... class MyJob(jobs.PlainJob): ...
     """
 
     def add(workload: WorkloadT) -> WorkloadT:
@@ -190,7 +217,15 @@ def _families(kind: type) -> list[str]:
 
 
 def names(kind: type = Workload) -> list[str]:
-    """Names of the package's own workloads and those registered; of one `kind`, `FusedJob` or `PlainJob`, if given."""
+    """List the names of all jobs, the package's own and registered ones.
+
+    Args:
+        kind: `FusedJob` or `PlainJob` for those of one kind.
+
+    >>> from dnnsuite import jobs
+    >>> jobs.names(jobs.FusedJob)[:2]
+    ['bert', 'dcgan']
+    """
     found = {
         name for family in _families(kind) for name in (*_OWN.get(family, ()), *_REGISTRY.get(family, ()))
     }
@@ -198,10 +233,18 @@ def names(kind: type = Workload) -> list[str]:
 
 
 def get(name: str, kind: type = Workload) -> Any:
-    """The class of the workload called `name`, or known by it to HFTA.
+    """Return the class of the job `name`; names of HFTA's workflows are known too.
 
-    Where a plain and a fused job have the name, `kind` decides, and without it the plain one is meant. Raises
-    InvalidArgument listing the known ones of `kind`.
+    Args:
+        name: name of a job, as `dnnsuite list` prints it.
+        kind: `FusedJob` or `PlainJob` where both have the name; by default the plain one is meant.
+
+    Raises:
+        InvalidArgument: there is none of this kind; the message has the nearest name.
+
+    >>> from dnnsuite import jobs
+    >>> jobs.get("toy_reg").unit
+    'samples'
     """
     name = _ALIASES.get(name, name)
     for family in _families(kind):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from ..data import Origin, imagenet, import_torchvision
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from . import distributed
 from ._plain_job import SeedUnit
 from ._spread import SpreadJob
@@ -136,6 +136,9 @@ class HalfDistributedConvNet(DistributedConvNet):
 def _classifier(arch: str) -> Any:
     models = import_torchvision().models
     if arch not in models.list_models(module=models):
-        known = ", ".join(name for name in models.list_models(module=models) if name.startswith("resnet"))
-        raise InvalidArgument(f"arch {arch!r} is no classifier of torchvision; there is {known} and more")
+        every = models.list_models(module=models)
+        known = ", ".join(name for name in every if name.startswith("resnet"))
+        raise InvalidArgument(
+            f"arch {arch!r} is no classifier of torchvision{did_you_mean(arch, every)}; there is {known} and more"
+        )
     return models.get_model(arch, weights=None)

@@ -55,18 +55,22 @@ class DeclaredJob(FusedJob):
 
     @classmethod
     def precisions(cls, device: str) -> list[str]:
+        """Precisions of the workload: fp32, amp and fp64 on a GPU; fp32, bf16 and fp64 on a CPU."""
         return ["fp32", "amp", "fp64"] if device.startswith("cuda") else ["fp32", "bf16", "fp64"]
 
     @classmethod
     def preset(cls, name: str, device: str) -> dict[str, Any]:
+        """Return the settings of a preset (`quick`, `default`, `paper`) on `device`."""
         return cls.workload.preset(name, device)
 
     @classmethod
     def option_defaults(cls) -> Mapping[str, Any]:
+        """Return the workload's options with their defaults."""
         return cls.workload.options
 
     @classmethod
     def hyperparameters(cls, generator: random.Random, models: int) -> dict[str, list[float]]:
+        """Draw the hyper-parameters of `models` models, as a sweep would."""
         drawn = [cls.workload.sample(generator) for _ in range(models)]
         return {name: [values[name] for values in drawn] for name in cls.workload.hyper}
 
@@ -205,6 +209,7 @@ class DeclaredJob(FusedJob):
 
     @property
     def items_per_step(self) -> int:
+        """Items, in `unit`, of one step over all models."""
         return self.config.batch_size * self.config.models * self.workload.items_per_sample
 
     @property
@@ -228,6 +233,7 @@ class DeclaredJob(FusedJob):
 
     @classmethod
     def check_equality(cls, config: JobConfig, steps: int = 20) -> dict[str, Any]:
+        """Train the array and B separate models alike, and return the comparison of their losses."""
         from ._equality import check
 
         return check(cls, config, steps)
@@ -239,9 +245,12 @@ def widened(x: torch.Tensor) -> torch.Tensor:
 
 
 def declare(workload: FusedWorkload) -> type[DeclaredJob]:
-    """Register a workload by its name, and return its job, which is of the module that defines its model.
+    """Register a workload as a job under its name, and return the job's class.
 
-    Raises InvalidArgument if another job with a fused form has the name, or torch or dnnsuite lacks a class of it.
+    The class belongs to the module that defines the workload's model.
+
+    Raises:
+        InvalidArgument: another job with a fused form has the name, or torch or dnnsuite lacks a class that it names.
     """
     for made, rooms in (
         (workload.optimizer, (torch.optim, optim)),

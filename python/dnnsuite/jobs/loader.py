@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Nothing is trained: images are read, decoded, cut, mirrored, normalised and sent to the device."""
+"""Data loading without training: images are read, decoded, cut, mirrored, normalised and sent to the device."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from ..models import SineLSTM
 from ._plain_job import PlainJob, SeedUnit
 from ._workload import JobConfig, register
@@ -35,7 +35,8 @@ class ToyLSTM(PlainJob):
     def __init__(self, config: JobConfig) -> None:
         super().__init__(config)
         if self.options["dtype"] not in _DTYPES:
-            raise InvalidArgument(f"dtype {self.options['dtype']!r} is not one of {', '.join(_DTYPES)}")
+            hint = did_you_mean(str(self.options["dtype"]), _DTYPES)
+            raise InvalidArgument(f"dtype {self.options['dtype']!r} is not one of {', '.join(_DTYPES)}{hint}")
         if self.options["length"] < 2:
             raise InvalidArgument(
                 f"length {self.options['length']}: a value and the one after it are needed, so 2 or more"

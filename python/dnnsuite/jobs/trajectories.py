@@ -47,7 +47,7 @@ class Trajectory:
 
 
 def default_rates(job: str, models: int) -> list[float]:
-    """Learning rates for so many models: the job's own, and each half of the one before.
+    """Learning rates for a number of models: the job's own, and each half of the one before.
 
     Raises:
         InvalidArgument: the job has no learning rate.

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 
+from .._shown import shown
 from ..errors import InvalidArgument
 from . import functional
 from ._reduction import check_reduction, legacy
@@ -113,8 +114,12 @@ class Loss(ArrayModule):
         return type(self).torch_class(**arguments).train(self.training)
 
     def extra_repr(self) -> str:
-        shown = {n: getattr(self, n) for n in self._option_names if n not in self.weights}
-        return ", ".join(f"{name}={value!r}" for name, value in (shown | {"B": self.B}).items())
+        values = {name: getattr(self, name) for name in self._option_names if name not in self.weights}
+        texts = {
+            n: shown(v) if n in self.per_model_lists and isinstance(v, list) else repr(v)
+            for n, v in values.items()
+        }
+        return ", ".join(f"{name}={text}" for name, text in (texts | {"B": str(self.B)}).items())
 
     def forward(self, *inputs: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         for x in inputs:
@@ -317,7 +322,7 @@ class TripletMarginLoss(Loss):
 
 
 class TripletMarginWithDistanceLoss(Loss):
-    """As `TripletMarginLoss`, with a distance of the caller's on one model's `[N, D]` at a time."""
+    """`TripletMarginLoss` with a distance of the caller's, called on one model's `[N, D]` at a time."""
 
     torch_class = torch.nn.TripletMarginWithDistanceLoss
     function = functional.triplet_margin_with_distance_loss

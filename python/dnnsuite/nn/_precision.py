@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where dtypes meet: under autocast a matrix product gives 16 bits and a norm's parameters stay in 32."""
+"""Mixed dtypes: under autocast a matrix product gives 16 bits and a norm's parameters stay in 32."""
 
 from __future__ import annotations
 

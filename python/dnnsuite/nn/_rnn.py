@@ -100,7 +100,7 @@ class RecurrentLayer(ArrayModule):
                 torch.nn.init.uniform_(parameter[index], -bound, bound)
 
     def flatten_parameters(self) -> None:
-        """Nothing: the parameters are used where they are."""
+        """Do nothing: the parameters are used in place."""
 
     @property
     def dropout(self) -> Any:

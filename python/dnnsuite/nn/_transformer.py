@@ -90,7 +90,7 @@ class TransformerLayer(ArrayModule):
 
     @classmethod
     def from_models(cls, models: Sequence[torch.nn.Module]) -> Any:
-        """As every layer; refuses layers whose parts were exchanged or given rates of their own by hand."""
+        """Build the array from plain layers; refuses layers with exchanged parts or hand-set rates."""
         for index, model in enumerate(models):
             rates = {getattr(model, name).p for name in cls._drops}
             rates |= {getattr(model, name).dropout for name in cls._attentions}

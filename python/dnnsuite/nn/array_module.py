@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch.overrides import TorchFunctionMode
 
+from .._shown import shown
 from ..errors import InvalidArgument
 from .model_tensor import (
     Deferred,
@@ -183,7 +184,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         return frozenset()
 
     def joined(self, waiting: Deferred) -> torch.Tensor | None:
-        """This layer's result for an input that waits, computed together with it; None if that is no one pass."""
+        """Compute this layer together with a deferred input; None if that is not one pass."""
         return None
 
     def repeated(self, x: torch.Tensor) -> torch.Tensor:
@@ -192,8 +193,12 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         return result
 
     def extra_repr(self) -> str:
-        values = ", ".join(f"{name}={value!r}" for name, value in self.arguments_of(self).items())
-        return f"{values}, B={self.B}"
+        each = self.per_model_arguments()
+        texts = [
+            f"{name}={shown(value) if name in each and isinstance(value, list) else repr(value)}"
+            for name, value in self.arguments_of(self).items()
+        ]
+        return ", ".join([*texts, f"B={self.B}"])
 
 
 def _first_floating(module: torch.nn.Module) -> torch.Tensor | None:

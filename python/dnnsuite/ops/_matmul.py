@@ -82,7 +82,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _between(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Both with as many dimensions between B and the matrix."""
+    """Give both tensors the same number of dimensions between B and the matrix."""
     more = a.dim() - b.dim()
     return (
         a.reshape(a.shape[:1] + (1,) * -more + a.shape[1:]) if more < 0 else a,

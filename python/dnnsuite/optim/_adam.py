@@ -13,11 +13,17 @@ from ._plan import Group, Hyper
 
 
 class Adam(ArrayOptimizer):
-    """`torch.optim.Adam` for B models (Kingma and Ba, 2015).
+    """`torch.optim.Adam` for B models (Kingma and Ba, 2015); every number may be one per model.
 
-    m ← β₁ m + (1 - β₁) g,  v ← β₂ v + (1 - β₂) g²,  w ← w - lr · m̂ / (√v̂ + ε), with m̂ and v̂ corrected for the step
-    count of the model. `betas` is a pair; each of the two, and every other argument but the flags, is a number or one
-    value per model. With `decoupled_weight_decay` it is AdamW.
+    m ← β₁ m + (1 - β₁) g,  v ← β₂ v + (1 - β₂) g²,  w ← w - lr · m̂ / (√v̂ + ε), with m̂ and v̂ corrected for the
+    step count of the model. `betas` is a pair, each of the two a number or one per model. With
+    `decoupled_weight_decay` it is AdamW. See :class:`ArrayOptimizer` for the options that all optimizers have.
+
+    >>> from dnnsuite import nn, optim
+    >>> array = nn.Linear(4, 2, B=3)
+    >>> optimizer = optim.Adam(array.parameters(), lr=1e-3, betas=([0.9, 0.8, 0.7], 0.999))
+    >>> optimizer.param_groups[0]["beta1"].tolist()
+    [0.9, 0.8, 0.7]
     """
 
     torch_class = torch.optim.Adam

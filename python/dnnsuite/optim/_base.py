@@ -11,6 +11,7 @@ import torch
 
 from .. import _under_way as under_way
 from .. import ops
+from .._shown import shown
 from ..errors import InvalidArgument
 from ..ops.partial_use import partly_used, users_of
 from . import _convert
@@ -27,22 +28,35 @@ _MOST_PLANS = 1024
 
 
 class ArrayOptimizer(OptimizerState):
-    """Base of the optimizers over parameters `[B, ...]`.
+    """Base of the optimizers over parameters `[B, ...]`, one slot per model.
 
-    A hyper-parameter in `per_model` is a number for all models or a sequence of B, and is kept in its group as a
-    float64 tensor `[B]` on the parameters' device; a pair such as torch's `betas` is kept as `beta1` and `beta2`. One
-    operator updates all parameters of all models in one pass. `param_groups[i][name] = value` takes a number, a
-    sequence or a tensor of any real dtype at any time; torch's and others' schedulers may assign it. A parameter that a
-    model did not use in a backward pass is not stepped for that model, as torch skips one whose gradient is None.
-
-    Beside torch's, every optimizer takes the keywords
+    One operator updates all parameters of all models in one pass. Names of parameters that torch's optimizers have
+    mean the same here; each takes a number for all models, or a sequence of B, one per model. They are kept in
+    `param_groups` as float64 tensors `[B]` on the parameters' device, and a pair such as `betas` as `beta1` and
+    `beta2`. `param_groups[i][name] = value` takes a number, a sequence or a tensor at any time, and torch's
+    schedulers may assign it. A parameter that a model did not use in a backward pass is not stepped for that model,
+    as torch skips a parameter whose gradient is None.
 
     Args:
-        max_grad_norm: clips the gradients of each model to this norm, one number or one per model, as `clip_grad_norm_`
-            does but without writing them: they are scaled as the step reads them.
-        on_nan: what happens to a model with a gradient that is not finite: "ignore" steps as torch does, "skip" leaves
-            it as it is for this step, "freeze" from then on. `skipped` counts and `frozen` names the models. The
-            other models are not touched by it in any case.
+        params: parameters of arrays, or groups of them as torch takes them.
+        B: number of models; needed only where no parameter tells it.
+        max_grad_norm: largest norm of each model's gradients, one number or one per model: clips as
+            `clip_grad_norm_` does, but scales the gradients as the step reads them instead of writing them.
+        on_nan: treatment of a model with a gradient that is not finite: "ignore" steps as torch does, "skip" leaves
+            the model out of this step, "freeze" out of this and all later ones. `skipped` counts and `frozen` names
+            the models; the others step in any case.
+
+    Raises:
+        InvalidArgument: parameters of no array, or values that are neither one number nor B of them.
+
+    >>> from dnnsuite import nn, optim
+    >>> array = nn.Linear(4, 2, B=3)
+    >>> optimizer = optim.Adam(array.parameters(), lr=[1e-2, 1e-3, 1e-4], weight_decay=0.1)
+    >>> optimizer.param_groups[0]["lr"].tolist()
+    [0.01, 0.001, 0.0001]
+    >>> optimizer.param_groups[0]["lr"] = 0.5
+    >>> optimizer.param_groups[0]["lr"].tolist()
+    [0.5, 0.5, 0.5]
     """
 
     def __new__(cls, params: Iterable[Any] = (), *args: Any, B: int | None = None, **kwargs: Any) -> Any:
@@ -101,7 +115,7 @@ class ArrayOptimizer(OptimizerState):
         return values
 
     def add_param_group(self, param_group: Group) -> None:
-        """As torch's, at any time; refuses parameters that are no array's and values that fit no model."""
+        """Add parameters, as torch's optimizers do; refuses parameters of no array, and values that fit no model."""
         given, B = self._without_pairs(param_group), self.B
         super().add_param_group(given)
         group = {name: value for name, value in self.param_groups.pop().items() if name not in self.pairs}
@@ -328,7 +342,7 @@ class ArrayOptimizer(OptimizerState):
         _convert.select(self, check_indices(indices, self.B), fresh)
 
     def freeze(self, indices: int | Iterable[int]) -> None:
-        """These models step no more: parameters, state and step count keep every bit."""
+        """Stop these models: parameters, state and step count keep every bit."""
         self._set_active(indices, False)
 
     def unfreeze(self, indices: int | Iterable[int]) -> None:
@@ -342,7 +356,7 @@ class ArrayOptimizer(OptimizerState):
 
     @property
     def active(self) -> torch.Tensor:
-        """Which models step, bool `[B]`."""
+        """Models that step, bool `[B]`."""
         return self.param_groups[0]["active"]
 
     @property
@@ -360,8 +374,17 @@ class ArrayOptimizer(OptimizerState):
         """The last step's norms `[B]` before clipping; None unless `max_grad_norm` or `on_nan` asks for them."""
         return self.param_groups[0].get("grad_norms")
 
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} (B={self.B}"]
+        for number, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {number}")
+            lines += [
+                f"    {name}: {text}" for name, value in sorted(group.items()) if (text := _text(name, value))
+            ]
+        return "\n".join([*lines, ")"])
+
     def state_dict(self) -> Group:
-        """As torch's; hyper-parameters are float64 tensors `[B]`."""
+        """Return the state as torch's optimizers do; hyper-parameters are float64 tensors `[B]`."""
         under_way.finish(self)
         found = super().state_dict()
         found["state"] = {key: dict(row) for key, row in found["state"].items()}
@@ -372,7 +395,7 @@ class ArrayOptimizer(OptimizerState):
         return found
 
     def load_state_dict(self, state_dict: Group) -> None:
-        """As torch's; the state is copied."""
+        """Load a state as torch's optimizers do; the state is copied."""
         _convert.check_loading(self, state_dict)
         under_way.finish(self)
         super().load_state_dict(copy.deepcopy(state_dict))
@@ -388,3 +411,10 @@ class ArrayOptimizer(OptimizerState):
         self.own_groups()
         self._plans = {}
         self._answers = KeptAnswers()
+
+
+def _text(name: str, value: Any) -> str:
+    """Text of an entry of a group; empty for parameters and for notes that say nothing yet."""
+    if name == "params" or (name == "active" and value.all()) or (name == "skipped" and not value.any()):
+        return ""
+    return shown(value.tolist()) if isinstance(value, torch.Tensor) and value.dim() == 1 else str(value)

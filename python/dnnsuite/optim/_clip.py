@@ -24,12 +24,18 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> torch.Tensor:
-    """The norm `[B]` of all of each model's tensors together, which are `[B, ...]`, in their dtype.
+    """Return the norm `[B]` of each model's tensors together, in their dtype.
 
     Args:
-        norm_type: a positive number, or infinity.
+        tensors: tensors `[B, ...]`, as the gradients of an array.
+        norm_type: order of the norm: a positive number, or infinity.
         error_if_nonfinite: refuse norms that are not finite; the message names the models.
-        foreach: torch's choice between two ways to compute; there is one here.
+        foreach: torch's choice between two implementations; there is one here.
+
+    >>> import torch
+    >>> from dnnsuite import optim
+    >>> optim.get_total_norm([torch.tensor([[3.0, 4.0], [0.0, 1.0]])]).tolist()
+    [5.0, 1.0]
     """
     tensors = _listed(tensors)
     if not tensors:
@@ -46,11 +52,30 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> torch.Tensor:
-    """`torch.nn.utils.clip_grad_norm_` of each model: returns the norms `[B]` before clipping.
+    """Clip each model's gradients to a norm, in place, as `torch.nn.utils.clip_grad_norm_` clips one model's.
 
-    The norm is that of all of a model's gradients together, and `max_norm` is one number or one per model. Gradients of
-    a model within its norm are not written. A model's norm and factor depend on neither the other models nor the
-    number of threads. `max_grad_norm` of an optimizer does the same without writing gradients at all.
+    A model's norm covers all of its gradients together and depends neither on the other models nor on the number of
+    threads. Gradients of a model within its norm are not written. `max_grad_norm` of an optimizer does the same
+    without writing gradients at all.
+
+    Args:
+        parameters: parameters `[B, ...]` of an array.
+        max_norm: largest norm, one number or one per model.
+        norm_type: order of the norm: a positive number, or infinity.
+        error_if_nonfinite: refuse norms that are not finite; the message names the models.
+        foreach: torch's choice between two implementations; there is one here.
+
+    Returns:
+        The norms `[B]` before clipping.
+
+    >>> import torch
+    >>> from dnnsuite import nn, optim
+    >>> array = nn.Linear(1, 1, bias=False, B=2)
+    >>> (array(torch.ones(2, 1, 1)) * torch.tensor([3.0, 0.5])[:, None, None]).sum().backward()
+    >>> optim.clip_grad_norm_(array.parameters(), 1.0).tolist()
+    [3.0, 0.5]
+    >>> [round(gradient, 3) for gradient in array.weight.grad.flatten().tolist()]
+    [1.0, 0.5]
     """
     grads = _gradients(parameters)
     B = grads[0].size(0)
@@ -65,7 +90,13 @@ def clip_grad_norm_(
 def clip_grad_value_(
     parameters: torch.Tensor | Iterable[torch.Tensor], clip_value: Any, foreach: bool | None = None
 ) -> None:
-    """`torch.nn.utils.clip_grad_value_` of each model: `clip_value` is one number or one per model."""
+    """Clip each gradient to [-clip_value, clip_value], in place, as `torch.nn.utils.clip_grad_value_`.
+
+    Args:
+        parameters: parameters `[B, ...]` of an array.
+        clip_value: one number, or one per model.
+        foreach: torch's choice between two implementations; there is one here.
+    """
     grads = _gradients(parameters)
     limit = as_vector(clip_value, grads[0].size(0), "clip_value", grads[0].device)
     check_range("clip_value", limit.nan_to_num(posinf=0.0))

@@ -15,12 +15,16 @@ from ._group import SWITCHES, Group, HyperParameter, ParameterGroup, plain
 
 
 class PartiallyFused:
-    """The optimizer of an array with parts that are not fused: `plain[b]` is torch's optimizer of model b's.
+    """Optimizer of an array with unfused parts: one fused optimizer, and torch's for each model's own parts.
 
-    `param_groups` are the fused ones and, for each group that the plain optimizers have, one with all models'
-    parameters in it and hyper-parameters `[B]` like a fused one: schedules drive them alike, and a step hands each
-    model's value to its optimizer. A model that is frozen, or that `on_nan` leaves out, is so in both parts; the
-    gradients that `on_nan` and `max_grad_norm` look at are the fused ones.
+    `param_groups` are the fused ones and, for each group of the plain optimizers, one with all models' parameters and
+    hyper-parameters `[B]`: schedules drive both alike, and a step hands each model's value to its optimizer. A model
+    that is frozen, or that `on_nan` leaves out, is so in both parts; `on_nan` and `max_grad_norm` look at the fused
+    gradients only.
+
+    Args:
+        fused: optimizer of the parameters `[B, ...]`.
+        plain: B optimizers of torch; `plain[b]` has the unfused parameters of model b.
     """
 
     def __init__(self, fused: ArrayOptimizer, plain: Sequence[torch.optim.Optimizer]) -> None:
@@ -53,7 +57,7 @@ class PartiallyFused:
         return next(i for i, one in enumerate(self.param_groups) if one is group)
 
     def note_change(self) -> None:
-        """Nothing is kept of the plain groups: a step hands out what is in them."""
+        """Do nothing: a step hands out the values in the plain groups."""
 
     def limit(self, max_grad_norm: torch.Tensor | None) -> None:
         """Clip the fused gradients by these norms `[B]`; None clips no more."""
@@ -130,7 +134,7 @@ class PartiallyFused:
             one.zero_grad(set_to_none=set_to_none)
 
     def freeze(self, indices: int | Iterable[int]) -> None:
-        """These models step no more."""
+        """Stop these models."""
         self.fused.freeze(indices)
 
     def unfreeze(self, indices: int | Iterable[int]) -> None:
@@ -148,7 +152,8 @@ class PartiallyFused:
         plain: Sequence[torch.optim.Optimizer] | None = None,
         **fresh: Any,
     ) -> None:
-        """As `ArrayOptimizer.select`; `plain` are the optimizers of all models' own parts, in the new order.
+        """Choose models, as `ArrayOptimizer.select`; `plain` are the optimizers of all models' own parts, in the new
+        order.
 
         Models that only leave or change places need no `plain`; fresh ones and clones do, for their parts are new.
         """
@@ -172,7 +177,7 @@ class PartiallyFused:
                 group["initial_lr"] = torch.stack(rates)
 
     def state_dict(self) -> dict[str, Any]:
-        """Both parts', and the plain groups' hyper-parameters."""
+        """Return the state of both parts, and the hyper-parameters of the plain groups."""
         self._hand_out()
         vectors = [{n: plain(v) for n, v in g.items() if isinstance(v, torch.Tensor)} for g in self._groups]
         parts = [one.state_dict() for one in self.plain]

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from .. import ops
+from .._shown import shown
 from .._torch import foreach_norm
 from ..errors import InvalidArgument, Unavailable
 from ._base import ArrayOptimizer
@@ -62,6 +63,9 @@ class GradScaler:
         self._found = torch.zeros(B, dtype=torch.bool, device=where)
         self._active = torch.ones(B, dtype=torch.bool, device=where)
         self._unscaled: set[int] = set()
+
+    def __repr__(self) -> str:
+        return f"GradScaler(B={self.B}, scale={shown(self.get_scale().tolist())}, enabled={self._enabled})"
 
     def is_enabled(self) -> bool:
         """Return True if it scales."""
@@ -205,7 +209,7 @@ class GradScaler:
         self._active = torch.ones_like(self._found)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Everything that a later run needs."""
+        """Return the state that a resumed run needs."""
         return {name: vector.clone() for name, vector in self._vectors.items()} if self._enabled else {}
 
     def load_state_dict(self, state_dict: dict[str, torch.Tensor]) -> None:

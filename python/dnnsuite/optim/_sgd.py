@@ -14,11 +14,21 @@ from ._plan import Group, Hyper
 
 
 class SGD(ArrayOptimizer):
-    """`torch.optim.SGD` for B models.
+    """`torch.optim.SGD` for B models; every number may be one per model.
 
     With gradient g + weight_decay · w: without momentum w ← w - lr g; with it b ← μ b + (1 - dampening) g, b starting
-    at g, and w ← w - lr b, or w - lr (g + μ b) with `nesterov`. Every argument but the flags is a number or one value
-    per model.
+    at g, and w ← w - lr b, or w - lr (g + μ b) with `nesterov`. See :class:`ArrayOptimizer` for the options that all
+    optimizers have.
+
+    >>> import torch
+    >>> from dnnsuite import nn, optim
+    >>> array = nn.Linear(1, 1, bias=False, B=2)
+    >>> _ = torch.nn.init.ones_(array.weight)
+    >>> optimizer = optim.SGD(array.parameters(), lr=[0.1, 0.5])
+    >>> array(torch.ones(2, 1, 1)).sum().backward()
+    >>> optimizer.step()
+    >>> [round(weight, 2) for weight in array.weight.flatten().tolist()]
+    [0.9, 0.5]
     """
 
     torch_class = torch.optim.SGD

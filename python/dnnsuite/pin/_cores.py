@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from .._C import format_cpu_list
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from ._topology import Cpu, Topology
 from .errors import HeterogeneousCpus, NotEnoughCpus, SmtSplit
 
 __all__ = ["Core", "Cores", "Deal", "deal_cores", "usable_cores"]
+
+LOCALITIES = ("auto", "strict", "prefer")
 
 
 @dataclass(frozen=True, order=True)
@@ -113,8 +115,10 @@ def deal_cores(
         NotEnoughCpus, SmtSplit: there are fewer cores than shares.
         InvalidArgument: for another `locality`.
     """
-    if locality not in ("strict", "prefer", "auto"):
-        raise InvalidArgument(f"locality {locality!r}; accepted: auto, strict, prefer")
+    if locality not in LOCALITIES:
+        raise InvalidArgument(
+            f"locality {locality!r}{did_you_mean(locality, LOCALITIES)}; accepted: {', '.join(LOCALITIES)}"
+        )
     shares = len(homes)
     at_home = {
         node: sum(c.node == node for c in cores) // sum(home == node for home in homes) for node in set(homes)

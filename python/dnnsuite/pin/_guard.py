@@ -39,7 +39,7 @@ class Guard:
             os.close(read)
 
     def release(self) -> None:
-        """There is nothing left to be ended."""
+        """Stand down: nothing is left to be ended."""
         if self._write >= 0:
             os.write(self._write, b"!")
             os.close(self._write)

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from .._C import Cgroup, GroupTree, launch, parse_cpu_list
-from ..errors import Error, InvalidArgument
+from ..errors import Error, InvalidArgument, did_you_mean
 from ._environment import environment
 from ._groups import run_name
 from ._guard import Guard
@@ -29,28 +29,39 @@ _MOST_PROCESSES = 32768  # of a share: a fork storm ends there, and no honest jo
 
 
 class Partition:
-    """The shares of a plan, ready to run commands. Use it as a context: its end ends everything that runs in it.
+    """Shares of a plan, ready to run commands. Use it as a context manager: its end ends all that runs in it.
 
-    Isolation is a ladder: control groups, else affinity of CPUs with limits on memory, else nothing.
-    :attr:`level` is what was obtained, :meth:`record` what goes into a result.
+    Isolation is a ladder: control groups, else affinity of CPUs with limits on memory, else nothing. :attr:`level` is
+    the level obtained, and :meth:`record` what a result says of it.
 
     Args:
-        backend: `auto` goes down the ladder; `cgroup`, `affinity` or `none` is that or an error.
-        require: the weakest level that will do.
-        parent: the group below which groups are made ("/a/b"); `$DNNSUITE_CGROUP_PARENT`, else where it is allowed.
+        plan: shares to use, from :func:`make_plan`.
+        backend: `auto` takes the best level available; `cgroup`, `affinity` or `none` is that level or an error.
+        require: weakest level to accept.
+        parent: control group to make groups in ("/a/b"); by default `$DNNSUITE_CGROUP_PARENT`, else the first allowed.
 
     Raises:
-        PinningTooWeak: `require` is not met.
-        CgroupError: `backend="cgroup"` and it cannot be had; of the kind that says why.
+        PinningTooWeak: the level obtained is weaker than `require`.
+        CgroupError: `backend="cgroup"` is not possible here; the subclass says why.
+
+    >>> from dnnsuite import pin
+    >>> plan = pin.make_plan(pin.Topology.read(), slots=1)
+    >>> with pin.Partition(plan, backend="none") as shares:
+    ...     shares.run(0, ["true"]).ok
+    True
     """
 
     def __init__(
         self, plan: Plan, backend: str = "auto", require: str | None = None, parent: str | None = None
     ) -> None:
         if backend not in BACKENDS:
-            raise InvalidArgument(f"backend {backend!r}; accepted: {', '.join(BACKENDS)}")
+            raise InvalidArgument(
+                f"backend {backend!r}{did_you_mean(backend, BACKENDS)}; accepted: {', '.join(BACKENDS)}"
+            )
         if require is not None and require not in LEVELS:
-            raise InvalidArgument(f"require {require!r}; accepted: {', '.join(LEVELS)}")
+            raise InvalidArgument(
+                f"require {require!r}{did_you_mean(require, LEVELS)}; accepted: {', '.join(LEVELS)}"
+            )
         self.plan, self.name = plan, run_name()
         self.reasons: list[str] = []
         self._parent = os.environ.get("DNNSUITE_CGROUP_PARENT", "") if parent is None else parent
@@ -69,6 +80,9 @@ class Partition:
         except BaseException:
             self.close()
             raise
+
+    def __repr__(self) -> str:
+        return f"Partition({self.name!r}, {len(self.plan.slots)} shares, level={self.level!r})"
 
     def _climb(self, backend: str) -> dict[str, int]:
         """Try control groups; returns the controllers at hand, with the version of each."""
@@ -135,14 +149,14 @@ class Partition:
         new_session: bool = True,
         close_files: bool = True,
     ) -> Running:
-        """Start a command in a share: its number, its name, or `all`.
+        """Start a command in a share and return without waiting.
 
         Args:
-            env: its variables (this process's); the share's own are added, see :func:`environment`.
-            files: descriptors for its input, output and errors; -1 is this process's.
-
-        Raises:
-            LaunchError: it could not be started; nothing is left behind.
+            which: number of the share, its name, or `all`.
+            arguments: the command, a word each.
+            cwd: working directory.
+            new_session: start it in a session of its own, so that a signal reaches all its processes.
+            close_files: close this process's other files in it.
         """
         slot = self.plan.slot(which)
         if self._guard is None:

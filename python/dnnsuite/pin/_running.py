@@ -44,7 +44,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """It ended by itself, with status 0, and nothing of it was killed for memory."""
+        """True if it ended by itself with status 0 and no process of it was killed for memory."""
         return self.returncode == 0 and not self.timed_out and not self.oom_killed
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Outcome:
 
 
 class Running:
-    """Made by :meth:`Partition.start`."""
+    """Command that runs in a share; made by :meth:`Partition.start`."""
 
     def __init__(
         self,

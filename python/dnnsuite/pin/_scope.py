@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from .._C import GroupTree, parse_cpu_list
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from ._environment import THREADS
 from ._groups import run_name
 from ._topology import Topology
@@ -18,6 +18,8 @@ from .errors import CgroupError, PinningTooWeak
 from .plan import Plan, Slot, make_plan
 
 __all__ = ["Pinned", "scope"]
+
+_BACKENDS = ("auto", "cgroup", "affinity")
 
 
 class Pinned:
@@ -61,8 +63,10 @@ def scope(
         PinningTooWeak: `require` is not met.
         CgroupError: `backend="cgroup"` cannot be had.
     """
-    if backend not in ("auto", "cgroup", "affinity"):
-        raise InvalidArgument(f"backend {backend!r}; accepted: auto, cgroup, affinity")
+    if backend not in _BACKENDS:
+        raise InvalidArgument(
+            f"backend {backend!r}{did_you_mean(backend, _BACKENDS)}; accepted: {', '.join(_BACKENDS)}"
+        )
     index, number = _share(share)
     plan = make_plan(Topology.read(), number, **options)
     if not 0 <= index < number:

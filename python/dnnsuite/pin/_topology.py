@@ -75,7 +75,8 @@ class Topology:
 
     @classmethod
     def read(cls, root: Path | str = "") -> Topology:
-        """This machine and what this process may use of it; or the /sys and /proc under `root`, all of it.
+        """Read this machine and the parts of it that this process may use; or the /sys and /proc under `root`, all of
+        it.
 
         Raises:
             Error: there is no /sys to read.

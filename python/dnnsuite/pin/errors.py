@@ -42,7 +42,7 @@ class CgroupError(Error):
 
 
 class CgroupNotMounted(CgroupError):
-    """No control groups are mounted."""
+    """Raised when no control groups are mounted."""
 
 
 class ControllerUnavailable(CgroupError):
@@ -94,11 +94,11 @@ class LaunchError(CgroupError):
 
 
 class NotEnoughCpus(InvalidArgument):
-    """There are fewer whole cores than shares."""
+    """Raised when there are fewer whole cores than shares."""
 
 
 class SmtSplit(NotEnoughCpus):
-    """There are as many threads as shares, but not as many whole cores."""
+    """Raised when there are enough threads for the shares, but not enough whole cores."""
 
 
 class NotEnoughMemory(InvalidArgument):

@@ -118,16 +118,22 @@ def make_plan(
     """Cut a machine into equal shares.
 
     Args:
-        slots: how many; `gpus` for one per GPU (one in all on a machine without).
-        locality: `strict` gives cores of the GPU's NUMA node only, and leaves others idle; `prefer` gives as many as
-            there are, near ones first; `auto` is strict where that costs nothing.
-        smt: `off` gives one thread of each core.
-        reserve_memory: what stays for the machine itself: bytes, "4G", "5%", or "auto", the larger of 5 % and 512 MiB.
-        allow_smt_split: where there are fewer cores than shares, give threads of a core to different shares.
+        topology: the machine, as `Topology.read()` finds it.
+        slots: number of shares; `gpus` for one per GPU (one in all on a machine without).
+        locality: `strict` uses cores of the GPU's NUMA node only and leaves others idle; `prefer` uses all, near ones
+            first; `auto` is strict where that costs no core.
+        smt: `off` uses one thread of each core.
+        reserve_memory: memory left to the machine: bytes, "4G", "5%", or "auto", the larger of 5 % and 512 MiB.
+        allow_smt_split: give threads of one core to different shares where there are fewer cores than shares.
 
     Raises:
-        NotEnoughCpus, SmtSplit, NotEnoughMemory, HeterogeneousCpus: it cannot be cut so.
-        InvalidArgument: an argument is none of the above.
+        NotEnoughCpus, SmtSplit, NotEnoughMemory, HeterogeneousCpus: the machine cannot be cut into such shares.
+        InvalidArgument: an argument has none of these values.
+
+    >>> from dnnsuite import pin
+    >>> plan = pin.make_plan(pin.Topology.read(), slots=1)
+    >>> len(plan.slots), plan.slots[0].name
+    (1, 'student0')
     """
     count = _count(slots, topology)
     found = usable_cores(topology, smt) if not allow_smt_split else usable_cores(topology, smt, split=True)

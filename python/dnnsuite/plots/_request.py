@@ -7,13 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..errors import InvalidArgument
+from ._style import SUFFIXES
+
+_OTHER_PICTURES = (".jpg", ".jpeg", ".eps", ".ps", ".gif", ".tif", ".tiff", ".webp")
+
 
 @dataclass(frozen=True)
 class Request:
     """A figure to draw from finished runs, as `dnnsuite plot` was asked for it.
 
     Attributes:
-        save: prefix of the files to write; None leaves their name and folder to the kind of figure.
+        save: name of the figure (`fig.pdf`), or a prefix of the files; None leaves them to the kind of figure.
         metric: name of the quantity, for kinds that have several; None draws all.
         allow_unlike: pool runs of unlike machines or jobs, with a note.
     """
@@ -22,6 +27,27 @@ class Request:
     save: Path | None = None
     metric: str | None = None
     allow_unlike: bool = False
+
+    def files(self, default: Path) -> list[Path]:
+        """Paths of the CSV file and of the figure: `save`, else `default`, with their suffixes.
+
+        >>> [path.name for path in Request((), Path("fig.pdf")).files(Path("a"))]
+        ['fig.csv', 'fig.pdf']
+        """
+        return [self.file(default, ".csv"), self.file(default)]
+
+    def file(self, default: Path, suffix: str | None = None, more: str = "") -> Path:
+        """Path of one file: of the figure, or with `suffix` of another; `more` comes before the suffix.
+
+        Raises:
+            InvalidArgument: `save` ends in the suffix of another kind of picture.
+        """
+        prefix = self.save or default
+        if prefix.suffix in _OTHER_PICTURES:
+            raise InvalidArgument(f"--save {prefix}: a figure's name ends in one of {', '.join(SUFFIXES)}")
+        named = self.save is not None and prefix.suffix in SUFFIXES
+        stem = prefix.stem if named else prefix.name
+        return prefix.with_name(f"{stem}{more}{suffix or (prefix.suffix if named else '.png')}")
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._files import replacing
+from ..errors import InvalidArgument
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 DPI = 300
+SUFFIXES = (".png", ".pdf", ".svg")
 
 # HFTA's colours and line styles, so that figures can be laid side by side.
 COLOURS = {
@@ -37,10 +39,20 @@ def axes_or_new(ax: Axes | None) -> Axes:
 
 
 def save(ax: Axes, path: str | Path) -> None:
-    """Write the axes' figure as PNG at `DPI`, whole or not at all."""
-    with replacing(Path(path)) as temporary:
+    """Write the figure of `ax`, whole or not at all, in the format of the suffix.
+
+    Args:
+        path: file ending in .png (at 300 dots per inch), .pdf or .svg.
+
+    Raises:
+        InvalidArgument: another suffix.
+    """
+    path = Path(path)
+    if path.suffix not in SUFFIXES:
+        raise InvalidArgument(f"{path}: a figure's name ends in one of {', '.join(SUFFIXES)}")
+    with replacing(path) as temporary:
         figure = ax.figure.figure  # the figure itself, should the axes be in a part of it
-        figure.savefig(temporary, format="png", dpi=DPI, bbox_inches="tight")
+        figure.savefig(temporary, format=path.suffix[1:], dpi=DPI, bbox_inches="tight")
 
 
 def svg(figure: Figure) -> str:

@@ -200,7 +200,7 @@ class Profile:
 
     @property
     def data(self) -> ProfileData:
-        """Everything observed so far, without the instruments."""
+        """Observations so far, without the instruments."""
         return ProfileData(
             metrics=self.metrics, schedule=self.schedule, about=self.about, ran=self.ran, active=self.active,
             quiet=self.quiet, tables=self.tables, instruments=self.instruments, absent=self.absent,
@@ -224,6 +224,9 @@ class Profile:
             known = ", ".join(self.__dict__.get("tables", {}))
             raise AttributeError(f"no attribute or table {name!r}; the tables are {known}")
         return self.tables[name]
+
+    def __repr__(self) -> str:
+        return f"Profile(tables: {', '.join(self.__dict__.get('tables', {})) or 'none yet'})"
 
     def _repr_html_(self) -> str:
         return self.breakdown._repr_html_() if "breakdown" in self.tables else ""  # type: ignore[operator]

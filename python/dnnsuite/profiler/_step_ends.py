@@ -44,7 +44,7 @@ class StepEnds:
 
     @property
     def kind(self) -> str:
-        """What ends a step: `optimizer`, `backward`, or `auto` while that is open."""
+        """Event that ends a step: `optimizer`, `backward`, or `auto` while undecided."""
         return self._kind or "auto"
 
     def attach_optimizers(self) -> None:

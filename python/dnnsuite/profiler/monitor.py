@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from .._runs.monitor import INTERVAL_S, MONITORS, MonitorColumn, MonitorLog
-from ..errors import InvalidArgument, Unavailable
+from ..errors import InvalidArgument, Unavailable, did_you_mean
 from .cpu import SystemReader
 from .dcgm import DcgmStream
 from .nvml import SLOWED, NvmlInstrument
@@ -95,7 +95,9 @@ def check_monitor(kind: str) -> str:
         Unavailable: its source was asked for by name and does not answer.
     """
     if kind not in MONITORS:
-        raise InvalidArgument(f"--monitor {kind}: accepted are {', '.join(MONITORS)}")
+        raise InvalidArgument(
+            f"--monitor {kind}{did_you_mean(kind, MONITORS)}: accepted are {', '.join(MONITORS)}"
+        )
     if kind in ("nvml", "dcgm"):
         with Monitor(kind):
             pass
@@ -125,7 +127,9 @@ class Monitor:
         interval_s: float = INTERVAL_S,
     ) -> None:
         if kind not in MONITORS:
-            raise InvalidArgument(f"monitor {kind!r}: accepted are {', '.join(MONITORS)}")
+            raise InvalidArgument(
+                f"monitor {kind!r}{did_you_mean(kind, MONITORS)}: accepted are {', '.join(MONITORS)}"
+            )
         self.kind, self._cpus, self._gpus = kind, frozenset(cpus), gpus
         self._counters = counters
         self.log = MonitorLog()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where the time of a trace of operators goes: for traces of other tools, which know no CPU times."""
+"""Time by operator in traces of other tools, which have no CPU times."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _nest(threads: Int64s, t0_ns: Int64s, t1_ns: Int64s) -> tuple[Int64s, Int64s
 def analyse_operators(
     ops: pd.DataFrame, windows: Sequence[tuple[int, int]], data: Sequence[tuple[int, int]] = ()
 ) -> dict[str, pd.DataFrame]:
-    """Where the time of `windows`, the steps, goes: tables `breakdown` and `ops_by_name`; none without operators.
+    """Sum the time of `windows`, the steps: tables `breakdown` and `ops_by_name`; none without operators.
 
     Args:
         ops: operators with name, class, thread, t0_ns, t1_ns, self_ns.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What to do about memory that ran out: who holds the device, and the batch size that would fit."""
+"""Advice when memory runs out: the holders of the device's memory, and the batch size that would fit."""
 
 from __future__ import annotations
 

@@ -122,7 +122,8 @@ def _run(
 
 
 def _read(directory: Path) -> dict[str, Any]:
-    """What a process wrote, in the order profile, summary, status; killed in between, the later is missing or old."""
+    """Read a process's profile, summary and status, written in this order; after a kill the later ones are missing or
+    old."""
     status: dict[str, Any] = {
         **read_json(directory / "status.json"),
         "directory": str(directory),

@@ -40,7 +40,7 @@ def plugins_for(job: str, plugins: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class SingleRun:
-    """What one process does, and what its record says of it.
+    """One process of a measurement, and its part of the record.
 
     Attributes:
         task: `module:function` that does the work, with `details`.

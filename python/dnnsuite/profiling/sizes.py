@@ -33,7 +33,7 @@ __all__ = ["Request", "metrics", "profiles", "rows", "table"]
 
 @dataclass(frozen=True)
 class Request:
-    """Everything that decides what is observed; equal requests can share a directory."""
+    """Settings of an observation; equal requests can share a directory."""
 
     job: str
     batch_sizes: tuple[int, ...]

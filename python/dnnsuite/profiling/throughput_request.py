@@ -10,7 +10,7 @@ from typing import Any
 
 from .._runs.device import choose_device
 from .._runs.plugins import import_plugins
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from . import batch_sizes
 from .single_run import SingleRun, plugins_for
 
@@ -24,7 +24,7 @@ _FIRST_WINDOW = 100  # iterations that the original leaves out
 
 @dataclass(frozen=True)
 class Request:
-    """Everything that decides what is measured; equal requests share a directory.
+    """Settings of a measurement; equal requests share a directory.
 
     Attributes:
         batch_sizes: of which each is measured; empty for TBD's nine, with `quick` for 1, 2, 4, 8.
@@ -79,7 +79,9 @@ class Request:
         from .. import jobs
 
         if self.preset not in PRESETS:
-            raise InvalidArgument(f"--preset {self.preset}: accepted: {', '.join(PRESETS)}")
+            raise InvalidArgument(
+                f"--preset {self.preset}{did_you_mean(self.preset, PRESETS)}: accepted: {', '.join(PRESETS)}"
+            )
         plugins = plugins_for(self.job, self.plugins)
         import_plugins(plugins, [os.getcwd()])
         Job = jobs.get(self.job)
@@ -166,7 +168,7 @@ class Request:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the request as plain JSON values."""
         return {
             name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()
         }

@@ -65,7 +65,7 @@ class _Observer:
         self._stop_ns = timing.now_ns()
 
     def observe(self, steps: int, phase: str = "train") -> float:
-        """Seconds of so many steps, from the end of the observation before."""
+        """Train `steps` steps, and return their seconds, counted from the end of the observation before."""
         start_ns = self._stop_ns
         for _ in range(steps):
             self._job.step()

@@ -176,12 +176,12 @@ def _shortest(folders: Mapping[str, Path]) -> dict[str, str]:
 
 
 def of_suites(entries: Iterable[ReportEntry]) -> list[ReportEntry]:
-    """Those that the original suite's targets, table and score are for."""
+    """Entries that the original suite's targets, table and score cover."""
     return [entry for entry in entries if entry.kind in _OF_SUITES]
 
 
 def finished(entries: Iterable[ReportEntry]) -> list[ReportEntry]:
-    """Those that were measured."""
+    """Entries that were measured."""
     return [entry for entry in entries if entry.ok]
 
 

@@ -54,7 +54,7 @@ def html(report: SuiteReport) -> str:
 
 
 def _counts(report: SuiteReport) -> str:
-    """What carries the verdict, in numbers."""
+    """Numbers behind the verdict."""
     measured = sum(1 for runs in report.summary["runs"] if runs)
     failed = sum(len(entries) for entries in report.failures.values())
     compared = int(report.seed["diff"].notna().sum())

@@ -210,7 +210,7 @@ def definitions(report: SuiteReport) -> dict[str, str]:
 
 
 def text(report: SuiteReport) -> str:
-    """Everything, for a terminal."""
+    """Render the whole report for a terminal."""
     parts = [report.title, "=" * len(report.title), "", f"verdict: {report.verdict}", "", style_seed(report)]
     for title, body in _sections(report, _plain_table):
         parts += ["", title, "-" * len(title), body]
@@ -218,7 +218,7 @@ def text(report: SuiteReport) -> str:
 
 
 def markdown(report: SuiteReport) -> str:
-    """Everything, as Markdown."""
+    """Render the whole report as Markdown."""
     parts = [f"# {report.title}", "", f"**{report.verdict}**", "", "```", style_seed(report), "```"]
     for title, body in _sections(report, _markdown_table):
         prose = body if body.startswith("|") else "```\n" + body + "\n```"

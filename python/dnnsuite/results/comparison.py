@@ -120,7 +120,9 @@ def compare(
     if not 0 < threshold < 1:
         raise InvalidArgument(f"--threshold {threshold:g}: must be more than 0 and less than 1, as 0.01")
     if method not in METHODS:
-        raise InvalidArgument(f"--method {method}: accepted: {', '.join(METHODS)}")
+        raise InvalidArgument(
+            f"--method {method}{did_you_mean(method, METHODS)}: accepted: {', '.join(METHODS)}"
+        )
     sides = [_points(complete(each), metric) for each in (baseline, candidate)]
     for side, table, name in zip(sides, (baseline, candidate), ("baseline", "candidate"), strict=True):
         if not side:

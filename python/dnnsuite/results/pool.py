@@ -51,7 +51,7 @@ class UnlikeRuns(Error):
 
 @dataclass(frozen=True)
 class Reason:
-    """Why runs may not be pooled: a condition in which they differ.
+    """Reason against pooling runs: a condition in which they differ.
 
     Attributes:
         what: the runs, as a job or a job with its mode.

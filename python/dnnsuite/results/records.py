@@ -94,7 +94,7 @@ def _common(run: ReadRun) -> Row:
 
 
 def _second(record: RunRecord) -> str:
-    """What tells the second job of a name in a suite of an earlier version from the first."""
+    """Suffix that distinguishes the second job of a name in a suite of an earlier version."""
     key = str(record.details.get("key") or "") if record.kind == "suite" else ""
     number = key.removeprefix(f"{record.job}.")
     return f"#{number}" if number != key and number.isdecimal() else ""

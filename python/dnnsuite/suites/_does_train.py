@@ -30,7 +30,7 @@ def fingerprints(job: Training) -> list[tuple[float, float]]:
 
 
 def check_training(job: Training, before: list[tuple[float, float]], seen: Observations) -> dict[str, Any]:
-    """What is known of the training, for the record: weights, changed weights, share of skipped steps, flags.
+    """Record the training: weights, changed weights, share of skipped steps, flags.
 
     Args:
         before: fingerprints of the weights before the observations.

@@ -43,7 +43,7 @@ def files_of(entry: SuiteEntry) -> Iterator[Path]:
 
 
 def _data_sets(entry: SuiteEntry) -> dict[str, Path | None]:
-    """Where each data set that a job reads lies below its dataroot, by name; empty where none is wanted from there."""
+    """Folders of the data sets that a job reads, by name, below its dataroot; empty if it reads none there."""
     from ..data.catalogue import DATA_SETS
 
     if entry.dataroot is None or entry.data == "synthetic":

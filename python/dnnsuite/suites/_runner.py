@@ -85,7 +85,7 @@ class Runner:
             self._total(repeat)
 
     def _groups(self) -> list[_Group]:
-        """In the order in which they run."""
+        """Groups of entries in the order in which they run."""
         found = []
         for repeat, keys in enumerate(self.record.state["order"]["jobs"]):
             for key in keys:
@@ -228,7 +228,7 @@ class Runner:
         )
 
     def _arguments(self, group: _Group, copy: int) -> dict[str, Any]:
-        """As the original's scripts print and report them."""
+        """Arguments as the original's scripts print and report them."""
         entry, slot = group.entry, self._slot(group, copy)
         devices = ",".join(map(str, slot.gpus)) if slot.gpus else str(copy)
         options = dict(entry.options)

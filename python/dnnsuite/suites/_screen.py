@@ -57,7 +57,7 @@ class Screen:
         self._directories = directories
 
     def tick(self) -> None:
-        """Something still runs."""
+        """Draw the time again while something runs."""
         now_s = time.monotonic()
         if self._now is not None and now_s - self._heard_s >= 0.5:
             self._heard_s = now_s

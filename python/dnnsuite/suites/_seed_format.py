@@ -38,7 +38,7 @@ def header(arguments: Mapping[str, Any]) -> str:
 
 
 def eta_line(index: int, repeat: int, seen: Observations) -> str:
-    """After observation `index`: how many minutes are left, and the last loss."""
+    """Line after observation `index`: minutes left, and the last loss."""
     kept = seen.seconds[seen.skip :]
     each_s = sum(kept) / len(kept) if kept else seen.seconds[-1]
     left_min = each_s * (repeat - (index + 1)) / 60
@@ -88,7 +88,7 @@ def seed_report(
 
 
 def report_json(report: Any) -> str:
-    """As the original wrote JSON."""
+    """Write JSON as the original does."""
     return json.dumps(report, sort_keys=True, indent=4, separators=(",", ": "))
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from .._runs.order import ORDERS
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from ..pin import BACKENDS, LEVELS
 from ..profiler.monitor import check_monitor
 
@@ -46,7 +46,7 @@ class SuiteSettings:
 
     @classmethod
     def of(cls, asked: Mapping[str, Any]) -> SuiteSettings:
-        """From the options given; those that are None keep their default.
+        """Settings from the options given; an option that is None keeps its default.
 
         Raises:
             InvalidArgument: a value is refused; the message says what is accepted.
@@ -64,9 +64,11 @@ class SuiteSettings:
         for name, values in accepted.items():
             value = getattr(made, name)
             if value is not None and value not in values:
-                raise InvalidArgument(f"--{name} {value}: accepted: {', '.join(values)}")
+                raise InvalidArgument(
+                    f"--{name} {value}{did_you_mean(value, values)}: accepted: {', '.join(values)}"
+                )
         return made
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the settings as plain JSON values."""
         return asdict(self)

@@ -60,11 +60,11 @@ def resolve(suite: str, asked: Mapping[str, Any]) -> Suite:
     preset = given.get("preset")
     if preset not in (None, *PRESETS):
         near = did_you_mean(preset, PRESETS)
-        raise InvalidArgument(f"unknown preset {preset!r}; accepted: {', '.join(PRESETS)}{near}")
+        raise InvalidArgument(f"unknown preset {preset!r}{near}; accepted: {', '.join(PRESETS)}")
     if (size := given.get("batch_size")) is not None and not 1 <= size <= _MOST["batch_size"]:
         raise InvalidArgument(f"--batch-size {size}: must be 1 to {_MOST['batch_size']:,}")
     if (data := given.get("data")) is not None and data not in SOURCES:
-        raise InvalidArgument(f"--data {data}: accepted: {', '.join(SOURCES)}{did_you_mean(data, SOURCES)}")
+        raise InvalidArgument(f"--data {data}{did_you_mean(data, SOURCES)}: accepted: {', '.join(SOURCES)}")
     name, source, definitions = _definitions(suite)
     if name == "fast" and preset is None:
         preset = "fast"
@@ -106,7 +106,7 @@ def _chosen(
     for name in (*wanted, *unwanted):
         if name not in known:
             near = did_you_mean(name, known)
-            raise InvalidArgument(f"no job {name!r} in this suite; it has {', '.join(known)}{near}")
+            raise InvalidArgument(f"no job {name!r} in this suite{near}; it has {', '.join(known)}")
     chosen = [d for d in definitions if (not wanted or d.name in wanted) and d.name not in unwanted]
     if not chosen:
         raise InvalidArgument("every job is excluded")
@@ -166,7 +166,7 @@ def _precision(
         if everywhere not in PRECISIONS:
             near = did_you_mean(everywhere, PRECISIONS)
             raise InvalidArgument(
-                f"--precision {everywhere}: accepted: {', '.join(PRECISIONS)}, where a job has it{near}"
+                f"--precision {everywhere}{near}: accepted: {', '.join(PRECISIONS)}, where a job has it"
             )
         if everywhere in offered:
             return everywhere, ""
@@ -192,7 +192,7 @@ def _training(job: str) -> Any:
 
 
 def _job_of(definition: Definition) -> str:
-    """By its name, else by the script that it calls."""
+    """Find a job by its name, else by the script that it calls."""
     from .. import jobs
 
     if definition.name in jobs.names() or not definition.command:
@@ -242,7 +242,7 @@ def _with_keys(entries: Iterable[SuiteEntry]) -> tuple[SuiteEntry, ...]:
 
 
 def _variants(entries: Sequence[SuiteEntry]) -> list[str]:
-    """For each of the entries of one name what tells it from the others, as `batch_size=16, number=2`."""
+    """Differences between the entries of one name, as `batch_size=16, number=2` for each."""
     settings = [entry.settings() for entry in entries]
     names = [name for name in settings[0] if any(each.get(name) != settings[0][name] for each in settings)]
     said = [", ".join(f"{name}={each.get(name)}" for name in names) for each in settings]

@@ -61,7 +61,7 @@ class SuiteEntry:
     changed: dict[str, Any] = field(default_factory=dict)
 
     def settings(self) -> dict[str, Any]:
-        """Everything that may differ between two entries of one job."""
+        """Settings in which two entries of one job may differ."""
         main = {name: getattr(self, name) for name in ("repeat", "number", "batch_size")}
         where = {name: getattr(self, name) for name in ("precision", "scope", "device", "dataroot", "job")}
         return {**main, **self.options, **where}
@@ -83,7 +83,7 @@ class SuiteEntry:
         )
 
     def flags(self) -> dict[str, Any]:
-        """As the original's scripts take it, except for whether there is a GPU, which :meth:`command_line` adds.
+        """Flags of the original's scripts, without the one for the GPU, which :meth:`command_line` adds.
 
         A precision that is neither the script's own nor its `--half` has a flag of this suite.
         """
@@ -101,7 +101,7 @@ class SuiteEntry:
         return " ".join([self.command, *words])
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the entry as plain JSON values."""
         return {**asdict(self), "arguments": self.flags()}
 
     @classmethod

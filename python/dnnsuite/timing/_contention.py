@@ -58,6 +58,9 @@ class Contention:
             )
         )
 
+    def __repr__(self) -> str:
+        return f"Contention({len(self)} blocks)"
+
     def __len__(self) -> int:
         return len(self._rows)
 

@@ -28,7 +28,7 @@ _SHARE = 100
 
 @dataclass(frozen=True)
 class Speedup:
-    """How many times as many items per second an array trains; `low` and `high` bound a 95 % interval."""
+    """Ratio of an array's items per second to those of models alone; `low` and `high` bound a 95 % interval."""
 
     value: float
     low: float | None

@@ -40,7 +40,7 @@ class _Member:
         mark_stepped(self.optimizer)  # the array steps for it, before the schedule does
 
     def parameters(self) -> list[torch.nn.Parameter]:
-        """In the order of the optimizer."""
+        """Parameters in the order of the optimizer."""
         return [p for group in self.optimizer.param_groups for p in group["params"]]
 
     def values(self, group: int, name: str) -> Any:
@@ -48,7 +48,7 @@ class _Member:
         return self.optimizer.param_groups[group][name]
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint of the array holds beside the array's own state."""
+        """State in a checkpoint besides the array's own."""
         groups = self.optimizer.state_dict()["param_groups"]
         return {"param_groups": groups, "schedule": self.schedule.state_dict()}
 

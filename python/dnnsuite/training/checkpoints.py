@@ -81,10 +81,14 @@ def _first_line(error: BaseException) -> str:
 
 
 def load_model(path: str | Path, model: nn.Module) -> nn.Module:
-    """Put a checkpoint's parameters and buffers into `model`, which is returned.
+    """Load a checkpoint's parameters and buffers into `model`, and return it.
+
+    Args:
+        path: checkpoint.pt or best.pt of a run.
+        model: module of the same architecture.
 
     Raises:
-        BadCheckpoint: the file is damaged, or of another model; `model` is as it was.
+        BadCheckpoint: the file is damaged, or of another model; `model` is left as it was.
     """
     state = read_checkpoint(Path(path))
     check_fits(Path(path), state, model)

@@ -19,22 +19,38 @@ _NAMED = ("sc20", "imagenet-resnet50")  # files that ship and may be given by th
 
 
 def configurations(path: str | Path = SHIPPED) -> dict[str, Settings]:
-    """Every configuration in a file, by name.
+    """Return every configuration in a file, by name.
 
     Args:
-        path: YAML (anchors, merges and tags as `!!float` are resolved) or JSON: a mapping of names to keys; or `sc20`
-            or `imagenet-resnet50` (TBD's settings), which ship.
+        path: YAML (with anchors, merges, and tags as `!!float`) or JSON: a mapping of names to keys. `sc20` and
+            `imagenet-resnet50` (TBD's settings) ship.
 
     Raises:
         InvalidArgument: the file is missing or damaged, or a key in it is unknown or has a wrong value.
-        Unavailable: it is YAML, and PyYAML is not installed.
+        Unavailable: the file is YAML, and PyYAML is not installed.
+
+    >>> from dnnsuite import training
+    >>> list(training.configurations("sc20"))[:3]
+    ['default', 'bs128', 'bs256']
     """
     named = _read(Path(path))
     return {name: Settings.from_mapping(keys, f"{path}: {name}") for name, keys in named.items()}
 
 
 def configuration(name: str, path: str | Path = SHIPPED) -> Settings:
-    """One configuration of a file; raises as :func:`configurations`, and InvalidArgument for a name not in it."""
+    """Return one configuration of a file.
+
+    Args:
+        name: name of the configuration.
+        path: the file, as :func:`configurations` takes it.
+
+    Raises:
+        InvalidArgument: the file has no such name, or is damaged.
+
+    >>> from dnnsuite import training
+    >>> training.configuration("bs256").batch_size
+    256
+    """
     named = _read(Path(path))
     if name not in named:
         file = path if path != SHIPPED else SHIPPED.stem

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Optimizer
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from ..models import ResNet50
 from .lines import LINES
 from .metrics import TopK
@@ -46,27 +46,30 @@ class ProfileWindow:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A training run.
+    """Definition of a training run: model, data, optimizer, schedule, and the length of it.
 
     Attributes:
-        name: names the run in tables and the record.
-        model: makes the model; called after torch's generators were seeded.
+        name: name of the run in tables and the record.
+        model: function that makes the model; called after torch's generators were seeded.
         data: training and validation samples.
-        optimizer: takes the parameters.
-        schedule: takes the optimizer and the steps of an epoch.
+        optimizer: function of the parameters.
+        schedule: function of the optimizer and the number of steps in an epoch.
         loss: mean over a batch of (outputs, labels).
-        metrics: counted over every sample, in training and in validation.
-        batch_size: over all processes. valid_batch_size: of one process.
+        metrics: counts over every sample, in training and in validation.
+        epochs: number of epochs.
+        batch_size: samples of a batch over all processes.
+        valid_batch_size: samples of a validation batch in one process.
         precision: fp32, or bf16 or fp16 by autocast; fp16 with a loss scaler.
         channels_last: memory format of model and inputs.
-        set_to_none: gradients are freed, not zeroed. cudnn_benchmark: cuDNN chooses by trying.
-        drop_last: an epoch's last batch is left out where it is not full.
-        most_steps: of an epoch; 0 for no limit.
+        set_to_none: free gradients instead of zeroing them.
+        cudnn_benchmark: let cuDNN choose kernels by trying them.
+        drop_last: leave out an epoch's last batch if it is not full.
+        most_steps: most steps of an epoch; 0 for no limit.
         log_every: iterations from one log line, and one look at the losses, to the next.
-        checkpoint_every: iterations within an epoch; 0 for after epochs only.
+        checkpoint_every: iterations from one checkpoint to the next within an epoch; 0 for one after each epoch only.
         lines: form of the log's lines about steps: sc20, tbd-pytorch or tbd-tf2.
-        settings: what else must be the same for a run to be resumed, and stands in the record.
-        plan: the file or the suite that the run is of.
+        settings: other values that a resumed run must share; they stand in the record.
+        plan: file or suite of the run.
     """
 
     name: str
@@ -103,9 +106,12 @@ class Experiment:
             if getattr(self, name) < 1:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}: must be at least 1")
         if self.precision not in _PRECISIONS:
-            raise InvalidArgument(f"precision {self.precision!r}; accepted: {', '.join(_PRECISIONS)}")
+            hint = did_you_mean(self.precision, _PRECISIONS)
+            raise InvalidArgument(f"precision {self.precision!r}{hint}; accepted: {', '.join(_PRECISIONS)}")
         if self.lines not in LINES:
-            raise InvalidArgument(f"lines {self.lines!r}; accepted: {', '.join(LINES)}")
+            raise InvalidArgument(
+                f"lines {self.lines!r}{did_you_mean(self.lines, LINES)}; accepted: {', '.join(LINES)}"
+            )
         for part in ("train", "valid"):
             if not len(getattr(self.data, part)):
                 raise InvalidArgument(f"{self.data.source} has no samples in its {part} part")
@@ -150,7 +156,15 @@ _FREE = frozenset(
 
 
 def experiment_of(name: str, settings: Settings, data: Data, device: str, plan: str = "sc20") -> Experiment:
-    """The experiment of a configuration on a device (cpu or cuda)."""
+    """Make the experiment of a configuration.
+
+    Args:
+        name: name of the configuration, for tables and the record.
+        settings: the configuration, from :func:`configuration`.
+        data: samples, from :func:`find_data`.
+        device: cpu or cuda.
+        plan: file or suite of the run, for the record.
+    """
     extra = settings.enable_extra_opts
     window = ProfileWindow(settings.profiling_epoch_start, settings.profiling_iters_per_epoch)
     return Experiment(

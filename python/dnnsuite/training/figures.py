@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .._files import read_json, write_text
 from .._runs.reading import RUN_FILE, read_run
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from ..plots import Drawn, save
 from .history import METRICS_FILE, MODEL, Row, read_metrics
 
@@ -48,7 +48,9 @@ def curves(
         Error: a run's metrics.csv is missing or damaged.
     """
     if against not in _AXES:
-        raise InvalidArgument(f"against is {against!r}; accepted: {', '.join(_AXES)}")
+        raise InvalidArgument(
+            f"against is {against!r}{did_you_mean(against, _AXES)}; accepted: {', '.join(_AXES)}"
+        )
     if ax is None:
         from matplotlib.figure import Figure
 
@@ -75,10 +77,10 @@ def drawn(request: Request) -> Drawn:
     """Draw what `dnnsuite plot --kind accuracy` asks for: a figure against epochs, one against minutes, and a CSV."""
     folders = [each for directory in request.directories for each in _runs(directory)]
     metric = request.metric or "acc1"
-    prefix = request.save or request.directories[0] / metric
+    stem = request.directories[0] / metric
     files = []
     for against in _AXES:
-        files.append(prefix.with_name(f"{prefix.name}-{against}.png"))
+        files.append(request.file(stem, more=f"-{against}"))
         save(curves(folders, against, metric), files[-1])
     rows = [",".join(["run", "data", *_AXES, metric])]
     for run in (each for folder in folders for each in _curves_of(folder)):
@@ -86,7 +88,7 @@ def drawn(request: Request) -> Drawn:
         minutes, _ = run.points("minutes", metric)
         name = f'"{run.label}","{run.data}"'
         rows += [f"{name},{e:.0f},{m!r},{v!r}" for e, m, v in zip(epochs, minutes, values, strict=True)]
-    files.append(prefix.with_name(f"{prefix.name}.csv"))
+    files.append(request.file(stem, ".csv"))
     write_text(files[-1], "\n".join([*rows, ""]))
     return Drawn(files)
 
@@ -117,12 +119,13 @@ class _Curve:
         """Values of the axis and of the metric."""
         column = f"{metric}/valid"
         if column not in self.rows[0]:
-            known = ", ".join(
+            known = [
                 name.removesuffix("/valid")
                 for name in self.rows[0]
                 if name.endswith("/valid") and not name.startswith("seconds")
-            )
-            raise InvalidArgument(f"{self.folder} has no metric {metric!r}; it has {known}")
+            ]
+            hint = did_you_mean(metric, known)
+            raise InvalidArgument(f"{self.folder} has no metric {metric!r}{hint}; it has {', '.join(known)}")
         return [row[against] for row in self.rows], [row[column] for row in self.rows]
 
 

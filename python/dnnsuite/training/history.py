@@ -32,10 +32,10 @@ def save_metrics(folder: Path, rows: Sequence[Row]) -> None:
 
 
 def read_metrics(folder: Path) -> list[Row]:
-    """The rows of a run's `metrics.csv`.
+    """Read the rows of a run's `metrics.csv`: one per epoch, and in an array one per epoch and model.
 
     Raises:
-        Error: it is missing or damaged; the message names it.
+        Error: the file is missing or damaged; the message names it.
     """
     path = folder / METRICS_FILE
     try:

@@ -17,7 +17,7 @@ from .. import timing
 from .._files import write_text
 from .._runs.device import choose_device
 from .._runs.failures import classify
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from .experiment import Experiment, experiment_of
 from .order import share_of
 from .phases import PHASES, Phases
@@ -154,7 +154,9 @@ def climb(
 def _check(rungs: Sequence[str], data: Data, rounds: int, steps: int) -> None:
     for name in rungs:
         if name not in RUNGS:
-            raise InvalidArgument(f"unknown rung {name!r}; accepted: {', '.join(RUNGS)}")
+            raise InvalidArgument(
+                f"unknown rung {name!r}{did_you_mean(name, RUNGS)}; accepted: {', '.join(RUNGS)}"
+            )
     if not rungs or len(set(rungs)) != len(rungs):
         raise InvalidArgument(f"rungs {', '.join(rungs) or 'none'}: each once, and at least one")
     if rounds < 2 or steps < 1:

@@ -23,7 +23,7 @@ _LOST = re.compile(r"(?i)gloo.*(peer|broken pipe|timed out|read error|write erro
 
 
 class Processes:
-    """This process and the others of its run. Alone, every method returns at once.
+    """Processes of one run, this one and the others. Alone, every method returns at once.
 
     Numbers are exchanged over gloo between the CPUs: nothing waits for a GPU.
 

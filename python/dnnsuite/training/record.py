@@ -107,7 +107,7 @@ def record_of(
 
 
 def _settings(made: Experiment | ExperimentArray) -> dict[str, Any]:
-    """What the run was made of: settings of one model, or those of all and the others of each."""
+    """Settings for the record: of one model, or those all share and the others of each."""
     if isinstance(made, Experiment):
         return made.identity
     own = [each.identity for each in made.experiments]

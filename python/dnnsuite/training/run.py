@@ -71,26 +71,29 @@ def run(
     preset: str = "",
     asked: Mapping[str, Any] | None = None,
 ) -> Trained:
-    """Train an experiment, or an array of them, in the directory `out`.
+    """Train an experiment, or an array of them, into the directory `out`.
 
-    Under torchrun or srun every process calls this; the first writes the files. The process group stays for later runs;
-    a process ends with :func:`dnnsuite.jobs.distributed.finish`. Ctrl-C saves and ends.
+    Under torchrun or srun every process calls this, and the first writes the files. The process group stays for later
+    runs; a process ends with :func:`dnnsuite.jobs.distributed.finish`. Ctrl-C saves a checkpoint and ends.
 
     Args:
-        experiment: or an array, or a function that makes it for a device (cpu or cuda).
-        resume: `never` wants `out` empty or absent; `auto` goes on with what is in it, or begins; else the path of a
-            checkpoint to go on from, in an empty `out`.
+        experiment: an experiment, an array of them, or a function that makes one for a device (cpu or cuda). out:
+        directory of the run, with metrics.csv, train.log, run.json, checkpoint.pt and best.pt. resume: `never` wants
+        `out` empty or absent; `auto` goes on with what is in it, or begins; a path is a checkpoint
+            to go on from, in an empty `out`.
         device: auto, cpu or cuda.
         tensorboard: write tb_logs, where tensorboard is installed.
         quiet: print nothing.
-        preset, asked: for the record.
+        preset, asked: entries of the record.
+
+    Returns:
+        The run: history, record and the trained model.
 
     Raises:
-        Interrupted: a signal arrived; `checkpoint.pt` is of the last step.
-        NotFinite: a loss became NaN or infinite; `run.json` says so. Of an array: in the last model that was left.
+        Interrupted: a signal arrived; `checkpoint.pt` holds the last step.
+        NotFinite: a loss became NaN or infinite, in an array that of the last model left; `run.json` says so.
         InvalidArgument: `out` is not empty, or was made with other settings.
         OutputError: a file cannot be written; the last checkpoint is whole.
-        Error: any other of the package's own.
     """
     adopt_step()
     kind = choose_device(device)
@@ -116,7 +119,7 @@ def run(
 
 
 def first_of(experiment: Experiment | ExperimentArray) -> Experiment:
-    """What all models of a run have alike."""
+    """Values that all models of a run share."""
     return experiment.first if isinstance(experiment, ExperimentArray) else experiment
 
 

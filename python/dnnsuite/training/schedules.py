@@ -55,7 +55,7 @@ class WarmupPlateau:
                 group["lr"] = peak * (epoch + 1) / self._warmup
 
     def begin_step(self, step: int) -> None:
-        """Nothing: rates change between epochs."""
+        """Do nothing: rates change between epochs."""
 
     def end_epoch(self, epoch: int, valid_loss: float) -> None:
         if epoch >= self._warmup:
@@ -104,7 +104,7 @@ class SteppedWarmup:
         return found
 
     def begin_epoch(self, epoch: int) -> None:
-        """Nothing: rates are set before each step."""
+        """Do nothing: rates are set before each step."""
 
     def begin_step(self, step: int) -> None:
         factor = self.factor(step)
@@ -112,7 +112,7 @@ class SteppedWarmup:
             group["lr"] = peak * factor
 
     def end_epoch(self, epoch: int, valid_loss: float) -> None:
-        """Nothing: the number of the step says all."""
+        """Do nothing: the number of the step decides the rate."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"peaks": self._peaks}
@@ -139,10 +139,10 @@ class PerEpoch:
         self._scheduler = scheduler
 
     def begin_epoch(self, epoch: int) -> None:
-        """Nothing: the scheduler steps at the end."""
+        """Do nothing: the scheduler steps at the end of an epoch."""
 
     def begin_step(self, step: int) -> None:
-        """Nothing: the scheduler steps at the end of an epoch."""
+        """Do nothing: the scheduler steps at the end of an epoch."""
 
     def end_epoch(self, epoch: int, valid_loss: float) -> None:
         if isinstance(self._scheduler, ReduceLROnPlateau):

@@ -28,7 +28,14 @@ def _key(default: Any, meaning: str, **limits: Any) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """One training run. Keys above `seed` are SC20's; `describe` lists all of them with their meaning."""
+    """Settings of one training run; a mistyped key is refused with the nearest name.
+
+    Keys above `seed` are SC20's; `dnnsuite train --show` prints all of them with their values.
+
+    >>> from dnnsuite import training
+    >>> training.Settings(lr=0.05).changed({"batch_size": 512}).batch_size
+    512
+    """
 
     lr: float = _key(0.1, "learning rate", at_least=0)
     momentum: float = _key(0.9, "of SGD", at_least=0)
@@ -92,7 +99,7 @@ class Settings:
         return cls().changed(values, where)
 
     def changed(self, values: Mapping[str, Any], where: str = "") -> Settings:
-        """These settings with some keys changed; raises as :meth:`from_mapping`."""
+        """Return a copy with some keys changed; raises as :meth:`from_mapping`."""
         prefix = f"{where}: " if where else ""
         known = {each.name: each for each in fields(self)}
         hints = typing.get_type_hints(type(self))

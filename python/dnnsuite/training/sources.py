@@ -40,10 +40,10 @@ class Data:
 
 
 def find_data(settings: Settings, dataroot: str | Path | None = None) -> Data:
-    """The data that there is for a configuration.
+    """Find the data of a configuration.
 
     Args:
-        settings: `data_path` is looked at where it is a folder and `dataroot` is not given.
+        settings: configuration; its `data_path` is used if it is a folder and `dataroot` is not given.
         dataroot: folder with CIFAR-100's files, with train/ and val/ of a folder per class, or with TFRecord shards.
 
     Raises:

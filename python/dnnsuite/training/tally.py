@@ -43,7 +43,7 @@ class Tally:
         return len(self._samples)
 
     def add(self, results: Results, samples: int) -> None:
-        """Take in a batch, of which so many samples count."""
+        """Take in the results of a batch of `samples` samples."""
         self._asked.append(results)
         self._samples.append(samples)
         if len(self._asked) > _UNDER_WAY:

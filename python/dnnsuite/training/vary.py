@@ -52,13 +52,19 @@ def vary_of(texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def varied(settings: Settings, vary: Mapping[str, Sequence[Any]], B: int | None = None) -> Variants:
-    """(name, settings) of each model: `settings` with other values of the keys in `vary`.
+    """Return (name, settings) of each model: `settings` with other values of the keys in `vary`.
 
-    Without B every combination of the values is a model, those of the last key next to each other. With B there are so
-    many: every combination if that is their number; else each key has B values, one per model, or one for all.
+    Args:
+        settings: values of all other keys. vary: values by key. B: number of models. Without it every combination of
+        the values is a model, the last key varying fastest. With it,
+            every combination if there are B of them; else each key has B values, one per model, or one for all.
 
     Raises:
-        InvalidArgument: a key that cannot vary, a value that cannot be, values that make no B models, or two alike.
+        InvalidArgument: a key that cannot vary, a refused value, values that make no B models, or two alike.
+
+    >>> from dnnsuite import training
+    >>> [name for name, _ in training.varied(training.Settings(), {"lr": [0.1, 0.2], "seed": [1, 2]})]
+    ['lr=0.1, seed=1', 'lr=0.1, seed=2', 'lr=0.2, seed=1', 'lr=0.2, seed=2']
     """
     if not vary:
         raise InvalidArgument(f"B={B} models that are all alike: let a key vary, as --vary lr=0.05,0.1")
@@ -103,7 +109,12 @@ def _text(value: Any) -> str:
 
 
 def data_of(variants: Variants, dataroot: str | Path | None = None) -> list[Data]:
-    """The data of each variant; pictures that are the same lie in memory once. Raises as :func:`find_data`."""
+    """Find the data of each variant; pictures that variants share lie in memory once.
+
+    Args:
+        variants: (name, settings) of each model, from :func:`varied`.
+        dataroot: folder with the data, as for :func:`find_data`, which also tells what is raised.
+    """
     made: dict[tuple[Any, ...], Data] = {}
     for _, settings in variants:
         key = (settings.seed, settings.rnd_rotation_angle)
@@ -127,7 +138,15 @@ def _beside(first: Data | None, settings: Settings, dataroot: str | Path | None)
 def array_of(
     name: str, variants: Variants, data: Sequence[Data], device: str, plan: str = "sc20"
 ) -> ExperimentArray:
-    """The experiments of configurations on a device (cpu or cuda), to train as one array."""
+    """Make the array of B experiments of configurations, to train at once.
+
+    Args:
+        name: name of the run.
+        variants: (name, settings) of each model, from :func:`varied`.
+        data: data of each model, from :func:`data_of`.
+        device: cpu or cuda.
+        plan: file or suite of the run, for the record.
+    """
     experiments = [
         experiment_of(name, settings, own, device, plan)
         for (_, settings), own in zip(variants, data, strict=True)

@@ -49,7 +49,7 @@ class TrialArray:
     # -- who is in it ----------------------------------------------------------------------------------------------
 
     def hold(self, trials: Sequence[Trial]) -> None:
-        """Have exactly these trials in it: those that are in stay, others take the slots of those that leave."""
+        """Hold exactly these trials: those present stay, others take the slots of those that leave."""
         staying = {id(trial) for trial in trials if self._is_current(trial)}
         leaving = [slot for slot, held in enumerate(self.trials) if id(held) not in staying]
         coming = deque(trial for trial in trials if id(trial) not in staying)
@@ -244,7 +244,7 @@ class TrialArray:
         return [_joined(one, self._asked(evaluation, slot)) for slot, one in enumerate(found)]
 
     def _asked(self, evaluate: Callable[[Any], Any], slot: int) -> Any:
-        """What the user's function says of one model; its exception if it raises."""
+        """Call the user's function on one model; returns its exception if it raises."""
         model = self._array[slot].model.eval()
         try:
             with torch.no_grad():

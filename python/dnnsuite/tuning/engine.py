@@ -23,7 +23,7 @@ __all__ = ["Best", "Engine", "Event", "Goal", "Trainer"]
 
 @dataclass(frozen=True)
 class Goal:
-    """What is sought.
+    """Metric and direction of a search.
 
     Attributes:
         metric: its name; None is `loss`, `value` or `train_loss`, whichever there is.
@@ -191,7 +191,7 @@ class Engine:
     # -- epochs ----------------------------------------------------------------------------------------------------
 
     def _train(self, ready: Sequence[Trial]) -> None:
-        """Hear of what is known already, else train an epoch of some of the trials."""
+        """Report values that are known already, else train an epoch of some of the trials."""
         known = [trial for trial in ready if trial.epoch < len(trial.known)]
         for trial in known:
             trial.trained, trial.state, trial.kept = trial.epoch + 1, None, None

@@ -51,7 +51,7 @@ class _Generators:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """Let the process draw from them inside."""
+        """Lend the generators to the process inside the block."""
         import numpy as np
 
         before = torch.get_rng_state(), random.getstate(), np.random.get_state()
@@ -229,7 +229,7 @@ def _loader(source: Any, size: Any, shuffle: bool) -> DataLoader[Any]:
 
 
 def _sizes(loader: Any) -> Any:
-    """What decides the sizes of batches; a source that does not say shares with nobody but itself."""
+    """Key of the batch sizes; a source that does not tell them shares with no other."""
     try:
         return batch_size_of(loader) or id(loader), len(loader)
     except TypeError:

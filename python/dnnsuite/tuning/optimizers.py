@@ -19,7 +19,7 @@ Values = dict[str, Any]
 
 
 class Optimization:
-    """How the optimizer and the schedule of an array are made and given another trial."""
+    """Optimizer and schedule of an array: made once, given other trials later."""
 
     def taken(self) -> set[str]:
         """Names of configurations that it reads, beside those that it is called with."""

@@ -48,7 +48,7 @@ class Progress:
         self._shown.__exit__(*exc)
 
     def tell(self, event: Event, engine: Engine) -> None:
-        """Hear of an epoch or an end."""
+        """Show an epoch or an end."""
         if event.kind == "epoch":
             if self._on_terminal and not self._trained:
                 self._shown.stage("sweep", self.plan.epochs if self.plan else 0)

@@ -25,7 +25,7 @@ _SMALL_BYTES = 2**22  # of parameters: a model that is kept from its first look 
 
 
 class Recipe:
-    """Everything that says how trials are made and trained; the algorithms know nothing of it.
+    """Recipe for trials: how they are made and trained. The algorithms know nothing of it.
 
     Args:
         make_model: configuration → a plain torch module.
@@ -128,7 +128,7 @@ def _measure_of(loss: Loss) -> Measure:
 
 
 def _signature(trainee: torch.nn.Module) -> Any:
-    """What has to be the same for models to be worth fusing: classes, shapes, and attributes that choose code."""
+    """Signature that models must share to be worth fusing: classes, shapes, and attributes that choose code."""
     found = []
     for name, part in trainee.named_modules():
         shapes = [(n, None if t is None else tuple(t.shape), None if t is None else t.dtype)

@@ -94,7 +94,7 @@ def _loss_in(output: Any, where: str) -> torch.Tensor:
 
 
 def _lightning_measure(model: Any, batch: tuple[Any, ...]) -> dict[str, Any]:
-    """What `validation_step` logs and returns."""
+    """Values that `validation_step` logs and returns."""
     if not callable(getattr(model, "validation_step", None)):
         raise InvalidArgument(
             f"{type(model).__name__} has no validation_step: give measure=function(model, *batch)"

@@ -31,7 +31,7 @@ _ASYNCHRONOUS = 0.02
 
 
 class HostClock:
-    """For the CPU, by the time at which `step()` returns.
+    """Clock for the CPU: reads the time at which `step()` returns.
 
     A job that lets steps run on in threads of its own is found out by the time its `synchronize` takes; the
     last step of an epoch always ends when the job is synchronised.
@@ -72,7 +72,7 @@ class HostClock:
 
 
 class CudaClock:
-    """For CUDA, where `step()` returns early: an event after each step, resolved when the epoch is
+    """Clock for CUDA, where `step()` returns early: an event after each step, resolved when the epoch is
     synchronised.
 
     The device is idle at the start of an epoch, so host time and the first event coincide there; every step

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from .. import host
 from .._runs.device import choose_device
 from .._runs.plugins import import_plugins
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from .job_options import parse_options
 
 __all__ = [
@@ -31,7 +31,7 @@ SettingsT = TypeVar("SettingsT", bound="CommonSettings")
 
 @dataclass(frozen=True)
 class CommonSettings:
-    """What a job trains, for how long, on which data, with what."""
+    """Settings of a job's training: length, data, device."""
 
     job: str
     plugins: list[str]
@@ -85,11 +85,9 @@ def resolve_common(
         InvalidArgument: a value is refused; the message says what is accepted.
         Unavailable: the device asked for is not here.
     """
-    from .. import jobs
-
     plugins = list(given.get("plugins", []))
     import_plugins(plugins, [os.getcwd()])
-    kind = jobs.get(job, jobs.FusedJob)
+    kind = _fused_job(job)
     device = choose_device(given.get("device", "auto"))
     name = one_of("preset", given.get("preset", "default"), PRESETS)
     preset = {**defaults, **kind.preset(name, device)}
@@ -103,6 +101,23 @@ def resolve_common(
         "timeout_s": positive("timeout_s", given.get("timeout_s", preset["timeout_s"])),
         "options": {**preset.get("options", {}), **own, **_options(kind, given.get("options", []))},
     }  # fmt: skip
+
+
+def _fused_job(name: str) -> Any:
+    """The class of a job that trains as an array. Raises InvalidArgument with the nearest name of a workflow."""
+    from .. import jobs
+
+    try:
+        return jobs.get(name, jobs.FusedJob)
+    except InvalidArgument:
+        if name in jobs.names():
+            raise
+        known = jobs.names(jobs.FusedJob)
+        workflows = [*known, "convergence", *(f"{job}_partially_fused" for job in known)]
+        raise InvalidArgument(
+            f"no workflow {name!r}{did_you_mean(name, workflows)}; there is convergence, resnet_partially_fused, or a "
+            f"job with a fused form: {', '.join(known)}"
+        ) from None
 
 
 def _options(kind: Any, given: Any) -> dict[str, Any]:
@@ -136,7 +151,9 @@ def positive(name: str, value: Any) -> float:
 def one_of(what: str, value: str, accepted: Sequence[str]) -> str:
     """`value`, or InvalidArgument listing what is accepted."""
     if value not in accepted:
-        raise InvalidArgument(f"unknown {what} {value!r}; accepted: {', '.join(accepted)}")
+        raise InvalidArgument(
+            f"unknown {what} {value!r}{did_you_mean(value, accepted)}; accepted: {', '.join(accepted)}"
+        )
     return value
 
 

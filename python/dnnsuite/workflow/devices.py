@@ -34,12 +34,12 @@ MIG_LIMIT = 7  # instances of the GPUs that can be split most often
 
 
 def mps_unavailable(device: str, tools: Tools | None = None) -> str | None:
-    """Why MPS cannot be used here, or None."""
+    """Reason why MPS cannot be used here, or None."""
     return _reason(device, "MPS", lambda: _check_mps(tools or Tools()))
 
 
 def mig_unavailable(device: str, tools: Tools | None = None) -> str | None:
-    """Why MIG cannot be used here, or None."""
+    """Reason why MIG cannot be used here, or None."""
     return _reason(device, "MIG", lambda: _check_mig(tools or Tools()))
 
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 from .._runs.modes import MODES as NAMES
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from .devices import (
     MIG_LIMIT,
     Environment,
@@ -99,5 +99,7 @@ def get(name: str) -> Mode:
         description = f"one array of B models with {unfused} of their units unfused, one process"
         return replace(MODES["hfta"], name=name, description=description)
     if name not in MODES:
-        raise InvalidArgument(f"unknown mode {name!r}; modes are {', '.join(MODES)}")
+        raise InvalidArgument(
+            f"unknown mode {name!r}{did_you_mean(name, MODES)}; modes are {', '.join(MODES)}"
+        )
     return MODES[name]

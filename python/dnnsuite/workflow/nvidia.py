@@ -90,7 +90,7 @@ class Tools:
         return self.smi(f"--query-gpu={field}", "--format=csv,noheader").strip()
 
     def mig_enabled(self) -> bool | None:
-        """None on a GPU that cannot be split."""
+        """Return True if MIG is on; None on a GPU that cannot be split."""
         answer = self.query("mig.mode.current").lower()
         return {"enabled": True, "disabled": False}.get(answer)
 

@@ -51,7 +51,7 @@ def write_outputs(
     results.save_csv(table, files[1])
     partly_fused = partial.table_of(summary)
     if partly_fused is not None:
-        files = [*partial.write(partly_fused, root / "throughputs"), *files]
+        files = [*partial.write(partly_fused, [root / "throughputs.csv", root / "throughputs.png"]), *files]
     elif summary["normalized"].notna().any():
         files.insert(1, root / f"{stem}.png")
         _draw(summary, files[1])

@@ -149,13 +149,12 @@ def table_of(summary: pd.DataFrame) -> pd.DataFrame | None:
     return pd.DataFrame(columns, index=index)
 
 
-def write(table: pd.DataFrame, prefix: Path) -> list[Path]:
-    """Write the table and its figure; returns their paths."""
+def write(table: pd.DataFrame, files: list[Path]) -> list[Path]:
+    """Write the table and its figure to two files; returns their paths."""
     from matplotlib.figure import Figure
 
     from .. import plots, results
 
-    files = [prefix.with_name(prefix.name + suffix) for suffix in (".csv", ".png")]
     results.save_csv(table, files[0], index=True)
     plots.save(plots.partially_fused(table, Figure(figsize=(6.4, 4.0)).subplots()), files[1])
     return files
@@ -174,5 +173,5 @@ def draw(request: Request) -> Drawn:
     table = table_of(summary)
     if table is None or request.metric is not None:
         raise InvalidArgument("--kind partially_fused draws runs of hfta-0, hfta-1, …, and has no --metric")
-    files = write(table, request.save or request.directories[0] / "throughputs")
+    files = write(table, request.files(request.directories[0] / "throughputs"))
     return plots.Drawn(files, (*loaded.attrs["problems"], *summary.attrs["notes"]))

@@ -90,7 +90,7 @@ class Workflow:
         self.record.save()
 
     def find_Bs(self) -> None:
-        """For each mode and precision: the number of models that fit, and the Bs to measure."""
+        """Find the number of models that fit, and the Bs to measure, for each mode and precision."""
         for name, precision in self._combinations():
             key = f"{name}/{precision}"
             if key in self.state["Bs"]:

@@ -17,21 +17,24 @@ _DRAWS_WITHOUT_NEWS = 1000
 
 
 class NothingFits(Error):
-    """Not even one model fits in the device's memory."""
+    """Raised when not even one model fits in the device's memory."""
 
 
 def find_max_B(try_B: Callable[[int], bool], limit: int | None = None, dry_run_repeats: int = 1) -> int:
-    """The largest B for which `try_B` holds: doubling up to the first failure, then bisection.
+    """Find the largest B for which `try_B` holds: doubling up to the first failure, then bisection.
 
     Args:
-        try_B: a dry run with B models; True when it fits. Assumed monotone: what fits B models fits fewer.
-        limit: never try more than this; it is tried itself before it is returned.
-        dry_run_repeats: a B passes when `try_B` holds this many times.
+        try_B: a dry run with B models; True if it fits. If B models fit, fewer are assumed to fit.
+        limit: largest B to try; it is tried itself before it is returned.
+        dry_run_repeats: times that `try_B` must hold for a B to pass.
 
     Raises:
         NothingFits: `try_B(1)` is False.
 
-    A true maximum of 13 is found by trying 1 2 4 8 16 12 14 13.
+    >>> from dnnsuite.workflow import find_max_B
+    >>> tried = []
+    >>> find_max_B(lambda B: tried.append(B) or B <= 13), tried
+    (13, [1, 2, 4, 8, 16, 12, 14, 13])
     """
     if limit is not None and limit < 1:
         raise InvalidArgument(f"limit={limit}: at least one model must be allowed")
@@ -60,10 +63,21 @@ def find_max_B(try_B: Callable[[int], bool], limit: int | None = None, dry_run_r
 
 
 def expovariate_plan(max_B: int, max_num_Bs: int, lambd: float = 4.0, seed: int = 0) -> list[int]:
-    """Bs to measure: 1 and `max_B` always, between them dense at small B.
+    """Choose the Bs to measure: 1 and `max_B`, and between them more at small B.
 
-    The rest is drawn as `round(Exp(lambd) * max_B)` until there are `max_num_Bs` of them (or every B there
-    is). The same seed gives the same plan. Returns sorted, distinct Bs.
+    Args:
+        max_B: largest number of models.
+        max_num_Bs: number of Bs to choose, or fewer where there are fewer.
+        lambd: density near 1: the others are drawn as `round(Exp(lambd) * max_B)`.
+        seed: the same seed gives the same plan.
+
+    Returns:
+        Distinct Bs, sorted.
+
+    >>> from dnnsuite.workflow import expovariate_plan
+    >>> plan = expovariate_plan(32, 5)
+    >>> plan[0], plan[-1], len(plan)
+    (1, 32, 5)
     """
     if max_B < 1:
         raise InvalidArgument(f"max_B={max_B}: must be at least 1")

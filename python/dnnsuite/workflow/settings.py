@@ -137,7 +137,7 @@ def _recorded(recorded: WorkflowSettings, name: str) -> Any:
 
 
 def _precisions(job: Any, device: str, asked: Sequence[str] | None, bf16: bool) -> list[str]:
-    """Those asked for, else the job's default; and bf16 if it is asked for beside them."""
+    """Precisions asked for, else the job's default; and bf16 if it is asked for beside them."""
     offered = list(job.precisions(device))
     chosen = _several("precision", asked, offered) if asked else list(job.default_precisions(device))
     if bf16 and "bf16" not in chosen:

@@ -67,7 +67,22 @@ def sweep(
 def run(
     job: str, out: str | Path, resume: bool = False, quiet: bool = False, **options: Any
 ) -> WorkflowReport:
-    """The same as `dnnsuite workflow JOB`, from Python; `options` are the command's, with underscores."""
+    """Measure a job's throughput by mode and number of models, as `dnnsuite workflow JOB` does.
+
+    Args:
+        job: a fused job, or a workflow such as `resnet_partially_fused`.
+        out: output directory; empty or absent, or with `resume` one to continue.
+        resume: do what is missing in `out`.
+        quiet: show no progress.
+        options: the command's options with underscores, as `preset="quick", modes=["serial", "hfta"]`.
+
+    Returns:
+        Table of all runs, summary with intervals, and the files written.
+
+    Raises:
+        InvalidArgument: an option is refused; the message names it.
+        Interrupted: a signal came; finished runs are kept, and `resume` goes on.
+    """
     return sweep(job, options, Path(out), resume, quiet=quiet)
 
 

@@ -92,7 +92,7 @@ def _folder() -> Path:
 
 
 def _owner() -> dict[str, Any]:
-    """This process, so that others can tell whether it lives."""
+    """Identity of this process, by which others can tell if it lives."""
     return {
         "pid": os.getpid(),
         "began": _began(os.getpid()),
@@ -109,7 +109,7 @@ def _namespace() -> str:
 
 
 def _began(pid: int) -> int | None:
-    """When a process began, in ticks, which tells it from a later one of the same number; None if there is none."""
+    """Start time of a process in ticks, which tells it from a later one of the same number; None if there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

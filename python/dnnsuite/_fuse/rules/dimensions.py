@@ -100,7 +100,7 @@ for _name, _places, _defaults in _TABLE:
 
 @rule("renorm")
 def _renorm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """It takes the norm over all dimensions but one, so no dimension may be the models'."""
+    """Apply `renorm`: its norm covers all dimensions but one, so none of them may be the models'."""
     if type(args[0]) is not ModelTensor:
         return map_over_models(func, args, kwargs)
     own = args[0].value.clone()  # its gradient needs it, and the in-place twin writes over the other

@@ -58,7 +58,7 @@ def addmm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @rule("einsum")
 def einsum(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """With one more letter, for the models, on what is per model and on the result."""
+    """Add a letter for the models to each per-model operand and to the result."""
     equation, *tensors = args
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = list(tensors[0])

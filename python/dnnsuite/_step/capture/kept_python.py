@@ -34,7 +34,7 @@ _UNKNOWN = (
 
 
 class CannotBeKept(Exception):
-    """Something that a step may change cannot be put back; the message names it."""
+    """Raised when a value that a step may change cannot be put back; the message names it."""
 
 
 class KeptPython:

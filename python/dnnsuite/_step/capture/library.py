@@ -281,7 +281,8 @@ class Recordings:
             return True
 
     def give_up(self, facts: Facts, who: Any, alone: bool) -> None:
-        """Let others try. `alone`: each for itself, for the recording of `who` is of no use to them."""
+        """Give up a recording so that others can try. `alone`: each for itself, for the recording of `who` is of no
+        use to them."""
         with self._lock:
             self._leaders = [(f, r) for f, r in self._leaders if r() not in (None, who) or f != facts]
             if alone and facts not in self._alone:

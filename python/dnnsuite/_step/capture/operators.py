@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a recording asks of an operator's schema, read once for each operator."""
+"""Facts of an operator's schema that a recording needs, read once for each operator."""
 
 from __future__ import annotations
 

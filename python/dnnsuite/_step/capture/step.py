@@ -389,7 +389,7 @@ class CapturedStep:
         self._give_up(attempt, alone=made is None or not made.settled)
 
     def _choose_by_outcome(self, attempt: Attempt, recording: StepRecording, replay: Replay) -> None:
-        """If Python has read values of the batch, use the recording for batches with the same values only."""
+        """Restrict the recording to batches with the same values, if Python has read values of the batch."""
         guard = replay.guard
         if guard is None:
             return

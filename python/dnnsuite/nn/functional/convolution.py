@@ -198,8 +198,8 @@ def _fits(
 def _convolution(
     plain: Callable[..., Tensor], dims: int, input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
 ) -> Tensor:
-    """On a CPU torch's convolution model by model, the library's best kernel for one model; on a GPU one convolution in
-    groups, as HFTA's."""
+    """Convolve: on a CPU model by model, with the library's best kernel for one model; on a GPU as one grouped
+    convolution."""
     check_images(input, weight, bias, dims, plain.__name__)
     if dims == 1 and input.device.type == "cpu":
         return _as_rows(plain, input, weight, bias, *rest)

@@ -9,7 +9,7 @@ from ...errors import InvalidArgument
 
 
 def _aligned(x1: torch.Tensor, x2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both with as many dimensions as the longer one; what is missing comes behind the models."""
+    """Give both tensors the dimensions of the longer one; missing ones come behind the models."""
     dims = max(x1.dim(), x2.dim())
     one, two = (x.reshape(len(x), *[1] * (dims - x.dim()), *x.shape[1:]) for x in (x1, x2))
     return one, two

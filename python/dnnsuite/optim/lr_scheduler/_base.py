@@ -128,7 +128,7 @@ class LRScheduler:
         return [group["lr"].clone() for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer and functions."""
+        """Return the state, without optimizer and functions."""
         return {n: v for n, v in self.__dict__.items() if n != "optimizer" and not _has_function(v)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -67,7 +67,7 @@ class ChainedScheduler(_Combined):
     def select(
         self, indices: Sequence[int | None], schedulers: Sequence[Mapping[str, Any]] = (), **fresh: Any
     ) -> None:
-        """As `LRScheduler.select`; `schedulers` are the fresh models' arguments of each schedule."""
+        """Choose models, as `LRScheduler.select`; `schedulers` are the fresh models' arguments of each schedule."""
         parts = self._parts(indices, schedulers)
         chosen = check_indices(indices, len(self.last_epoch))
         for one, part in zip(self._schedulers, parts, strict=True):
@@ -95,7 +95,7 @@ class SequentialLR(_Combined):
         self._begin(self._all())
 
     def _place(self, epoch: Vector) -> Vector:
-        """Which schedule each model is in."""
+        """Index of each model's current schedule."""
         place = torch.zeros(self.B, dtype=torch.int64)
         for milestone in self._milestones:
             place += epoch >= milestone
@@ -121,8 +121,8 @@ class SequentialLR(_Combined):
         milestones: Sequence[float] | None = None,
         **fresh: Any,
     ) -> None:
-        """As `LRScheduler.select`. A fresh model begins with the first schedule; `schedulers` are its arguments of each
-        schedule, and `milestones` its milestones, where those of the others differ."""
+        """Choose models, as `LRScheduler.select`. A fresh model begins with the first schedule; `schedulers` are its
+        arguments of each schedule, and `milestones` its milestones where models have different ones."""
         parts = self._parts(indices, schedulers)
         chosen = check_indices(indices, len(self.last_epoch))
         steps = self._fresh_milestones(milestones) if None in chosen else []

@@ -115,7 +115,7 @@ class ActivityInstrument:
         self._opened().start()
 
     def step(self, index: int) -> None:
-        """Nothing: records carry their times."""
+        """Do nothing: records carry their times."""
 
     def stop(self) -> None:
         """Wait for the devices, and keep what was recorded.

@@ -39,7 +39,7 @@ _CONDITIONS = {
 
 @dataclass(frozen=True)
 class Feature:
-    """Something that counters need or offer: whether it is there, if not why, and what would help."""
+    """Feature of the counters: available or not, the reason, and the remedy."""
 
     name: str
     available: bool

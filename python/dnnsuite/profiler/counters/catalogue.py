@@ -8,7 +8,7 @@ import functools
 from dataclasses import dataclass
 
 from ..._C import CounterHost, counter_chips, cupti_version
-from ...errors import Unavailable
+from ...errors import Unavailable, did_you_mean
 from .library import ready
 
 __all__ = [
@@ -49,7 +49,16 @@ def host(chip: str, collection: str = "ranges") -> CounterHost:
         InvalidArgument: another collection than "ranges" and "sampling".
     """
     ready()
-    return CounterHost(chip, collection)
+    try:
+        return CounterHost(chip, collection)
+    except Unavailable as unavailable:
+        known = counter_chips()
+        if chip in known:  # CUPTI knows it, and cannot count there
+            raise
+        hint = did_you_mean(chip, known)
+        raise Unavailable(
+            f"chip {chip}{hint} is not known to CUPTI", unavailable.looked_in, unavailable.remedy
+        ) from None
 
 
 @functools.lru_cache(maxsize=8192)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...errors import Error, InvalidArgument
+from ...errors import Error, InvalidArgument, did_you_mean
 from ..instrument import define
 from .backend import CUPTI, Backend
 from .catalogue import unit_of
@@ -72,7 +72,7 @@ class CountersInstrument:
         backend: Backend = CUPTI,
     ) -> None:
         if mode not in MODES:
-            raise InvalidArgument(f"mode {mode!r}; accepted: {', '.join(MODES)}")
+            raise InvalidArgument(f"mode {mode!r}{did_you_mean(mode, MODES)}; accepted: {', '.join(MODES)}")
         if mode == "kernels" and not 1 <= iterations <= MOST_ITERATIONS:
             raise InvalidArgument(
                 f"iterations {iterations} in kernels mode; accepted: 1 to {MOST_ITERATIONS}, for kernels are replayed"

@@ -63,7 +63,7 @@ class SystemReader:
             yield Reading("machine", "memory_available", found["MemAvailable"], "bytes")
 
     def _counters(self) -> dict[str, float]:
-        """Everything that only grows, s or J."""
+        """Read the counters that only grow, in seconds or joules."""
         counters = {f"cpu.{k}": v for k, v in _procfs.cpu_times_s(self._stat.text()).items()}
         for name, file in self._pressures.items():
             stalled = _procfs.pressure(file.text())

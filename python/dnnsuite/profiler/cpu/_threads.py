@@ -68,7 +68,7 @@ class ThreadCounters:
         return any(name in HARDWARE for names in self._sets for name in names)
 
     def _countable(self, names: Sequence[str]) -> list[str]:
-        """Those of `names` that can be counted together here: all, or what the kernel gives one by one."""
+        """Events of `names` that can be counted together here: all, or those that the kernel gives one by one."""
         if self._refusal(names) is None:
             return list(names)
         refusals = {name: self._refusal([name]) for name in names}

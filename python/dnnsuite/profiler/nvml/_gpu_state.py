@@ -70,7 +70,7 @@ class NvmlInstrument:
         self._sampler.start()
 
     def step(self, index: int) -> None:
-        """Nothing: samples go by the clock."""
+        """Do nothing: samples go by the clock."""
 
     def stop(self) -> None:
         self._sampler.stop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Why a GPU's clocks are where they are."""
+"""Reasons for a GPU's current clocks."""
 
 from __future__ import annotations
 

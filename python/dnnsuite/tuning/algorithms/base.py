@@ -83,10 +83,10 @@ class Algorithm(abc.ABC):
 
     @abc.abstractmethod
     def report(self, trial: int, epoch: int, value: float) -> Decision:
-        """Hear the `value`, lower is better, of a trial after `epoch` epochs."""
+        """Take the `value` (lower is better) of a trial after `epoch` epochs."""
 
     def ended(self, trial: int, value: float | None) -> None:  # noqa: B027
-        """Hear that a trial goes on no more: by early stopping with its last value, or by a failure with None."""
+        """Take the end of a trial: its last value after early stopping, None after a failure."""
 
     def given_up(self) -> list[int]:
         """The paused trials that will not go on, each named once."""
@@ -95,6 +95,9 @@ class Algorithm(abc.ABC):
     def plan(self) -> Plan | None:
         """Size of the search, where it is known before."""
         return None
+
+    def __repr__(self) -> str:
+        return self.describe()
 
     def describe(self) -> str:
         """One line that tells two searches apart."""

@@ -109,7 +109,7 @@ class OptunaSearch(Algorithm):
         return Decision.GO
 
     def _decided(self, trial: Any, epoch: int) -> Decision:
-        """What was decided before the sweep was resumed."""
+        """Decisions made before the sweep was resumed."""
         if epoch < (trial.last_step or self._epochs):
             return Decision.GO
         pruned = trial.state == self._optuna.trial.TrialState.PRUNED

@@ -60,8 +60,7 @@ def draw(request: Request) -> Drawn:
     verdict = read_json(root / "verdict.json") if (root / "verdict.json").is_file() else {}
     axes = plots.convergence(table, int(verdict.get("smooth", 1)), Figure(figsize=(6.4, 4.0)).subplots())
     axes.set_title(str(verdict.get("verdict", "")))
-    prefix = request.save or root / "convergence"
-    files = [prefix.with_name(prefix.name + suffix) for suffix in (".csv", ".png")]
+    files = request.files(root / "convergence")
     results.save_csv(table, files[0], index=True)
     plots.save(axes, files[1])
     return plots.Drawn(files)

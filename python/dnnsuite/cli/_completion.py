@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+"""Words that the shell completes after TAB: names of jobs, suites and data sets, and the values an option accepts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+__all__ = ["beginning", "with_completion"]
+
+Words = Callable[[], Iterable[str]]
+
+
+def _jobs() -> Iterable[str]:
+    from .. import jobs
+
+    return jobs.names()
+
+
+def _workflows() -> Iterable[str]:
+    from .. import jobs
+
+    return [*jobs.names(jobs.FusedJob), "convergence", "resnet_partially_fused"]
+
+
+def _suites() -> Iterable[str]:
+    from ..suites import SUITES
+
+    return [*SUITES, *_jobs()]
+
+
+def _data_sets() -> Iterable[str]:
+    from ..data.catalogue import DATA_SETS
+
+    return DATA_SETS
+
+
+def _kinds() -> Iterable[str]:
+    from .figure_kinds import KINDS
+
+    return [kind.name for kind in KINDS]
+
+
+_MODES = "serial concurrent mps mig hfta"
+# Words by command and parameter, or by parameter alone where they are the same for all commands.
+_WORDS: dict[str, Words | str] = {
+    "run.suite": _suites,
+    "run.name": _jobs,
+    "run.exclude": _jobs,
+    "run.order": "fixed shuffled",
+    "run.pin": "auto cgroup affinity none",
+    "run.preset": "smoke fast baselines",
+    "workflow.name": _workflows,
+    "workflow.modes": _MODES,
+    "precisions": "fp32 amp bf16 fp64",
+    "tune.job": _workflows,
+    "tune.modes": _MODES,
+    "algorithm": "random hyperband halving asha pbt",
+    "goal": "min max",
+    "where.name": _data_sets,
+    "prepare_set.name": _data_sets,
+    "plot.kind": _kinds,
+    "gpu_model": "V100 MI50 RTX",
+    "style": "full seed score",
+    "method": "auto paired unpaired",
+    "step_on": "auto optimizer backward",
+    "metrics": "timeline cores fp32 memory power all",
+    "rungs": "fp32 +amp +nhwc +extra +compile",
+    "locality": "auto strict prefer",
+    "smt": "on off",
+    "backend": "auto cgroup affinity none",
+    "require": "cgroup affinity",
+    "cluster": "slurm local debug",
+    "train.preset": "quick full",
+    "throughput.preset": "quick full",
+    "ladder.preset": "quick full",
+    "preset": "quick default paper",
+    "device": "auto cpu cuda",
+    "precision": "fp32 amp bf16 fp16",
+    "data": "auto real synthetic",
+    "monitor": "auto nvml dcgm none",
+    "target": _jobs,
+    "jobs": _jobs,
+    "job": _jobs,
+}
+
+
+def with_completion(command: Callable[..., Any], shown: Callable[..., Any]) -> None:
+    """Give `shown` the parameters of `command`, those of the table with a completion."""
+    signature = inspect.signature(command, eval_str=True)
+    for name, parameter in signature.parameters.items():
+        words = _WORDS.get(f"{command.__name__}.{name}") or _WORDS.get(name)
+        for info in getattr(parameter.annotation, "__metadata__", ()) if words else ():
+            info.autocompletion = _completing(words)
+    shown.__signature__ = signature  # type: ignore[attr-defined]
+    shown.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
+
+
+def _completing(words: Words | str | None) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        return beginning(incomplete, words() if callable(words) else (words or "").split())
+
+    return complete
+
+
+def beginning(incomplete: str, words: Iterable[str]) -> list[str]:
+    """List the words that begin with the text after its last comma, each behind the text up to there."""
+    before, comma, last = incomplete.rpartition(",")
+    return [before + comma + word for word in words if word.startswith(last)]
