@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .device import on_gpu
 from .library import cuda_kernels, differentiable, library, tracing
 
 __all__ = ["NORM_ACTIVATIONS", "batch_norm_act", "batch_norm_composition"]
@@ -106,7 +107,7 @@ def _grad(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
         return (None,) * 9
     x, weight, bias, residual, statistics = ctx.saved_tensors
     dx = dresidual = None
-    if ctx.needs_input_grad[0] or residual is not None or x.is_cuda:
+    if ctx.needs_input_grad[0] or residual is not None or on_gpu(x):
         dx, dweight, dbias, dresidual = _backward(
             grad, x, weight, bias, residual, statistics, ctx.training, ctx.activation, ctx.slope
         )

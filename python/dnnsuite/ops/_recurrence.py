@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..errors import InvalidArgument
 from ._linear import linear
+from .device import on_cpu
 from .library import differentiable, library, tracing, transforming
 
 __all__ = ["GATES", "recurrence"]
@@ -221,7 +222,7 @@ def recurrence(
             f"recurrence: gates must be [B, T, N, {weight_hh.shape[1]}] with one or more steps T, not "
             f"{list(gates.shape)}"
         )
-    if weight_hr is not None or gates.device.type != "cpu" or transforming():
+    if weight_hr is not None or not on_cpu(gates) or transforming():
         return _composed(gates, weight_hh, bias_hh, h, c, lengths, kind, reverse, weight_hr)
     keep = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (gates, weight_hh, bias_hh, h, c)
