@@ -17,6 +17,7 @@ from .library import below_autograd, gradients_through, library, remember
 
 __all__ = ["recurrence_steps", "weight_gradient"]
 
+
 def _times(steps: int, reverse: bool) -> range:
     return range(steps - 1, -1, -1) if reverse else range(steps)
 
@@ -88,7 +89,21 @@ def _backward(
     last = _times(steps, reverse)[0]
     for time in reversed(_times(steps, reverse)):
         library.recurrence_step_backward_(
-            grad_y, dh, lengths, h, c, y, saved, cells, past, dc, dgates, dstate_gates, time, time + before, kind
+            grad_y,
+            dh,
+            lengths,
+            h,
+            c,
+            y,
+            saved,
+            cells,
+            past,
+            dc,
+            dgates,
+            dstate_gates,
+            time,
+            time + before,
+            kind,
         )
         if time != last or h is not None:
             dh = torch.bmm(own[:, time], weight_hh, out=through)

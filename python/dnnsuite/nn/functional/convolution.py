@@ -15,6 +15,7 @@ from ... import ops
 from ..._torch import transforming, unsafe_view
 from ...errors import InvalidArgument
 from ...ops.device import on_cpu, on_gpu
+from .._convolution_ways import convolve_on_gpu
 from .._convolve_models import Geometry, convolve_models
 from .._models import each_model
 from .._precision import computable, match
@@ -199,15 +200,15 @@ def _fits(
 def _convolution(
     plain: Callable[..., Tensor], dims: int, input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
 ) -> Tensor:
-    """On a CPU torch's convolution model by model, the library's best kernel for one model; on a GPU one convolution in
-    groups, as HFTA's."""
+    """On a CPU torch's convolution model by model, the library's best kernel for one model; on a GPU the fastest
+    of the ways there."""
     check_images(input, weight, bias, dims, plain.__name__)
     if dims == 1 and on_cpu(input):
         return _as_rows(plain, input, weight, bias, *rest)
     if plain is F.conv2d and (y := _quick_conv2d(input, weight, bias, *rest)) is not None:
         return y
     if on_gpu(input) and input.size(0) > 1 and input.dim() == dims + 3:
-        return grouped(plain, input, weight, bias, *rest)
+        return convolve_on_gpu(plain, input, weight, bias, *rest)
     if dims == 2 and input.dim() == 5:
         if plain is F.conv2d and _quicker_contiguous(input, weight, *rest):
             input, weight = _contiguous(input), _contiguous(weight)
@@ -302,27 +303,6 @@ def channels_last(images: Tensor) -> Tensor:
         # float64 its convolution in groups has a wrong gradient with them.
         rows = rows.flatten().view(rows.shape)
     return rows.movedim(-1, 2)
-
-
-def grouped(
-    plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
-) -> Tensor:
-    """The convolution of all models as one, in as many groups more: `[B, N, C, *]` as `[N, B * C, *]`.
-
-    The models' batches lie side by side as channels; of a result in memory order `[N, B, O, *]` that is a view again.
-    """
-    B, N = input.shape[:2]
-    transposed = plain.__name__.startswith("conv_transpose")
-    *others, groups = rest if not transposed else (*rest[:3], rest[4], rest[3])
-    side_by_side = input.transpose(0, 1).reshape(N, -1, *input.shape[3:])
-    filters = weight.reshape(-1, *weight.shape[2:])
-    offsets = None if bias is None else bias.reshape(-1)
-    if transposed:
-        stride, padding, output_padding, dilation = others
-        y = plain(side_by_side, filters, offsets, stride, padding, output_padding, B * groups, dilation)
-    else:
-        y = plain(side_by_side, filters, offsets, *others, B * groups)
-    return y.reshape(N, B, -1, *y.shape[2:]).transpose(0, 1)
 
 
 def conv1d(

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from ... import ops
 from ...errors import InvalidArgument
 from ...ops.device import on_cpu
+from ...ops.library import cuda_kernels
 from .._models import each_model, shifted
 from .._precision import SIXTEEN_BIT, computable, match
 from ..model_tensor import state
@@ -146,6 +147,12 @@ def _prepared(
     if activation not in known:
         raise InvalidArgument(f"activation must be one of {', '.join(map(repr, known))}; got {activation!r}")
     x = computable(input)
+    parameters = (weight, bias, running_mean, running_var)
+    if x.dtype in SIXTEEN_BIT and cuda_kernels and any(match(p, x) is not p for p in parameters):
+        # Sums and parameters have 32 bits, what is moved has 16.
+        weight, bias, *wide = (None if p is None else p.float() for p in parameters)
+        mean, var = (None, None) if training else wide
+        return x, weight, bias, mean, var
     for parameter in (running_mean, weight):  # a norm of 16 bits whose parameters have 32 is computed in 32
         x = x if parameter is None else x.to(torch.promote_types(x.dtype, parameter.dtype))
     mean, var = (None, None) if training else (match(running_mean, x), match(running_var, x))
