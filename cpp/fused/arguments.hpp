@@ -164,4 +164,21 @@ struct RecurrenceArguments {
     void* packed;                          // the weights as the kernel reads them
 };
 
+/// One time step of a recurrent layer. All steps: gates [B, T, N, G * H], y and cells [B, T, N, H], saved
+/// [B, T, N, S * H]. One step: state_gates [B, N, G * H], the product of state and weights, and the states [B, N, H].
+struct RecurrenceStepArguments {
+    DType dtype;
+    Cell cell;
+    int64_t models, steps, rows, hidden, time, before;  // before: the time of the step before; none outside [0, steps)
+    const int64_t* lengths;                             // [B, N] or null
+    const void *gates, *state_gates, *bias;             // forward; the latter two may be null: zeros
+    const void *h0, *c0;                                // backward: the states before the first step, or null: zeros
+    void *h, *c;                                        // forward: read, and replaced; c for an LSTM only
+    void *y, *saved, *cells;                            // forward: written (saved and cells may be null)
+    const void *grad_y, *dh;      // backward: of this step's results, by way of the gates; or null
+    void *past, *dc;              // backward: gradient past the gates, and of c; read, and replaced. past may be null
+    void *dgates, *dstate_gates;  // backward: [B, T, N, G * H]; the latter for a GRU only, or null
+    DNNSUITE_HD int64_t numbers() const { return models * rows * hidden; }
+};
+
 }  // namespace dnnsuite::fused

@@ -26,13 +26,13 @@ inline NormActivation norm_activation(const Checker& check, const std::string& n
 struct BatchNormInputs {
     static constexpr int64_t kPlane = 16;  // elements from which on a map is a plane of its own
 
-    ChannelLayout layout;
+    ChannelLayout layout, given;  // as the kernels take it, and as it came
+    BatchNormArguments args{};
     Tensor x;
     OptionalTensor weight, bias, residual, mean, variance, grad, statistics;
-    BatchNormArguments args{};
 
     BatchNormInputs(const Checker& check, const Tensor& x_in, double eps, const std::string& activation, double slope)
-        : layout(check, x_in), x(layout.arranged(x_in)) {
+        : layout(check, x_in, x_in.is_cuda()), given(check, x_in, true), x(placed(x_in, args.x_step)) {
         args.dtype = check.floating(x, "x");
         args.activation = norm_activation(check, activation);
         args.eps = eps;
@@ -40,24 +40,46 @@ struct BatchNormInputs {
         args.channels = layout.channels;
         args.x = x.data_ptr();
         args.x_stride = model_stride(x);
+        args.out_step = layout.side_by_side ? x.size(0) * layout.unit() : layout.unit();
+        args.out_stride = layout.strides[0];
         cut();
     }
 
+    /// t itself if its order is the layout's and the kernels know steps, else a copy.
+    Tensor placed(const Tensor& t, int64_t& step) const {
+        step = t.is_cuda() ? layout.step_of(t) : -1;
+        if (step >= 0) return t;
+        step = layout.side_by_side ? t.size(0) * layout.unit() : layout.unit();
+        return layout.arranged(t);
+    }
+    Tensor result() const { return layout.empty(x); }
+    /// A finished result as x came, which a CPU does not write.
+    Tensor finished(const Tensor& y) const {
+        if (given.side_by_side == layout.side_by_side || y.dim() < 3) return y;
+        Tensor copy = given.empty(y);
+        torch::stable::copy_(copy, y);
+        return copy;
+    }
+
+    /// [B, C] of x's dtype, or on CUDA all of them of that of its sums.
     const void* channel_parameter(const Checker& check, const OptionalTensor& in, const char* name,
-                                  OptionalTensor& kept) const {
+                                  OptionalTensor& kept) {
         if (!in.has_value()) return nullptr;
-        check.same_kind(*in, name, x);
+        if (!given_parameters) args.wide_parameters = x.is_cuda() && in->scalar_type() != x.scalar_type();
+        given_parameters = true;
+        check.dtype(*in, name, args.wide_parameters ? accumulator_of(x) : x.scalar_type());
+        check.same_device(*in, name, x);
         check.shape(*in, name, {x.size(0), layout.channels});
         kept = packed(in);
         return kept->data_ptr();
     }
 
     const void* like_x(const Checker& check, const OptionalTensor& in, const char* name, OptionalTensor& kept,
-                       int64_t& stride) const {
+                       int64_t& stride, int64_t& step) const {
         if (!in.has_value()) return nullptr;
         check.same_kind(*in, name, x);
         check.same_shape(*in, name, x);
-        kept = layout.arranged(*in);
+        kept = placed(*in, step);
         stride = model_stride(*kept);
         return kept->data_ptr();
     }
@@ -72,12 +94,17 @@ struct BatchNormInputs {
         check.shape(statistics_in, "statistics", {3, x.size(0), layout.channels});
         statistics = packed(statistics_in);
         args.statistics = statistics->data_ptr();
-        args.grad = like_x(check, grad_in, "grad", grad, args.grad_stride);
+        args.grad = like_x(check, grad_in, "grad", grad, args.grad_stride, args.grad_step);
     }
 
-    Tensor of_channels() const { return new_tensor(x, {x.size(0), layout.channels}); }
+    Tensor of_channels() const {
+        return args.wide_parameters ? new_accumulator(x, {x.size(0), layout.channels})
+                                    : new_tensor(x, {x.size(0), layout.channels});
+    }
 
   private:
+    bool given_parameters = false;
+
     void cut() {
         const int64_t elements = layout.batch * layout.channels * layout.inner;
         args.inner = layout.channels_last ? 1 : layout.inner;
@@ -106,13 +133,13 @@ struct BatchNormOperators {
         args.bias = in.channel_parameter(check, bias, "bias", in.bias);
         args.given_mean = in.channel_parameter(check, mean, "mean", in.mean);
         args.given_variance = in.channel_parameter(check, variance, "variance", in.variance);
-        args.residual = in.like_x(check, residual, "residual", in.residual, args.residual_stride);
+        args.residual = in.like_x(check, residual, "residual", in.residual, args.residual_stride, args.residual_step);
         args.training = !mean.has_value();
-        Tensor y = in.layout.empty(x), statistics = new_accumulator(x, {3, x.size(0), in.layout.channels});
+        Tensor y = in.result(), statistics = new_accumulator(x, {3, x.size(0), in.layout.channels});
         args.y = y.data_ptr();
         args.statistics = statistics.data_ptr();
         Backend::forward(args, x);
-        return {y, statistics};
+        return {in.finished(y), statistics};
     }
 
     /// [mean, 1 / deviation, unbiased variance] of the batch.
@@ -135,16 +162,16 @@ struct BatchNormOperators {
         BatchNormInputs in(check, x, 0.0, activation, slope);
         in.take_gradient(check, grad, weight, bias, statistics);
         BatchNormArguments& args = in.args;
-        args.residual = in.like_x(check, residual, "residual", in.residual, args.residual_stride);
+        args.residual = in.like_x(check, residual, "residual", in.residual, args.residual_stride, args.residual_step);
         args.training = training;
-        Tensor dx = in.layout.empty(x), dweight = in.of_channels(), dbias = in.of_channels();
-        Tensor dresidual = residual.has_value() ? in.layout.empty(x) : new_tensor(x, {0});
+        Tensor dx = in.result(), dweight = in.of_channels(), dbias = in.of_channels();
+        Tensor dresidual = residual.has_value() ? in.result() : new_tensor(x, {0});
         args.dx = dx.data_ptr();
         args.dweight = dweight.data_ptr();
         args.dbias = dbias.data_ptr();
         args.dresidual = dresidual.data_ptr();
         Backend::backward(args, x);
-        return {dx, dweight, dbias, dresidual};
+        return {in.finished(dx), dweight, dbias, in.finished(dresidual)};
     }
 
     /// (dweight, dbias) of training, where x needs no gradient.

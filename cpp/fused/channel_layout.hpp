@@ -13,9 +13,10 @@ struct ChannelLayout {
     std::vector<int64_t> sizes, strides;  // the strides of a packed tensor in this order
     int64_t batch = 0, channels = 0, inner = 1;
     bool channels_last = false;
+    bool side_by_side = false;  // what is made like x has the models' samples (or pixels) in turn: [N, B, C, *]
 
-    /// Of x: channels last if it lies so and not contiguous as well.
-    ChannelLayout(const Checker& check, const Tensor& x) {
+    /// Of x: channels last if it lies so and not contiguous as well. `steps`: samples may lie apart from each other.
+    ChannelLayout(const Checker& check, const Tensor& x, bool steps = false) {
         check.at_least(x, "x", 3);
         for (int64_t d = 0; d < x.dim(); ++d) sizes.push_back(x.size(d));
         batch = sizes[1];
@@ -26,8 +27,15 @@ struct ChannelLayout {
         const std::vector<int64_t> plain = strides;
         strides = packed_strides(true);
         channels_last = lies_in(x);
-        if (!channels_last) strides = plain;
+        if (channels_last) return;
+        strides = plain;
+        if (steps) take_apart(x);
     }
+
+    /// Numbers from the beginning of a sample, or with the channels last of a pixel, to that of the next.
+    int64_t unit() const { return channels_last ? channels : channels * inner; }
+    /// The same in t, which may have other numbers between them; -1 if it lies in another order.
+    int64_t step_of(const Tensor& t) const { return step_of(t, channels_last); }
 
     /// Whether each model of t lies in this order.
     bool lies_in(const Tensor& t) const {
@@ -70,16 +78,50 @@ struct ChannelLayout {
     }
 
   private:
-    std::vector<int64_t> packed_strides(bool last) const {
+    int64_t step_of(const Tensor& t, bool last) const {
+        if (!last) {
+            const std::vector<int64_t> whole = packed_strides(false);
+            for (size_t d = 2; d < sizes.size(); ++d)
+                if (sizes[d] != 1 && t.stride(static_cast<int64_t>(d)) != whole[d]) return -1;
+            return batch > 1 ? t.stride(1) : channels * inner;
+        }
+        if (channels != 1 && t.stride(2) != 1) return -1;
+        int64_t step = -1, pixels = 1;
+        for (size_t d = sizes.size() - 1; d > 0; --d) {
+            if (d == 2 || sizes[d] == 1) continue;
+            const int64_t stride = t.stride(static_cast<int64_t>(d));
+            if (step < 0) step = stride;
+            if (stride != step * pixels) return -1;
+            pixels *= sizes[d];
+        }
+        return step < 0 ? channels : step;
+    }
+
+    /// Takes x as it lies, samples or pixels apart; of models side by side what is made like x is so, too.
+    void take_apart(const Tensor& x) {
+        for (const bool last : {false, true}) {
+            const int64_t step = step_of(x, last);
+            if (step < 0) continue;
+            channels_last = last;
+            strides = packed_strides(last);
+            if (x.size(0) < 2 || x.stride(0) != unit() || step != x.size(0) * unit()) return;
+            side_by_side = true;
+            strides = packed_strides(last, x.size(0));
+            return;
+        }
+    }
+
+    /// `models`: units of so many lie in turn.
+    std::vector<int64_t> packed_strides(bool last, int64_t models = 1) const {
         std::vector<int64_t> s(sizes.size());
-        int64_t step = last ? channels : 1;
+        int64_t step = last ? channels * models : 1;
         for (size_t d = sizes.size() - 1; d > 2; --d) {
             s[d] = step;
             step *= sizes[d] > 1 ? sizes[d] : 1;
         }
         s[2] = last ? 1 : step;
-        s[1] = last ? step : step * channels;
-        s[0] = batch * s[1];
+        s[1] = last ? step : step * channels * models;
+        s[0] = models > 1 ? (last ? channels : step * channels) : batch * s[1];
         return s;
     }
 };

@@ -9,7 +9,8 @@ namespace dnnsuite::fused {
 
 /// y = activation((x - mean) / sqrt(var + eps) * weight + bias + residual), statistics per channel. A row is either some
 /// columns, column j of channel (j / inner) % channels, or (planes) one plane of channel row % channels. x, residual and
-/// grad may lie anywhere from model to model (*_stride, in elements); what is written is packed.
+/// grad may lie anywhere from model to model (*_stride, in elements). On a CPU a model's numbers are packed, and so is
+/// what is written; on CUDA its units (samples, or pixels with the channels last) lie anywhere, *_step apart.
 struct BatchNormArguments {
     DType dtype;
     NormActivation activation;
@@ -18,11 +19,14 @@ struct BatchNormArguments {
     int64_t channels, inner;
     Rows rows;
     int64_t x_stride, residual_stride, grad_stride;
+    int64_t x_step, residual_step, grad_step, out_stride, out_step;  // CUDA; out: y, dx, dresidual
+    bool wide_parameters;  // CUDA: weight, bias, their gradients and given statistics are of the type of sums
     const void *x, *residual, *grad, *weight, *bias;  // residual, weight and bias may be null
     const void *given_mean, *given_variance;          // of an evaluation; null in training
     void* y;                                          // null: only the statistics are wanted
     void* statistics;                                 // [3, B, C]: mean, 1 / deviation, unbiased variance
     void *dx, *dresidual, *dweight, *dbias;           // backward
+    DNNSUITE_HD int64_t unit() const { return channels * inner; }
     int64_t values_per_channel() const { return channels > 0 ? rows.elements / channels : 0; }
 };
 

@@ -68,6 +68,13 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         " Tensor? lengths, Tensor y, Tensor saved, Tensor cells, str kind, bool reverse)"
         " -> (Tensor dgates, Tensor dhidden, Tensor dh, Tensor dc)");
     m.def(
+        "recurrence_step_(Tensor gates, Tensor? state_gates, Tensor? bias_hh, Tensor? lengths, Tensor(a!) h,"
+        " Tensor(b!)? c, Tensor(c!) y, Tensor(d!)? saved, Tensor(e!)? cells, int time, str kind) -> ()");
+    m.def(
+        "recurrence_step_backward_(Tensor? grad_y, Tensor? dh, Tensor? lengths, Tensor? h0, Tensor? c0, Tensor y,"
+        " Tensor? saved, Tensor? cells, Tensor(a!)? past, Tensor(b!)? dc, Tensor(c!) dgates, Tensor(d!)? dstate_gates,"
+        " int time, int before, str kind) -> ()");
+    m.def(
         "depthwise(Tensor x, Tensor weight, Tensor? bias, int stride_h, int stride_w, int padding_h, int padding_w,"
         " int dilation_h, int dilation_w) -> Tensor");
     m.def(

@@ -17,11 +17,11 @@ def test_equals_scaled_dot_product_attention(device):
 @pytest.mark.parametrize("length", [1, 15, 16, 31, 33, 127, 128])
 def test_lengths(length, device):
     """The operator and its composition agree, gradients and dropped probabilities included."""
-    from dnnsuite.ops._attention import _composed
+    from dnnsuite.ops import attention_by_products
 
     qkv = torch.randn(1, 2, length, 3 * 10, device=device, requires_grad=True)
     p, rng = torch.tensor([0.3], device=device), torch.tensor([[5, 6]], device=device)
-    own, composed = ops.attention(qkv, 2, p, rng), _composed(qkv, 2, p, rng, False, None)
+    own, composed = ops.attention(qkv, 2, p, rng), attention_by_products(qkv, 2, p, rng, False, None)
     torch.testing.assert_close(own, composed, rtol=1e-5, atol=1e-5)
     weights = torch.randn_like(own)
     a, b = (torch.autograd.grad(y, qkv, weights)[0] for y in (own, composed))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Batch norm with the residual and the activation that follow it. Of a contiguous tensor a block owns a channel; with the
 // channels last it owns 32 of them and neighbouring threads have neighbouring channels. The variance is formed around
-// the mean, in a second pass.
+// the mean, in a second pass. The models' samples may lie side by side, as a convolution in groups leaves them.
 #include <type_traits>
 
 #include "fused/kernels/pack.cuh"
@@ -12,7 +12,12 @@ namespace {
 
 constexpr int kColumns = 32, kRows = 8, kThreads = kColumns * kRows;
 
-__device__ int64_t values_of(const BatchNormArguments& args) { return args.rows.elements / args.channels; }
+__device__ int64_t values_of(const BatchNormArguments& args) { return quotient(args.rows.elements, args.channels); }
+
+/// Where element e of a model lies in an array whose units are `step` apart.
+__device__ int64_t place_of(const BatchNormArguments& args, int64_t e, int64_t step) {
+    return step == args.unit() ? e : e + quotient(e, args.unit()) * (step - args.unit());
+}
 
 /// How many neighbours of a contiguous channel are taken together: a pack where planes are whole packs.
 template <class T>
@@ -30,7 +35,7 @@ struct Channel {
     __device__ Channel(const BatchNormArguments& args) {
         model = blockIdx.y;
         unit = unit_of<T>(args);
-        units = values_of(args) / unit;
+        units = quotient(values_of(args), unit);
         const bool last = args.inner == 1;
         channel = last ? static_cast<int64_t>(blockIdx.x) * kColumns + threadIdx.x : blockIdx.x;
         inside = channel < args.channels;
@@ -41,7 +46,8 @@ struct Channel {
     /// Element of the model that is the first of unit i of the channel.
     __device__ int64_t element(const BatchNormArguments& args, int64_t i) const {
         const int64_t value = i * unit;
-        return (value / args.inner * args.channels + channel) * args.inner + value % args.inner;
+        const int64_t plane = quotient(value, args.inner);
+        return (plane * (args.channels - 1) + channel) * args.inner + value;
     }
     __device__ int64_t parameter(const BatchNormArguments& args) const { return model * args.channels + channel; }
 };
@@ -74,8 +80,17 @@ __device__ A* statistic(const BatchNormArguments& args, int64_t which) {
 }
 
 template <class T>
-__device__ accumulated<T> parameter_at(const void* base, int64_t index, double absent) {
-    return base == nullptr ? accumulated<T>(absent) : load(static_cast<const T*>(base), index);
+__device__ accumulated<T> parameter_at(const BatchNormArguments& args, const void* base, int64_t index, double absent) {
+    using A = accumulated<T>;
+    if (base == nullptr) return A(absent);
+    return args.wide_parameters ? static_cast<const A*>(base)[index] : load(static_cast<const T*>(base), index);
+}
+template <class T>
+__device__ void store_parameter(const BatchNormArguments& args, void* base, int64_t index, accumulated<T> value) {
+    if (args.wide_parameters)
+        static_cast<accumulated<T>*>(base)[index] = value;
+    else
+        store(static_cast<T*>(base), index, value);
 }
 
 template <class T>
@@ -86,7 +101,7 @@ __global__ void __launch_bounds__(kThreads) statistics_kernel(BatchNormArguments
     const bool last = args.inner == 1;
     const A n = static_cast<A>(values_of(args) > 0 ? values_of(args) : 1);
     const auto unit_at = [&](int64_t i) {
-        const int64_t e = c.element(args, i);
+        const int64_t e = place_of(args, c.element(args, i), args.x_step);
         return load_pack(x, e, e + c.unit, whole && c.unit > 1);
     };
     A mean = A(0), squares = A(0);
@@ -109,8 +124,8 @@ __global__ void __launch_bounds__(kThreads) statistics_kernel(BatchNormArguments
     const int64_t p = c.parameter(args);
     A variance = squares / n, unbiased = n > A(1) ? squares / (n - A(1)) : A(0);
     if (!args.training) {
-        mean = load(static_cast<const T*>(args.given_mean), p);
-        variance = unbiased = load(static_cast<const T*>(args.given_variance), p);
+        mean = parameter_at<T>(args, args.given_mean, p, 0.0);
+        variance = unbiased = parameter_at<T>(args, args.given_variance, p, 1.0);
     }
     statistic<A>(args, 0)[p] = mean;
     statistic<A>(args, 1)[p] = A(1) / square_root(variance + static_cast<A>(args.eps));
@@ -128,109 +143,48 @@ struct Normal {
 
     __device__ Normal(const BatchNormArguments& args, int64_t model_in, int64_t e, int count_in, bool in_packs)
         : model(model_in), element(e), next(args.inner == 1 ? 1 : 0), count(count_in), whole(in_packs) {
-        parameter = model * args.channels + element / args.inner % args.channels;
-        distance = of_model(args.x, args.x_stride);
-        inverse = of_channels<A>(statistic<A>(args, 1), 1.0);
-        weight = of_channels<T>(static_cast<const T*>(args.weight), 1.0);
-        const Values<T> mean = of_channels<A>(statistic<A>(args, 0), 0.0);
+        const int64_t plane = quotient(element, args.inner);
+        parameter = model * args.channels + plane - quotient(plane, args.channels) * args.channels;
+        distance = of_model(args, args.x, args.x_stride, args.x_step);
+        inverse = of_channels(statistic<A>(args, 1), 1.0);
+        weight = of_parameters(args, args.weight, 1.0);
+        const Values<T> mean = of_channels(statistic<A>(args, 0), 0.0);
         DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) distance[j] -= mean[j];
     }
-    template <class P>
-    __device__ Values<T> of_channels(const P* base, double absent) const {
+    __device__ Values<T> of_channels(const A* base, double absent) const {
         Values<T> v;
         DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) v[j] =
-            base == nullptr || j >= count ? static_cast<A>(absent) : load(base, parameter + j * next);
+            j < count ? base[parameter + j * next] : static_cast<A>(absent);
         return v;
     }
-    __device__ Values<T> of_model(const void* base, int64_t stride) const {
-        return load_pack(static_cast<const T*>(base) + model * stride, element, element + count, whole);
+    __device__ Values<T> of_parameters(const BatchNormArguments& args, const void* base, double absent) const {
+        Values<T> v;
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) v[j] =
+            j < count ? parameter_at<T>(args, base, parameter + j * next, absent) : static_cast<A>(absent);
+        return v;
+    }
+    __device__ Values<T> of_model(const BatchNormArguments& args, const void* base, int64_t stride,
+                                  int64_t step) const {
+        const int64_t at = place_of(args, element, step);
+        return load_pack(static_cast<const T*>(base) + model * stride, at, at + count, whole);
     }
     __device__ void write(const BatchNormArguments& args, void* base, const Values<T>& v) const {
-        store_pack(static_cast<T*>(base) + model * args.rows.elements, element, element + count, whole, v);
+        const int64_t at = place_of(args, element, args.out_step);
+        store_pack(static_cast<T*>(base) + model * args.out_stride, at, at + count, whole, v);
     }
     __device__ Values<T> before_activation(const BatchNormArguments& args) const {
-        Values<T> z = of_channels<T>(static_cast<const T*>(args.bias), 0.0);
+        Values<T> z = of_parameters(args, args.bias, 0.0);
         DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) z[j] += distance[j] * (inverse[j] * weight[j]);
         if (args.residual == nullptr) return z;
-        const Values<T> residual = of_model(args.residual, args.residual_stride);
+        const Values<T> residual = of_model(args, args.residual, args.residual_stride, args.residual_step);
         DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) z[j] += residual[j];
         return z;
     }
 };
 
-/// The element that a thread of a kernel over all elements begins with. `whole`: it has a pack of them, else one.
-template <class T>
-__device__ int64_t element_of_thread(bool whole) {
-    return (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * (whole ? kPack<T> : 1);
-}
-
-template <NormActivation kind, class T>
-__global__ void __launch_bounds__(kThreads) apply_kernel(BatchNormArguments args, bool whole) {
-    const int64_t e = element_of_thread<T>(whole);
-    if (e >= args.rows.elements) return;
-    const Normal<T> normal(args, blockIdx.y, e, whole ? kPack<T> : 1, whole);
-    Values<T> y = normal.before_activation(args);
-    DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) y[j] =
-        norm_activate<kind>(y[j], static_cast<accumulated<T>>(args.slope));
-    normal.write(args, args.y, y);
-}
-
-/// The gradient before the activation, which is also the residual's.
-template <NormActivation kind, class T>
-__device__ Values<T> inner_gradient(const BatchNormArguments& args, const Normal<T>& normal) {
-    Values<T> g = normal.of_model(args.grad, args.grad_stride);
-    if (kind == NormActivation::kNone) return g;
-    const Values<T> z = normal.before_activation(args);
-    DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) g[j] *=
-        norm_derivative<kind>(z[j], static_cast<accumulated<T>>(args.slope));
-    return g;
-}
-
-template <NormActivation kind, class T>
-__global__ void __launch_bounds__(kThreads) sums_kernel(BatchNormArguments args, accumulated<T>* sums, bool whole) {
-    using A = accumulated<T>;
-    const Channel<T> c(args);
-    A bias = A(0), weight = A(0);
-    for (int64_t i = c.first; i < c.units; i += c.step) {
-        const Normal<T> normal(args, c.model, c.element(args, i), c.unit, whole && c.unit > 1);
-        const Values<T> g = inner_gradient<kind>(args, normal);
-        if (args.residual != nullptr) normal.write(args, args.dresidual, g);
-        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) {
-            bias += g[j];
-            weight += g[j] * normal.distance[j] * normal.inverse[j];
-        }
-    }
-    const bool last = args.inner == 1;
-    bias = channel_sum(last, bias);
-    weight = channel_sum(last, weight);
-    if (!c.inside || threadIdx.y != 0 || (!last && threadIdx.x != 0)) return;
-    const int64_t p = c.parameter(args);
-    store(static_cast<T*>(args.dbias), p, bias);
-    store(static_cast<T*>(args.dweight), p, weight);
-    sums[2 * p] = bias;
-    sums[2 * p + 1] = weight;
-}
-
-template <NormActivation kind, class T>
-__global__ void __launch_bounds__(kThreads)
-    gradient_kernel(BatchNormArguments args, const accumulated<T>* sums, bool whole) {
-    using A = accumulated<T>;
-    const int64_t e = element_of_thread<T>(whole);
-    if (e >= args.rows.elements) return;
-    const Normal<T> normal(args, blockIdx.y, e, whole ? kPack<T> : 1, whole);
-    const A n = static_cast<A>(values_of(args));
-    Values<T> g = inner_gradient<kind>(args, normal);
-    DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) {
-        if (j >= normal.count) break;
-        const A* own = sums + 2 * (normal.parameter + j * normal.next);
-        if (args.training) g[j] -= (own[0] + normal.distance[j] * normal.inverse[j] * own[1]) / n;
-        g[j] *= normal.inverse[j] * normal.weight[j];
-    }
-    normal.write(args, args.dx, g);
-}
-
+/// function(constant of the activation): chosen in the kernel, all threads alike, so that there are not six kernels of each.
 template <class Function>
-void by_kind(NormActivation kind, const Function& function) {
+__device__ __forceinline__ void by_kind(NormActivation kind, const Function& function) {
     using A = NormActivation;
     switch (kind) {
         case A::kNone: return function(std::integral_constant<A, A::kNone>());
@@ -242,14 +196,91 @@ void by_kind(NormActivation kind, const Function& function) {
     }
 }
 
+/// The element that a thread of a kernel over all elements begins with. `whole`: it has a pack of them, else one.
+template <class T>
+__device__ int64_t element_of_thread(bool whole) {
+    return (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * (whole ? kPack<T> : 1);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) apply_kernel(BatchNormArguments args, bool whole) {
+    const int64_t e = element_of_thread<T>(whole);
+    if (e >= args.rows.elements) return;
+    const Normal<T> normal(args, blockIdx.y, e, whole ? kPack<T> : 1, whole);
+    Values<T> y = normal.before_activation(args);
+    by_kind(args.activation, [&](auto kind) {
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) y[j] =
+            norm_activate<decltype(kind)::value>(y[j], static_cast<accumulated<T>>(args.slope));
+    });
+    normal.write(args, args.y, y);
+}
+
+/// The gradient before the activation, which is also the residual's.
+template <class T>
+__device__ Values<T> inner_gradient(const BatchNormArguments& args, const Normal<T>& normal) {
+    Values<T> g = normal.of_model(args, args.grad, args.grad_stride, args.grad_step);
+    if (args.activation == NormActivation::kNone) return g;
+    const Values<T> z = normal.before_activation(args);
+    by_kind(args.activation, [&](auto kind) {
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) g[j] *=
+            norm_derivative<decltype(kind)::value>(z[j], static_cast<accumulated<T>>(args.slope));
+    });
+    return g;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) sums_kernel(BatchNormArguments args, accumulated<T>* sums, bool whole) {
+    using A = accumulated<T>;
+    const Channel<T> c(args);
+    A bias = A(0), weight = A(0);
+    for (int64_t i = c.first; i < c.units; i += c.step) {
+        const Normal<T> normal(args, c.model, c.element(args, i), c.unit, whole && c.unit > 1);
+        const Values<T> g = inner_gradient(args, normal);
+        if (args.residual != nullptr) normal.write(args, args.dresidual, g);
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) {
+            bias += g[j];
+            weight += g[j] * normal.distance[j] * normal.inverse[j];
+        }
+    }
+    const bool last = args.inner == 1;
+    bias = channel_sum(last, bias);
+    weight = channel_sum(last, weight);
+    if (!c.inside || threadIdx.y != 0 || (!last && threadIdx.x != 0)) return;
+    const int64_t p = c.parameter(args);
+    store_parameter<T>(args, args.dbias, p, bias);
+    store_parameter<T>(args, args.dweight, p, weight);
+    sums[2 * p] = bias;
+    sums[2 * p + 1] = weight;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    gradient_kernel(BatchNormArguments args, const accumulated<T>* sums, bool whole) {
+    using A = accumulated<T>;
+    const int64_t e = element_of_thread<T>(whole);
+    if (e >= args.rows.elements) return;
+    const Normal<T> normal(args, blockIdx.y, e, whole ? kPack<T> : 1, whole);
+    const A n = static_cast<A>(values_of(args));
+    Values<T> g = inner_gradient(args, normal);
+    DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) {
+        if (j >= normal.count) break;
+        const A* own = sums + 2 * (normal.parameter + j * normal.next);
+        if (args.training) g[j] -= (own[0] + normal.distance[j] * normal.inverse[j] * own[1]) / n;
+        g[j] *= normal.inverse[j] * normal.weight[j];
+    }
+    normal.write(args, args.dx, g);
+}
+
 dim3 channel_grid(const BatchNormArguments& args) {
     return dim3(blocks_for(args.channels, args.inner == 1 ? kColumns : 1), static_cast<unsigned>(args.rows.models));
 }
 /// Whether every pack of elements lies on a boundary and in one channel, or in neighbouring ones.
 template <class T>
 bool whole_of(const BatchNormArguments& a) {
-    const bool strides =
-        a.x_stride % kPack<T> == 0 && a.residual_stride % kPack<T> == 0 && a.grad_stride % kPack<T> == 0;
+    bool strides = true;
+    for (const int64_t stride : {a.x_stride, a.residual_stride, a.grad_stride, a.out_stride, a.x_step, a.residual_step,
+                                 a.grad_step, a.out_step})
+        strides = strides && stride % kPack<T> == 0;
     return strides && in_packs<T>(a.inner == 1 ? a.channels : a.inner,
                                   {a.x, a.residual, a.grad, a.y, a.dx, a.residual == nullptr ? nullptr : a.dresidual});
 }
@@ -268,10 +299,7 @@ cudaError_t batch_norm_forward(const BatchNormArguments& args, cudaStream_t stre
         const bool whole = whole_of<T>(args);
         launch(statistics_kernel<T>, channel_grid(args), dim3(kColumns, kRows), 0, stream, args, whole);
         if (args.rows.elements == 0 || args.y == nullptr) return;
-        by_kind(args.activation, [&](auto kind) {
-            constexpr NormActivation k = decltype(kind)::value;
-            launch(apply_kernel<k, T>, element_grid<T>(args, whole), kThreads, 0, stream, args, whole);
-        });
+        launch(apply_kernel<T>, element_grid<T>(args, whole), kThreads, 0, stream, args, whole);
     });
 }
 
@@ -280,13 +308,10 @@ cudaError_t batch_norm_backward(const BatchNormArguments& args, void* sums, cuda
     return by_dtype(args.dtype, [&](auto tag) {
         using T = pointed_to<decltype(tag)>;
         const bool whole = whole_of<T>(args);
-        by_kind(args.activation, [&](auto kind) {
-            constexpr NormActivation k = decltype(kind)::value;
-            auto* room = static_cast<accumulated<T>*>(sums);
-            launch(sums_kernel<k, T>, channel_grid(args), dim3(kColumns, kRows), 0, stream, args, room, whole);
-            if (args.rows.elements == 0) return;
-            launch(gradient_kernel<k, T>, element_grid<T>(args, whole), kThreads, 0, stream, args, room, whole);
-        });
+        auto* room = static_cast<accumulated<T>*>(sums);
+        launch(sums_kernel<T>, channel_grid(args), dim3(kColumns, kRows), 0, stream, args, room, whole);
+        if (args.rows.elements == 0) return;
+        launch(gradient_kernel<T>, element_grid<T>(args, whole), kThreads, 0, stream, args, room, whole);
     });
 }
 

@@ -48,6 +48,10 @@ cudaError_t depthwise_backward_weight(const DepthwiseArguments& args, cudaStream
 cudaError_t embedding_forward(const EmbeddingArguments& args, cudaStream_t stream);
 cudaError_t embedding_backward(const EmbeddingArguments& args, cudaStream_t stream);
 
+/// One time step.
+cudaError_t recurrence_step_forward(const RecurrenceStepArguments& args, cudaStream_t stream);
+cudaError_t recurrence_step_backward(const RecurrenceStepArguments& args, cudaStream_t stream);
+
 /// `mean` divides by the number of rows that are not ignored.
 cudaError_t cross_entropy_forward(const CrossEntropyArguments& args, cudaStream_t stream);
 cudaError_t cross_entropy_reduce(const CrossEntropyArguments& args, bool mean, void* loss, cudaStream_t stream);

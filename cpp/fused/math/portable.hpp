@@ -48,6 +48,13 @@ DNNSUITE_HD T constant(double value) {
     return T(static_cast<scalar_of<T>>(value));
 }
 
+/// a / b of numbers that are not negative, in 32 bits where they fit: a GPU has no division of 64 bits, its code for one
+/// is four times as long.
+DNNSUITE_HD int64_t quotient(int64_t a, int64_t b) {
+    if ((a | b) >> 32 == 0) return static_cast<int64_t>(static_cast<uint32_t>(a) / static_cast<uint32_t>(b));
+    return a / b;
+}
+
 DNNSUITE_HD float square_root(float x) { return ::sqrtf(x); }
 DNNSUITE_HD double square_root(double x) { return ::sqrt(x); }
 DNNSUITE_HD float maximum(float a, float b) { return a < b ? b : a; }

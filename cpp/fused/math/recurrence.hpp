@@ -8,9 +8,9 @@ namespace dnnsuite::fused {
 
 enum class Cell : int { kLstm, kGru, kTanh, kRelu };
 
-constexpr int64_t gates_of(Cell cell) { return cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1; }
+DNNSUITE_HD constexpr int64_t gates_of(Cell cell) { return cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1; }
 /// Numbers per hidden unit that the backward pass wants back (LSTM: the gates; GRU: those and the state's part of n).
-constexpr int64_t saved_of(Cell cell) { return cell == Cell::kLstm || cell == Cell::kGru ? 4 : 0; }
+DNNSUITE_HD constexpr int64_t saved_of(Cell cell) { return cell == Cell::kLstm || cell == Cell::kGru ? 4 : 0; }
 
 namespace DNNSUITE_ISA {
 

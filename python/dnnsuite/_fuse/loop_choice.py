@@ -17,6 +17,7 @@ from .. import _tune as tune
 from .._torch import at_end_of_backward, transforming, tree_leaves
 from ..errors import InvalidArgument
 from ..nn.model_tensor import state
+from ..ops.device import on_cpu
 from .code.fused_attributes import ModuleCoverage, bare_class, is_fused
 from .code.joined_outputs import joined
 from .code.plain_models import PlainModels
@@ -132,7 +133,7 @@ class LoopChoice:
         return trial
 
     def _on_cpu(self) -> bool:
-        return all(p.device.type == "cpu" for p in self.root.parameters())
+        return all(on_cpu(p) for p in self.root.parameters())
 
     def _described(self, key: tuple[Any, ...]) -> str:
         kinds = [f"{bare_class(m).__module__}.{bare_class(m).__qualname__}" for m in parts_of(self.root)]

@@ -10,6 +10,7 @@ import torch
 
 from .. import ops
 from ..errors import InvalidArgument
+from ._attention_ways import attend_packed
 from ._dropout import Dropout
 from ._linear import Linear
 from ._masks import joined_mask, shape_for_heads
@@ -142,7 +143,7 @@ class MultiheadAttention(ArrayModule):
         if self.in_proj_weight is not None and plain and boolean and same and short:
             qkv = self._product(query, self.in_proj_weight, self.in_proj_bias)
             p, rng = self.attention_dropout.draw()
-            return ops.attention(computable(qkv), self.num_heads, p, rng, is_causal, key_padding_mask)
+            return attend_packed(computable(qkv), self.num_heads, p, rng, is_causal, key_padding_mask)
         if is_causal and attn_mask is None:
             attn_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).triu(
                 1

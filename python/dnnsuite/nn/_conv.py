@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from ..errors import InvalidArgument
+from ..ops.device import on_cpu
 from . import functional
 from .array_module import ArrayModule, check_models
 
@@ -19,7 +20,7 @@ def laid_out(weight: torch.Tensor) -> torch.Tensor:
     """A weight `[B, O, I, H, W]` as its device convolves with it: on a CPU the input channels last in memory, or every
     pass would rearrange it there and its gradient back (an eighth of the step of a ResNet-18); elsewhere as it is.
     """
-    if weight.dim() != 5 or weight.device.type != "cpu":
+    if weight.dim() != 5 or not on_cpu(weight):
         return weight.contiguous()
     return functional.convolution.channels_last(weight)
 

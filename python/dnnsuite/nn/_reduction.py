@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .._torch import transforming
 from ..errors import InvalidArgument
+from ..ops.device import on_cpu
 
 __all__ = ["align", "check_reduction", "in_whole_vectors", "legacy", "model_sum", "reduce"]
 
@@ -52,7 +53,7 @@ def in_whole_vectors(function: Callable[..., Tensor], *inputs: tuple[Tensor, flo
     if any(x.shape != shape for x, _ in inputs):
         shape = torch.broadcast_shapes(*(x.shape for x, _ in inputs))
     elements = shape[1:].numel()
-    if elements % VECTORS == 0 or inputs[0][0].device.type != "cpu":
+    if elements % VECTORS == 0 or not on_cpu(inputs[0][0]):
         return function(*(x for x, _ in inputs))
     flat = [
         torch.nn.functional.pad(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..ops.device import on_cpu
 from .model_tensor import Deferred, ModelTensor
 
 __all__ = ["input_of_relu", "waiting_relu"]
@@ -31,7 +32,7 @@ _RELU = _Relu()
 
 def waiting_relu(x: Tensor) -> ModelTensor | None:
     """The ReLU of images or lines `[B, N, C, *]`, not computed yet; None of what is not pooled by our operator."""
-    if x.dim() not in (4, 5) or x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+    if x.dim() not in (4, 5) or not on_cpu(x) or x.dtype not in (torch.float32, torch.float64):
         return None
     return ModelTensor(None, Deferred(_RELU, x, x.shape))
 

@@ -8,6 +8,7 @@ them, or how many threads run.
 
 from ._attention import LONGEST_ATTENTION as LONGEST_ATTENTION
 from ._attention import attention as attention
+from ._attention import attention_by_products as attention_by_products
 from ._batch_norm import NORM_ACTIVATIONS as NORM_ACTIVATIONS
 from ._batch_norm import batch_norm_act as batch_norm_act
 from ._batch_norm_max import MAX_ACTIVATIONS as MAX_ACTIVATIONS
@@ -49,6 +50,7 @@ __all__ = [
     "NORM_ACTIVATIONS",
     "RULES",
     "attention",
+    "attention_by_products",
     "avg_pool",
     "batch_norm_act",
     "batch_norm_max",

@@ -12,7 +12,7 @@ from ..errors import InvalidArgument
 from ._pointwise import dropout
 from .library import differentiable, library, tracing
 
-__all__ = ["attention"]
+__all__ = ["attention", "attention_by_products"]
 
 LONGEST_ATTENTION = 128
 """Up to this length a head's scores stay in cache, and the operator of this package is used."""
@@ -63,7 +63,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     )
 
 
-def _composed(
+def attention_by_products(
     qkv: Tensor,
     num_heads: int,
     p: Tensor | None,
@@ -71,6 +71,7 @@ def _composed(
     causal: bool,
     key_padding_mask: Tensor | None,
 ) -> Tensor:
+    """`attention` by two batched products and a softmax of torch's, for sequences of any length."""
     models, sequences, length, width = qkv.shape
     if num_heads < 1 or width % (3 * num_heads):
         raise InvalidArgument(
@@ -92,7 +93,7 @@ def _composed(
     return (probabilities @ value).transpose(2, 3).reshape(models, sequences, length, width // 3)
 
 
-_eager = differentiable(_attention, _setup, _backward, _composed)
+_eager = differentiable(_attention, _setup, _backward, attention_by_products)
 
 
 def attention(
@@ -114,7 +115,7 @@ def attention(
     operators, with the same masks.
     """
     if qkv.dim() == 4 and qkv.shape[2] > LONGEST_ATTENTION:
-        return _composed(qkv, num_heads, p, rng, causal, key_padding_mask)
+        return attention_by_products(qkv, num_heads, p, rng, causal, key_padding_mask)
     call = _attention if tracing() else _eager
     result: Tensor = call(qkv, num_heads, p, rng, causal, key_padding_mask)
     return result

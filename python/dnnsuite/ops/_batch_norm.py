@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .device import on_gpu
 from .library import cuda_kernels, differentiable, library, tracing
 
 __all__ = ["NORM_ACTIVATIONS", "batch_norm_act", "batch_norm_composition"]
@@ -16,6 +17,8 @@ __all__ = ["NORM_ACTIVATIONS", "batch_norm_act", "batch_norm_composition"]
 _forward = library.batch_norm_act.default
 _backward = library.batch_norm_act_backward.default
 _backward_parameters = library.batch_norm_act_backward_parameters.default
+
+_SIXTEEN_BIT = (torch.bfloat16, torch.float16)
 
 #: What may follow the norm in the same pass.
 NORM_ACTIVATIONS = {
@@ -28,8 +31,9 @@ NORM_ACTIVATIONS = {
 }
 
 
-def laid_out(x: Tensor) -> Tensor:
-    """An empty packed tensor like x [B, N, C, *]: channels last if x lies so, else contiguous."""
+def laid_out(x: Tensor, in_turn: bool = False) -> Tensor:
+    """An empty packed tensor like x [B, N, C, *]: channels last if x lies so, else contiguous; if `in_turn` with the
+    models' samples in turn, as a convolution in groups leaves them, where x lies so."""
 
     def packed(t: Tensor) -> bool:
         step = 1
@@ -40,8 +44,15 @@ def laid_out(x: Tensor) -> Tensor:
         return True
 
     last = x.movedim(2, -1)
-    if not packed(x) and packed(last):
+    if packed(x):
+        return x.new_empty(x.shape)
+    if packed(last):
         return x.new_empty(last.shape).movedim(-1, 2)
+    if in_turn and x.transpose(0, 1).is_contiguous():
+        return x.new_empty(x.transpose(0, 1).shape).transpose(0, 1)
+    pixels = last.movedim(0, -2)  # [N, *, B, C]
+    if in_turn and pixels.is_contiguous():
+        return x.new_empty(pixels.shape).movedim(-2, 0).movedim(-1, 2)
     return x.new_empty(x.shape)
 
 
@@ -58,7 +69,7 @@ def _(
     slope: float,
 ) -> tuple[Tensor, ...]:
     sums = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return laid_out(x), x.new_empty(3, x.shape[0], x.shape[2], dtype=sums)
+    return laid_out(x, True), x.new_empty(3, x.shape[0], x.shape[2], dtype=sums)
 
 
 @torch.library.register_fake("dnnsuite::batch_norm_act_backward")
@@ -73,8 +84,9 @@ def _(
     activation: str,
     slope: float,
 ) -> tuple[Tensor, ...]:
-    parameters = (x.new_empty(x.shape[0], x.shape[2]) for _ in range(2))
-    return laid_out(x), *parameters, x.new_empty(0) if residual is None else laid_out(x)
+    dtype = x.dtype if weight is None else weight.dtype
+    parameters = (x.new_empty(x.shape[0], x.shape[2], dtype=dtype) for _ in range(2))
+    return laid_out(x, True), *parameters, x.new_empty(0) if residual is None else laid_out(x, True)
 
 
 @torch.library.register_fake("dnnsuite::batch_norm_act_backward_parameters")
@@ -106,7 +118,7 @@ def _grad(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
         return (None,) * 9
     x, weight, bias, residual, statistics = ctx.saved_tensors
     dx = dresidual = None
-    if ctx.needs_input_grad[0] or residual is not None or x.is_cuda:
+    if ctx.needs_input_grad[0] or residual is not None or on_gpu(x):
         dx, dweight, dbias, dresidual = _backward(
             grad, x, weight, bias, residual, statistics, ctx.training, ctx.activation, ctx.slope
         )
@@ -135,6 +147,8 @@ def batch_norm_composition(
     slope: float,
 ) -> tuple[Tensor, ...]:
     """The operator in torch's own functions."""
+    dtype = x.dtype
+    x = x.float() if dtype in _SIXTEEN_BIT else x
 
     def wide(parameter: Tensor) -> Tensor:
         return parameter.view(len(parameter), 1, -1, *[1] * (x.dim() - 3))
@@ -151,7 +165,8 @@ def batch_norm_composition(
     z = z if bias is None else z + wide(bias)
     z = z if residual is None else z + residual
     assert unbiased is not None
-    return NORM_ACTIVATIONS[activation](z, slope), torch.stack([mean, inverse, unbiased])
+    y = NORM_ACTIVATIONS[activation](z, slope)
+    return y.to(dtype), torch.stack([mean, inverse, unbiased])
 
 
 _eager = differentiable(_forward, _setup, _grad, batch_norm_composition)
@@ -171,8 +186,9 @@ def batch_norm_act(
     """activation(batch_norm(x) + residual) of x [B, N, C, *], each model over its own batch.
 
     Args:
-        x: contiguous or with the channels last in memory; anything else is copied first. The result lies as x does.
-        weight, bias: [B, C].
+        x: contiguous or with the channels last in memory; on CUDA a model's samples may lie apart, as those of a
+            convolution in groups do. Anything else is copied first. The result lies as x does.
+        weight, bias: [B, C]; on CUDA for an x of 16 bits they, `mean` and `variance` may have 32.
         residual: of the shape of x.
         mean, variance: statistics [B, C] to normalise with, instead of those of the batch.
         activation: 'none', 'relu', 'relu6', 'leaky_relu' (with `slope`), 'hardswish' or 'silu'.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ._pointwise import add_composition, rows_of
+from .device import on_gpu
 from .library import differentiable, library, tracing
 
 __all__ = ["bias_dropout_add_layer_norm", "layer_norm"]
@@ -74,7 +75,7 @@ def _norm_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _norm_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
     dx = None
-    if ctx.needs_input_grad[0] or x.is_cuda:
+    if ctx.needs_input_grad[0] or on_gpu(x):
         dx, dweight, dbias = _norm_backward(grad, x, weight, ctx.eps)
     else:
         dweight, dbias = _norm_backward_parameters(grad, x, ctx.eps)

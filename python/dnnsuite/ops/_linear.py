@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..errors import InvalidArgument
 from ._pointwise import bias_act_dropout
+from .device import on_cpu
 from .library import (
     differentiable,
     gradients_through,
@@ -42,7 +43,6 @@ _linear = library.linear.default
 _linear_backward = library.linear_backward.default
 _OWN = (torch.float32, torch.float64)
 _SIXTEEN_BIT = (torch.bfloat16, torch.float16)
-_CPU = torch.device("cpu")
 
 ACTIVATIONS = ("none", "relu", "gelu")
 
@@ -217,7 +217,7 @@ def linear(
     rows = x if x.dim() == 3 else x.reshape(models, x.shape[1:-1].numel(), inputs)
     if low is None:
         y = _of_rows(rows, weight, bias, activation == "relu")
-    elif x.device != _CPU or tracing() or transforming():
+    elif not on_cpu(x) or tracing() or transforming():
         y = _activated(_rounded_composition(rows, weight, bias, low), activation)
     else:
         y = _activated(_Rounded.apply(rows, weight, bias, low), activation)
@@ -234,7 +234,7 @@ def _rounding(x: Tensor, weight: Tensor, dtype: torch.dtype | None) -> torch.dty
     """Return the dtype that a product is rounded to; None where it is computed in x's own dtype."""
     if dtype is not None and not dtype == x.dtype == weight.dtype:
         return dtype
-    if x.device != _CPU or torch.float64 in (x.dtype, weight.dtype) or weight.is_complex():
+    if not on_cpu(x) or torch.float64 in (x.dtype, weight.dtype) or weight.is_complex():
         return None
     if torch.is_autocast_enabled("cpu"):
         return torch.get_autocast_dtype("cpu")
@@ -267,8 +267,9 @@ def own_products(a: Tensor, b: Tensor, c: Tensor | None = None) -> bool:
     return (
         dtype in _OWN
         and b.dtype == dtype
-        and a.device == b.device == _CPU
-        and (c is None or (c.dtype == dtype and c.device == _CPU))
+        and on_cpu(a)
+        and on_cpu(b)
+        and (c is None or (c.dtype == dtype and on_cpu(c)))
         and not torch.is_autocast_enabled("cpu")
         and not transforming()
     )

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .device import on_cpu
 from .library import below_autograd, differentiable, library, tracing, transforming
 
 __all__ = ["MOST_TAPS", "avg_pool", "max_pool"]
@@ -165,7 +166,7 @@ def max_pool(
         activation: 'none', or 'relu' for the largest of relu(x), in one pass each way.
     """
     steps = (*kernel, *(stride or kernel), *padding, *dilation, ceil_mode, activation == "relu")
-    if x.numel() == 0 or x.device.type != "cpu":
+    if x.numel() == 0 or not on_cpu(x):
         return _compose_largest(x, *steps)
     y: Tensor = (_largest if tracing() else _eager_largest)(x, *steps)[0]
     return y
@@ -189,7 +190,7 @@ def avg_pool(
         divisor: divides each sum if it is not 0, in place of the number of pixels.
     """
     steps = (*kernel, *(stride or kernel), *padding, ceil_mode, count_include_pad, divisor)
-    if x.numel() == 0 or x.device.type != "cpu":
+    if x.numel() == 0 or not on_cpu(x):
         return _compose_mean(x, *steps)
     y: Tensor = (_mean if tracing() else _eager_mean)(x, *steps)
     return y

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from ..errors import InvalidArgument
 from ._linear import linear
-from .library import differentiable, library, tracing, transforming
+from ._recurrence_steps import first_gradient, recurrence_steps
+from .device import on_cpu
+from .library import cuda_kernels, differentiable, library, tracing, transforming
 
 __all__ = ["GATES", "recurrence"]
 
@@ -154,18 +156,14 @@ def _weight_gradient(
     steps = y.shape[1]
     later, earlier = (slice(0, -1), slice(1, None)) if reverse else (slice(1, None), slice(0, -1))
     result = y.new_empty(len(y), dhidden.shape[3], y.shape[3])
-    if h is not None:
-        first = dhidden[:, -1 if reverse else 0]
-        if reverse and lengths is not None:
-            ends = (lengths - 1).clamp(min=0).unsqueeze(1).unsqueeze(-1).expand(-1, 1, -1, dhidden.shape[3])
-            first = dhidden.gather(1, ends).squeeze(1)
+    first = None if h is None else first_gradient(dhidden, lengths, reverse)
     models = zip(result.unbind(0), dhidden[:, later].unbind(0), y[:, earlier].unbind(0), strict=True)
     for model, (into, gates, states) in enumerate(models):
         if steps > 1:
             torch.mm(gates.flatten(0, 1).t(), states.flatten(0, 1), out=into)
-            if h is not None:
+            if h is not None and first is not None:
                 into.addmm_(first[model].t(), h[model])
-        elif h is not None:
+        elif h is not None and first is not None:
             torch.mm(first[model].t(), h[model], out=into)
         else:
             into.zero_()
@@ -221,11 +219,16 @@ def recurrence(
             f"recurrence: gates must be [B, T, N, {weight_hh.shape[1]}] with one or more steps T, not "
             f"{list(gates.shape)}"
         )
-    if weight_hr is not None or gates.device.type != "cpu" or transforming():
+    if weight_hr is not None or transforming():
         return _composed(gates, weight_hh, bias_hh, h, c, lengths, kind, reverse, weight_hr)
     keep = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (gates, weight_hh, bias_hh, h, c)
     )
+    if not on_cpu(gates):
+        if tracing() or not (gates.is_cpu or (gates.is_cuda and cuda_kernels)):
+            return _composed(gates, weight_hh, bias_hh, h, c, lengths, kind, reverse)
+        args = (gates, weight_hh, bias_hh, h, c, lengths, kind, reverse)
+        return recurrence_steps(*args, keep=keep, composition=_composition)
     call = _eager if keep and not tracing() else _recurrence
     y, last_h, last_c, *_ = call(gates, weight_hh, bias_hh, h, c, lengths, kind, reverse, keep)
     return y, last_h, last_c if kind == "lstm" else None

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ._pointwise import rows_of
+from .device import on_gpu
 from .library import cuda_kernels, differentiable, library, tracing
 
 __all__ = ["rms_norm"]
@@ -40,7 +41,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
-    if not ctx.needs_input_grad[0] and not x.is_cuda:
+    if not ctx.needs_input_grad[0] and not on_gpu(x):
         return None, _backward_weight(grad, x, ctx.eps), None
     dx, dweight = _backward(grad, x, weight, ctx.eps)
     return dx, None if weight is None else dweight, None

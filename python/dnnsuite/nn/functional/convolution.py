@@ -14,6 +14,8 @@ from torch.nn import functional as F
 from ... import ops
 from ..._torch import transforming, unsafe_view
 from ...errors import InvalidArgument
+from ...ops.device import on_cpu, on_gpu
+from .._convolution_ways import convolve_on_gpu
 from .._convolve_models import Geometry, convolve_models
 from .._models import each_model
 from .._precision import computable, match
@@ -76,7 +78,7 @@ def _quick_conv2d(
     groups: int,
 ) -> Tensor | None:
     """The convolutions that have a way of their own on a CPU, channels last; None for the others."""
-    if input.dim() != 5 or input.device.type != "cpu" or isinstance(padding, str) or input.size(0) == 0:
+    if input.dim() != 5 or not on_cpu(input) or isinstance(padding, str) or input.size(0) == 0:
         return None
     autocast = torch.is_autocast_enabled("cpu") and torch.float64 not in (input.dtype, weight.dtype)
     if not (input.is_floating_point() and (autocast or input.dtype == weight.dtype)):
@@ -198,15 +200,14 @@ def _fits(
 def _convolution(
     plain: Callable[..., Tensor], dims: int, input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
 ) -> Tensor:
-    """Convolve: on a CPU model by model, with the library's best kernel for one model; on a GPU as one grouped
-    convolution."""
+    """Convolve: on a CPU model by model, with the library's best kernel for one model; on a GPU in the fastest way."""
     check_images(input, weight, bias, dims, plain.__name__)
-    if dims == 1 and input.device.type == "cpu":
+    if dims == 1 and on_cpu(input):
         return _as_rows(plain, input, weight, bias, *rest)
     if plain is F.conv2d and (y := _quick_conv2d(input, weight, bias, *rest)) is not None:
         return y
-    if input.is_cuda and input.size(0) > 1 and input.dim() == dims + 3:
-        return grouped(plain, input, weight, bias, *rest)
+    if on_gpu(input) and input.size(0) > 1 and input.dim() == dims + 3:
+        return convolve_on_gpu(plain, input, weight, bias, *rest)
     if dims == 2 and input.dim() == 5:
         if plain is F.conv2d and _quicker_contiguous(input, weight, *rest):
             input, weight = _contiguous(input), _contiguous(weight)
@@ -230,7 +231,7 @@ def _quicker_contiguous(input: Tensor, weight: Tensor, stride: Size, *rest: Any)
     Without a gradient of the input they are those of one channel to one, which lie the same either way (1.3 times), and
     filters of one tap in groups (1.6 to 2 times); with one both are slower (`benchmarks/ops/grid.py`).
     """
-    if input.device.type != "cpu" or input.requires_grad:
+    if not on_cpu(input) or input.requires_grad:
         return False
     if input.size(2) == weight.size(1) == weight.size(2) == 1:
         return True
@@ -291,7 +292,7 @@ def _one(size: Size) -> tuple[int, ...]:
 def channels_last(images: Tensor) -> Tensor:
     """`[B, N, C, H, W]` with the channels last in memory, in which oneDNN convolves and everything after it is faster:
     1.9 times for a MobileNet. What they share, B models go on sharing."""
-    if images.device.type != "cpu":
+    if not on_cpu(images):
         return images
     if images.size(0) > 1 and images.stride(0) == 0:
         return channels_last(images[:1]).expand_as(images)
@@ -301,27 +302,6 @@ def channels_last(images: Tensor) -> Tensor:
         # float64 its convolution in groups has a wrong gradient with them.
         rows = rows.flatten().view(rows.shape)
     return rows.movedim(-1, 2)
-
-
-def grouped(
-    plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
-) -> Tensor:
-    """The convolution of all models as one, in as many groups more: `[B, N, C, *]` as `[N, B * C, *]`.
-
-    The models' batches lie side by side as channels; of a result in memory order `[N, B, O, *]` that is a view again.
-    """
-    B, N = input.shape[:2]
-    transposed = plain.__name__.startswith("conv_transpose")
-    *others, groups = rest if not transposed else (*rest[:3], rest[4], rest[3])
-    side_by_side = input.transpose(0, 1).reshape(N, -1, *input.shape[3:])
-    filters = weight.reshape(-1, *weight.shape[2:])
-    offsets = None if bias is None else bias.reshape(-1)
-    if transposed:
-        stride, padding, output_padding, dilation = others
-        y = plain(side_by_side, filters, offsets, stride, padding, output_padding, B * groups, dilation)
-    else:
-        y = plain(side_by_side, filters, offsets, *others, B * groups)
-    return y.reshape(N, B, -1, *y.shape[2:]).transpose(0, 1)
 
 
 def conv1d(

@@ -11,6 +11,8 @@ from torch.nn import functional as F
 
 from ... import ops
 from ...errors import InvalidArgument
+from ...ops.device import on_cpu
+from ...ops.library import cuda_kernels
 from .._models import each_model, shifted
 from .._precision import SIXTEEN_BIT, computable, match
 from ..model_tensor import state
@@ -93,7 +95,7 @@ def has_batch_norm_max(input: torch.Tensor) -> bool:
     """Return True if `batch_norm_max` is faster: points `[B, N, C, L]` with the channels last in memory, on a CPU."""
     return (
         input.dim() == 4
-        and input.device.type == "cpu"
+        and on_cpu(input)
         and input.numel() > 0
         and input.dtype in (torch.float32, torch.float64)
         and input.movedim(2, -1).is_contiguous()
@@ -145,6 +147,12 @@ def _prepared(
     if activation not in known:
         raise InvalidArgument(f"activation must be one of {', '.join(map(repr, known))}; got {activation!r}")
     x = computable(input)
+    parameters = (weight, bias, running_mean, running_var)
+    if x.dtype in SIXTEEN_BIT and cuda_kernels and any(match(p, x) is not p for p in parameters):
+        # Sums and parameters have 32 bits, what is moved has 16.
+        weight, bias, *wide = (None if p is None else p.float() for p in parameters)
+        mean, var = (None, None) if training else wide
+        return x, weight, bias, mean, var
     for parameter in (running_mean, weight):  # a norm of 16 bits whose parameters have 32 is computed in 32
         x = x if parameter is None else x.to(torch.promote_types(x.dtype, parameter.dtype))
     mean, var = (None, None) if training else (match(running_mean, x), match(running_var, x))
@@ -269,9 +277,7 @@ def layer_norm(
     x = _flat(input, normalized_shape, (weight, bias), "LayerNorm")
     weight = None if weight is None else weight.flatten(1)
     bias = None if bias is None else bias.flatten(1)
-    if input.device.type == "cpu" and (
-        weight is None or input.dtype in SIXTEEN_BIT or weight.dtype == input.dtype
-    ):
+    if on_cpu(input) and (weight is None or input.dtype in SIXTEEN_BIT or weight.dtype == input.dtype):
         # 16 bits are computed in 32 and given back in 16, as torch does, whatever the parameters have.
         y = ops.layer_norm(computable(x), _wide(weight), _wide(bias), eps)
         return y.view(input.shape).to(input.dtype)
@@ -289,7 +295,7 @@ def rms_norm(
     flat = None if weight is None else match(weight.flatten(1), x)
     smallest = torch.finfo(input.dtype).eps if eps is None else eps
     y = ops.rms_norm(x, flat, smallest).view(input.shape)
-    if weight is None or input.device.type == "cpu":
+    if weight is None or on_cpu(input):
         return y.to(input.dtype)
     return y.to(torch.promote_types(input.dtype, weight.dtype))
 

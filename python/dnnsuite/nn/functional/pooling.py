@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ... import ops
+from ...ops.device import on_cpu
 from ._samples import each_sample, over_samples
 
 Size = int | Sequence[int]
@@ -59,7 +60,7 @@ FEW_NUMBERS = 65536
 
 def _is_ours(input: Tensor, dims: int) -> bool:
     """Return True for what our operators pool in less time: not a single channel, of which a vector has one number."""
-    known = input.dtype in (torch.float32, torch.float64) and input.device.type == "cpu"
+    known = input.dtype in (torch.float32, torch.float64) and on_cpu(input)
     return known and input.dim() == dims + 3 and input.numel() > FEW_NUMBERS and input.size(2) > 1
 
 

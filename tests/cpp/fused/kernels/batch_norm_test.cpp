@@ -44,7 +44,8 @@ struct BatchNorm : ::testing::Test {
         args.inner = s.last ? 1 : s.inner;
         args.planes = !s.last && s.inner >= 16;
         args.rows = cut_rows(s.models, elements, args.planes ? s.inner : s.channels * args.inner, 256);
-        args.x_stride = args.grad_stride = args.residual_stride = elements;
+        args.x_stride = args.grad_stride = args.residual_stride = args.out_stride = elements;
+        args.x_step = args.grad_step = args.residual_step = args.out_step = s.channels * args.inner;
         BatchNormArguments cpu = for_cpu<T>(args);
         const auto give = [&](BatchNormArguments& to, auto&& at) {
             to.x = at(x), to.grad = at(grad), to.statistics = at(statistics);
@@ -81,6 +82,72 @@ TYPED_TEST(BatchNorm, IsTheCpus) {
     // The kinks of these are numbers where the last place decides: smooth ones above show the sums.
     for (const Kind kind : {Kind::kRelu, Kind::kRelu6, Kind::kHardswish})
         this->check(kShapes[2], kind, true, false, true);
+}
+
+/// What the kernels write for models whose units (samples, or pixels) lie `in_turn`, in memory order of separate ones.
+template <class T>
+std::vector<std::vector<double>> results(const Shape& s, bool in_turn, bool wide_parameters) {
+    const int64_t unit = s.channels * (s.last ? 1 : s.inner), units = s.batch * (s.last ? s.inner : 1);
+    const int64_t all = s.models * units * unit, each = s.models * s.channels;
+    const auto place = [&](int64_t i) {  // of number i of all models one after the other
+        const int64_t model = i / (units * unit), rest = i % (units * unit);
+        return in_turn ? (rest / unit * s.models + model) * unit + rest % unit : i;
+    };
+    const auto filled = [&](unsigned seed) {
+        Both<T> from(all), to(all);
+        from.random(seed);
+        for (int64_t i = 0; i < all; ++i) to.cuda()[place(i)] = from.cuda()[i];
+        return to;
+    };
+    Both<T> x = filled(1), residual = filled(2), grad = filled(3), y(all), dx(all), dresidual(all);
+    Both<T> weight(each), bias(each), dweight(each), dbias(each);
+    weight.random(4), bias.random(5);
+    Both<Wide<T>> statistics(3 * each), sums(2 * each), wide_weight(each), wide_bias(each), dwide(each),
+        dwide_bias(each);
+    for (int64_t i = 0; i < each; ++i)
+        wide_weight.fill_at(i, wide(weight.cuda()[i])), wide_bias.fill_at(i, wide(bias.cuda()[i]));
+    BatchNormArguments args{};
+    args.dtype = kDType<T>;
+    args.activation = NormActivation::kSilu;
+    args.eps = 1e-5, args.training = true;
+    args.channels = s.channels, args.inner = unit / s.channels;
+    args.rows = cut_rows(s.models, units * unit, unit, 256);
+    args.x_step = args.residual_step = args.grad_step = args.out_step = in_turn ? s.models * unit : unit;
+    args.x_stride = args.residual_stride = args.grad_stride = args.out_stride = in_turn ? unit : units * unit;
+    args.wide_parameters = wide_parameters;
+    args.x = x.cuda(), args.residual = residual.cuda(), args.grad = grad.cuda(), args.y = y.cuda();
+    args.dx = dx.cuda(), args.dresidual = dresidual.cuda(), args.statistics = statistics.cuda();
+    args.weight = wide_parameters ? static_cast<void*>(wide_weight.cuda()) : weight.cuda();
+    args.bias = wide_parameters ? static_cast<void*>(wide_bias.cuda()) : bias.cuda();
+    args.dweight = wide_parameters ? static_cast<void*>(dwide.cuda()) : dweight.cuda();
+    args.dbias = wide_parameters ? static_cast<void*>(dwide_bias.cuda()) : dbias.cuda();
+    run_cuda({&y.room(), &statistics.room()}, [&] { return batch_norm_forward(args, nullptr); });
+    run_cuda({&dx.room(), &dresidual.room(), &dweight.room(), &dbias.room(), &dwide.room(), &dwide_bias.room(),
+              &sums.room()},
+             [&] { return batch_norm_backward(args, sums.cuda(), nullptr); });
+    std::vector<std::vector<double>> found(5);
+    for (int64_t i = 0; i < all; ++i) {
+        found[0].push_back(wide(y.cuda()[place(i)]));
+        found[1].push_back(wide(dx.cuda()[place(i)]));
+        found[2].push_back(wide(dresidual.cuda()[place(i)]));
+    }
+    for (int64_t i = 0; i < each; ++i) {
+        const auto gradient = [&](Both<T>& own, Both<Wide<T>>& sum) {
+            return wide_parameters ? wide(narrow<T>(wide(sum.cuda()[i]))) : wide(own.cuda()[i]);
+        };
+        found[3].push_back(gradient(dweight, dwide));
+        found[4].push_back(gradient(dbias, dwide_bias));
+    }
+    return found;
+}
+
+TYPED_TEST(BatchNorm, ModelsSideBySideAreModelsOneAfterTheOther) {
+    for (const Shape& s : kShapes) EXPECT_EQ(results<TypeParam>(s, false, false), results<TypeParam>(s, true, false));
+}
+
+TYPED_TEST(BatchNorm, ParametersMayHaveTheTypeOfSums) {
+    for (const Shape& s : {kShapes[1], kShapes[3]})
+        EXPECT_EQ(results<TypeParam>(s, false, false), results<TypeParam>(s, true, true));
 }
 
 }  // namespace

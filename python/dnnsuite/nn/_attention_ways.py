@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""Self-attention of packed projections on a GPU: our kernel, two batched products, or torch's single call."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from .. import ops
+from .measured import Way, fastest
+
+
+def attend_packed(
+    qkv: Tensor,
+    num_heads: int,
+    p: Tensor | None,
+    rng: Tensor | None,
+    causal: bool,
+    key_padding_mask: Tensor | None,
+) -> Tensor:
+    """`ops.attention`, on a GPU by the fastest way there."""
+    if not qkv.is_cuda:
+        return ops.attention(qkv, num_heads, p, rng, causal, key_padding_mask)
+    ways = attention_ways(num_heads, p, rng, causal, key_padding_mask)
+    facts = num_heads, p is not None, causal, key_padding_mask is not None
+    return ways[fastest("attention", ways, (qkv,), *facts)](qkv)
+
+
+def attention_ways(
+    num_heads: int, p: Tensor | None, rng: Tensor | None, causal: bool, key_padding_mask: Tensor | None
+) -> dict[str, Way]:
+    """Return the ways that there are, by name; each takes qkv `[B, N, L, 3E]`.
+
+    torch's call is none where probabilities are dropped, by each model's own stream, or where padding may leave a token
+    nothing to see.
+    """
+    options = num_heads, p, rng, causal, key_padding_mask
+    ways: dict[str, Way] = {
+        "kernel": lambda qkv: ops.attention(qkv, *options),
+        "products": lambda qkv: ops.attention_by_products(qkv, *options),
+    }
+    if p is None and key_padding_mask is None:
+        ways["one call"] = lambda qkv: _in_one_call(qkv, num_heads, causal)
+    return ways
+
+
+def _in_one_call(qkv: Tensor, num_heads: int, causal: bool) -> Tensor:
+    models, sequences, length, width = qkv.shape
+    packed = qkv.reshape(models * sequences, length, 3, num_heads, width // (3 * num_heads))
+    query, key, value = packed.permute(2, 0, 3, 1, 4).unbind(0)
+    y = scaled_dot_product_attention(query, key, value, is_causal=causal)
+    return y.transpose(1, 2).reshape(models, sequences, length, width // 3)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""Convolutions of all models on a GPU: in groups as HFTA's, in groups with the channels last, one for each model on
+streams of their own, as a batched product, or by our depthwise kernel. Which is the fastest depends on the shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .. import ops
+from ..ops.library import cuda_kernels
+from ._models import each_model, stack_models
+from .measured import Way, fastest
+
+_MOST_STREAMS = 8
+_streams: dict[torch.device, list[Any]] = {}
+
+
+def convolve_on_gpu(
+    plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
+) -> Tensor:
+    """Convolve `[B, N, C, *]` by the fastest way on this GPU; on a CPU that stands in for one, by the first."""
+    ways = convolution_ways(plain, input, weight, bias, *rest)
+    inputs = input, weight, bias
+    way = fastest(plain.__name__, ways, inputs, str(rest)) if input.is_cuda else next(iter(ways))
+    return ways[way](*inputs)
+
+
+def convolution_ways(
+    plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
+) -> dict[str, Way]:
+    """Return the ways that there are for a convolution, by name; each takes input, weight and bias."""
+    ways: dict[str, Way] = {}
+    transposed = plain.__name__.startswith("conv_transpose")
+    if input.stride(0) == 0 and not (transposed or rest[3] > 1 or input.requires_grad):
+        ways["wide"] = lambda x, w, b: _wide(plain, x, w, b, *rest)
+    ways |= {"groups": lambda x, w, b: grouped(plain, x, w, b, *rest)}
+
+    def one(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+        return plain(x, w, b, *rest)
+
+    ways["streams"] = lambda x, w, b: _on_streams(one, x, w, b)
+    if plain is F.conv2d or plain is F.conv_transpose2d:
+        ways["groups, channels last"] = lambda x, w, b: grouped(plain, _in_turn_last(x), w, b, *rest)
+        ways["streams, channels last"] = lambda x, w, b: _on_streams(one, _last(x), w, b)
+    if plain is not F.conv2d or isinstance(rest[1], str):
+        return ways
+    stride, padding, dilation = map(_pair, rest[:3])
+    groups = rest[3]
+    if groups == 1 and weight.shape[3:] == (1, 1) and padding == (0, 0):
+        ways["product"] = lambda x, w, b: _product(x, w, b, stride)
+    has_kernel = cuda_kernels or not input.is_cuda
+    alike = input.dtype == weight.dtype and not torch.is_autocast_enabled(input.device.type)
+    if has_kernel and alike and groups == input.size(2) == weight.size(1) and weight.size(2) == 1:
+        ways["depthwise"] = lambda x, w, b: _depthwise(x, w, b, stride, padding, dilation)
+    return ways
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    values = (size, size) if isinstance(size, int) else tuple(size) * (2 // len(size))
+    return values[0], values[1]
+
+
+def grouped(
+    plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
+) -> Tensor:
+    """The convolution of all models as one, in as many groups more: `[B, N, C, *]` as `[N, B * C, *]`.
+
+    The models' batches lie side by side as channels; of a result in memory order `[N, B, O, *]` that is a view again.
+    """
+    B, N = input.shape[:2]
+    transposed = plain.__name__.startswith("conv_transpose")
+    *others, groups = rest if not transposed else (*rest[:3], rest[4], rest[3])
+    side_by_side = input.transpose(0, 1).reshape(N, -1, *input.shape[3:])
+    filters = weight.reshape(-1, *weight.shape[2:])
+    offsets = None if bias is None else bias.reshape(-1)
+    if transposed:
+        stride, padding, output_padding, dilation = others
+        y = plain(side_by_side, filters, offsets, stride, padding, output_padding, B * groups, dilation)
+    else:
+        y = plain(side_by_side, filters, offsets, *others, B * groups)
+    return y.unflatten(1, (B, -1)).transpose(0, 1)
+
+
+def _wide(
+    plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
+) -> Tensor:
+    """The convolution of a batch that all models share, as one with the filters of all of them."""
+    offsets = None if bias is None else bias.reshape(-1)
+    y = plain(input[0], weight.flatten(0, 1), offsets, *rest)
+    return y.unflatten(1, (len(weight), -1)).transpose(0, 1)
+
+
+def _in_turn_last(input: Tensor) -> Tensor:
+    """`[B, N, C, H, W]` in memory order `[N, H, W, B, C]`, that of a convolution in groups with the channels last."""
+    return input.permute(1, 3, 4, 0, 2).contiguous().permute(3, 0, 4, 1, 2)
+
+
+def _last(input: Tensor) -> Tensor:
+    """`[B, N, C, H, W]` with each model's channels last in memory."""
+    return input.movedim(2, -1).contiguous().movedim(-1, 2)
+
+
+def _product(input: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, int]) -> Tensor:
+    """A filter of one pixel as a product of the models' pixels `[B, N * H * W, C]`."""
+    pixels = input.movedim(2, -1)
+    if stride != (1, 1):
+        pixels = pixels[:, :, :: stride[0], :: stride[1]]
+    return ops.linear(pixels, weight.flatten(2), bias).movedim(-1, 2)
+
+
+def _depthwise(input: Tensor, weight: Tensor, bias: Tensor | None, *steps: tuple[int, int]) -> Tensor:
+    y = ops.depthwise(input.movedim(2, -1), weight.squeeze(2).movedim(1, -1), bias, *steps)
+    return y.movedim(-1, 2)
+
+
+def _on_streams(call: Way, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """One convolution for each model, on streams that fork from the caller's and join it again: so also in a graph.
+
+    Autograd takes each one's backward pass to the stream of its forward.
+    """
+    if not input.is_cuda:
+        return each_model(call, input, weight, bias)
+    caller = torch.cuda.current_stream(input.device)
+    streams = _streams_of(input.device)[: len(input)]
+    for stream in streams:
+        stream.wait_stream(caller)
+    found = []
+    biases = [None] * len(input) if bias is None else bias.unbind(0)
+    for model, own in enumerate(zip(input.unbind(0), weight.unbind(0), biases, strict=True)):
+        with torch.cuda.stream(streams[model % len(streams)]):
+            found.append(call(*own))
+    for stream in streams:
+        caller.wait_stream(stream)
+    return stack_models(found)
+
+
+def _streams_of(device: torch.device) -> list[Any]:
+    if device not in _streams:
+        _streams[device] = [torch.cuda.Stream(device) for _ in range(_MOST_STREAMS)]
+    return _streams[device]

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""The fastest of several ways to compute the same, measured on the machine for each shape.
+
+Each way is run forward and backward on tensors like those given, in a thread of its own that nobody records, and on a
+GPU as a CUDA graph, for in one it will run. The choice is kept for the process and in the table of this machine, so a
+captured step and the step as written make the same one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _tune as tune
+from .._torch import transforming
+
+__all__ = ["fastest", "forget", "seconds"]
+
+Way = Callable[..., Tensor]
+
+_ROUNDS, _CALLS = 3, 5
+_chosen: dict[Any, str] = {}
+
+
+def fastest(what: str, ways: Mapping[str, Way], inputs: Sequence[Tensor | None], *facts: Any) -> str:
+    """Return the name of the fastest of `ways`; the first one where it cannot be measured now.
+
+    Args:
+        what: the name of the computation.
+        ways: functions of tensors like `inputs`, by name.
+        facts: what else tells one computation from another, as a stride; hashable.
+    """
+    first = next(iter(ways))
+    if len(ways) == 1 or torch.compiler.is_compiling() or transforming():
+        return first
+    device = next(x.device for x in inputs if x is not None)
+    autocast = torch.is_autocast_enabled(device.type) and torch.get_autocast_dtype(device.type)
+    key = (what, str(device), autocast, tuple(ways), facts, *map(_look, inputs))
+    known = _chosen.get(key)
+    if known is None:
+        known = _known_or_measured(key, ways, inputs, autocast or None)
+        if known is None:
+            return first
+        _chosen[key] = known
+    return known
+
+
+def forget() -> None:
+    """Forget what this process has chosen; the machine's table stays."""
+    _chosen.clear()
+
+
+def _look(x: Tensor | None) -> Any:
+    return None if x is None else (x.shape, x.stride(), x.dtype, x.requires_grad)
+
+
+def _known_or_measured(
+    key: Any, ways: Mapping[str, Way], inputs: Sequence[Tensor | None], autocast: torch.dtype | None
+) -> str | None:
+    device = next(x.device for x in inputs if x is not None)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    described = tune.key(name, *map(str, key))
+    known = tune.table().get(described)
+    if known in ways:
+        return str(known)
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        return None  # nothing may wait for the device now
+    found: dict[str, float] = {}
+    like = [_look(x) for x in inputs]
+    measure = threading.Thread(
+        target=lambda: found.update(_measured(ways, like, device, autocast)), name=f"fastest {key[0]}"
+    )
+    measure.start()
+    measure.join()
+    if not found:
+        return None
+    best = min(found, key=lambda way: found[way])
+    tune.table().put(described, best)
+    return best
+
+
+def _stand_in(look: Any, device: torch.device) -> Tensor | None:
+    """Return a tensor of the same shape, strides and type; no generator draws its numbers."""
+    if look is None:
+        return None
+    shape, strides, dtype, needs_grad = look
+    size = (
+        1 + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True)) if 0 not in shape else 0
+    )
+    memory = torch.full((size,), 0.5 if dtype.is_floating_point else 0, dtype=dtype, device=device)
+    return memory.as_strided(shape, strides).requires_grad_(needs_grad)
+
+
+def _measured(
+    ways: Mapping[str, Way], like: Sequence[Any], device: torch.device, autocast: torch.dtype | None
+) -> dict[str, float]:
+    """Return the seconds of each way that works here."""
+    tensors = [_stand_in(look, device) for look in like]
+    leaves = [x for x in tensors if x is not None and x.requires_grad]
+
+    def run(way: Way) -> None:
+        with torch.autocast(device.type, dtype=autocast) if autocast else contextlib.nullcontext():
+            y = way(*tensors)
+        if leaves:
+            torch.autograd.grad(y, leaves, torch.ones_like(y))
+
+    found: dict[str, float] = {}
+    with torch.enable_grad() if leaves else torch.no_grad():
+        for _ in range(_ROUNDS):
+            for name, way in ways.items():
+                with contextlib.suppress(RuntimeError, NotImplementedError):  # not here: another way is
+                    found[name] = min(
+                        found.get(name, float("inf")), seconds(lambda way=way: run(way), device)
+                    )
+    return found
+
+
+def seconds(call: Callable[[], object], device: torch.device) -> float:
+    """Return the seconds of one call: on a GPU of the device, as a graph; else of this thread."""
+    return _graph_seconds(call, device) if device.type == "cuda" else _thread_seconds(call)
+
+
+def _thread_seconds(call: Callable[[], object]) -> float:
+    call()
+    begin = time.thread_time()
+    call()
+    return time.thread_time() - begin
+
+
+def _graph_seconds(call: Callable[[], object], device: torch.device) -> float:
+    with torch.cuda.device(device):
+        torch.cuda.synchronize()  # what other streams make of what the call reads
+        side = torch.cuda.Stream(device)
+        with torch.cuda.stream(side):
+            for _ in range(2):  # libraries choose and allocate
+                call()
+            side.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+                call()
+            graph.replay()
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record(side)
+            for _ in range(_CALLS):
+                graph.replay()
+            end.record(side)
+            end.synchronize()
+            return float(begin.elapsed_time(end)) / 1e3 / _CALLS

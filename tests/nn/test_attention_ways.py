@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+"""Every way of self-attention on a GPU, on a CPU, against the definition."""
+
+import pytest
+import torch
+
+from dnnsuite.nn._attention_ways import attention_ways
+
+
+def definition(qkv, heads, causal):
+    query, key, value = (x.unflatten(-1, (heads, -1)).transpose(2, 3) for x in qkv.chunk(3, -1))
+    scores = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -torch.inf)
+    return (scores.softmax(-1) @ value).transpose(2, 3).flatten(-2)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_way_is_the_definition(causal):
+    torch.manual_seed(0)
+    qkv = torch.randn(2, 3, 5, 24, dtype=torch.float64, requires_grad=True)
+    expected = definition(qkv, 2, causal)
+    weights = torch.randn_like(expected)
+    (wanted,) = torch.autograd.grad(expected, qkv, weights)
+    ways = attention_ways(2, None, None, causal, None)
+    assert set(ways) == {"kernel", "products", "one call"}
+    for way in ways.values():
+        y = way(qkv)
+        torch.testing.assert_close(y, expected)
+        torch.testing.assert_close(torch.autograd.grad(y, qkv, weights)[0], wanted)
+
+
+def test_ways_that_drop_draw_the_same_numbers():
+    qkv = torch.randn(2, 3, 5, 24)
+    p, rng = torch.tensor([0.2, 0.5]), torch.tensor([[1, 2], [3, 4]])
+    padding = torch.zeros(2, 3, 5, dtype=torch.bool)
+    padding[:, 0, 3:] = True
+    ways = attention_ways(2, p, rng, False, padding)
+    one, other = (way(qkv) for way in ways.values())
+    torch.testing.assert_close(one, other)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: MIT
+"""The choice between ways to compute the same, by measurement: candidates of its own, on a CPU."""
+
+import threading
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dnnsuite import _tune
+from dnnsuite.nn import measured
+
+
+def slow(x):
+    for _ in range(400):
+        x = x + 1
+    return x - 400
+
+
+def quick(x):
+    return x * 1
+
+
+def broken(x):
+    raise RuntimeError("not here")
+
+
+@pytest.fixture(autouse=True)
+def _fresh(tmp_path, monkeypatch):
+    monkeypatch.setenv("DNNSUITE_CACHE", str(tmp_path))
+    _tune.table.cache_clear()
+    measured.forget()
+    yield
+    _tune.table.cache_clear()
+    measured.forget()
+
+
+def x(*shape, **options):
+    return torch.randn(shape or (4, 5), **options)
+
+
+def test_the_quicker_one_is_taken_and_what_fails_is_left_out():
+    assert measured.fastest("a sum", {"broken": broken, "slow": slow, "quick": quick}, [x()]) == "quick"
+    assert measured.fastest("a sum", {"broken": broken, "slow": slow}, [x()]) == "slow"
+    assert measured.fastest("a sum", {"broken": broken, "other": broken}, [x()]) == "broken"
+
+
+def test_one_choice_for_each_shape_and_fact_kept_on_the_machine():
+    measurements = []
+
+    def counted(x):
+        measurements.append(tuple(x.shape))
+        return quick(x)
+
+    ways = {"counted": counted, "slow": slow}
+    given = x()
+    for _ in range(2):
+        assert measured.fastest("a sum", ways, [given]) == "counted"
+    once = len(measurements)
+    measured.forget()
+    measured.fastest("a sum", ways, [given])
+    assert len(measurements) == once  # from the machine's table
+    for other in (x(3, 5), given.t().contiguous().t(), given.double(), x(requires_grad=True)):
+        before = len(measurements)
+        measured.fastest("a sum", ways, [other])
+        assert len(measurements) > before
+    before = len(measurements)
+    measured.fastest("a sum", ways, [given], "stride 2")
+    assert len(measurements) > before
+
+
+def test_tensors_are_like_those_given_and_the_backward_pass_counts():
+    seen = []
+
+    class Watched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            seen.append((x.stride(), y.dtype, x.requires_grad, y.requires_grad))
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            seen.append("backward")
+            return grad * 2, None
+
+    given = [torch.randn(3, 4).expand(2, 3, 4), torch.zeros(2, dtype=torch.int64)]
+    given[0] = given[0].requires_grad_()
+    measured.fastest("watched", {"it": Watched.apply, "again": Watched.apply}, given)
+    assert seen[0] == ((0, 4, 1), torch.int64, True, False)
+    assert "backward" in seen
+
+
+def test_nobody_sees_it_and_no_random_number_is_drawn():
+    class Recorder(TorchDispatchMode):
+        seen = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.seen += 1
+            return func(*args, **(kwargs or {}))
+
+    given, before = x(), torch.get_rng_state()
+    threads = threading.active_count()
+    with Recorder() as recorder:
+        measured.fastest("a sum", {"slow": slow, "quick": quick}, [given])
+    assert recorder.seen == 0
+    assert threading.active_count() == threads
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_nothing_is_measured_under_a_transform():
+    ways = {"slow": slow, "quick": quick}
+    given = x()
+
+    def under(y):
+        assert measured.fastest("a sum", ways, [given]) == "slow"
+        return y.sum()
+
+    torch.func.grad(under)(x())

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""A CPU that stands in for a GPU: the ways of a GPU, on it."""
+
+import pytest
+import torch
+
+from dnnsuite import fuse, models
+from dnnsuite.nn import functional
+from dnnsuite.ops.device import cpu_for_gpu, on_cpu, on_gpu
+
+
+def test_a_cpu_stands_in_inside_of_the_block_only():
+    x = torch.ones(2)
+    assert (on_cpu(x), on_gpu(x)) == (True, False)
+    with cpu_for_gpu():
+        with pytest.raises(ZeroDivisionError), cpu_for_gpu():
+            raise ZeroDivisionError
+        assert (on_cpu(x), on_gpu(x)) == (False, True)
+    assert (on_cpu(x), on_gpu(x)) == (True, False)
+    meta = x.to("meta")
+    assert (on_cpu(meta), on_gpu(meta)) == (False, False)
+
+
+def small_net():
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, stride=2, padding=1),
+        torch.nn.BatchNorm2d(8),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(8, 8, 3, padding=1, groups=8),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(8, 4, 1),
+        torch.nn.Flatten(),
+        torch.nn.LayerNorm(16),
+        torch.nn.Linear(16, 5),
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "x"),
+    [
+        (small_net, lambda: torch.randn(3, 6, 3, 8, 8, dtype=torch.float64)),
+        (lambda: models.LSTMLanguageModel(11, 6, 6), lambda: torch.randint(11, (3, 4, 5))),
+        (lambda: torch.nn.TransformerEncoderLayer(8, 2, 16, 0.0), lambda: torch.randn(3, 5, 4, 8).double()),
+    ],
+)
+def test_the_ways_of_a_gpu_give_what_those_of_a_cpu_do(make, x):
+    torch.manual_seed(0)
+    plain = [make().double() for _ in range(3)]
+    x = x()
+    results = []
+    for gpu in (False, True):
+        array = fuse(plain)
+        array.eval()
+        with cpu_for_gpu() if gpu else torch.enable_grad():
+            y = array(x)
+            y = y[0] if isinstance(y, tuple) else y
+            functional.mse_loss(y, torch.zeros_like(y)).sum().backward()
+        results.append([y, *(p.grad for p in array.parameters())])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
