@@ -41,7 +41,6 @@ def html(report: SuiteReport) -> str:
             value_of=value_of,
             chart=chart(report),
             counts=_counts(report),
-            below=_below(report),
             rates=rates,
             against=_against(report),
             variance=summary[_VARIANCE],
@@ -58,15 +57,10 @@ def _counts(report: SuiteReport) -> str:
     measured = sum(1 for runs in report.summary["runs"] if runs)
     failed = sum(len(entries) for entries in report.failures.values())
     compared = int(report.seed["diff"].notna().sum())
-    low = len(_below(report))
-    against = f", {compared} compared with {report.target}, {low} of them below it" if report.target else ""
+    against = ", compared with no target: --gpu-model names one"
+    if report.target:
+        against = f", {compared} compared with {report.target}, {len(report.below)} of them below it"
     return f"{measured} of {len(report.summary)} jobs measured{against}, {failed} executions failed"
-
-
-def _below(report: SuiteReport) -> list[tuple[str, str]]:
-    """Jobs slower than their target, the slowest first."""
-    low = report.seed["diff"][report.seed["diff"] < 0].sort_values()
-    return [(str(job), f"{diff:+.1%}") for job, diff in low.items()]
 
 
 def _against(report: SuiteReport) -> pandas.DataFrame:

@@ -211,7 +211,7 @@ def definitions(report: SuiteReport) -> dict[str, str]:
 
 def text(report: SuiteReport) -> str:
     """Everything, for a terminal."""
-    parts = [report.title, "=" * len(report.title), "", f"verdict: {report.verdict}", "", style_seed(report)]
+    parts = [report.title, "=" * len(report.title), "", f"verdict: {report.headline}", "", style_seed(report)]
     for title, body in _sections(report, _plain_table):
         parts += ["", title, "-" * len(title), body]
     return printable("\n".join(parts)) + "\n"
@@ -219,7 +219,7 @@ def text(report: SuiteReport) -> str:
 
 def markdown(report: SuiteReport) -> str:
     """Everything, as Markdown."""
-    parts = [f"# {report.title}", "", f"**{report.verdict}**", "", "```", style_seed(report), "```"]
+    parts = [f"# {report.title}", "", f"**{report.headline}**", "", "```", style_seed(report), "```"]
     for title, body in _sections(report, _markdown_table):
         prose = body if body.startswith("|") else "```\n" + body + "\n```"
         parts += ["", f"## {title}", "", prose]
