@@ -71,10 +71,9 @@ FORMATS: dict[str, Callable[[Any], str]] = {
 def shown(table: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Head and rows of a table as text, its index first."""
     head = [str(table.index.name or ""), *map(str, table.columns)]
-    rows = [
-        [str(index), *(FORMATS.get(str(name), str)(value) for name, value in row.items())]
-        for index, row in table.iterrows()
-    ]
+    # By columns: a row of a table is of one type, and would make counts fractions.
+    cells = [list(map(FORMATS.get(str(name), str), table[name].tolist())) for name in table.columns]
+    rows = [list(row) for row in zip(map(str, table.index), *cells, strict=True)]
     return head, rows
 
 
