@@ -13,10 +13,12 @@ import pytest
 
 from dnnsuite.data import (
     cifar,
+    crops,
     detection,
     imagenet,
     mnist,
     ratings,
+    shapenet,
     small_images,
     super_resolution,
     translation,
@@ -28,7 +30,7 @@ from dnnsuite.data.preparing import prepare
 from dnnsuite.errors import BadData, InvalidArgument, Unavailable
 
 COUNTS = {"imagenet": 4, "mnist": 12, "cifar10": 10, "cifar100": 10, "bsds500": 2, "wmt16": 8, "coco": 2, "ml-20m": 75,
-          "wikitext-2": 30}  # fmt: skip
+          "wikitext-2": 30, "shapenet": 4, "lsun": 2}  # fmt: skip
 READERS = {
     "imagenet": lambda root: imagenet.pool("real", root, 2, 1, size=32).origin,
     "mnist": lambda root: mnist.load("real", root).origin,
@@ -41,6 +43,8 @@ READERS = {
     ),
     "ml-20m": lambda root: ratings.load("real", root).origin,
     "wikitext-2": lambda root: words.load("real", root).origin,
+    "shapenet": lambda root: shapenet.load("real", root).origin,
+    "lsun": lambda root: crops.load("real", root, size=16).origin,
 }
 
 
@@ -84,7 +88,7 @@ def test_an_archive_is_checked_and_unpacked(tmp_path: Path) -> None:
     assert list(root.iterdir()) == []
     known = replace(
         data_set("ml-20m"),
-        archives=(Archive("ml-20m.zip", hashlib.md5(path.read_bytes()).hexdigest(), ".."),),
+        archives=(Archive("ml-20m.zip", hashlib.md5(path.read_bytes()).hexdigest(), into=".."),),
     )
     assert prepare(known, root, path) == root / "ml-20m"
     assert (root / "ml-20m/ratings.csv").read_bytes() == (tmp_path / "made/ml-20m/ratings.csv").read_bytes()

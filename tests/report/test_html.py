@@ -45,3 +45,11 @@ def test_without_a_target_the_chart_shows_intervals(suite):
     made = report.make([suite(*(record(repeat=run, rate=100 + run) for run in range(3)))])
     assert re.search(r"<svg[^>]*>", chart(made))
     assert chart(report.make([suite(record("reso"), directory="b")])) == ""
+
+
+def test_columns_have_words_and_counts_are_whole(suite):
+    page = report.html(report.make([suite(*(record(repeat=run, rate=100 + run) for run in range(3)))]))
+    assert "machine, /s" in page
+    assert not re.search(r"(rate|machine|low)_per_s", page)
+    assert re.search(r"<td>vae</td><td>3</td>", page)
+    assert re.search(r"This page was made by dnnsuite [\d.]+, \d{4}-\d\d-\d\d", page)

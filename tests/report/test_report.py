@@ -5,7 +5,7 @@ import pytest
 
 from dnnsuite import report
 from dnnsuite._runs.record import Machine
-from report_runs import record
+from report_runs import mila_result, record
 from result_tables import FIXTURES, a_record, write_record
 
 
@@ -37,7 +37,8 @@ def test_mixed_machines_are_refused(suite):
         report.make([a, b])
     allowed = report.make([a, b], allow_unlike=True)
     assert any("processor differs" in note for note in allowed.notes)
-    assert "processor" not in allowed.machine
+    assert allowed.machine["processor"] == "EPYC, 2 CPUs; Xeon, 2 CPUs"
+    assert allowed.machine["commit"] == "not recorded"
 
 
 @pytest.mark.parametrize(
@@ -122,3 +123,21 @@ def test_json_of_a_report_without_enough_runs_is_json(suite):
     """NaN is no JSON: a statistic without a value is null."""
     made = report.make([suite(record())], target="V100")
     assert json.loads(json.dumps(made.to_dict(), allow_nan=False))["statistics"][1]["value"] is None
+
+
+def test_a_pass_says_no_more_than_it_knows(mila_tree, suite):
+    assert report.make([mila_tree], "baselines", "RTX").headline == "PASS on the mean of all jobs"
+    every = report.make([mila_tree], "baselines")
+    assert (every.verdict, every.headline) == ("PASS", "PASS, with no target")
+    assert report.make([suite(record(failure="oom"))]).headline == "FAIL"
+
+
+def test_devices_of_the_originals_tree_are_copies(tmp_path):
+    for device in "01":
+        write = tmp_path / "output0" / f"fast_{device}.json"
+        write.parent.mkdir(exist_ok=True)
+        both = [mila_result("vae", 100.0, device), mila_result("scaling", 1.0, "0,1")]
+        write.write_text(json.dumps(both[: 2 - int(device)]))
+    made = report.make([tmp_path]).summary
+    assert made["copies"].to_dict() == {"scaling": 1, "vae": 2}
+    assert made["machine_per_s"]["vae"] == 200

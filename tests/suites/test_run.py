@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from children import assert_ends
-from dnnsuite import jobs
+from dnnsuite import jobs, results
 from dnnsuite._files import TEMPORARY, OutputError
 from dnnsuite._runs.reading import read_run
 from dnnsuite.errors import Error, InvalidArgument, Unavailable
@@ -204,6 +204,10 @@ def test_failures_have_classes_and_stop_nobody(
     assert [line[7:22] for line in lines[:-1]] == ["[ 1/ 1] FAILED "] * 6 + ["[  /  ] PASSED "]
     reports = json.loads((done.root / "mila" / "0" / "toys_0.json").read_text().strip()[:-1] + "]")
     assert [report["name"] for report in reports] == ["toy-nap"]
+    read = results.load(done.root / "mila")  # nothing that failed is missing from the original's tree
+    assert dict(zip(read["job"], read["failure"], strict=True)) == {
+        **{job: failure for job, (failure, _) in FAILURES.items()}, "toy-nap": None,
+    }  # fmt: skip
 
 
 def test_a_failed_copy_leaves_the_others_alone_and_is_tried_again(
@@ -224,8 +228,12 @@ def test_a_failed_copy_leaves_the_others_alone_and_is_tried_again(
     assert "[ 1/ 2][ 1/ 2] FAILED |" in summary.read_text()
     assert [path.name for path in (done.root / "mila" / "0").iterdir()] == ["toys_1.json"]
 
+    failed = {path.name for path in (done.root / "mila").glob("*.json")}
+    assert "toys.toy-suite-crash.R0.D0.FAIL.json" in failed
     again = run_toy(path, done.root, resume=True)  # a NaN would be one again
     assert len(again.runs) == 4
+    names = {f"toys.{run.job}.R0.D{run.share}.FAIL.json" for run in again.runs if not run.ok}
+    assert {path.name for path in (done.root / "mila").glob("*.json")} == names
     assert [line[:7] for line in summary.read_text().splitlines()] == [
         "[ 1/ 2]",
         "[ 2/ 2]",

@@ -54,10 +54,13 @@ def list_sets(dataroot: Dataroot = None, as_json: Json = False) -> int:
     if as_json:
         print(json.dumps({name: _as_dict(data, root) for name, data in DATA_SETS.items()}))
         return 0
-    print(f"below {root}:")
+    print(f"below {root} (name, whether it is here, size, what its archives are checked by):")
     for name, data in DATA_SETS.items():
         state = "here" if _found(data, root) else "-"
-        print(f"  {name:<11} {state:<5} {data.size:<7} {data.title}; read by {', '.join(data.jobs)}")
+        checked = f"{data.checked:<11}"
+        print(
+            f"  {name:<11} {state:<5} {data.size:<7} {checked} {data.title}; read by {', '.join(data.jobs)}"
+        )
     print(
         "dnnsuite data where NAME says where one lies, or what to fetch; dnnsuite data prepare NAME makes it ready"
     )
@@ -80,8 +83,7 @@ def where(name: Name, dataroot: Dataroot = None, as_json: Json = False) -> int:
     for i, line in enumerate(data.layout):
         print(f"  {'layout' if i == 0 else '':<9} {data.folder}/{line}")
     for i, archive in enumerate(data.archives):
-        md5 = f"   MD5 {archive.md5}" if archive.md5 else ""
-        print(f"  {'archives' if i == 0 else '':<9} {archive.name}{md5}")
+        print(f"  {'archives' if i == 0 else '':<9} {archive.name}   {archive.hash_text}")
     if not found:
         print(f"  {'without':<9} jobs read {data.without}")
         print(f"  {'to do':<9} {what_to_fetch(data)}")
@@ -138,6 +140,7 @@ def _as_dict(data: DataSet, root: Path) -> dict[str, Any]:
         "licence": data.licence,
         "page": data.page,
         "archives": {archive.name: archive.md5 for archive in data.archives},
+        "checked": data.checked,
         "jobs": list(data.jobs),
         "without": data.without,
     }

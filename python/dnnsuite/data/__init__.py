@@ -8,6 +8,7 @@ from . import detection as detection
 from . import games as games
 from . import imagenet as imagenet
 from . import imagenet_shards as imagenet_shards
+from . import lsun as lsun
 from . import mlm as mlm
 from . import mnist as mnist
 from . import photographs as photographs

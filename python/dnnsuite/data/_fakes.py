@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument
-from . import photographs, translation
+from . import lsun, photographs, shapenet, translation
 
 if TYPE_CHECKING:
     import numpy as np
@@ -160,6 +160,38 @@ def _wikitext(folder: Path, count: int, rng: np.random.Generator) -> None:
         (folder / f"wiki.{part}.tokens").write_text("".join(lines))
 
 
+def _shapenet(folder: Path, count: int, rng: np.random.Generator) -> None:
+    """Boxes of two halves, which are their parts, of two categories; half as many to validate and to test with."""
+    import numpy as np
+
+    categories = {"Chair": "03001627", "Table": "04379243"}
+    lines = [f"{name}\t{place}\n" for name, place in categories.items()]
+    (folder / shapenet.MARKS[0]).write_text("".join(lines))
+    some = max(2, count // 2)
+    for mark, part, number in zip(shapenet.MARKS[1:], "abc", (count, some, some), strict=True):
+        listed = [(list(categories.values())[i % 2], f"{part}{i:08d}") for i in range(number)]
+        (folder / mark).parent.mkdir(exist_ok=True)
+        (folder / mark).write_text(json.dumps([f"shape_data/{place}/{name}" for place, name in listed]))
+        for place, name in listed:
+            points = (rng.random((400, 3)) - 0.5) * rng.uniform(0.2, 1, 3)
+            for room, end, values, form in (
+                ("points", ".pts", points, "%.5f"),
+                ("points_label", ".seg", 1 + (points[:, :1] > 0), "%d"),
+            ):
+                (folder / place / room).mkdir(parents=True, exist_ok=True)
+                np.savetxt(folder / place / room / f"{name}{end}", values, fmt=form)
+
+
+def _lsun(folder: Path, count: int, rng: np.random.Generator) -> None:
+    """Pictures whose shorter side is 256, exported from the database, for which a package would be needed."""
+    from PIL import Image
+
+    noise = photographs.Noise(count)
+    (folder / lsun.PICTURES).mkdir()
+    for i in range(count):
+        Image.fromarray(noise.picture(256, 341)).save(folder / lsun.PICTURES / f"{i:040x}.webp", quality=75)
+
+
 # Of each data set the fewest samples that its readers can do with, and what writes it.
 FAKES: Mapping[str, tuple[int, Callable[[Path, int, np.random.Generator], None]]] = {
     "imagenet": (2, _imagenet),
@@ -171,4 +203,6 @@ FAKES: Mapping[str, tuple[int, Callable[[Path, int, np.random.Generator], None]]
     "coco": (1, _coco),
     "ml-20m": (25, _movielens),
     "wikitext-2": (20, _wikitext),
+    "shapenet": (2, _shapenet),
+    "lsun": (1, _lsun),
 }

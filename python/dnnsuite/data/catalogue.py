@@ -8,18 +8,41 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InvalidArgument, did_you_mean
-from . import cifar, detection, imagenet, mnist, ratings, small_images, super_resolution, translation, words
+from . import (
+    cifar,
+    detection,
+    imagenet,
+    lsun,
+    mnist,
+    ratings,
+    shapenet,
+    small_images,
+    super_resolution,
+    translation,
+    words,
+)
 
 __all__ = ["DATA_SETS", "Archive", "DataSet", "data_set"]
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A file to fetch. `into` is the folder below the data set's that it is unpacked in."""
+    """A file to fetch.
+
+    Attributes:
+        md5: its hash, and `stated_by` who publishes that; both empty where nobody does, so that it is not checked.
+        into: the folder below the data set's that it is unpacked in.
+    """
 
     name: str
     md5: str = ""
+    stated_by: str = ""
     into: str = "."
+
+    @property
+    def hash_text(self) -> str:
+        """The hash and who states it, or that there is none."""
+        return f"MD5 {self.md5} ({self.stated_by})" if self.md5 else "unverified: nobody publishes a hash"
 
 
 @dataclass(frozen=True)
@@ -43,6 +66,13 @@ class DataSet:
     archives: tuple[Archive, ...]
     jobs: tuple[str, ...]
     without: str
+
+    @property
+    def checked(self) -> str:
+        """`MD5` if all archives are checked by a published hash, `unverified` if not, `-` where there is no archive."""
+        if not self.archives:
+            return "-"
+        return "MD5" if all(archive.md5 for archive in self.archives) else "unverified"
 
 
 def _imagenet(root: Path) -> Path | None:
@@ -92,6 +122,10 @@ def _movielens(root: Path) -> Path | None:
     return next(((root / name).parent for name in ratings.FILES if (root / name).is_file()), None)
 
 
+def _shapenet(root: Path) -> Path | None:
+    return _first_with(root, shapenet.FOLDERS[::-1], shapenet.MARKS)
+
+
 def _wikitext(root: Path) -> Path | None:
     found = words.files_of(root)
     return found[0] if found else None
@@ -103,8 +137,8 @@ _LISTED = (
         ("train/<class>/*.JPEG   1,281,167 images in 1000 folders", "val/<class>/*.JPEG     50,000 images"),
         "155 GB", "non-commercial research and education, after registration", "image-net.org",
         (
-            Archive("ILSVRC2012_img_train.tar", "1d675b47d978889d74fa0da5fadfb00e", "train"),
-            Archive("ILSVRC2012_img_val.tar", "29b22e2961454d5413ddabcf34fc5622", "val"),
+            Archive("ILSVRC2012_img_train.tar", "1d675b47d978889d74fa0da5fadfb00e", "image-net.org", "train"),
+            Archive("ILSVRC2012_img_val.tar", "29b22e2961454d5413ddabcf34fc5622", "image-net.org", "val"),
         ),
         ("loader", "convnet", "convnet_fp16", "convnet_distributed", "convnet_distributed_fp16", "dcgan", "dcgan_all",
          "fast_style"),
@@ -117,10 +151,10 @@ _LISTED = (
          "t10k-labels-idx1-ubyte(.gz)"),
         "12 MB", "CC BY-SA 3.0", "yann.lecun.com/exdb/mnist",
         (
-            Archive("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-            Archive("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"),
-            Archive("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573b3"),
-            Archive("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
+            Archive("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873", "torchvision"),
+            Archive("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432", "torchvision"),
+            Archive("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3", "torchvision"),
+            Archive("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", "torchvision"),
         ),
         ("vae",), "Debian's dataset-fashion-mnist, else scikit-learn's digits, else drawn",
     ),
@@ -128,13 +162,13 @@ _LISTED = (
         "cifar10", "CIFAR-10", "cifar-10-batches-bin", _cifar10,
         ("data_batch_{1..5}.bin   50,000", "test_batch.bin          10,000"),
         "170 MB", "not stated by its authors", "cs.toronto.edu/~kriz/cifar.html",
-        (Archive("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", ".."),),
+        (Archive("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "its authors", ".."),),
         ("mobilenet_v3_small", "mobilenet_v3_large", "resnet"), "what mnist finds, in three channels",
     ),
     DataSet(
         "cifar100", "CIFAR-100", "cifar-100-binary", _cifar100, ("train.bin   50,000", "test.bin    10,000"),
         "170 MB", "not stated by its authors", "cs.toronto.edu/~kriz/cifar.html",
-        (Archive("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", ".."),),
+        (Archive("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "its authors", ".."),),
         ("dnnsuite train",), "scikit-learn's digits, else drawn",
     ),
     DataSet(
@@ -154,23 +188,39 @@ _LISTED = (
         ("annotations/instances_train2017.json", "train2017/*.jpg   118,287"),
         "19 GB", "CC BY 4.0 (annotations); each image its own", "cocodataset.org",
         (
-            Archive("train2017.zip", "cced6f7f71b7629ddf16f17bbcfab6b2"),
-            Archive("annotations_trainval2017.zip", "f4bbac642086de4f52a3fdda2de5fa2c"),
+            Archive("train2017.zip", "cced6f7f71b7629ddf16f17bbcfab6b2", "MLPerf and others"),
+            Archive("annotations_trainval2017.zip", "f4bbac642086de4f52a3fdda2de5fa2c", "MLPerf and others"),
         ),
         ("ssd",), "coloured rectangles",
     ),
     DataSet(
         "ml-20m", "MovieLens 20M", "ml-20m", _movielens, ("ratings.csv   20,000,263 ratings",),
         "190 MB", "for research, not to be redistributed", "grouplens.org/datasets/movielens/20m",
-        (Archive("ml-20m.zip", "cd245b17a1ae2cc31bb14903e1204af3", ".."),),
+        (Archive("ml-20m.zip", "cd245b17a1ae2cc31bb14903e1204af3", "its authors", ".."),),
         ("recom",), "pairs drawn by the Zipf-Mandelbrot law",
     ),
     DataSet(
         "wikitext-2", "WikiText-2", "wikitext-2", _wikitext,
         ("wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens"),
         "13 MB", "CC BY-SA 3.0", "the site of its authors (Merity et al. 2016)",
-        (Archive("wikitext-2-v1.zip", "542ccefacc6c27f945fb54453812b3cd", ".."),),
+        (Archive("wikitext-2-v1.zip", "542ccefacc6c27f945fb54453812b3cd", "torchtext", ".."),),
         ("wlm", "wlmfp16", "bert", "transformer"), "the documentation that Python ships, else drawn",
+    ),
+    DataSet(
+        "shapenet", "ShapeNet part, shapes of 16 categories", shapenet.FOLDERS[1], _shapenet,
+        ("synsetoffset2category.txt", "train_test_split/shuffled_{train,val,test}_file_list.json",
+         "<category>/points/*.pts         16,881 shapes", "<category>/points_label/*.seg   a part for each point"),
+        "635 MB", "ShapeNet's terms of use: research, not to be redistributed", "shapenet.cs.stanford.edu/ericyi",
+        (Archive(f"{shapenet.FOLDERS[1]}.zip", into=".."),),
+        ("pointnet_cls", "pointnet_seg"), "surfaces of solids, drawn",
+    ),
+    DataSet(
+        "lsun", "LSUN, bedrooms", lsun.FOLDER, lsun.find,
+        (f"{lsun.DATABASE}/data.mdb   3,033,042 pictures; wants the package lmdb",
+         f"{lsun.PICTURES}/*.webp                or those, exported"),
+        "43 GB", "for research, as its authors say", "yf.io/lsun",
+        (Archive(f"{lsun.DATABASE}.zip", "f2c5d904a82a6295dbdccb322b4b0a99", "HFTA"),),
+        ("dnnsuite workflow dcgan",), "parts of photographs that scikit-image ships, else noise",
     ),
 )  # fmt: skip
 DATA_SETS: Mapping[str, DataSet] = {each.name: each for each in _LISTED}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Unavailable
-from . import photographs
+from . import lsun, photographs
 from ._origin import Origin, root_of
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ class Crops(NamedTuple):
 def load(
     kind: str = "auto", dataroot: str | Path | None = None, size: int = 64, count: int = 512, seed: int = 0
 ) -> Crops:
-    """The middles of the user's pictures, in `dataroot` or the folders in it, with the shorter side scaled to `size`;
-    else `count` random parts of the photographs that packages ship, else of noise that has their statistics.
+    """The middles of the user's pictures, with the shorter side scaled to `size`: LSUN's, or those in `dataroot` or the
+    folders in it; else `count` random parts of the photographs that packages ship, else of noise with their statistics.
 
     Raises:
         InvalidArgument: an unknown kind, a dataroot that is no folder, a picture that cannot be decoded.
@@ -39,9 +39,12 @@ def load(
     import numpy as np
 
     root = root_of(kind, dataroot)
+    rng = np.random.Generator(np.random.Philox(key=seed & (2**64 - 1)))
+    if root and (bedrooms := lsun.find(root)):
+        images = [_middle(picture, size) for picture in lsun.pictures(bedrooms, _AT_MOST)]
+        return _crops(images, f"LSUN bedroom, {bedrooms}", "for research, as its authors say")
     folders = [root, *sorted(path for path in root.iterdir() if path.is_dir())] if root else []
     own = [path for folder in folders for path in photographs.files(folder)][:_AT_MOST]
-    rng = np.random.Generator(np.random.Philox(key=seed & (2**64 - 1)))
     if own:
         images = [_middle(photographs.decode(path), size) for path in own]
         return _crops(images, f"pictures of {root}", "that of the user's files")

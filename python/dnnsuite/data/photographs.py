@@ -7,7 +7,7 @@ import hashlib
 import importlib.util
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from .._files import cache_folder
 from ..errors import BadData, InvalidArgument, Unavailable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from PIL import Image
 
-EXTENSIONS = (".jpg", ".jpeg", ".png")
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp")
 
 _GENERATED_SIZE = (500, 375)  # width and height of many of ImageNet's; with this quality, also their 110 kB
 _QUALITY = 90
@@ -44,15 +44,15 @@ def files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in EXTENSIONS)
 
 
-def decode(path: str | Path, mode: str = "RGB") -> Image.Image:
-    """The picture in a file. Raises BadData naming it if it is damaged or no picture."""
+def decode(path: str | Path | BinaryIO, mode: str = "RGB", name: str = "") -> Image.Image:
+    """The picture in a file, or in an open one called `name`. Raises BadData if it is damaged or no picture."""
     from PIL import Image
 
     try:
         with Image.open(path) as image:
             return image.convert(mode)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise BadData(f"{path} cannot be decoded: {error}") from error
+        raise BadData(f"{name or path} cannot be decoded: {error}") from error
 
 
 def shipped() -> tuple[list[Path], Origin] | None:

@@ -137,7 +137,7 @@ def _from(data: DataSet, source: Path, folder: Path, unchecked: bool, tell: Tell
 
 def _known(data: DataSet, path: Path) -> Archive:
     into = data.archives[0].into if data.archives else "."
-    return next((each for each in data.archives if each.name == path.name), Archive(path.name, "", into))
+    return next((each for each in data.archives if each.name == path.name), Archive(path.name, into=into))
 
 
 def _copy(data: DataSet, source: Path, folder: Path, tell: Tell) -> None:
@@ -154,7 +154,7 @@ def _copy(data: DataSet, source: Path, folder: Path, tell: Tell) -> None:
 def _check(path: Path, archive: Archive, unchecked: bool, tell: Tell) -> None:
     """Raise BadData for an archive that is not the one that is known by its name."""
     if not archive.md5:
-        tell(f"{path.name}: no hash is known to check it by")
+        tell(f"{path.name}: unverified: nobody publishes a hash to check it by")
         return
     tell(f"checking {path.name}")
     digest = hashlib.md5(usedforsecurity=False)
@@ -162,7 +162,8 @@ def _check(path: Path, archive: Archive, unchecked: bool, tell: Tell) -> None:
         while block := file.read(1 << 20):
             digest.update(block)
     if digest.hexdigest() != archive.md5:
-        said = f"{path}: its MD5 is {digest.hexdigest()}, not {archive.md5}: damaged, unfinished, or another file"
+        known = f"{archive.md5} that {archive.stated_by} states" if archive.stated_by else archive.md5
+        said = f"{path}: its MD5 is {digest.hexdigest()}, not {known}: damaged, unfinished, or another file"
         if not unchecked:
             raise BadData(f"{said}; fetch it again, or give --unchecked")
         tell(said)

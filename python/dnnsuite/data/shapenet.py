@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 FOLDERS = (".", "shapenetcore_partanno_segmentation_benchmark_v0")
 
 _CATEGORIES = "synsetoffset2category.txt"
+_SPLITS = "train_test_split/shuffled_{}_file_list.json"
+# Files that a complete folder has.
+MARKS = (_CATEGORIES, *(_SPLITS.format(split) for split in ("train", "val", "test")))
+
 _MOST_CATEGORIES = 16
 _JITTER = 0.02  # standard deviation, in a cloud of radius 1
 
@@ -75,9 +79,7 @@ def load(
             f"{folder / _CATEGORIES} has no category {category!r}{did_you_mean(category, folders)}"
         )
     names = sorted(folders if category is None else [category])
-    return _listed(
-        folder, folder / f"train_test_split/shuffled_{split}_file_list.json", names, folders, split
-    )
+    return _listed(folder, folder / _SPLITS.format(split), names, folders, split)
 
 
 def batches(shapes: Shapes, points: int, batch_size: int, seed: int, of_parts: int = 0) -> ArrayBatches:

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import plots
+from .. import __version__, plots
+from .._runs.record import Moment
 from .._runs.words import printable
 from ._report import SuiteReport
 from ._text import definitions, shown, style_score, style_seed, value_of, where
@@ -22,6 +24,13 @@ _TEMPLATE = Path(__file__).with_name("page.html.j2")
 _RATES = [
     "runs", "copies", "unit", "rate_per_s", "low_per_s", "high_per_s", "machine_per_s", "with_loader_per_s", "failed",
 ]  # fmt: skip
+# Columns in words, for a reader who has not seen the command's tables.
+_WORDS = {
+    "rate_per_s": "one copy, /s", "low_per_s": "from", "high_per_s": "to (95 %)", "machine_per_s": "machine, /s",
+    "with_loader_per_s": "with loader, /s", "between_runs_pct": "between runs",
+    "between_devices_pct": "between devices", "cost_per_million": "per million items", "joules_per_item": "J per item",
+    "alone_per_s": "alone, /s", "shared_per_s": "shared, /s", "machine_gain": "machine gains",
+}  # fmt: skip
 _VARIANCE = ["runs", "between_runs_pct", "between_devices_pct", "flags"]
 
 
@@ -41,16 +50,24 @@ def html(report: SuiteReport) -> str:
             value_of=value_of,
             chart=chart(report),
             counts=_counts(report),
-            below=_below(report),
             rates=rates,
             against=_against(report),
             variance=summary[_VARIANCE],
             seed=style_seed(report),
             score=style_score(report),
             prices=report.prices,
-            definitions=definitions(report),
+            words=_WORDS,
+            definitions={_WORDS.get(name, name): _worded(said) for name, said in definitions(report).items()},
+            made=f"dnnsuite {__version__}, {Moment.now().utc[:10]}",
         )
     )
+
+
+def _worded(meaning: str) -> str:
+    """A definition that names other columns as the page does."""
+    for name, words in _WORDS.items():
+        meaning = re.sub(rf"\b{name}\b", f"“{words}”", meaning)
+    return meaning
 
 
 def _counts(report: SuiteReport) -> str:
@@ -58,15 +75,10 @@ def _counts(report: SuiteReport) -> str:
     measured = sum(1 for runs in report.summary["runs"] if runs)
     failed = sum(len(entries) for entries in report.failures.values())
     compared = int(report.seed["diff"].notna().sum())
-    low = len(_below(report))
-    against = f", {compared} compared with {report.target}, {low} of them below it" if report.target else ""
+    against = ", compared with no target: --gpu-model names one"
+    if report.target:
+        against = f", {compared} compared with {report.target}, {len(report.below)} of them below it"
     return f"{measured} of {len(report.summary)} jobs measured{against}, {failed} executions failed"
-
-
-def _below(report: SuiteReport) -> list[tuple[str, str]]:
-    """Jobs slower than their target, the slowest first."""
-    low = report.seed["diff"][report.seed["diff"] < 0].sort_values()
-    return [(str(job), f"{diff:+.1%}") for job, diff in low.items()]
 
 
 def _against(report: SuiteReport) -> pandas.DataFrame:

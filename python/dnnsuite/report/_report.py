@@ -71,6 +71,21 @@ class SuiteReport:
         bad = self.failures or any(not line.passed for line in self.statistics)
         return "FAIL" if bad else "NOT COMPARABLE" if self.uncompared else "PASS"
 
+    @property
+    def below(self) -> list[tuple[str, float]]:
+        """(job, difference as a fraction) of those slower than their target, the slowest first."""
+        low = self.seed["diff"][self.seed["diff"] < 0].sort_values()
+        return [(str(job), float(diff)) for job, diff in low.items()]
+
+    @property
+    def headline(self) -> str:
+        """The verdict in words that do not say more than it does: the original's rule is the mean over all jobs."""
+        if self.verdict != "PASS":
+            return self.verdict
+        if self.target is None:
+            return "PASS, with no target"
+        return "PASS on the mean of all jobs" if self.below else "PASS"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them; NaN is None."""
         return {
@@ -167,10 +182,11 @@ def make(
     last: dict[str, Target] | None = load(target, last=True) if target else None
     seed = seed_table(suites, targets)
     unlike = uncompared(suites, targets) if targets else {}
+    differing = _differing(entries)
     return SuiteReport(
         title=title or f"{name or _title(entries)}: {', '.join(str(directory) for directory in directories)}",
         entries=entries,
-        machine=_machine(entries),
+        machine=_with_gaps(entries, differing),
         summary=summary_table(entries),
         devices=device_table(entries),
         failures=failures(entries),
@@ -182,7 +198,7 @@ def make(
         scored=score_table(suites, last) if last and _comparable(suites, unlike) else None,
         score=score(suites, last, price) if last and _comparable(suites, unlike) else None,
         uncompared=unlike,
-        differing=_differing(entries),
+        differing=differing,
         costs=cost_table(entries, prices, gpu_watts(entries)),
         prices=prices,
         not_run=_not_run(suites, exclude),
@@ -245,8 +261,8 @@ def _machine(entries: Sequence[ReportEntry]) -> dict[str, str]:
         ("host", {entry.hostname for entry in entries}),
         ("driver", {entry.driver for entry in entries}),
     ):
-        if len(found) == 1 and found != {""}:
-            shared[name] = found.pop()
+        if known := sorted(found - {""}):
+            shared[name] = ", ".join(known)
     for name in ("torch", "dnnsuite", "commit"):
         found = {entry.versions.get(name, "") for entry in entries} - {""}
         if found:
@@ -254,6 +270,32 @@ def _machine(entries: Sequence[ReportEntry]) -> dict[str, str]:
     if days := sorted({entry.started[:10] for entry in entries if entry.started}):
         shared["measured"] = " to ".join(dict.fromkeys([days[0], days[-1]]))
     return shared
+
+
+# What a reader of the conditions looks for: where it is in no record, that is said.
+_WANTED = (
+    "measured",
+    "host",
+    "processor",
+    "GPUs",
+    "torch version",
+    "dnnsuite",
+    "commit",
+    "preset",
+    "precision",
+    "data",
+)
+NOT_RECORDED = "not recorded"
+
+
+def _with_gaps(entries: Sequence[ReportEntry], differing: Mapping[str, object]) -> dict[str, str]:
+    """The conditions, those that a reader looks for first; several values where entries differ, a word for none."""
+    machine = _machine(entries)
+    for name in _WANTED:
+        found = {entry.conditions.get(name, UNKNOWN) for entry in entries} - {UNKNOWN}
+        machine.setdefault(name, "; ".join(sorted(found)) or NOT_RECORDED)
+    first = [name for name in _WANTED if name not in differing]
+    return {name: machine[name] for name in [*first, *machine] if name not in differing}
 
 
 _OF_JOBS = (

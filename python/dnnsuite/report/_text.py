@@ -71,10 +71,9 @@ FORMATS: dict[str, Callable[[Any], str]] = {
 def shown(table: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Head and rows of a table as text, its index first."""
     head = [str(table.index.name or ""), *map(str, table.columns)]
-    rows = [
-        [str(index), *(FORMATS.get(str(name), str)(value) for name, value in row.items())]
-        for index, row in table.iterrows()
-    ]
+    # By columns: a row of a table is of one type, and would make counts fractions.
+    cells = [list(map(FORMATS.get(str(name), str), table[name].tolist())) for name in table.columns]
+    rows = [list(row) for row in zip(map(str, table.index), *cells, strict=True)]
     return head, rows
 
 
@@ -211,7 +210,7 @@ def definitions(report: SuiteReport) -> dict[str, str]:
 
 def text(report: SuiteReport) -> str:
     """Render the whole report for a terminal."""
-    parts = [report.title, "=" * len(report.title), "", f"verdict: {report.verdict}", "", style_seed(report)]
+    parts = [report.title, "=" * len(report.title), "", f"verdict: {report.headline}", "", style_seed(report)]
     for title, body in _sections(report, _plain_table):
         parts += ["", title, "-" * len(title), body]
     return printable("\n".join(parts)) + "\n"
@@ -219,7 +218,7 @@ def text(report: SuiteReport) -> str:
 
 def markdown(report: SuiteReport) -> str:
     """Render the whole report as Markdown."""
-    parts = [f"# {report.title}", "", f"**{report.verdict}**", "", "```", style_seed(report), "```"]
+    parts = [f"# {report.title}", "", f"**{report.headline}**", "", "```", style_seed(report), "```"]
     for title, body in _sections(report, _markdown_table):
         prose = body if body.startswith("|") else "```\n" + body + "\n```"
         parts += ["", f"## {title}", "", prose]

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from .._runs.failures import CLASSES
 from .._runs.record import FASTEST
 from ..errors import Error
 from .table import SEPARATOR, Row
@@ -43,7 +44,7 @@ def rows_of_mila(directory: Path, name: str | None = None) -> tuple[list[Row], l
                 arguments.append(_arguments(result))
             except Error as error:
                 problems.append(f"skipped: {error}")
-    return _numbered(_with_variants(rows, arguments)), problems
+    return _numbered(_with_variants(_with_copies(rows), arguments)), problems
 
 
 def _results(path: Path) -> list[Any]:
@@ -69,11 +70,11 @@ def _row(path: Path, index: int, result: Any, directory: Path, name: str | None)
 
 
 def _checked_row(path: Path, index: int, result: Mapping[str, Any], directory: Path, name: str | None) -> Row:
-    failure = _failure(result)
+    about = result.get("dnnsuite") or {}
+    failure = _failure(result, about)
     rate = math.nan if failure else float(result["train_item"]["avg"])
     if not (math.isnan(rate) or 0 <= rate < FASTEST):
         raise ValueError(f"{rate} items per second: no rate is negative, or {FASTEST:g} and more")
-    about = result.get("dnnsuite") or {}
     settings = about.get("changed") or {}
     devices = str(result.get("vcd", ""))
     number = re.search(r"\.R(\w+)\.", path.name)
@@ -90,7 +91,7 @@ def _checked_row(path: Path, index: int, result: Mapping[str, Any], directory: P
         seed_unit="items",
         status="failed" if failure else "ok",
         failure=failure,
-        message={"nan": "a loss is not finite", "crash": "did not complete"}.get(failure or "", ""),
+        message=str(about.get("message") or _MESSAGES.get(failure or "", "")),
         run=number[1] if number else path.parent.relative_to(directory).as_posix(),
         kind="mila",
         plan=name or _plan_name(path),
@@ -146,10 +147,25 @@ def _with_variants(rows: Sequence[Row], arguments: Sequence[Mapping[str, Any]]) 
     return found
 
 
-def _failure(result: Mapping[str, Any]) -> str | None:
+_MESSAGES = {"nan": "a loss is not finite", "crash": "did not complete"}
+
+
+def _with_copies(rows: Sequence[Row]) -> list[Row]:
+    """The rows, with the number of copies that ran at once: one on each device of which a job has results."""
+    devices: dict[str, set[str]] = {}
+    for row in rows:
+        devices.setdefault(row.job, set()).add(row.share)
+    return [
+        row if row.share == "all" else replace(row, copies=len(devices[row.job] - {"all"})) for row in rows
+    ]
+
+
+def _failure(result: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
+    """The class of a failure: the one that our own files name, else a crash; None for what ended well."""
     if any(loss is None or math.isnan(loss) for loss in result.get("batch_loss") or ()):
         return "nan"
-    return None if result.get("completed", True) else "crash"
+    named = about.get("failure")
+    return None if result.get("completed", True) else named if named in CLASSES else "crash"
 
 
 def _plan_name(path: Path) -> str:

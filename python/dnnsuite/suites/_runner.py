@@ -33,7 +33,7 @@ from ._seed_format import summary_line, total_line
 from ._settings import SuiteSettings
 from ._shares import processes_of, seed_of, threads_of, uuids_of
 from ._suite import Suite
-from ._summary import SuiteSummary, write_reports
+from ._summary import SuiteSummary, write_failure, write_reports
 from .entry import SuiteEntry
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Runner:
             repeats = self.record.state["repeats"]
             repeats[group.repeat]["seconds"] += seconds
             self.record.save()
-        self._write_reports(group)
+        self._write_reports(group, runs)
         self.screen.done(entry.key, group.repeat, runs, line, seconds)
 
     def _missing(self, group: _Group) -> list[RunRecord]:
@@ -256,7 +256,9 @@ class Runner:
             found["NVIDIA_TF32_OVERRIDE"] = "0"
         return found
 
-    def _write_reports(self, group: _Group) -> None:
+    def _write_reports(self, group: _Group, made: Sequence[RunRecord]) -> None:
+        for copy, run in enumerate(made):
+            write_failure(self.record.root, run, self._arguments(group, copy))
         for slot in range(len(group.shares)):
             runs = [
                 self.record.runs / run_name(entry.key, group.repeat, slot) for entry in self.suite.entries
