@@ -13,7 +13,6 @@ import torch
 from dnnsuite import results
 from dnnsuite.errors import Error, InvalidArgument, Unavailable
 from dnnsuite.tuning import OptunaSearch
-from dnnsuite.tuning.board import Board
 from dnnsuite.tuning.board_storage import journal
 from small_sweep import ALGORITHMS, run
 
@@ -82,40 +81,6 @@ def test_one_that_is_killed_loses_only_its_running_rungs(tmp_path):
         again.count(trial) <= 2 for trial in saved
     )  # the rungs that follow, not the one that was saved
     assert not list(out.glob("best-*.pt"))
-
-
-def test_of_two_claims_the_first_counts_and_those_of_the_dead_are_free(tmp_path):
-    storage = journal(tmp_path / "journal.log")
-    one, other = Board(storage, "s"), Board(storage, "s")
-    one.claim({0: 0, 1: 0})
-    other.refresh()
-    assert other.free([0, 1, 2]) == {2}
-    other.claim({1: 0, 2: 0})
-    assert (other.mine(1), other.mine(2), one.mine(1)) == (False, True, True)
-    one.tell(0, 1, {"loss": 0.1, "odd": float("nan")}, 2.5)
-    one.tell_failure(1, 0, "crash", "it fell")
-    one.release(0, 0.1)
-    other.refresh()
-    (row,) = other.rows(0, 0)
-    assert (row["loss"], row["odd"] != row["odd"], other.seconds(0)) == (0.1, True, 2.5)
-    assert other.failure(1, 0) == ("crash", "it fell")
-    assert other.free([0, 1]) == {0}
-    other.claim({0: 0})  # which has gone on since
-    assert not other.mine(0)
-    gone = Board(storage, "s", worker="elsewhere:1:x", stale_s=0.2)
-    gone.claim({7: 0})
-    observer = Board(storage, "s", stale_s=0.2)
-    observer.refresh()
-    assert observer.free([7]) == set()
-    gone._closed.set()  # no sign of life any more
-    deadline = time.monotonic() + 20
-    while not observer.free([7]) and time.monotonic() < deadline:
-        observer.refresh()
-        time.sleep(0.02)
-    assert observer.free([7]) == {7}
-    for board in (one, other, observer):
-        board.close()
-    assert Board(storage, "s").workers == 1
 
 
 def test_a_database(tmp_path):

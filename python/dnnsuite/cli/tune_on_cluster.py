@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ class TuningOnCluster:
     """
 
     file = TASK_FILE
-    task = "dnnsuite.cli.tune_on_cluster:run_part"
+    task = "dnnsuite.cli.app:tune_as_part"
 
     def __init__(self, job: str, arguments: Sequence[str], workers: int) -> None:
         from ..cluster import Part
@@ -55,14 +55,17 @@ class TuningOnCluster:
         """Nothing is left to be done: each worker has written the tables."""
 
 
-def run_part(order: Mapping[str, Any], directory: Path, resume: bool) -> None:
+def run_part(main: Callable[[list[str]], None], order: Mapping[str, Any], directory: Path) -> None:
     """Take part in the search, on a node.
+
+    Args:
+        main: the command `dnnsuite`.
+        directory: of this worker; that of the search is above it.
 
     Raises:
         RuntimeError: the command ended early; the line above has its reason.
     """
     from .._files import write_json
-    from .app import main
 
     directory.mkdir(parents=True, exist_ok=True)
     arguments = [*order["arguments"], *_threads(order), "--quiet", "--share", "--out", str(directory.parent)]
