@@ -115,6 +115,8 @@ TESTED_BY: dict[str, str] = {
     "tuning/array_trainer.py": "tuning/test_sweep.py",
     "tuning/board_storage.py": "tuning/test_board.py",
     "tuning/place.py": "tuning/test_shared.py",
+    "tuning/notebook.py": "tuning/test_progress.py",
+    "_fuse/html.py": "fuse/test_html.py",
     "cli/tune_on_cluster.py": "cli/test_tune.py",
     "tuning/engine.py": "tuning/test_sweep.py",
     "tuning/recipe.py": "tuning/test_sweep.py",
