@@ -11,7 +11,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
-THROUGHPUT, CONVERGENCE, PARTIAL = NOTEBOOKS
+THROUGHPUT, CONVERGENCE, PARTIAL, SWEEP = NOTEBOOKS
 INSTALL = "notebooks need a Jupyter kernel: pip install '.[test]'"
 
 # Jupyter's own libraries warn about each other.
@@ -56,7 +56,7 @@ def fresh_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_there_are_notebooks() -> None:
-    names = ["01_throughput.ipynb", "02_convergence.ipynb", "03_partial_fusion.ipynb"]
+    names = ["01_throughput.ipynb", "02_convergence.ipynb", "03_partial_fusion.ipynb", "04_sweep.ipynb"]
     assert [path.name for path in NOTEBOOKS] == names
 
 
@@ -81,6 +81,16 @@ def test_partial_fusion_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     assert figures == 1
     assert "partial-resnet: arrays of 4 models of resnet, 2 repeats, 0 to 10 units unfused" in text
     assert re.search(r"fp32: \d\.\d\d times serial fused, \d\.\d\d with 10 units unfused", text)
+
+
+def test_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    text, figures = outputs(run(SWEEP, monkeypatch, None))
+    assert figures == 1
+    assert re.search(r"trial (\d+) of 17 is the best: acc [\d.]+ with .*\n(.*\n)*.*<table", text)
+    assert re.search(r"trial \d+: 0\.[89]\d+ of the held-out digits are right", text)
+    assert "array of 4 models Sequential: 2,410 parameters each" in text
+    assert "3 fused, 1 elementwise" in text
 
 
 def test_on_results_made_just_now(monkeypatch: pytest.MonkeyPatch, fresh_results: Path) -> None:

@@ -83,3 +83,39 @@ def test_bad_options_are_one_sentence(tmp_path, space, capsys, arguments, messag
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
+
+
+def test_workers_of_a_cluster_share_a_search(tmp_path, space, capsys):
+    pytest.importorskip("submitit")
+    pytest.importorskip("optuna")
+    out = tmp_path / "out"
+    options = [*SMALL, "--space", space, "--cluster", "local", "--workers", "2"]
+    assert run(*options, "--cluster-option", "timeout_min=5", "--out", str(out)) == 0
+    said = capsys.readouterr().out
+    assert "2 of 2 tasks to submit to local" in said
+    assert "is the best: loss" in said
+    assert str(out / "trajectory.png") in said
+    assert run(*SMALL, "--modes", "hfta", "--space", space, "--out", str(tmp_path / "alone"), "--json") == 0
+    (alone,) = json.loads(capsys.readouterr().out)["rows"]
+    (shared,) = json.loads((out / "comparison.json").read_text())["rows"]
+    assert (shared["best"], shared["best_trial"], shared["epochs"]) == (
+        alone["best"], alone["best_trial"], alone["epochs"],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--share"], "name it with --out"),
+        (["--cluster", "pbs"], "accepted: slurm, local, debug"),
+        (["--workers", "0"], "--workers 0"),
+        (["--cluster", "local", "--cluster-option", "timeout"], "wants NAME=VALUE"),
+    ],
+)
+def test_bad_options_of_clusters_are_one_sentence(tmp_path, capsys, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert run(*SMALL, *arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert not list(tmp_path.iterdir())

@@ -7,6 +7,7 @@ import torch
 from rich.console import Console
 
 import dnnsuite
+from dnnsuite.tuning.notebook import in_notebook, table_html
 
 
 def shown(terminal):
@@ -31,3 +32,10 @@ def test_quiet_in_a_log_file():
 
 def test_on_a_terminal():
     assert "is the best" in shown(True)
+
+
+def test_a_notebook_has_a_table():
+    assert not in_notebook()  # the notebook itself runs in tests/test_notebooks.py
+    shown = table_html(["trial", "loss"], [["0", "<0.5"]], "1 running & 2 waiting")
+    assert "<p>1 running &amp; 2 waiting</p>" in shown
+    assert "<td>0</td><td>&lt;0.5</td>" in shown

@@ -1,43 +1,17 @@
 # SPDX-License-Identifier: MIT
 """A sweep on disk: what is kept, killed at any moment, continued, and refused."""
 
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
 
-import dnnsuite
 from dnnsuite import results
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.tuning import ASHA, PBT, Hyperband, LogUniform, Random, Uniform
-
-ALGORITHMS = {
-    "random": lambda: Random(5),
-    "hyperband": Hyperband,
-    "asha": lambda: ASHA(6, parallel=3),
-    "pbt": lambda: PBT(4),
-}
-
-
-def model(config):
-    return torch.nn.Sequential(
-        torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Dropout(config["dropout"]), torch.nn.Linear(6, 2)
-    )
-
-
-def run(out, name="hyperband", callbacks=(), **options):
-    x = torch.randn(48, 4, generator=torch.Generator().manual_seed(5))
-    y = (x[:, 0] * x[:, 1] > 0).long()
-    space = {"lr": LogUniform(1e-3, 0.3), "dropout": Uniform(0.0, 0.5)}
-    return dnnsuite.sweep(
-        model, space, (x[:32], y[:32]), evaluate=(x[32:], y[32:]), batch_size=8, out=out, quiet=True,
-        **{"epochs": 3, "algorithm": ALGORITHMS[name](), "width": 3, **options}, callbacks=callbacks,
-    )  # fmt: skip
+from small_sweep import ALGORITHMS, run
 
 
 class Stop(Exception):
@@ -116,14 +90,10 @@ def test_damaged_files_are_made_again(tmp_path):
 def test_killed_at_any_moment(tmp_path):
     whole = run(tmp_path / "whole")
     out = tmp_path / "out"
-    script = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        f"import torch; torch.set_num_threads(1); import test_store\n"
-        f"test_store.run({str(out)!r})"
-    )
-    process = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "OMP_NUM_THREADS": "1"})
-    while process.poll() is None and len(list(out.glob("runs/trial-*/run.json"))) < 2:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process = multiprocessing.get_context("fork").Process(target=run, args=(out,))
+    process.start()
+    while process.is_alive() and len(list(out.glob("runs/trial-*/run.json"))) < 2:
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
     assert run(out, resume=True).history.equals(whole.history)

@@ -21,6 +21,7 @@ from .code.fused_attributes import bare_class, is_fused
 from .code.user_module import UserModule
 from .coverage import Cover, coverage
 from .edits import ArrayEdit
+from .html import array_html
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .loop_choice import LoopChoice
 from .model_signature import ForwardOfModels
@@ -303,6 +304,9 @@ class Array(torch.nn.Module):
     def coverage(self) -> list[Cover]:
         """List the way each part of the array runs, and the time of the parts that are not fused."""
         return coverage(self)
+
+    def _repr_html_(self) -> str:
+        return array_html(self, self._root, coverage(self))
 
     def per_model(self, name: str, reason: str = ASKED) -> None:
         """Run the models of the user's module `name` one by one from now on."""

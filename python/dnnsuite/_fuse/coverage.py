@@ -10,6 +10,7 @@ import torch
 from ..nn.array_module import ArrayModule
 from .code.fused_attributes import ModuleCoverage, bare_class
 from .code.user_module import UserModule
+from .html import coverage_html
 
 
 class Cover(NamedTuple):
@@ -28,16 +29,23 @@ class Cover(NamedTuple):
     cost_s: float = 0.0
 
 
-def coverage(array: torch.nn.Module) -> list[Cover]:
+class Coverage(list[Cover]):
+    """A list of covers, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        return coverage_html(self)
+
+
+def coverage(array: torch.nn.Module) -> Coverage:
     """List the way each part of `array` runs, layer by layer; other code is listed if it is not fused.
 
     Steps of a `StepRunner` count too: its shards tell the array.
     """
-    found: list[Cover] = []
+    found = Coverage()
     root = array.__dict__.get("_root", array)
     choice = array.__dict__.get("_fused_choice")
     if choice is not None and choice.why:
-        return [Cover("", bare_class(root).__name__, "per model", choice.why, _mean(choice.report))]
+        return Coverage([Cover("", bare_class(root).__name__, "per model", choice.why, _mean(choice.report))])
 
     def visit(module: torch.nn.Module, name: str) -> None:
         kind = bare_class(module).__name__

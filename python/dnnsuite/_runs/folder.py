@@ -26,6 +26,7 @@ __all__ = [
     "WORKFLOW_FILE",
     "PlanFolder",
     "default_out",
+    "joined",
     "opened",
     "stamp",
 ]
@@ -36,6 +37,7 @@ PROFILES_FILE, THROUGHPUT_FILE = "profiles.json", "throughput.json"
 
 OUT = Path("dnnsuite-runs")  # where directories are made that nobody named
 _LOCK = ".lock"
+_JOIN_S = 60.0  # that others of a plan may hold the lock
 
 
 class PlanFolder:
@@ -70,10 +72,10 @@ class PlanFolder:
         """The directory a run is made in, invisible to readers until :meth:`finish_run`."""
         return self.scratch(str(self.runs.relative_to(self.root)), f"{TEMPORARY}{name}")
 
-    def finish_run(self, temporary: Path, run: RunRecord) -> Path:
+    def finish_run(self, temporary: Path, run: RunRecord, name: str | None = None) -> Path:
         """Write `run.json` and give the directory its name: from now on the run exists, and an older one does not."""
         write_json(temporary / RUN_FILE, run.to_dict())
-        final = temporary.with_name(temporary.name.removeprefix(TEMPORARY))
+        final = temporary.with_name(name or temporary.name.removeprefix(TEMPORARY))
         try:
             if final.exists():
                 shutil.rmtree(final)
@@ -168,6 +170,40 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
         # one.
         if not existed and [path.name for path in root.iterdir()] == [_LOCK]:
             shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def joined(root: Path, file: str) -> Iterator[PlanFolder]:
+    """The directory of a plan that several processes do together, locked for a moment: its file is read afresh.
+
+    Args:
+        root: the output directory, made if need be; on a file system that all of them share.
+        file: name of the file in it that holds the state; the first process writes it.
+
+    Raises:
+        InvalidArgument: it holds other things.
+        Error: a process that shares with nobody is at work in it.
+        OutputError: it cannot be made or written.
+    """
+    import filelock
+
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(root / _LOCK)
+        lock.acquire(timeout=_JOIN_S)
+    except filelock.Timeout:
+        raise Error(
+            f"another process is at work in {root} alone; wait for it or choose another --out"
+        ) from None
+    except OSError as error:
+        raise OutputError(f"cannot write to {root}: {error.strerror}") from error
+    try:
+        others = sorted(path.name for path in root.iterdir() if path.name != _LOCK)
+        if others and not (root / file).is_file():
+            raise InvalidArgument(f"{root} holds {others[0]} and no {file}; choose another --out")
+        yield PlanFolder(root, file, _state(root / file) if others else {})
+    finally:
+        lock.release()
 
 
 def _state(path: Path) -> dict[str, Any]:

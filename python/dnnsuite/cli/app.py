@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -32,8 +33,9 @@ from . import (
     workflow,
 )
 from ._status import USAGE, reporting
+from .tune_on_cluster import run_part
 
-__all__ = ["main"]
+__all__ = ["main", "tune_as_part"]
 
 app = typer.Typer(
     name="dnnsuite",
@@ -117,3 +119,8 @@ app.add_typer(pin.commands(reporting), name="pin")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line (`sys.argv` by default) and exit with its status."""
     app(list(arguments) if arguments is not None else sys.argv[1:], prog_name="dnnsuite")
+
+
+def tune_as_part(order: Mapping[str, Any], directory: Path, resume: bool) -> None:
+    """Take part in a search as a task of a cluster."""
+    run_part(main, order, directory)

@@ -139,12 +139,12 @@ def submit(
     return 0 if ok else FAILED
 
 
-def command_line(context: typer.Context) -> list[str]:
-    """The arguments of the command under way, without those that are of the cluster."""
+def command_line(context: typer.Context, own: Sequence[str] = _OWN) -> list[str]:
+    """The arguments of the command under way, without `own`: by default those that are of the cluster."""
     words: list[str] = []
     for parameter in context.command.params:
         value = context.params.get(parameter.name or "")
-        if parameter.name in _OWN or value is None or value is False:
+        if parameter.name in own or value is None or value is False:
             continue
         many = list(value) if isinstance(value, (list, tuple)) else [value]
         if parameter.param_type_name == "argument":

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +14,12 @@ import typer
 from ..errors import InvalidArgument, did_you_mean
 from ._options import PRESETS, Json, Number, Text, Texts
 from ._status import FAILED
+from .run import parameters
+from .train_on_cluster import command_line
+from .tune_on_cluster import OWN, TuningOnCluster, search_on_cluster
 
 if TYPE_CHECKING:
     from ..tuning import Algorithm, Sweep
-    from ..tuning.comparison import Comparison
     from ..tuning.job import JobSweep
 
 __all__ = ["tune"]
@@ -26,6 +29,7 @@ _MODES = ("hfta", "serial", "concurrent", "mps", "mig")
 
 
 def tune(
+    context: typer.Context,
     job: Annotated[
         str, typer.Argument(help="A declared job, as mobilenet_v3_small or pointnet_cls.", show_default=False)
     ],
@@ -62,6 +66,19 @@ def tune(
     plugin: Annotated[Texts, typer.Option(help="Module that registers a job of yours; repeatable.")] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/tune-JOB-TIME]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Do what is missing in --out.")] = False,
+    share: Annotated[
+        bool,
+        typer.Option(
+            "--share", help="Do a part of the trials in --out, beside other processes with this command."
+        ),
+    ] = False,
+    cluster: Annotated[
+        Text, typer.Option(help="Deal the trials out to tasks of a cluster: slurm, local or debug.")
+    ] = None,
+    workers: Annotated[Number, typer.Option(help="Tasks of the cluster.  [4]")] = None,
+    cluster_option: Annotated[
+        Texts, typer.Option(help="Of the tasks, as timeout_min=60 or slurm_partition=gpu; repeatable.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     as_json: Json = False,
 ) -> int:
@@ -76,14 +93,15 @@ def tune(
     from ..tuning.comparison import compare
     from ..tuning.job import JobSweep
 
+    on_cluster = cluster is not None or workers is not None or bool(cluster_option)
     import_plugins(plugin or [], [os.getcwd()])
     preset = "quick" if quick else preset
     chosen = choose_device(device)
-    where = _directory(job, out, resume, OUT, stamp())
+    where = _directory(job, out, resume, share, OUT, stamp())
     found = JobSweep(
         job, preset, chosen, _options(option or []), data, dataroot, iters_per_epoch, batch_size, seed
     )
-    wanted = _split_modes(modes or ["hfta,serial"])
+    wanted = _split_modes(modes or (["hfta"] if on_cluster or share else ["hfta,serial"]))
     epochs, count = max_iters or (9 if preset == "quick" else 81), trials or (9 if preset == "quick" else 81)
 
     def run(mode: str, repeat: int, folder: Path, again: bool) -> Sweep:
@@ -91,12 +109,19 @@ def tune(
         return _swept(
             found, made, epochs=epochs, mode=mode, out=folder, resume=again, seed=seed + repeat, preset=preset,
             space=space, metric=metric, goal=goal, patience=patience, width=width, threads=threads, device=chosen,
-            quiet=quiet or as_json,
+            share=share, quiet=quiet or as_json,
         )  # fmt: skip
 
+    if on_cluster:
+        plan = TuningOnCluster(job, command_line(context, OWN), 4 if workers is None else workers)
+        said = search_on_cluster(
+            plan, where, cluster or "slurm", parameters(cluster_option or []), resume, as_json
+        )
+        _print(said, where, as_json)
+        return 0 if said["same"] else FAILED
     comparison = compare(run, wanted, repeats, where, resume, _unavailable(wanted, chosen))
-    files = [str(path) for path in comparison.save(where)]
-    _print(comparison, files, where, as_json)
+    comparison.save(where)
+    _print(comparison.to_dict(), where, as_json)
     return 0 if comparison.same else FAILED
 
 
@@ -113,7 +138,11 @@ def _swept(found: JobSweep, algorithm: Algorithm, *, space: str | None, preset: 
     )  # fmt: skip
 
 
-def _directory(job: str, out: str | None, resume: bool, root: Path, stamp: str) -> Path:
+def _directory(job: str, out: str | None, resume: bool, share: bool, root: Path, stamp: str) -> Path:
+    if share:
+        if out is None:
+            raise InvalidArgument("--share needs a directory that all processes see: name it with --out")
+        return Path(out)
     if out is not None:
         where = Path(out)
         if not resume and where.is_dir() and any(where.iterdir()):
@@ -183,37 +212,35 @@ def _options(texts: list[str]) -> dict[str, Any]:
     return found
 
 
-def _print(comparison: Comparison, files: list[str], out: Path, as_json: bool) -> None:
-    rows = comparison.rows()
+def _print(found: Mapping[str, Any], out: Path, as_json: bool) -> None:
+    """Show what `comparison.json` has."""
+    files = [str(out / name) for name in found["files"]]
     if as_json:
-        print(json.dumps({"out": str(out), "rows": rows, "same": comparison.same, "files": files,
-                          "unavailable": dict(comparison.unavailable)}, default=str))  # fmt: skip
+        print(json.dumps({"out": str(out), **found, "files": files}, default=str))
         return
-    first = next(iter(comparison.sweeps.values()))[0]
-    print(first.describe())
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("mode", "trials", "model-epochs", f"best {first.metric}", "s to the best", "times serial (95 %)",
+    print(found["best"])
+    rows = found["rows"]
+    table = Table("mode", "trials", "model-epochs", f"best {rows[0]['metric']}", "s to the best", "times serial (95 %)",
                   "sum of runtimes, s", box=None, pad_edge=False)  # fmt: skip
     for row in rows:
         table.add_row(
             row["mode"], str(row["trials"]), str(row["epochs"]), f"{row['best']:.5g}", f"{row['seconds_to_best']:.1f}",
             _interval(row), f"{row['sum_of_runtimes']:.1f}",
         )  # fmt: skip
-    for mode, why in comparison.unavailable.items():
+    for mode, why in found["unavailable"].items():
         table.add_row(mode, "", "", "", "", f"unavailable: {why}", "")
     Console().print(table)
-    print(
-        "all modes found the same best configuration"
-        if comparison.same
-        else "the modes found different best ones"
-    )
+    if len(rows) > 1:
+        same = "all modes found the same best configuration"
+        print(same if found["same"] else "the modes found different best ones")
     print("\n".join(files))
 
 
 def _interval(row: dict[str, Any]) -> str:
     if "speedup" not in row:
         return ""
-    known = row["low"] == row["low"]
+    known = row["low"] is not None and row["low"] == row["low"]
     return f"{row['speedup']:.2f}" + (f" [{row['low']:.2f}, {row['high']:.2f}]" if known else "")

@@ -41,6 +41,7 @@ class TrialArray:
     def __init__(self, recipe: Recipe, evaluation: Evaluation, metric: str, threads: int) -> None:
         self._recipe, self._evaluation, self._metric, self._threads = recipe, evaluation, metric, threads
         self.trials: list[Trial] = []
+        self._trained: dict[int, int] = {}  # epochs in the slots' weights, by trial
         self._array: Any = None
         self._optimizer: Any = None
         self._schedule: Any = None
@@ -68,8 +69,8 @@ class TrialArray:
 
     def _is_current(self, trial: Trial) -> bool:
         """True if a trial's slot has its state of now, which a copy of it need not replace."""
-        if not any(held is trial for held in self.trials):
-            return False
+        if not any(held is trial for held in self.trials) or self._trained[trial.number] != trial.trained:
+            return False  # another process may have trained it since
         if trial.state is not None and not _has_inherited(trial):
             trial.state = None
         return trial.state is None
@@ -109,6 +110,7 @@ class TrialArray:
         return trainee.train()
 
     def _go_on(self, slot: int, trial: Trial) -> None:
+        self._trained[trial.number] = trial.trained
         if trial.state is not None:
             write_slot(trial.state, slot, self._array, self._optimizer, self._schedule)
             self._use_own_values(slot, trial)
@@ -185,6 +187,7 @@ class TrialArray:
         for trial in self.trials:
             trial.seconds += share
             trial.trained += 1
+            self._trained[trial.number] = trial.trained
         return found
 
     def _train(self) -> torch.Tensor:

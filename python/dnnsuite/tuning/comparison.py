@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "compare"]
 
 _BASELINE = "serial"
+_FILES = ("comparison.csv", "comparison.json", "trajectory.png")
 
 
 @dataclass(eq=False)
@@ -82,15 +83,21 @@ class Comparison:
         axes.legend()
         return axes
 
-    def save(self, out: Path) -> list[Path]:
-        """Write `comparison.csv`, `comparison.json` and `trajectory.png`; return their paths."""
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: the best of the first mode in a line, rows by mode, the names of the files."""
+        first = next(iter(self.sweeps.values()))[0]
+        return {
+            "best": first.describe(), "rows": self.rows(), "same": self.same, "unavailable": dict(self.unavailable),
+            "files": list(_FILES),
+        }  # fmt: skip
+
+    def save(self, out: Path) -> None:
+        """Write `comparison.csv`, `comparison.json` and `trajectory.png`."""
         from .. import plots
 
-        files = [out / name for name in ("comparison.csv", "comparison.json", "trajectory.png")]
-        write_text(files[0], self.table().to_csv(index=False))
-        write_json(files[1], {"rows": self.rows(), "same": self.same, "unavailable": dict(self.unavailable)})
-        plots.save(self.draw(), files[2])
-        return files
+        write_text(out / _FILES[0], self.table().to_csv(index=False))
+        plots.save(self.draw(), out / _FILES[2])
+        write_json(out / _FILES[1], self.to_dict())
 
 
 def compare(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ from .arrays import Outcome, load_state
 from .store import Kept, Store
 from .trial import Trial
 
-__all__ = ["Best", "Engine", "Event", "Goal", "Trainer"]
+__all__ = ["Best", "Engine", "Event", "FailedElsewhere", "Goal", "Trainer", "reason_of"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,14 @@ class Event:
     epoch: int
     metrics: dict[str, float]
     status: str
+
+
+class FailedElsewhere(Exception):
+    """The failure of a trial in another process, of which its class and sentence are known."""
+
+    def __init__(self, failure: str, message: str) -> None:
+        super().__init__(message)
+        self.failure, self.message = failure, message
 
 
 @dataclass
@@ -160,17 +168,21 @@ class Engine:
             if kept.status == "failed" and not kept.history:
                 self._fail(trial, kept.failure, kept.message)
                 return None
+        return trial if self._admitted(trial) else None
+
+    def _admitted(self, trial: Trial) -> bool:
+        """True if a trial can begin; one whose model cannot be made has failed."""
         try:
             self.admit(trial)
         except InvalidArgument as error:
             if len(self.trials) == 1 and "make_model" in str(error):
                 raise
             self._fail(trial, "crash", str(error))
-            return None
+            return False
         except Exception as error:
-            self._fail(trial, classify(error), f"{type(error).__name__}: {error}")
-            return None
-        return trial
+            self._fail(trial, *reason_of(error))
+            return False
+        return True
 
     def _inherit(self, trial: Trial, source: Trial, order: Order) -> None:
         """Let a trial go on from another's state, with values of its own."""
@@ -192,23 +204,32 @@ class Engine:
 
     def _train(self, ready: Sequence[Trial]) -> None:
         """Report values that are known already, else train an epoch of some of the trials."""
+        if self._hear_known(ready):
+            return
+        for trial in ready:
+            self._find_state(trial)
+        self._train_these(self.trainer.chosen(ready))
+
+    def _hear_known(self, ready: Sequence[Trial]) -> bool:
+        """Report the next epoch of each trial whose value is known; False if there is none."""
         known = [trial for trial in ready if trial.epoch < len(trial.known)]
         for trial in known:
             trial.trained, trial.state, trial.kept = trial.epoch + 1, None, None
             self._heard[trial.number] = (trial, trial.known[trial.epoch])
-        if known:
-            return
+        return bool(known)
+
+    def _train_these(self, trials: Sequence[Trial]) -> list[Outcome]:
+        """Train an epoch of each and hear of it; return what is new."""
         if not self.train_s:
             self.check_configs([trial.config for trial in self.trials.values()])
-        for trial in ready:
-            self._find_state(trial)
         began = time.monotonic()
-        outcomes = self.trainer.train(self.trainer.chosen(ready))
+        outcomes = self.trainer.train(trials)
         self.train_s += time.monotonic() - began
         outcomes = [(trial, found) for trial, found in outcomes if self._is_new(trial, found)]
         for trial, found in outcomes:
             self._heard[trial.number] = (trial, found)
         self._look_for_best(outcomes)
+        return outcomes
 
     def _is_new(self, trial: Trial, found: Any) -> bool:
         return isinstance(found, BaseException) or trial.trained > trial.epoch
@@ -224,7 +245,7 @@ class Engine:
 
     def _look_for_best(self, outcomes: Sequence[Outcome]) -> None:
         found = [(self._value(metrics), trial.number, trial.trained, trial)
-                 for trial, metrics in outcomes if isinstance(metrics, dict)]  # fmt: skip
+                 for trial, metrics in outcomes if isinstance(metrics, dict) and not _is_nan(metrics)]  # fmt: skip
         ranked = min(
             ((v, n, e, t) for v, n, e, t in found if math.isfinite(v)), key=lambda x: x[:3], default=None
         )
@@ -254,9 +275,12 @@ class Engine:
         heard, self._heard = self._heard, {}
         for _, (trial, found) in sorted(heard.items()):
             if isinstance(found, BaseException):
-                self._fail(trial, classify(found), f"{type(found).__name__}: {found}")
+                self._hear_of_failure(trial, found)
             else:
                 self._hear(trial, found)
+
+    def _hear_of_failure(self, trial: Trial, error: BaseException) -> None:
+        self._fail(trial, *reason_of(error))
 
     def _hear(self, trial: Trial, metrics: dict[str, float]) -> None:
         value = self._value(metrics)
@@ -264,7 +288,7 @@ class Engine:
         if not math.isfinite(value):
             self._fail(trial, "nan", f"{self.metric} is {metrics[self.metric]} after epoch {trial.epoch}")
             return
-        if math.isnan(metrics.get("train_loss", 0.0)):
+        if _is_nan(metrics):
             self._fail(trial, "nan", f"the training loss is NaN in epoch {trial.epoch}")
             return
         self._note_value(trial, value)
@@ -371,3 +395,15 @@ class Engine:
             raise Error(
                 f"all {len(self.trials)} trials failed, so there is no best one; trial {first.number}: {first.message}"
             )
+
+
+def reason_of(error: BaseException) -> tuple[str, str]:
+    """(class of a failure, its sentence)."""
+    if isinstance(error, FailedElsewhere):
+        return error.failure, error.message
+    return classify(error), f"{type(error).__name__}: {error}"
+
+
+def _is_nan(metrics: Mapping[str, float]) -> bool:
+    """True if a trial's training is lost, whatever is measured of it then."""
+    return math.isnan(metrics.get("train_loss", 0.0))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import abc
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,22 +19,22 @@ __all__ = ["Named", "OfTorch", "Optimization", "chosen_optimization"]
 Values = dict[str, Any]
 
 
-class Optimization:
-    """Optimizer and schedule of an array: made once, given other trials later."""
+class Optimization(abc.ABC):
+    """Optimizer and schedule of an array: made once, fitted to another trial in a slot later."""
 
     def taken(self) -> set[str]:
         """Names of configurations that it reads, beside those that it is called with."""
         return set()
 
+    @abc.abstractmethod
     def made(
         self, array: torch.nn.Module, models: Sequence[Any], configs: Sequence[Config]
     ) -> tuple[Any, Any]:
         """(optimizer, schedule or None) of an array of these models."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def fresh(self, model: Any, config: Config) -> tuple[Values, Callable[[Any, int], None]]:
         """(values for `array.replace`, a function of the optimizer and the slot that sets the rest)."""
-        raise NotImplementedError
 
 
 def _nothing(optimizer: Any, slot: int) -> None:

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""Progress of a sweep: on a terminal the best trials, a count of each status and the time left; lines in a log file."""
+"""Progress of a sweep: the best trials, a count of each status and the time left, on a terminal and in a notebook.
+
+In a log file it is a line once in a while.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from .._runs import progress as runs
 from .algorithms import Plan
+from .notebook import LiveTable, in_notebook, table_html
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,18 +30,19 @@ class Progress:
     """Shows a sweep. Use it as a context manager.
 
     Args:
-        console: standard error by default.
+        console: standard error by default, and the output of the cell in a notebook.
         quiet: show nothing.
     """
 
     def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
+        self._live = LiveTable() if console is None and not quiet and in_notebook() else None
         if console is None:
             from rich.console import Console as RichConsole
 
             console = RichConsole(stderr=True)
         self.plan: Plan | None = None  # its size, once it is known
-        self._shown = runs.Progress(console, quiet)
-        self._on_terminal = console.is_terminal and not quiet
+        self._shown = runs.Progress(console, quiet or self._live is not None)
+        self._on_terminal = console.is_terminal and not quiet and self._live is None
         self._began_s = self._told_s = time.monotonic()
         self._trained = 0
 
@@ -56,7 +62,7 @@ class Progress:
         now_s = time.monotonic()
         if now_s - self._told_s < 0.5:
             return
-        if self._on_terminal:
+        if self._on_terminal or self._live is not None:
             self._told_s = now_s
             self._draw(engine)
         elif now_s - self._told_s >= _LINE_EVERY_S:
@@ -77,25 +83,36 @@ class Progress:
         return max(0.0, per_epoch_s * (self.plan.epochs - self._trained))
 
     def _draw(self, engine: Engine) -> None:
-        trials = sorted(engine.trials.values(), key=lambda trial: (trial.best[0], trial.number))[:_ROWS]
-        metric = engine.metric or "value"
-        columns = ["trial", metric, "epochs", "status", "configuration"]
-        self._shown.rows(columns, [str(trial.number) for trial in trials])
-        for trial in trials:
-            config = ", ".join(f"{name}={_short(value)}" for name, value in trial.config.items())
-            value = f"{engine.goal.sign * trial.best[0]:.5g}" if trial.best[1] else ""
-            cells = {
-                metric: value,
-                "epochs": str(trial.epoch),
-                "status": trial.status,
-                "configuration": config,
-            }
-            self._shown.row(str(trial.number), **cells)
+        columns, rows = _table(engine)
+        if self._live is not None:
+            self._live.show(table_html(columns, rows, self._line(engine)))
+            return
+        self._shown.rows(columns, [row[0] for row in rows])
+        for row in rows:
+            self._shown.row(row[0], **dict(zip(columns[1:], row[1:], strict=True)))
         self._shown.at(self._trained, self._line(engine), self._eta_s())
 
     def end(self, line: str) -> None:
         """Say how it ended."""
+        if self._live is not None:
+            self._live.show(f"<p>{escape(line)}</p>")
         self._shown.line(line)
+
+
+def _table(engine: Engine) -> tuple[list[str], list[list[str]]]:
+    """(columns, a row for each of the best trials)."""
+    best = sorted(engine.trials.values(), key=lambda trial: (trial.best[0], trial.number))[:_ROWS]
+    columns = ["trial", engine.metric or "value", "epochs", "status", "configuration"]
+    return columns, [
+        [
+            str(trial.number),
+            f"{engine.goal.sign * trial.best[0]:.5g}" if trial.best[1] else "",
+            str(trial.epoch),
+            trial.status,
+            ", ".join(f"{name}={_short(value)}" for name, value in trial.config.items()),
+        ]
+        for trial in best
+    ]
 
 
 def _best_text(engine: Engine) -> str:

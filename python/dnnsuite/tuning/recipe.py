@@ -22,6 +22,7 @@ from .watched import WatchedConfig
 __all__ = ["Recipe"]
 
 _SMALL_BYTES = 2**22  # of parameters: a model that is kept from its first look to its start
+_MOST_BUILT = 64  # of them
 
 
 class Recipe:
@@ -87,7 +88,8 @@ class Recipe:
         trainee = self.build(trial)
         feed = self.feeds.of(trial.number, trial.config)
         trial.group = (feed.key, *self._shape(trainee))
-        if sum(p.numel() * p.element_size() for p in trainee.parameters()) < _SMALL_BYTES:
+        small = sum(p.numel() * p.element_size() for p in trainee.parameters()) < _SMALL_BYTES
+        if small and len(self._built) < _MOST_BUILT:
             self._built[trial.number] = trainee
 
     def _shape(self, trainee: Trainee) -> tuple[Any, int]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +22,7 @@ from .._runs.record import Metric, Moment, RunRecord, Verdict, new_id
 from .._runs.resume import refuse_other_settings
 from .trial import Trial
 
-__all__ = ["BEST_FILE", "Kept", "Store"]
+__all__ = ["BEST_FILE", "Kept", "Store", "as_json_value"]
 
 BEST_FILE = "best.pt"
 
@@ -50,6 +50,7 @@ class Store:
     def __init__(self, folder: PlanFolder, job: str, mode: str, device: str, keeps_states: bool) -> None:
         self.folder, self._job, self._mode, self._device = folder, job, mode, device
         self._keeps_states = keeps_states
+        self.suffix = ""  # of folders that are being written: of this process, where there are others
         self._started: dict[int, Moment] = {}
 
     def begin(self, asked: Mapping[str, str]) -> None:
@@ -69,9 +70,11 @@ class Store:
         self.folder.state.update(asked=dict(asked), plan="sweep", status="running")
         self.folder.save()
 
-    def finish(self, status: str) -> None:
-        """Note how the sweep ended."""
-        self.folder.state["status"] = status
+    def end(self, save: Callable[[Path], None]) -> None:
+        """Write the tables of a sweep that has ended, and remove what only a resumed one needs."""
+        save(self.folder.root)
+        self.clean()
+        self.folder.state["status"] = "done"
         self.folder.save()
 
     def kept(self) -> dict[int, Kept]:
@@ -81,7 +84,7 @@ class Store:
             details = record.details
             with suppress(KeyError, TypeError, ValueError):
                 history = [{name: _float(v) for name, v in row.items()} for row in details["history"]]
-                states = {int(path.stem.split("-")[1]): path for path in directory.glob("state-*.pt")}
+                states = _states_in(directory)
                 failure = record.verdict.failure or ""
                 found[int(details["trial"])] = Kept(
                     history, states, record.seconds, failure, record.verdict.message, str(details["status"])
@@ -90,16 +93,19 @@ class Store:
 
     def save(self, trial: Trial, state: Any, metric: str, sign: float) -> dict[int, Path]:
         """Write a trial's record and, if it may go on, its state; return the files of states by epochs."""
-        name = f"trial-{trial.number:05d}"
-        temporary = self.folder.begin_run(name)
+        name = _folder_of(trial.number)
+        temporary = self.folder.begin_run(name + self.suffix)
         if isinstance(state, Path):
             state = torch.load(state, weights_only=True)
         if state is not None:
             torch.save(state, temporary / f"state-{trial.trained}.pt")
             if self._keeps_states:
                 self._keep_last(self.folder.runs / name, temporary)
-        final = self.folder.finish_run(temporary, self._record(trial, metric, sign))
-        return {int(path.stem.split("-")[1]): path for path in final.glob("state-*.pt")}
+        return _states_in(self.folder.finish_run(temporary, self._record(trial, metric, sign), name))
+
+    def states_of(self, trial: int) -> dict[int, Path]:
+        """Files of a trial's states by epochs."""
+        return _states_in(self.folder.runs / _folder_of(trial))
 
     @staticmethod
     def _keep_last(before: Path, now: Path) -> None:
@@ -110,17 +116,20 @@ class Store:
 
     def save_best(self, best: Mapping[str, Any]) -> None:
         """Write the best weights of all trials."""
-        with replacing(self.folder.root / BEST_FILE) as temporary:
+        self.write_best(best, BEST_FILE)
+
+    def write_best(self, best: Mapping[str, Any], name: str) -> None:
+        """Write weights and the key by which they are compared into the file of this name."""
+        with replacing(self.folder.root / name) as temporary:
             torch.save(dict(best), temporary)
 
     def load_best(self) -> dict[str, Any] | None:
-        """The best weights of an earlier process; None without any."""
-        path = self.folder.root / BEST_FILE
-        try:
-            found: dict[str, Any] = torch.load(path, weights_only=True)
-        except Exception:  # missing or damaged: found again
-            return None
-        return found
+        """The best weights that earlier processes left; None without any."""
+        found: list[dict[str, Any]] = []
+        for path in self.folder.root.glob("best*.pt"):
+            with suppress(Exception):  # damaged: found again
+                found.append(torch.load(path, weights_only=True))
+        return min(found, key=lambda best: tuple(best["key"]), default=None)
 
     @cached_property
     def _environment(self) -> dict[str, Any]:
@@ -160,7 +169,9 @@ class Store:
                 "config": json.loads(config),
                 "status": trial.status,
                 "epochs": trial.epoch,
-                "history": [{name: _text(value) for name, value in row.items()} for row in trial.history],
+                "history": [
+                    {name: as_json_value(value) for name, value in row.items()} for row in trial.history
+                ],
                 "inherited": [list(each) for each in trial.inherited],
             },
         )
@@ -172,7 +183,16 @@ class Store:
                 path.unlink(missing_ok=True)
 
 
-def _text(value: float) -> Any:
+def _folder_of(trial: int) -> str:
+    return f"trial-{trial:05d}"
+
+
+def _states_in(directory: Path) -> dict[int, Path]:
+    """Files of states by epochs."""
+    return {int(path.stem.split("-")[1]): path for path in directory.glob("state-*.pt")}
+
+
+def as_json_value(value: float) -> Any:
     """A number as JSON keeps it to the last bit; NaN and infinities as texts."""
     return value if value == value and abs(value) != float("inf") else str(value)
 

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .._runs.folder import SWEEP_FILE, PlanFolder, default_out, opened
+from .._runs.folder import SWEEP_FILE, default_out, opened
 from .._runs.interrupts import interruptible
 from ..errors import InvalidArgument, did_you_mean
 from .algorithms import Algorithm, Grid, Listed, Random, Setting
 from .arrays import Arrays
 from .engine import Engine, Event, Goal
 from .feeds import Feeds
+from .place import Place, shared_place
 from .progress import Progress
 from .recipe import Recipe
 from .result import Sweep
 from .space import checked_configs, checked_space, is_finite
-from .store import Store
 from .trainee import Loss, Measure
 from .widths import Width
 
@@ -63,6 +63,7 @@ def sweep(
     autocast: torch.dtype | None = None,
     out: str | Path | bool | None = None,
     resume: bool = False,
+    share: Any = False,
     callbacks: Iterable[Callback] = (),
     console: Console | None = None,
     quiet: bool = False,
@@ -101,6 +102,9 @@ def sweep(
         device: cpu or cuda. autocast: a half precision to train in.
         out: a directory for records and the best weights; a new one below `dnnsuite-runs` by default, False for none.
         resume: go on with what is in `out`, or in the last directory.
+        share: True lets every process that makes the same call with the same `out`, on any machine that sees it, do a
+            part of the trials; each returns the whole sweep. One may join, leave or die at any time. They meet in a
+            journal of Optuna's in `out`, or in the database of a URL that is given instead of True.
         callbacks: functions of an `Event`, as `TensorBoard(folder)`.
         console, quiet: where the progress is shown; nowhere.
 
@@ -126,29 +130,27 @@ def sweep(
         "optimizer": _named(optimizer), "scheduler": _named(scheduler), "batch_size": str(batch_size),
     }  # fmt: skip
     began_s = time.monotonic()
-    with interruptible(), _folder(out, resume) as folder, Progress(console, quiet) as progress:
-        chosen.begin(replace(setting, id="" if folder is None else folder.id))
+    with (
+        interruptible(),
+        _place(out, resume, share, chosen, setting, asked) as place,
+        Progress(console, quiet) as progress,
+    ):
+        chosen.begin(replace(setting, id=place.id))
         progress.plan = chosen.plan()
-        store = (
-            None if folder is None else Store(folder, _named(make_model), mode, device, chosen.keeps_states)
-        )
-        if store is not None:
-            store.begin(asked)
-        engine = Engine(
-            chosen, trainer, aim, recipe.admit, store,
+        store = place.store(_named(make_model), mode, device, chosen.keeps_states)
+        engine = place.engine(
+            algorithm=chosen, trainer=trainer, goal=aim, admit=recipe.admit, store=store,
             check_configs=lambda configs: recipe.refuse_unread(configs, {"batch_size", "seed", *recipe.feeds.read}),
             tell=_teller(progress, callbacks), seed=seed,
         )  # fmt: skip
         try:
             engine.run()
             engine.require_values()
-        except BaseException as error:
-            if folder is not None:
-                folder.end_early(error)
-            raise
         finally:
             trainer.close()
-        result = _result(engine, recipe, store, time.monotonic() - began_s, chosen)
+        result = _result(engine, recipe, time.monotonic() - began_s, chosen)
+        if store is not None:
+            store.end(result.save)
         progress.end(result.describe())
         engine.tell(Event("finished", result.best_trial, dict(result.best_config), 0, {}, "done"), engine)
     return result
@@ -226,17 +228,28 @@ def _named(given: Any) -> str:
 
 
 @contextmanager
-def _folder(out: Any, resume: bool) -> Iterator[PlanFolder | None]:
+def _place(
+    out: Any, resume: bool, share: Any, algorithm: Algorithm, setting: Setting, asked: Mapping[str, str]
+) -> Iterator[Place]:
+    """Open the directory of a sweep, of this process alone or of all that share it."""
+    if share is not False:
+        with shared_place(out, share, algorithm, asked, setting.maximize) as place:
+            yield place
+        return
     if out is False:
         if resume:
             raise InvalidArgument(
                 "resume=True goes on with a directory, and out is False: name the directory"
             )
-        yield None
+        yield Place(None, asked)
         return
     root = Path(out) if out not in (None, True) else default_out("sweep", SWEEP_FILE, resume)
     with opened(root, SWEEP_FILE, resume) as folder:
-        yield folder
+        try:
+            yield Place(folder, asked)
+        except BaseException as error:
+            folder.end_early(error)
+            raise
 
 
 def _teller(progress: Progress, callbacks: Iterable[Callback]) -> Callable[[Event, Engine], None]:
@@ -250,23 +263,16 @@ def _teller(progress: Progress, callbacks: Iterable[Callback]) -> Callable[[Even
     return tell
 
 
-def _result(
-    engine: Engine, recipe: Recipe, store: Store | None, seconds: float, algorithm: Algorithm
-) -> Sweep:
-    result = Sweep(
+def _result(engine: Engine, recipe: Recipe, seconds: float, algorithm: Algorithm) -> Sweep:
+    return Sweep(
         trials=[engine.trials[number] for number in sorted(engine.trials)],
         metric=engine.metric,
         goal="min" if engine.goal.sign > 0 else "max",
         best_trial=engine.best.key[1],
         best_state_dict=engine.best.weights or {},
         seconds=seconds,
-        out=store.folder.root if store else None,
+        out=engine.store.folder.root if engine.store else None,
         points=engine.trajectory,
         plan=algorithm.plan(),
         rebuild=lambda trial: recipe.build(trial).model,
     )
-    if store is not None:
-        result.save(store.folder.root)
-        store.clean()
-        store.finish("done")
-    return result

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: MIT
+"""Board of a sweep that several processes share: who trains which trial, and what came of each epoch.
+
+It is a study in a storage of Optuna's: a journal file, or a database. Each rung of a trial that a process claims is a
+trial of the study; its attributes are the metrics by epoch. Of claims on one trial the first in the storage counts.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._runs.interrupts import check, deferred
+from .store import as_json_value
+
+__all__ = ["Board"]
+
+_STALE_S = 60.0  # without a sign of life of a process that is not seen from here
+_SIGNS = 6  # of life in this time
+_POLL_S = (0.02, 1.0)  # first and longest pause of a process that waits for others
+
+
+@dataclass
+class _Claim:
+    """A claim on a trial: a trial of the study, of which `number` and `id` are."""
+
+    number: int
+    trial: int
+    worker: str
+    id: int
+    running: bool = True
+
+
+class Board:
+    """A process's view of the board. Call :meth:`close` at the end: it gives back what is claimed.
+
+    Args:
+        storage: of Optuna's.
+        name: of the study, the same for all processes of the sweep.
+        maximize: direction of the study, for those who look at it.
+        worker: name of this process; made up by default.
+        stale_s: seconds without a sign of life after which another process's claims are void.
+    """
+
+    def __init__(
+        self, storage: Any, name: str, maximize: bool = False, worker: str = "", stale_s: float = _STALE_S
+    ) -> None:
+        self._storage, self._stale_s = storage, stale_s
+        self._study = _study(storage, name, maximize)
+        self.worker = worker or f"{_place()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._claims: dict[int, _Claim] = {}  # by number
+        self._mine: dict[int, _Claim] = {}  # by trial
+        self._rows: dict[int, dict[int, dict[str, float]]] = {}  # metrics by trial and epoch
+        self._seconds: dict[int, float] = {}
+        self._failures: dict[int, tuple[int, str, str]] = {}  # (epoch, class, sentence) by trial
+        self._signs: dict[str, tuple[int, float]] = {}  # (last sign, when it was new here) by process
+        self._pause_s = _POLL_S[0]
+        self._closed = threading.Event()
+        self._sign(0)
+        threading.Thread(target=self._live, name="dnnsuite-board", daemon=True).start()
+
+    # -- signs of life ---------------------------------------------------------------------------------------------
+
+    def _sign(self, count: int) -> None:
+        self._storage.set_study_user_attr(self._study, f"worker {self.worker}", count)
+
+    def _live(self) -> None:
+        """Second thread: give signs of life, however long an epoch takes."""
+        count = 0
+        while not self._closed.wait(self._stale_s / _SIGNS):
+            count += 1
+            with suppress(
+                Exception
+            ):  # a storage that is away for a moment; training finds out if it stays away
+                self._sign(count)
+
+    def _lives(self, worker: str) -> bool:
+        if worker == self.worker:
+            return True
+        sign, since_s = self._signs.get(worker, (-1, 0.0))
+        place, pid, _ = worker.rsplit(":", 2)
+        if place == _place() and not _runs_here(int(pid)):
+            return False
+        return sign >= 0 and time.monotonic() - since_s < self._stale_s
+
+    @property
+    def workers(self) -> int:
+        """Processes that are at work, this one among them."""
+        return sum(map(self._lives, {*self._signs, self.worker}))
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Read what is new."""
+        now_s = time.monotonic()
+        for name, count in self._storage.get_study_user_attrs(self._study).items():
+            worker = name.removeprefix("worker ")
+            if worker != name and self._signs.get(worker, (None,))[0] != count:
+                self._signs[worker] = count, now_s
+        for trial in self._storage.get_all_trials(self._study, deepcopy=False):
+            known = self._claims.get(trial.number)
+            if known is None or known.running:
+                self._read(trial)
+
+    def _read(self, frozen: Any) -> None:
+        told = frozen.user_attrs
+        trial = int(told["trial"])
+        claim = self._claims.setdefault(
+            frozen.number, _Claim(frozen.number, trial, told["worker"], self._id_of(frozen.number))
+        )
+        claim.running = not frozen.state.is_finished()
+        rows = self._rows.setdefault(trial, {})
+        for name, row in told.items():
+            if name.startswith("epoch "):
+                rows.setdefault(int(name.split()[1]), {key: float(v) for key, v in row["metrics"].items()})
+                self._seconds[trial] = max(row["seconds"], self._seconds.get(trial, 0.0))
+            elif name == "failure":
+                self._failures.setdefault(trial, tuple(row))
+
+    def _id_of(self, number: int) -> int:
+        return int(self._storage.get_trial_id_from_study_id_trial_number(self._study, number))
+
+    def rows(self, trial: int, after: int) -> list[dict[str, float]]:
+        """Metrics of the epochs of a trial that are known one after the other, from the one that follows `after`."""
+        known = self._rows.get(trial, {})
+        found: list[dict[str, float]] = []
+        while (epoch := after + len(found) + 1) in known:
+            found.append(known[epoch])
+        return found
+
+    def seconds(self, trial: int) -> float:
+        """Seconds that a trial has taken so far."""
+        return self._seconds.get(trial, 0.0)
+
+    def failure(self, trial: int, epoch: int) -> tuple[str, str] | None:
+        """(class, sentence) of what ended a trial after `epoch` epochs."""
+        found = self._failures.get(trial)
+        return found[1:] if found is not None and found[0] == epoch else None
+
+    # -- claims ----------------------------------------------------------------------------------------------------
+
+    def mine(self, trial: int) -> bool:
+        """True if this process trains the trial."""
+        return trial in self._mine
+
+    def free(self, trials: Iterable[int]) -> set[int]:
+        """Those that nobody else trains."""
+        held = {claim.trial for claim in self._claims.values() if claim.running and claim.worker != self.worker
+                and self._lives(claim.worker)}  # fmt: skip
+        return set(trials) - held
+
+    def claim(self, wanted: Mapping[int, int]) -> None:
+        """Claim trials; :meth:`mine` tells which this process has got.
+
+        Args:
+            wanted: epochs by trial, as far as this process has heard.
+        """
+        if not wanted:
+            return
+        with deferred():
+            made = {trial: self._made(trial, epoch) for trial, epoch in wanted.items()}
+            self._mine.update(made)
+        self.refresh()
+        for trial, claim in made.items():
+            first = min(other.number for other in self._claims.values() if other.trial == trial and other.running
+                        and self._lives(other.worker))  # fmt: skip
+            gone_on = bool(self.rows(trial, wanted[trial])) or self.failure(trial, wanted[trial]) is not None
+            if first != claim.number or gone_on:
+                self.release(trial, None)
+
+    def _made(self, trial: int, epoch: int) -> _Claim:
+        from optuna.trial import TrialState, create_trial
+
+        told = {"trial": trial, "worker": self.worker, "after": epoch}
+        template = create_trial(state=TrialState.RUNNING, user_attrs=told)
+        found = self._storage.create_new_trial(self._study, template_trial=template)
+        number = self._storage.get_trial_number_from_id(found)
+        claim = self._claims[number] = _Claim(number, trial, self.worker, found)
+        return claim
+
+    def release(self, trial: int, value: float | None) -> None:
+        """Let others have a trial: at the end of a rung with its `value`, else with none."""
+        from optuna.trial import TrialState
+
+        claim = self._mine.pop(trial, None)
+        if claim is None:
+            return
+        ended = value is not None and abs(value) < float("inf")
+        state = TrialState.COMPLETE if ended else TrialState.FAIL
+        self._storage.set_trial_state_values(claim.id, state=state, values=[value] if ended else None)
+        claim.running = False
+
+    # -- telling ---------------------------------------------------------------------------------------------------
+
+    def tell(self, trial: int, epoch: int, metrics: Mapping[str, float], seconds: float) -> None:
+        """Publish the metrics of an epoch of a trial of this process."""
+        row = {"metrics": {name: as_json_value(v) for name, v in metrics.items()}, "seconds": seconds}
+        self._storage.set_trial_user_attr(self._mine[trial].id, f"epoch {epoch}", row)
+        self._rows.setdefault(trial, {})[epoch] = dict(metrics)
+        self._pause_s = _POLL_S[0]
+
+    def tell_failure(self, trial: int, epoch: int, failure: str, message: str) -> None:
+        """Publish that a trial of this process has failed after `epoch` epochs."""
+        self._storage.set_trial_user_attr(self._mine[trial].id, "failure", [epoch, failure, message])
+
+    def wait(self) -> None:
+        """Pause until others may have got further, longer each time in vain."""
+        check()
+        time.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, _POLL_S[1])
+
+    def heard(self) -> None:
+        """Take note that waiting was not in vain."""
+        self._pause_s = _POLL_S[0]
+
+    def close(self) -> None:
+        """Give back what is claimed, and leave."""
+        self._closed.set()
+        with deferred(), suppress(Exception):  # others will find out by themselves
+            for trial in list(self._mine):
+                self.release(trial, None)
+            self._sign(-1)
+
+
+def _study(storage: Any, name: str, maximize: bool) -> int:
+    from optuna.exceptions import DuplicatedStudyError
+    from optuna.study import StudyDirection
+
+    direction = StudyDirection.MAXIMIZE if maximize else StudyDirection.MINIMIZE
+    try:
+        return int(storage.create_new_study([direction], name))
+    except DuplicatedStudyError:
+        return int(storage.get_study_id_from_name(name))
+
+
+def _place() -> str:
+    """A name of the machine, and of its processes' numbers: those of another container are not ours."""
+    parts: Sequence[Path] = (Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid"))
+    try:
+        return f"{parts[0].read_text().strip()}-{parts[1].readlink().name}"
+    except OSError:
+        return os.uname().nodename
+
+
+def _runs_here(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: MIT
+"""A sweep that several processes do together, each with the same algorithm and a part of the training.
+
+Every process plays the whole search and hears the same values in the same rounds, so all take the same decisions; which
+of them trains a trial makes no difference, as the state after a rung is on disk. Only claims and metrics are exchanged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._runs.folder import joined
+from ..errors import Error
+from .arrays import load_state
+from .board import Board
+from .engine import Engine, FailedElsewhere, reason_of
+from .store import BEST_FILE, Store
+from .trial import Trial
+
+__all__ = ["SharedEngine", "SharedStore"]
+
+_AHEAD = 16  # trials for each process that may wait
+
+
+class SharedStore(Store):
+    """The directory of a sweep, written by several processes in turns."""
+
+    def __init__(self, *arguments: Any, worker: str) -> None:
+        super().__init__(*arguments)
+        self._worker = worker.rsplit(":", 1)[-1]
+        self.suffix = f"-{self._worker}"
+
+    def save(self, trial: Trial, state: Any, metric: str, sign: float) -> dict[int, Path]:
+        """Write a trial's record and state while no other process writes one."""
+        with joined(self.folder.root, self.folder.file):
+            return super().save(trial, state, metric, sign)
+
+    def save_best(self, best: Mapping[str, Any]) -> None:
+        """Write the best weights of this process, which may be the best of all."""
+        self.write_best(best, f"best-{self._worker}.pt")
+
+    def load_best(self) -> dict[str, Any] | None:
+        """The best weights of all processes so far."""
+        with joined(self.folder.root, self.folder.file):
+            return super().load_best()
+
+    def end(self, save: Callable[[Path], None]) -> None:
+        """Write the tables of the sweep; every process does, and they are alike but for its own time."""
+        with joined(self.folder.root, self.folder.file):
+            super().end(save)
+
+    def last_state(self, trial: int, epoch: int) -> tuple[int, Any]:
+        """(epochs, state) after the last rung of a trial that is on disk, up to `epoch`; (0, None) without one."""
+        with joined(self.folder.root, self.folder.file):
+            found = [each for each in self.states_of(trial).items() if each[0] <= epoch]
+            epochs, path = max(found, default=(0, None))
+            return epochs, None if path is None else load_state(path)
+
+    def settle(self, trials: Sequence[Trial], metric: str, sign: float, best: dict[str, Any]) -> None:
+        """Write what no process was in charge of: ends of paused trials, the best weights of all."""
+        with joined(self.folder.root, self.folder.file):
+            kept = self.kept()
+            for trial in trials:
+                if trial.number not in kept or kept[trial.number].status != trial.status:
+                    super().save(trial, None, metric, sign)
+            self.write_best(best, BEST_FILE)
+            for path in self.folder.root.glob("best-*.pt"):
+                path.unlink(missing_ok=True)
+
+
+@dataclass
+class SharedEngine(Engine):
+    """Runs a sweep to its end together with other processes.
+
+    Attributes:
+        board: on which they tell each other what they do.
+    """
+
+    board: Board | None = None
+
+    @property
+    def _shared(self) -> Board:
+        assert self.board is not None
+        return self.board
+
+    def run(self) -> None:
+        """Train, and hear of what others train, until the algorithm orders nothing more.
+
+        Raises:
+            Error: the best weights are missing in the directory.
+        """
+        super().run()
+        assert isinstance(self.store, SharedStore)
+        ranked = [
+            (trial.best[0], trial.number, trial.best[1]) for trial in self.trials.values() if trial.best[1]
+        ]
+        if not ranked:
+            return
+        self._load_best()
+        if self.best.key != min(ranked):
+            raise Error(
+                f"{self.store.folder.root}: the weights of the best trial, {min(ranked)[1]}, are missing; sweep again "
+                "with another out"
+            )
+        best = {"key": list(self.best.key), "weights": self.best.weights}
+        trials = [self.trials[number] for number in sorted(self.trials)]
+        self.store.settle(trials, self.metric or "value", self.goal.sign, best)
+
+    def _take_orders(self) -> None:
+        self.look_ahead = max(self.look_ahead, _AHEAD * self._shared.workers)
+        super()._take_orders()
+
+    def _inherit(self, trial: Trial, source: Trial, order: Any) -> None:
+        trial.config = dict(order.config or source.config)
+        trial.inherited.append((trial.epoch, source.number))
+        trial.trained, trial.state, trial.kept = trial.epoch, None, None
+        self.admit(trial)
+
+    # -- epochs ----------------------------------------------------------------------------------------------------
+
+    def _train(self, ready: Sequence[Trial]) -> None:
+        """Hear of what others have trained; without any news claim some of the trials, and train an epoch of them."""
+        self._shared.refresh()
+        failed = [trial for trial in ready if self._hear_elsewhere(trial)]
+        if self._hear_known(ready) or failed:
+            self._shared.heard()
+            return
+        chosen = self._claimed(ready)
+        if not chosen:
+            self._shared.wait()
+            return
+        for trial, found in self._train_these(chosen):
+            if self.algorithm.parallel is not None:  # the others wait for it
+                self._tell(trial, found)
+
+    def _hear_elsewhere(self, trial: Trial) -> bool:
+        """Take over what others have told of a trial; True if it failed."""
+        if self._shared.mine(trial.number):
+            return False
+        if rows := self._shared.rows(trial.number, trial.epoch):
+            trial.known = [*trial.history, *rows]
+        trial.seconds = max(trial.seconds, self._shared.seconds(trial.number))
+        failure = self._shared.failure(trial.number, trial.epoch)
+        if failure is not None:
+            self._heard[trial.number] = (trial, FailedElsewhere(*failure))
+        return failure is not None
+
+    def _claimed(self, ready: Sequence[Trial]) -> list[Trial]:
+        """A fair share of the trials, as many as the trainer takes at once."""
+        board = self._shared
+        mine = [trial for trial in ready if board.mine(trial.number)]
+        free = board.free(trial.number for trial in ready)
+        share = max(1, math.ceil(len(ready) / board.workers))
+        others = [trial for trial in ready if trial.number in free and not board.mine(trial.number)]
+        possible = [*mine, *others[: max(0, share - len(mine))]]
+        chosen = self.trainer.chosen(possible) if possible else []
+        new = [trial for trial in chosen if not board.mine(trial.number)]
+        board.claim({trial.number: trial.epoch for trial in new})
+        for trial in new:
+            if board.mine(trial.number):
+                self._place(trial)
+        return [trial for trial in chosen if board.mine(trial.number)]
+
+    def _place(self, trial: Trial) -> None:
+        """Give a trial that was claimed the state after its last rung; what is lost it trains again."""
+        assert isinstance(self.store, SharedStore)
+        copied = bool(trial.inherited) and trial.inherited[-1][0] == trial.epoch
+        number = trial.inherited[-1][1] if copied else trial.number
+        trial.trained, trial.state = self.store.last_state(number, trial.epoch)
+        trial.kept = trial.state
+        if copied and trial.trained < trial.epoch:
+            raise Error(
+                f"{self.store.folder.root}: the state of trial {number} after epoch {trial.epoch} is missing; sweep "
+                "again with another out"
+            )
+
+    def _tell(self, trial: Trial, found: Any) -> None:
+        """Publish an outcome, after the weights that may be the best of all."""
+        self._save_best()
+        if isinstance(found, BaseException):
+            self._shared.tell_failure(trial.number, trial.epoch, *reason_of(found))
+        else:
+            self._shared.tell(trial.number, trial.trained, found, trial.seconds)
+
+    # -- decisions -------------------------------------------------------------------------------------------------
+
+    def _hear(self, trial: Trial, metrics: dict[str, float]) -> None:
+        mine = self._shared.mine(trial.number)
+        super()._hear(trial, metrics)
+        if not mine:
+            return
+        if self.algorithm.parallel is None:  # its rung is on disk
+            self._tell(trial, metrics)
+        if trial.status != "running":
+            self._shared.release(trial.number, metrics[self.metric])
+
+    def _hear_of_failure(self, trial: Trial, error: BaseException) -> None:
+        mine = self._shared.mine(trial.number)
+        super()._hear_of_failure(trial, error)
+        if mine and self.algorithm.parallel is None:
+            self._tell(trial, error)
+        self._shared.release(trial.number, None)
+
+    def _pause(self, trial: Trial, new: bool) -> None:
+        super()._pause(trial, self._shared.mine(trial.number))
+
+    def _save(self, trial: Trial, state: Any) -> None:
+        if self._shared.mine(trial.number):
+            super()._save(trial, state)
+
+    def _say(self, kind: str, trial: Trial) -> None:
+        if self._shared.mine(trial.number):
+            super()._say(kind, trial)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT
+"""A sweep that several processes do together: the history of one alone, whoever joins, fails or is killed."""
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+import torch
+
+from dnnsuite import results
+from dnnsuite.errors import Error, InvalidArgument, Unavailable
+from dnnsuite.tuning import OptunaSearch
+from dnnsuite.tuning.board_storage import journal
+from small_sweep import ALGORITHMS, run
+
+optuna = pytest.importorskip("optuna")
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+def start(out, **options):
+    """A process that takes part."""
+    process = multiprocessing.get_context("fork").Process(
+        target=run, args=(out,), kwargs={"share": True, **options}
+    )
+    process.start()
+    return process
+
+
+def claims(out):
+    """(worker, trial) of each claim in the journal."""
+    lines = (out / "journal.log").read_text().splitlines() if (out / "journal.log").exists() else []
+    told = [json.loads(line).get("user_attrs", {}) for line in lines if line.endswith("}")]
+    return [(each["worker"], each["trial"]) for each in told if "worker" in each]
+
+
+def study_in(out):
+    return optuna.load_study(study_name=None, storage=journal(out / "journal.log"))
+
+
+@pytest.mark.parametrize("name", list(ALGORITHMS))
+def test_processes_find_what_one_finds(tmp_path, name):
+    whole = run(tmp_path / "whole", name)
+    out = tmp_path / "out"
+    other = start(out, name=name, width=2)
+    sweep = run(out, name, share=True, width=2)
+    other.join(60)
+    assert other.exitcode == 0
+    assert sweep.history.equals(whole.history)
+    assert sweep.table.drop(columns="seconds").equals(whole.table.drop(columns="seconds"))
+    for key, value in whole.best_state_dict.items():
+        assert torch.equal(value, sweep.best_state_dict[key])
+    assert len(results.load(out)) == len(whole.table)
+    published = [(trial.user_attrs["trial"], name) for trial in study_in(out).trials for name in trial.user_attrs
+                 if name.startswith("epoch")]  # fmt: skip
+    assert len(published) == len(set(published)) == whole.epochs  # nothing was trained twice
+    late = run(out, name, share=True)  # joins when all is done
+    assert late.history.equals(whole.history)
+    assert run(out, name, resume=True).history.equals(whole.history)
+
+
+def test_one_that_is_killed_loses_only_its_running_rungs(tmp_path):
+    whole = run(tmp_path / "whole")
+    out = tmp_path / "out"
+    victim = start(out)
+    while not list(out.glob("runs/trial-*/run.json")):
+        time.sleep(0.005)
+    os.kill(victim.pid, signal.SIGKILL)
+    victim.join()
+    saved = {int(path.parent.name.split("-")[1]) for path in out.glob("runs/trial-*/run.json")}
+    before = len(claims(out))
+    with (out / "journal.log").open("a") as file:
+        file.write('{"half of')  # as a machine leaves it that loses its power
+    sweep = run(out, share=True)
+    assert sweep.history.equals(whole.history)
+    again = [trial for _, trial in claims(out)[before:]]
+    assert saved
+    assert all(
+        again.count(trial) <= 2 for trial in saved
+    )  # the rungs that follow, not the one that was saved
+    assert not list(out.glob("best-*.pt"))
+
+
+def test_a_database(tmp_path):
+    whole = run(tmp_path / "whole", "random")
+    sweep = run(tmp_path / "out", "random", share=f"sqlite:///{tmp_path}/board.db")
+    assert sweep.history.equals(whole.history)
+    study = optuna.load_study(storage=f"sqlite:///{tmp_path}/board.db", study_name=None)
+    assert study.best_value == sweep.history[sweep.history["epoch"] == 3]["loss"].min()
+    assert len(study.trials) == len(whole.table)
+
+
+def test_what_cannot_be_shared_is_refused(tmp_path):
+    with pytest.raises(InvalidArgument, match="name it with out"):
+        run(False, share=True)
+    with pytest.raises(InvalidArgument, match="give True for a journal"):
+        run(tmp_path / "out", share="journal")
+    with pytest.raises(Unavailable, match="does not answer"):
+        run(tmp_path / "out", share="nosuchdb://host/name")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InvalidArgument, match="shared by its study"):
+        run(tmp_path / "out", share=True, algorithm=OptunaSearch(optuna.create_study()))
+    run(tmp_path / "out", "random", share=True)
+    with pytest.raises(InvalidArgument, match="other settings"):
+        run(tmp_path / "out", "random", share=True, epochs=4)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes").write_text("")
+    with pytest.raises(InvalidArgument, match=r"holds notes and no sweep\.json"):
+        run(tmp_path / "other", share=True)
+
+
+def lost(model, x, y):
+    return model(x).sum() * float("nan")
+
+
+def raises(model, x, y):
+    raise ValueError("a bad loss")
+
+
+@pytest.mark.parametrize("name", ["random", "asha"])
+@pytest.mark.parametrize("loss", [lost, raises])
+def test_a_failure_is_told(tmp_path, name, loss):
+    out = tmp_path / "out"
+    other = start(out, name=name, loss=loss)
+    with pytest.raises(Error, match=r"all \d trials failed.*(a bad loss|nan)"):
+        run(out, name, share=True, loss=loss)
+    other.join(60)
+    assert other.exitcode == 1
+    assert set(results.load(out)["status"]) == {"failed"}
