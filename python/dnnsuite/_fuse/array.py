@@ -15,6 +15,7 @@ from .. import nn
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM, new_stream
+from ..nn.sharing import copied, copies_of_shared, equal_values, make_own
 from .build import Fusion
 from .code.call_user_code import enter
 from .code.fused_attributes import bare_class, is_fused
@@ -24,7 +25,7 @@ from .edits import ArrayEdit
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .loop_choice import LoopChoice
 from .model_signature import ForwardOfModels
-from .single_model import model_of, parts_of
+from .single_model import model_of, models_of, parts_of
 from .slices import narrow
 from .unfused import ASKED, Unfused, chosen_parts
 
@@ -201,6 +202,19 @@ class Array(torch.nn.Module):
         self._root._apply(fn, recurse)
         return self
 
+    def requires_grad_(self, requires_grad: bool = True) -> Array:
+        """As torch's; a tensor that all models share and that is to be trained becomes each model's own."""
+        under_way.finish(self)
+        for module in self._root.modules() if requires_grad else ():
+            make_own(module, list(module._parameters))
+        return super().requires_grad_(requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
+        under_way.finish(self)
+        copies_of_shared(self._root, memo)
+        made: Array = copied(self, memo)
+        return made
+
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
         under_way.finish(self)
         return super().named_parameters(*args, **kwargs)
@@ -311,12 +325,18 @@ class Array(torch.nn.Module):
 
 
 def fuse(
-    models: Sequence[torch.nn.Module], *, seeds: Sequence[int] | None = None, unfused: Unfused = ()
+    models: Sequence[torch.nn.Module],
+    *,
+    seeds: Sequence[int] | None = None,
+    unfused: Unfused = (),
+    share: str = "same",
 ) -> Array:
     """Make an array that computes what each of the `models` would, on inputs and outputs `[B, ...]`.
 
     The models are ordinary torch modules of one architecture, used as they are; their parameters and buffers are
-    copied, so they stay as they are, and may differ, as may dropout rates. Layers with a rule become layers of
+    copied, so they stay as they are, and may differ, as may dropout rates. A tensor that is the same in all models and
+    takes no gradient, as of a frozen base, is kept once: `[B, ...]` with stride 0 in dimension 0; parameters are then
+    not copied at all. What depends on nothing else is computed once for a batch that the models share. Layers with a rule become layers of
     `dnnsuite.nn`. A module of the user's own keeps its code, which is run once for all models: every tensor in it
     seems to be one model's. Code that cannot be fused, such as a branch on data or attributes that differ, runs once
     per model; `array.coverage()` lists it. A class that says `array_forward =
@@ -327,11 +347,15 @@ def fuse(
         seeds: start of each model's random streams (`dnnsuite.nn.seed`); without them they come from torch's generator.
         unfused: parts to run model by model although they could be fused: names of modules (`"fc"`, `"layer1.0"`,
             `"blocks.*"` as in `fnmatch`), or a function of a module's name and the module that returns True for them.
+        share: "same" keeps once what is one tensor in all models; "equal" also what has equal values in all of them
+            and takes no gradient, as of bases that were loaded one by one.
 
     Raises:
         InvalidArgument: naming the first difference, if the models do not have the same shape; naming the nearest
-            modules, if a name of `unfused` matches none.
+            modules, if a name of `unfused` matches none; naming a tensor that models share and that takes a gradient.
     """
+    if share not in ("same", "equal"):
+        raise InvalidArgument(f"share is 'same' or 'equal', got {share!r}")
     models = list(models)
     if not models:
         raise InvalidArgument("fuse takes one or more models, got none")
@@ -340,7 +364,8 @@ def fuse(
             raise InvalidArgument(f"fuse takes torch modules; model {index} is a {type(model).__name__}")
         if isinstance(model, (Array, ArrayModule)):
             raise InvalidArgument(f"model {index} is an array of models already")
-    array = Array(Fusion(models, unfused=chosen_parts(models[0], unfused)).tree(), len(models))
+    with equal_values(share == "equal"):
+        array = Array(Fusion(models, unfused=chosen_parts(models[0], unfused)).tree(), len(models))
     if seeds is not None:
         nn.seed(array, seeds)
     return array
@@ -349,12 +374,12 @@ def fuse(
 def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
     """Copy the models of an array into ordinary torch modules.
 
-    `unfuse(array)[i]` computes what the array computes for model i. The models' optimizers are
-    `optimizer.to_model(i, model.parameters())`.
+    `unfuse(array)[i]` computes what the array computes for model i. What the models share in the array, one copy of it,
+    they share again. The models' optimizers are `optimizer.to_model(i, model.parameters())`.
     """
     under_way.finish(array)
     root = array._root if isinstance(array, Array) else array
-    return [model_of(root, index) for index in range(width(array))]
+    return models_of(root, width(array))
 
 
 def width(array: torch.nn.Module) -> int:

@@ -74,6 +74,12 @@ class Dropout(ArrayModule):
         else:
             super().__setattr__(name, value)
 
+    def renew(self, device: torch.device) -> None:
+        rates = self.__dict__["_fused_rates"][0]
+        self._buffers["p"].copy_(torch.tensor(rates))  # type: ignore[union-attr]
+        self._buffers["rng"] = new_stream(self.B, device)
+        self._know(rates)
+
     def one_or_all_rates(self) -> Any:
         """Return the rate of all models, or a list where they differ."""
         rates = self.rates

@@ -19,6 +19,7 @@ from torch.nn.utils.rnn import PackedSequence
 from .._torch import backward_pass, mark_parameter, wrapper_subclass
 from ..errors import InvalidArgument
 from ..ops.torch_clip import register
+from .sharing import SharedState
 
 __all__ = ["ModelTensor", "NotFusable", "logical", "physical", "state", "wrap"]
 
@@ -260,7 +261,7 @@ class _GivenTensors:
             held[name] = value
 
 
-class OwnTensors:
+class OwnTensors(SharedState):
     """Mixed into modules of an array: code of one model that goes through their parameters sees one model's."""
 
     def __new__(cls, *_: Any, **__: Any) -> Any:
