@@ -15,7 +15,7 @@ from .. import nn
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM, new_stream
-from ..nn.sharing import copied, copies_of_shared, equal_values, make_own
+from ..nn.sharing import copied, copies_of_shared, equal_values, held_by, make_own, own_what_trains
 from .build import Fusion
 from .code.call_user_code import enter
 from .code.fused_attributes import bare_class, is_fused
@@ -117,7 +117,9 @@ class Array(torch.nn.Module):
         return choice.call(args, kwargs, self._at_once)
 
     def _at_once(self, *args: Any, **kwargs: Any) -> Any:
-        if self._runs_as_it_is:
+        if self._shares:
+            own_what_trains(self._root)
+        elif self._runs_as_it_is:
             return self._root(*args, **kwargs)
         return enter(self, self._root, self.B, args, kwargs)
 
@@ -143,6 +145,15 @@ class Array(torch.nn.Module):
         return bool(found) and not any(
             m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in self._root.modules()
         )
+
+    @property
+    def _shares(self) -> bool:
+        """True if the models share state: then what depends on nothing else is computed once."""
+        found = self.__dict__.get("_shared")
+        if found is None:
+            found = any(True for module in self._root.modules() for _ in held_by(module))
+            self.__dict__["_shared"] = found
+        return bool(found)
 
     def __getattr__(self, name: str) -> Any:
         under_way.finish(self)  # a step changes parameters and buffers, and what a forward counts
@@ -299,8 +310,8 @@ class Array(torch.nn.Module):
     ) -> None:
         under_way.finish(self)
         ArrayEdit(self, slots, models, companions, fresh or {}).carry_out()
-        self.__dict__.pop("_plain", None)
-        self.__dict__.pop("_fused_choice", None)
+        for name in ("_plain", "_shared", "_fused_choice"):
+            self.__dict__.pop(name, None)
 
     def narrow(self, start: int, length: int) -> Array:
         """Make an array of models `start` to `start + length`; their storage is shared."""

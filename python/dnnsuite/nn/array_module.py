@@ -10,6 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ..errors import InvalidArgument
+from .computed_once import alike, layer_of_one
 from .model_tensor import (
     Deferred,
     OwnTensors,
@@ -195,6 +196,22 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         return tuple(
             values[0] if values and all(v == values[0] for v in values) else tuple(values) for values in held
         )
+
+    def is_alike(self) -> bool:
+        """Return True if all models compute the same from the same input now: they share every tensor, and draw nothing.
+
+        Depends on the mode, and is asked at each call.
+        """
+        held = (getattr(self, name) for name in self.per_model_lists)
+        return alike(self) and all(value == values[0] for values in held for value in values)
+
+    def of_one(self) -> Any:
+        """Make the layer of one model that stands for all, on the same memory; for layers that are alike."""
+        one = layer_of_one(self)
+        one.__dict__["B"] = 1
+        for name in self.per_model_lists:
+            one.__dict__[name] = getattr(self, name)[:1]
+        return one
 
     def read_by_python(self) -> list[torch.Tensor]:
         """List tensors whose values decide which operators the layer calls: a change in place is noticed by those."""

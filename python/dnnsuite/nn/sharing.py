@@ -135,6 +135,18 @@ def make_own(module: torch.nn.Module, names: Sequence[str] | None = None) -> boo
     return bool(found)
 
 
+def own_what_trains(root: torch.nn.Module) -> bool:
+    """Give each model its own of the shared tensors that a step of now would change: parameters that take a gradient
+    since, running statistics in training mode. Returns True if there were any."""
+    found = False
+    for module in root.modules():
+        trained = [name for name, value in module._parameters.items() if value is not None and value.requires_grad]
+        found |= bool(trained) and make_own(module, trained)
+        written = getattr(module, "own_written", None)
+        found |= written is not None and written()
+    return found
+
+
 class SharedState:
     """Mixed into modules of an array: shared parameters and buffers stay one tensor through torch's own methods."""
 
