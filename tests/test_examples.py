@@ -3,7 +3,6 @@
 
 import importlib.util
 import os
-import re
 import runpy
 import subprocess
 import sys

@@ -15,6 +15,7 @@ from .. import nn
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM, new_stream
+from ..nn.sharing import copied, copies_of_shared, equal_values, held_by, make_own, own_what_trains
 from .build import Fusion
 from .code.call_user_code import enter
 from .code.fused_attributes import bare_class, is_fused
@@ -25,7 +26,7 @@ from .html import array_html
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .loop_choice import LoopChoice
 from .model_signature import ForwardOfModels
-from .single_model import model_of, parts_of
+from .single_model import model_of, models_of, parts_of
 from .slices import narrow
 from .unfused import ASKED, Unfused, chosen_parts
 
@@ -117,7 +118,9 @@ class Array(torch.nn.Module):
         return choice.call(args, kwargs, self._at_once)
 
     def _at_once(self, *args: Any, **kwargs: Any) -> Any:
-        if self._runs_as_it_is:
+        if self._shares:
+            own_what_trains(self._root)
+        elif self._runs_as_it_is:
             return self._root(*args, **kwargs)
         return enter(self, self._root, self.B, args, kwargs)
 
@@ -143,6 +146,15 @@ class Array(torch.nn.Module):
         return bool(found) and not any(
             m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in self._root.modules()
         )
+
+    @property
+    def _shares(self) -> bool:
+        """True if the models share state: then what depends on nothing else is computed once."""
+        found = self.__dict__.get("_shared")
+        if found is None:
+            found = any(True for module in self._root.modules() for _ in held_by(module))
+            self.__dict__["_shared"] = found
+        return bool(found)
 
     def __getattr__(self, name: str) -> Any:
         under_way.finish(self)  # a step changes parameters and buffers, and what a forward counts
@@ -201,6 +213,19 @@ class Array(torch.nn.Module):
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Array:
         self._root._apply(fn, recurse)
         return self
+
+    def requires_grad_(self, requires_grad: bool = True) -> Array:
+        """As torch's; a tensor that all models share and that is to be trained becomes each model's own."""
+        under_way.finish(self)
+        for module in self._root.modules() if requires_grad else ():
+            make_own(module, list(module._parameters))
+        return super().requires_grad_(requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
+        under_way.finish(self)
+        copies_of_shared(self._root, memo)
+        made: Array = copied(self, memo)
+        return made
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
         under_way.finish(self)
@@ -291,8 +316,8 @@ class Array(torch.nn.Module):
     ) -> None:
         under_way.finish(self)
         ArrayEdit(self, slots, models, companions, fresh or {}).carry_out()
-        self.__dict__.pop("_plain", None)
-        self.__dict__.pop("_fused_choice", None)
+        for name in ("_plain", "_shared", "_fused_choice"):
+            self.__dict__.pop(name, None)
 
     def narrow(self, start: int, length: int) -> Array:
         """Make an array of models `start` to `start + length`; their storage is shared."""
@@ -320,27 +345,38 @@ class Array(torch.nn.Module):
 
 
 def fuse(
-    models: Sequence[torch.nn.Module], *, seeds: Sequence[int] | None = None, unfused: Unfused = ()
+    models: Sequence[torch.nn.Module],
+    *,
+    seeds: Sequence[int] | None = None,
+    unfused: Unfused = (),
+    share: str = "same",
 ) -> Array:
     """Make an array that computes what each of the `models` would, on inputs and outputs `[B, ...]`.
 
     The models are ordinary torch modules of one architecture, used as they are; their parameters and buffers are
-    copied, so they stay as they are, and may differ, as may dropout rates. Layers with a rule become layers of
-    `dnnsuite.nn`. A module of the user's own keeps its code, which is run once for all models: every tensor in it
-    seems to be one model's. Code that cannot be fused, such as a branch on data or attributes that differ, runs once
-    per model; `array.coverage()` lists it. A class that says `array_forward =
-    True` has a `forward` for `[B, ...]` itself.
+    copied, so they stay as they are, and may differ, as may dropout rates. A tensor that is the same in all models and
+    takes no gradient, as of a frozen base, is kept once: `[B, ...]` with stride 0 in dimension 0; such parameters are
+    not copied at all. What depends on nothing else is computed once for a batch that the models share.
+
+    Layers with a rule become layers of `dnnsuite.nn`. A module of the user's own keeps its code, which is run once for
+    all models: every tensor in it seems to be one model's. Code that cannot be fused, such as a branch on data or
+    attributes that differ, runs once per model; `array.coverage()` lists it. A class that says `array_forward = True`
+    has a `forward` for `[B, ...]` itself.
 
     Args:
         models: B modules; model i is slot i of the array.
         seeds: start of each model's random streams (`dnnsuite.nn.seed`); without them they come from torch's generator.
         unfused: parts to run model by model although they could be fused: names of modules (`"fc"`, `"layer1.0"`,
             `"blocks.*"` as in `fnmatch`), or a function of a module's name and the module that returns True for them.
+        share: "same" keeps once what is one tensor in all models; "equal" also what has equal values in all of them
+            and takes no gradient, as of bases that were loaded one by one.
 
     Raises:
         InvalidArgument: naming the first difference, if the models do not have the same shape; naming the nearest
-            modules, if a name of `unfused` matches none.
+            modules, if a name of `unfused` matches none; naming a tensor that models share and that takes a gradient.
     """
+    if share not in ("same", "equal"):
+        raise InvalidArgument(f"share is 'same' or 'equal', got {share!r}")
     models = list(models)
     if not models:
         raise InvalidArgument("fuse takes one or more models, got none")
@@ -349,7 +385,8 @@ def fuse(
             raise InvalidArgument(f"fuse takes torch modules; model {index} is a {type(model).__name__}")
         if isinstance(model, (Array, ArrayModule)):
             raise InvalidArgument(f"model {index} is an array of models already")
-    array = Array(Fusion(models, unfused=chosen_parts(models[0], unfused)).tree(), len(models))
+    with equal_values(share == "equal"):
+        array = Array(Fusion(models, unfused=chosen_parts(models[0], unfused)).tree(), len(models))
     if seeds is not None:
         nn.seed(array, seeds)
     return array
@@ -358,12 +395,12 @@ def fuse(
 def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
     """Copy the models of an array into ordinary torch modules.
 
-    `unfuse(array)[i]` computes what the array computes for model i. The models' optimizers are
-    `optimizer.to_model(i, model.parameters())`.
+    `unfuse(array)[i]` computes what the array computes for model i. What the models share in the array, one copy of it,
+    they share again. The models' optimizers are `optimizer.to_model(i, model.parameters())`.
     """
     under_way.finish(array)
     root = array._root if isinstance(array, Array) else array
-    return [model_of(root, index) for index in range(width(array))]
+    return models_of(root, width(array))
 
 
 def width(array: torch.nn.Module) -> int:

@@ -13,10 +13,12 @@ import torch
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM
+from ..nn.sharing import equal_values, is_shared, spread
 from ..ops.memory_order import memory_order
 from .build import Fusion
 from .code.one_by_one import ModelParts
 from .code.user_module import UserModule, make_user_module
+from .single_model import model_of
 from .slices import set_width
 
 
@@ -30,6 +32,10 @@ class _NewModel:
     def state(self) -> dict[str, torch.Tensor]:
         """Collect the model's tensors by name."""
         return {name: tensor[1] for name, tensor in _state(self._both)}
+
+    def shares(self, path: str, name: str) -> bool:
+        """Return True if the model's tensor is that of the array, or equal to it."""
+        return is_shared(getattr(self._both.get_submodule(path), name))
 
     def value(self, path: str, name: str) -> Any:
         """Find the model's value in a list of one per model, in the layer at `path`."""
@@ -76,11 +82,12 @@ class ArrayEdit:
 
     def _one(self, model: torch.nn.Module) -> _NewModel:
         """Fuse the new model with one of the array's, which compares them."""
-        like = self.array[0].train(model.training)
+        like = model_of(self.array._root, 0, copied=False).train(model.training)
         device = next((p.device for p in self.array.parameters()), None)
         model = model if device is None else model.to(device)
         try:
-            both = Fusion([like, model]).tree()
+            with equal_values(True):
+                both = Fusion([like, model]).tree()
         except InvalidArgument as error:
             raise InvalidArgument(
                 str(error).replace("models 0 and 1", "the array and the new model")
@@ -141,6 +148,8 @@ class ArrayEdit:
         set_width(self.array, len(self.slots))
 
     def _gathered(self, key: str, tensor: torch.Tensor, fresh: dict[int, Any]) -> torch.Tensor:
+        if self._stays_shared(key, tensor):
+            return spread(tensor.data[:1], len(self.slots))
         if all(slot is not None for slot in self.slots):
             return _like(tensor, tensor.data[torch.tensor(self.slots, device=tensor.device)])
         rows = []
@@ -154,6 +163,12 @@ class ArrayEdit:
                 made[1] = 0
             rows.append(made.to(tensor.device, tensor.dtype))
         return _like(tensor, torch.stack(rows))
+
+    def _stays_shared(self, key: str, tensor: torch.Tensor) -> bool:
+        path, _, name = key.rpartition(".")
+        alone = len(tensor) == 1 and not tensor.requires_grad and None in self.slots and 0 in self.slots
+        new = (one.shares(path, name) for slot, one in self.new.items() if slot < len(self.slots))
+        return (is_shared(tensor) or alone) and name != FUNCTION_STREAM and all(new)
 
     def _lists(self, module: ArrayModule, path: str) -> None:
         for name in module.per_model_lists:

@@ -11,8 +11,10 @@ import torch
 
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM
+from ..nn.sharing import held_by
 from ..ops.torch_clip import forget
 from .code.fused_attributes import INTERNAL, bare_class, is_fused
+from .code.lent_parameters import put_at
 from .code.sequential import Sequential
 from .hooks import FORWARD_HOOKS, bind_hooks
 from .rebound import plain
@@ -33,9 +35,58 @@ def parts_of(root: torch.nn.Module) -> Iterator[torch.nn.Module]:
             waiting += [child for child in reversed(module._modules.values()) if child is not None]
 
 
+def model_of(root: torch.nn.Module, index: int, copied: bool = True) -> torch.nn.Module:
+    """Copy model `index` of an array into an ordinary module of the user's own class.
+
+    Args:
+        copied: False for a model that has what all models share in the array's own memory.
+    """
+    model = _model_of(root, index)
+    if not copied:
+        share(model, root, {})
+    return model
+
+
 @torch.no_grad()
-def model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
-    """Copy model `index` of an array into an ordinary module of the user's own class."""
+def share(model: torch.nn.Module, root: torch.nn.Module, known: dict[int, torch.Tensor]) -> None:
+    """Give a model of the array `root` what all models share.
+
+    Tensors in `known`, by identity of the array's tensor, else views of the array's memory.
+    """
+    for path, module in root.named_modules():
+        for registry, name, value in held_by(module):
+            names = "_parameters" if registry is module._parameters else "_buffers"
+            if id(value) not in known:
+                row = value.detach()[0]
+                known[id(value)] = torch.nn.Parameter(row, False) if names == "_parameters" else row
+            owner = model.get_submodule(path)
+            if name in getattr(owner, names):
+                put_at(owner, names, name, known[id(value)])
+
+
+@torch.no_grad()
+def models_of(root: torch.nn.Module, B: int) -> list[torch.nn.Module]:
+    """Copy all models of an array; what they share there they share again, in memory of their own."""
+    models: list[torch.nn.Module] = []
+    known: dict[int, torch.Tensor] = {}
+    for index in range(B):
+        model = _model_of(root, index)
+        if index == 0:
+            known = {
+                id(value): getattr(model.get_submodule(path), names)[name]
+                for path, module in root.named_modules()
+                for names in ("_parameters", "_buffers")
+                for registry, name, value in held_by(module)
+                if registry is getattr(module, names) and name in getattr(model.get_submodule(path), names)
+            }
+        else:
+            share(model, root, known)
+        models.append(model)
+    return models
+
+
+@torch.no_grad()
+def _model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
     memo: dict[int, Any] = {}
     for module in parts_of(root):
         if isinstance(module, ArrayModule):

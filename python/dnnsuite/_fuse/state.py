@@ -11,11 +11,20 @@ import torch
 from .._torch import has_gradient_hook
 from ..errors import InvalidArgument
 from ..nn.array_module import GROUP
+from ..nn.sharing import shareable, spread
 
 
 @torch.no_grad()
 def stacked_tensor(name: str, values: Sequence[Any]) -> Any:
-    """Stack the models' tensors, model i at index i of dimension 0; raise InvalidArgument if they differ in form."""
+    """Stack the models' tensors, model i at index i of dimension 0; one that they share is copied once.
+
+    Raises:
+        InvalidArgument: if they differ in form, or share one that takes a gradient.
+    """
+    return _stacked(name, values, copied=True)
+
+
+def _stacked(name: str, values: Sequence[Any], copied: bool) -> Any:
     first = values[0]
     for index, value in enumerate(values):
         for what in ("shape", "dtype", "device", "requires_grad"):
@@ -27,11 +36,15 @@ def stacked_tensor(name: str, values: Sequence[Any]) -> Any:
                 raise InvalidArgument(
                     f"models 0 and {index} differ: {name}{which} is {mine} and {other}{advice}"
                 )
+    if shareable(name, values):
+        one = first.detach().unsqueeze(0)
+        return spread(one.clone() if copied else one, len(values))
     return torch.stack([value.detach() for value in values])
 
 
+@torch.no_grad()
 def stacked_parameter(name: str, values: Sequence[Any]) -> torch.nn.Parameter:
-    """Stack the models' parameters, as `stacked_tensor` does tensors."""
+    """Stack the models' parameters, as `stacked_tensor` does tensors; a frozen one that they share is not copied."""
     if any(map(has_gradient_hook, values)):
         raise InvalidArgument(f"{name} has a gradient hook, which would see the gradients of all models")
-    return torch.nn.Parameter(stacked_tensor(name, values), requires_grad=values[0].requires_grad)
+    return torch.nn.Parameter(_stacked(name, values, copied=False), requires_grad=values[0].requires_grad)

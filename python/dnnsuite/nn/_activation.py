@@ -170,6 +170,9 @@ class RReLU(ArrayModule):
     def arguments_of(cls, module: Any) -> dict[str, Any]:
         return {"lower": module.lower, "upper": module.upper, "inplace": module.inplace}
 
+    def is_alike(self) -> bool:
+        return not self.training
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         check_models(x, self.B, "RReLU")
         if not self.training:

@@ -14,6 +14,7 @@ from . import functional
 from ._normalization import HAS_BIAS
 from .array_module import ArrayModule, check_models
 from .functional.normalization import check_batch
+from .sharing import is_frozen, make_own
 
 
 class _NormBase(ArrayModule):
@@ -114,6 +115,18 @@ class _NormBase(ArrayModule):
     def per_model_arguments(cls) -> tuple[str, ...]:
         return ("momentum",)
 
+    @property
+    def moves(self) -> bool:
+        """True if a forward now changes running statistics."""
+        return self.training and self.track_running_stats and self.running_mean is not None
+
+    def own_written(self) -> bool:
+        """Give each model its own running statistics, if it is about to change them; return True if it had none."""
+        return self.moves and make_own(self, ("running_mean", "running_var", "num_batches_tracked"))
+
+    def is_alike(self) -> bool:
+        return not self.moves and super().is_alike()
+
     def _check(self, x: torch.Tensor) -> None:
         name = type(self).__name__
         check_models(x, self.B, name)
@@ -161,6 +174,17 @@ class _BatchNorm(_NormBase):
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias, B)
 
+    def is_alike(self) -> bool:
+        # In training the result is the same for all: each model's statistics take it in, and do not go into it.
+        return super().is_alike() or (self.moves and is_frozen(self.weight) and is_frozen(self.bias))
+
+    def of_one(self) -> Any:
+        one = super().of_one()
+        if self.moves:
+            self.own_written()
+            one.__dict__.update(_buffers=self._buffers, momenta=self.momenta)
+        return one
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return functional.batch_norm(*self._arguments(x))
 
@@ -201,6 +225,7 @@ class _BatchNorm(_NormBase):
     def _arguments(self, x: torch.Tensor) -> tuple[Any, ...]:
         """The arguments of `functional.batch_norm` for this input; in training the batch is counted."""
         self._check(x)
+        self.own_written()
         training = self.training or self.running_mean is None
         check_batch(x, training, type(self).__name__)
         keep = self.running_mean is not None and (not self.training or self.track_running_stats)
@@ -255,6 +280,7 @@ class _InstanceNorm(_NormBase):
         if x.dim() == self.ranks[0] - 1:
             return self.forward(x.unsqueeze(1)).squeeze(1)
         self._check(x)
+        self.own_written()
         own = self.training or not self.track_running_stats
         known = all(value is not None for value in self.momenta)  # torch takes none at all as 0
         momentum = self._factor() if known and self.training and self.track_running_stats else 0.0

@@ -11,7 +11,9 @@ import torch
 from ..errors import InvalidArgument
 from ..ops.device import on_cpu
 from . import functional
+from ._precision import cast
 from .array_module import ArrayModule, check_models
+from .sharing import is_shared
 
 Size = int | Sequence[int]
 
@@ -64,8 +66,16 @@ class _ConvBase(ArrayModule):
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> _ConvBase:
         super()._apply(fn, recurse)
-        self.weight.data = laid_out(self.weight.data)  # as the device has it, which may be another one now
+        self._lay_out()
         return self
+
+    def _lay_out(self) -> None:
+        """Lay the weights out as their device has them; one that all models share stays as it was given."""
+        if not is_shared(self.weight):
+            self.weight.data = laid_out(self.weight.data)
+
+    def renew(self, device: torch.device) -> None:
+        self._lay_out()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -90,8 +100,8 @@ class _ConvBase(ArrayModule):
         low = self.compute_dtype
         if low is None:
             return convolve(x, self.weight, self.bias, *rest)
-        bias = None if self.bias is None else self.bias.to(low)
-        return convolve(x.to(low), self.weight.to(low), bias, *rest).to(x.dtype)
+        bias = None if self.bias is None else cast(self.bias, low)
+        return convolve(cast(x, low), cast(self.weight, low), bias, *rest).to(x.dtype)
 
     def _check(self, x: torch.Tensor) -> None:
         name = type(self).__name__

@@ -74,6 +74,12 @@ class Dropout(ArrayModule):
         else:
             super().__setattr__(name, value)
 
+    def renew(self, device: torch.device) -> None:
+        rates = self.__dict__["_fused_rates"][0]
+        self._buffers["p"].copy_(torch.tensor(rates))  # type: ignore[union-attr]
+        self._buffers["rng"] = new_stream(self.B, device)
+        self._know(rates)
+
     def one_or_all_rates(self) -> Any:
         """Return the rate of all models, or a list where they differ."""
         rates = self.rates
@@ -96,6 +102,15 @@ class Dropout(ArrayModule):
 
     def recorded_values(self) -> tuple[Any, ...]:
         return (any(self.rates),)  # the rates themselves are in `p`, which a step reads anew
+
+    def is_alike(self) -> bool:
+        return not self.training or not any(self.rates)
+
+    def of_one(self) -> Any:
+        # The streams of all models: a layer that drops nothing counts on, too.
+        one = object.__new__(type(self))
+        one.__dict__.update(self.__dict__, B=1)
+        return one
 
     def draw(self) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """(p, rng) of this step for an operator that drops by itself; (None, None) if nothing drops."""

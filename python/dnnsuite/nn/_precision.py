@@ -7,6 +7,8 @@ from typing import overload
 
 import torch
 
+from ..ops.shared import once
+
 SIXTEEN_BIT = (torch.bfloat16, torch.float16)
 
 
@@ -16,12 +18,17 @@ def match(x: torch.Tensor, like: torch.Tensor | None) -> torch.Tensor: ...
 def match(x: None, like: torch.Tensor | None) -> None: ...
 def match(x: torch.Tensor | None, like: torch.Tensor | None) -> torch.Tensor | None:
     """`x` in the dtype of `like`, as our operators want their inputs; None stays None."""
-    return x if x is None or like is None or x.dtype == like.dtype else x.to(like.dtype)
+    return x if x is None or like is None else cast(x, like.dtype)
+
+
+def cast(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """`x` in `dtype`; what all models share is cast once."""
+    return x if x.dtype == dtype else once(lambda one: one.to(dtype), x)
 
 
 def computable(x: torch.Tensor) -> torch.Tensor:
     """`x` in a dtype that the operators have on its device: on a CPU 16 bits become 32."""
-    return x.float() if x.dtype in SIXTEEN_BIT and x.device.type == "cpu" else x
+    return cast(x, torch.float32) if x.dtype in SIXTEEN_BIT and x.device.type == "cpu" else x
 
 
 def widened(x: torch.Tensor, *others: torch.Tensor | None) -> torch.Tensor:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from .._shown import shown
 from ..errors import InvalidArgument
+from .computed_once import alike, layer_of_one
 from .model_tensor import (
     Deferred,
     OwnTensors,
@@ -22,6 +23,7 @@ from .model_tensor import (
     settle_all,
     state,
 )
+from .sharing import shareable, spread
 
 #: What to do with models of different shapes.
 GROUP = "; the models of one array must have the same shape: group them by shape, and fuse each group"
@@ -142,10 +144,36 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         arguments = merge_arguments(cls, models)
         first = _first_floating(models[0])
         where = {} if first is None else {"device": first.device, "dtype": first.dtype}
-        array = cls(**arguments, B=len(models), **where) if where else cls(**arguments, B=len(models))
-        load_stacked(array, models)
+        kept_once = shareable_state(models)
+        if kept_once:  # B of them are not even made for a moment
+            with _Undrawn():
+                array = cls(**arguments, B=len(models), **{**where, "device": "meta"})
+            array.leave_meta(first.device if first is not None else torch.device("cpu"), kept_once)
+        else:
+            array = cls(**arguments, B=len(models), **where)
+        load_stacked(array, models, kept_once)
         array.train(models[0].training)
         return array
+
+    def leave_meta(self, device: torch.device, kept_once: Mapping[str, torch.Tensor]) -> None:
+        """Give tensors of a layer made on the meta device their memory: what models share is `kept_once`, by name."""
+        for path, module in self.named_modules():
+            for registry in (module._parameters, module._buffers):
+                for name, value in registry.items():
+                    if value is None or not value.is_meta:
+                        continue
+                    one = kept_once.get(f"{path}.{name}".lstrip("."))
+                    if one is None:
+                        made = torch.empty_like(value, device=device)
+                    else:
+                        made = spread(one.unsqueeze(0), self.B)
+                    is_parameter = registry is module._parameters
+                    registry[name] = torch.nn.Parameter(made, value.requires_grad) if is_parameter else made
+            if isinstance(module, ArrayModule):
+                module.renew(device)
+
+    def renew(self, device: torch.device) -> None:
+        """Fill what the constructor has computed on the meta device in vain, on `device`; layers that have such do."""
 
     def to_model(self, index: int) -> torch.nn.Module:
         """Model `index` as an ordinary torch layer with its own copy of the parameters."""
@@ -169,6 +197,22 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         return tuple(
             values[0] if values and all(v == values[0] for v in values) else tuple(values) for values in held
         )
+
+    def is_alike(self) -> bool:
+        """Return True if all models now compute the same from one input: they share every tensor, and draw nothing.
+
+        Depends on the mode, and is asked at each call.
+        """
+        held = (getattr(self, name) for name in self.per_model_lists)
+        return alike(self) and all(value == values[0] for values in held for value in values)
+
+    def of_one(self) -> Any:
+        """Make the layer of one model that stands for all, on the same memory; for layers that are alike."""
+        one = layer_of_one(self)
+        one.__dict__["B"] = 1
+        for name in self.per_model_lists:
+            one.__dict__[name] = getattr(self, name)[:1]
+        return one
 
     def read_by_python(self) -> list[torch.Tensor]:
         """List tensors whose values decide which operators the layer calls: a change in place is noticed by those."""
@@ -226,9 +270,26 @@ def merge_arguments(cls: type[ArrayModule], models: Sequence[torch.nn.Module]) -
     return merged
 
 
+def shareable_state(models: Sequence[torch.nn.Module]) -> dict[str, torch.Tensor]:
+    """Collect by name the tensors `[...]` of the models' state that are kept once.
+
+    Raises:
+        InvalidArgument: if models share a tensor that takes a gradient.
+    """
+    states = [model.state_dict(keep_vars=True) for model in models]
+    found = {}
+    for name, value in states[0].items():
+        values = [state.get(name) for state in states]
+        if shareable(f"{type(models[0]).__name__}.{name}", values):
+            found[name] = value.detach() if isinstance(value, torch.nn.Parameter) else value.detach().clone()
+    return found
+
+
 @torch.no_grad()
-def load_stacked(array: torch.nn.Module, models: Sequence[torch.nn.Module]) -> None:
-    """Copies the models' state into the array's, model i to index i of dimension 0."""
+def load_stacked(
+    array: torch.nn.Module, models: Sequence[torch.nn.Module], kept_once: Collection[str] = ()
+) -> None:
+    """Copies the models' state into the array's, model i to index i of dimension 0; all but what is `kept_once`."""
     own = array.state_dict(keep_vars=True)
     firsts = models[0].state_dict(keep_vars=True)
     for index, model in enumerate(models):
@@ -243,7 +304,8 @@ def load_stacked(array: torch.nn.Module, models: Sequence[torch.nn.Module]) -> N
                 raise MoreState(
                     f"model {index}: {name} is nothing that a {type(model).__name__} of torch has"
                 )
-            own[name][index].copy_(value)
+            if name not in kept_once:
+                own[name][index].copy_(value)
     for name, parameter in array.named_parameters():
         parameter.requires_grad_(models[0].get_parameter(name).requires_grad)
 

@@ -16,9 +16,11 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from .._torch import backward_pass, mark_parameter, wrapper_subclass
+from .._torch import backward_pass, mark_parameter, tree_leaves, wrapper_subclass
 from ..errors import InvalidArgument
 from ..ops.torch_clip import register
+from .computed_once import call_once, runs_once, spread_all
+from .sharing import SharedState, is_frozen
 
 __all__ = ["ModelTensor", "NotFusable", "logical", "physical", "state", "wrap"]
 
@@ -79,9 +81,21 @@ class Deferred:
     """A layer's output not yet computed, so that a following add or activation joins its kernel (`layer.activated`).
 
     It is that of `x`, plus `residual`, through `activation` (name, slope); `shape` is that of the result, `[B, ...]`.
+    Where all models compute the same, `shared` is True: the layer and all of its inputs are then those of one model.
     """
 
-    __slots__ = ("activation", "device", "dtype", "grad", "layer", "residual", "shape", "taken", "x")
+    __slots__ = (
+        "activation",
+        "device",
+        "dtype",
+        "grad",
+        "layer",
+        "residual",
+        "shape",
+        "shared",
+        "taken",
+        "x",
+    )
 
     def __init__(
         self,
@@ -90,14 +104,41 @@ class Deferred:
         shape: torch.Size,
         residual: torch.Tensor | None = None,
         activation: tuple[str, float] | None = None,
+        shared: bool = False,
     ) -> None:
         self.layer, self.x, self.shape, self.residual = layer, x, shape, residual
-        self.activation = activation
+        self.activation, self.shared = activation, shared
         self.dtype, self.device, self.grad = x.dtype, x.device, torch.is_grad_enabled()
         self.taken = False  # computed already, with more: what this would change in the layer is changed
 
+    @classmethod
+    def of(cls, layer: Any, x: torch.Tensor) -> Deferred:
+        """Defer the output of `layer` for `x` `[B, ...]`."""
+        if runs_once(layer, (x,), {}):
+            return cls(layer.of_one(), x[:1], layer.shape_of_result(x), shared=True)
+        return cls(layer, x, layer.shape_of_result(x))
+
+    def plus(self, residual: torch.Tensor) -> Deferred | None:
+        """Defer the sum with `residual` `[B, ...]`; None if that is each model's own and this is not."""
+        if self.shared:
+            if not is_frozen(residual):
+                return None
+            residual = residual[:1]
+        return Deferred(self.layer, self.x, self.shape, residual, shared=self.shared)
+
+    def through(self, activation: tuple[str, float]) -> Deferred:
+        """Defer the result of `activation`."""
+        return Deferred(self.layer, self.x, self.shape, self.residual, activation, self.shared)
+
+    def given(self, result: Any) -> Any:
+        """Show a result of the layer as that of all models."""
+        return spread_all(result, self.shape[0]) if self.shared else result
+
     def compute(self) -> Any:
         """Compute the output now."""
+        return self.given(self._computed())
+
+    def _computed(self) -> Any:
         with outside(), torch.set_grad_enabled(self.grad):
             if self.taken:
                 result = self.layer.repeated(self.x)
@@ -109,12 +150,22 @@ class Deferred:
             return self.layer.activated(self.x, *(self.activation or ("none",)), **more)
 
 
+class Fresh:
+    """Memory of a result that was computed once for all models; `tensors` counts those that show it."""
+
+    __slots__ = ("tensors",)
+
+    def __init__(self) -> None:
+        self.tensors = 1
+
+
 class ModelTensor(torch.Tensor):
     """`[B, *shape]` that says it is `shape`: a tensor without storage whose functions `handler` carries out."""
 
     _value: torch.Tensor | None
     deferred: Deferred | None
     of_layer = False  # what a layer of ours made: torch's own would be contiguous
+    fresh: Fresh | None = None  # set on what was computed once for all models: it may be written into
     unsure = False  # a copy that may be a view in torch: nothing is written into it
 
     @staticmethod
@@ -260,7 +311,7 @@ class _GivenTensors:
             held[name] = value
 
 
-class OwnTensors:
+class OwnTensors(SharedState):
     """Mixed into modules of an array: code of one model that goes through their parameters sees one model's."""
 
     def __new__(cls, *_: Any, **__: Any) -> Any:
@@ -384,22 +435,37 @@ class outside:
         state.B = self.B
 
 
+def mark_fresh(result: ModelTensor, args: Any) -> None:
+    """Note that a `result` that all models share may be written into, as what it is a view of may be, if it is one."""
+    if not is_frozen(result.value):
+        return
+    place = result.value.untyped_storage().data_ptr()
+    for arg in tree_leaves(args):
+        if isinstance(arg, torch.Tensor) and physical(arg).untyped_storage().data_ptr() == place:
+            result.fresh = getattr(arg, "fresh", None)
+            if result.fresh is not None:
+                result.fresh.tensors += 1
+            return
+    result.fresh = Fresh()
+
+
 def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
     """Make a layer's `forward` on `[B, ...]` callable from an ordinary model's code too."""
 
     @functools.wraps(forward)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not state.B and not _any_model_tensor(args):
-            return forward(self, *args, **kwargs)
+            return call_once(forward, self, args, kwargs)
         B = self.B
         given = _GivenTensors(self, B)
         if given.found:
             with given:
                 return _called(forward, self, B, args, kwargs)
         if self.activations and state.B and len(args) == 1 and not kwargs and type(args[0]) is ModelTensor:
-            x = args[0].value
-            result = ModelTensor(None, Deferred(self, x, self.shape_of_result(x)))
+            result = ModelTensor(None, Deferred.of(self, args[0].value))
             result.of_layer = True
+            if result.deferred.shared:
+                result.fresh = Fresh()
             return result
         if len(args) == 1 and not kwargs and type(args[0]) is ModelTensor and args[0].deferred is not None:
             joint = self.joined(args[0].deferred)
@@ -414,9 +480,10 @@ def _called(forward: Callable[..., Any], layer: Any, B: int, args: Any, kwargs: 
     own = tuple(expanded(a, B) for a in args)
     kwargs = {name: expanded(a, B) for name, a in kwargs.items()}
     with outside():
-        result = wrap_all(forward(layer, *own, **kwargs))
+        result = wrap_all(call_once(forward, layer, own, kwargs))
     if type(result) is ModelTensor:
         result.of_layer = True
+        mark_fresh(result, args)
         if getattr(layer, "inplace", False) and args and type(args[0]) is ModelTensor:
             args[0].become(result.value)
             return args[0]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .library import differentiable, library, tracing
+from .shared import is_frozen, is_shared, spread
 
 __all__ = ["embedding"]
 
@@ -54,5 +55,10 @@ def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1) -> Tensor:
     Indices that all models share may be an expanded tensor (stride 0 in dimension 0); they are not copied. Rows
     `padding_idx` (-1: none) get no gradient. An index outside [0, V) is an error on the CPU.
     """
+    if is_frozen(weight):
+        B, wide = len(weight), weight[:1]
+        if is_shared(indices):
+            return spread(embedding(wide, indices[:1], padding_idx), B)
+        return embedding(wide, indices.reshape(1, -1), padding_idx).view(*indices.shape, -1)
     result: Tensor = (_embedding if tracing() else _eager)(weight, indices, padding_idx)
     return result

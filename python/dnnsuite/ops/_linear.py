@@ -27,6 +27,7 @@ from .library import (
     tracing,
     transforming,
 )
+from .shared import folded, is_frozen, spread
 
 __all__ = ["linear", "linear_composition", "own_products"]
 
@@ -211,16 +212,26 @@ def linear(
     if activation not in ACTIVATIONS:
         raise InvalidArgument(f"linear: activation must be one of {list(ACTIVATIONS)}, not {activation!r}")
     low = _rounding(x, weight, dtype)
+    if is_frozen(weight) and not is_frozen(bias):  # a bias of each model's own, as in BitFit
+        product = linear(x, weight, dtype=dtype)
+        return bias_act_dropout(product, bias.to(product.dtype), activation)  # type: ignore[union-attr]
+    if is_frozen(weight) and is_frozen(x):
+        one = linear(x[:1], weight[:1], None if bias is None else bias[:1], activation, dtype)
+        return spread(one, models)
     if activation == "gelu" and low is None:
         product = linear(x, weight)
         return bias_act_dropout(product, None if bias is None else bias.to(product.dtype), "gelu")
     rows = x if x.dim() == 3 else x.reshape(models, x.shape[1:-1].numel(), inputs)
     if low is None:
         y = _of_rows(rows, weight, bias, activation == "relu")
-    elif not on_cpu(x) or tracing() or transforming():
-        y = _activated(_rounded_composition(rows, weight, bias, low), activation)
     else:
-        y = _activated(_Rounded.apply(rows, weight, bias, low), activation)
+        wide = is_frozen(weight)
+        if wide:
+            rows, weight, bias = folded(rows), weight[:1], None if bias is None else bias[:1]
+        watched = not on_cpu(x) or tracing() or transforming()
+        product_of = _rounded_composition if watched else _Rounded.apply
+        y = _activated(product_of(rows, weight, bias, low), activation)
+        y = y.view(models, -1, outputs) if wide else y
     return y if x.dim() == 3 else y.view(*x.shape[:-1], outputs)
 
 
@@ -245,10 +256,17 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tens
     """x [B, R, I]."""
     models, outputs, inputs = weight.shape
     if not own_products(x, weight, bias):
+        if is_frozen(weight):
+            one = None if bias is None else bias[:1]
+            return linear_composition(folded(x), weight[:1], one, relu).view(models, -1, outputs)
         return linear_composition(x, weight, bias, relu)
     result: Tensor
     few = x.shape[1] * inputs * outputs < (LARGE if min(inputs, outputs) > 1 else LARGE_OF_ONE)
     if _VECTORS and few:
+        if is_frozen(weight):  # each element is one sum in order, in whatever company
+            one = None if bias is None else bias[:1]
+            result = (_linear if tracing() else _eager)(folded(x), weight[:1], one, relu)
+            return result.view(models, -1, outputs)
         result = (_linear if tracing() else _eager)(x, weight, bias, relu)
         return result
     if tracing():

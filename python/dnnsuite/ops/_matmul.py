@@ -11,6 +11,7 @@ from torch import Tensor
 from ..errors import InvalidArgument
 from ._linear import LARGE, own_products
 from .library import differentiable, instruction_set, library, tracing
+from .shared import is_frozen
 
 __all__ = ["matmul"]
 
@@ -58,6 +59,12 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
         raise InvalidArgument(
             f"matmul: {list(a.shape)} and {list(b.shape)} have no product: {depth} and {other}"
         )
+    wide = is_frozen(b) and b.shape[1:-2].numel() == 1
+    if wide and (not own_products(a, b) or (rows * depth * columns < LARGE and _VECTORS)):
+        # A matrix that all models share: the rows of all of them in one product.
+        own = a.reshape(1, -1, depth), b[:1].reshape(1, depth, columns)
+        product = _product(*own) if own_products(a, b) else torch.bmm(*own)
+        return product.view(*a.shape[:-1], columns)
     if not own_products(a, b):
         return torch.matmul(*_between(a, b))
     if rows * depth * columns >= LARGE or not _VECTORS:

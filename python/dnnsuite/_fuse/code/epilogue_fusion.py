@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...nn.model_tensor import Deferred, ModelTensor, outside
+from ...nn.model_tensor import Deferred, Fresh, ModelTensor, outside
 from ..rules.table import in_place, plain_name
 
 _MODULES: dict[type[torch.nn.Module], str] = {
@@ -67,14 +67,17 @@ def continued(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         or waiting.grad != torch.is_grad_enabled()
     ):
         return None
-    activated = Deferred(waiting.layer, waiting.x, waiting.shape, waiting.residual, wanted)
+    activated = waiting.through(wanted)
     waits = wanted[0] in waiting.layer.before_maximum(waiting.x)
     value, later = (None, activated) if waits else (activated.compute(), None)
     waiting.taken = True
     if in_place(func) or kwargs.get("inplace") or True in args[_INPLACE[name] : _INPLACE[name] + 1]:
         first.become(value, later)
         return first
-    return ModelTensor(value, later)
+    result = ModelTensor(value, later)
+    if waiting.shared:
+        result.fresh = Fresh()
+    return result
 
 
 def maximum(x: ModelTensor, dim: int) -> tuple[torch.Tensor, torch.Tensor] | None:
@@ -90,7 +93,9 @@ def maximum(x: ModelTensor, dim: int) -> tuple[torch.Tensor, torch.Tensor] | Non
     ):
         return None
     with outside():
-        found: tuple[torch.Tensor, torch.Tensor] = waiting.layer.maximum(waiting.x, *activation)
+        found: tuple[torch.Tensor, torch.Tensor] = waiting.given(
+            waiting.layer.maximum(waiting.x, *activation)
+        )
     waiting.taken = True
     return found
 
@@ -109,11 +114,16 @@ def _sum(func: Any, a: Any, b: Any) -> Any:
             continue
         if waiting.grad != torch.is_grad_enabled():
             continue
-        more = Deferred(waiting.layer, waiting.x, waiting.shape, second.value)
+        more = waiting.plus(second.value)
+        if more is None:
+            continue
         if in_place(func):
             first.become(None, more)
             return first
         # Whoever still holds the first gets it computed once more; the layer's buffers change with the sum.
         waiting.taken = True
-        return ModelTensor(None, more)
+        result = ModelTensor(None, more)
+        if more.shared:
+            result.fresh = Fresh()
+        return result
     return None

@@ -39,7 +39,9 @@ class PlainModels:
 
     def __init__(self, module: Any, B: int) -> None:
         self.module, self.B = module, B
-        self.models: list[Any] = [with_dense_gradients(model_of(module, index)) for index in range(B)]
+        self.models: list[Any] = [
+            with_dense_gradients(model_of(module, index, copied=False)) for index in range(B)
+        ]
         self._take_over_parts()
         self._trees = [dict(model.named_modules()) for model in self.models]
         self._parts = [

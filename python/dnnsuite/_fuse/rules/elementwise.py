@@ -10,7 +10,8 @@ import torch
 from ...nn.model_tensor import ModelTensor, NotFusable, check_stray, expanded, physical, state, wrap_all
 from ...nn.waiting_relu import waiting_relu
 from ..code.epilogue_fusion import continued
-from .table import FINDERS, WRITING, before_writing, in_place, rule
+from .once import shared_result
+from .table import CONTINUING, FINDERS, WRITING, before_writing, in_place, rule
 
 NAMES = (
     # of one tensor
@@ -79,6 +80,9 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         result = continued(func, args, kwargs)
         if result is not None:
             return result
+        result = shared_result(func, args, kwargs)
+        if result is not NotImplemented:
+            return result
     if func in _RELUS and len(args) == 1 and not kwargs.get("inplace") and type(args[0]) is ModelTensor:
         later = waiting_relu(args[0].value)
         if later is not None:
@@ -91,6 +95,9 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return wrap_all(func(args[0].value))
     values = aligned([*args, *kwargs.values()])
     return wrap_all(func(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True))))
+
+
+CONTINUING.add(elementwise)
 
 
 def _in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -29,6 +29,12 @@ from ..._torch import (
 from ...errors import InvalidArgument
 from ...nn import model_tensor
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state, wrap_all
+from ...nn.sharing import is_shared
+from .once import own_before_writing, shared_result
+from .writing import IN_PLACE_OPERATORS
+from .writing import in_place as in_place
+from .writing import settle as settle
+from .writing import settle_since as settle_since
 
 FunctionRule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -36,6 +42,8 @@ FunctionRule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 BY_NAME: dict[str, FunctionRule] = {}
 #: Rules that write into their first argument themselves when the function is an in-place twin.
 WRITING: set[FunctionRule] = set()
+#: Rules that may go on with a tensor that waits, and else compute once themselves what is the same for all models.
+CONTINUING: set[FunctionRule] = set()
 #: Functions that find a rule by the torch function itself; they come before the names.
 FINDERS: list[Callable[[Any], FunctionRule | None]] = []
 _resolved: dict[Any, FunctionRule] = {}
@@ -60,11 +68,13 @@ def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute `func(*args, **kwargs)` for all models at once."""
     if state.wary and not torch.is_grad_enabled() and not forward_gradients():
         _refuse_autograd_function()
-    if not state.B:
-        _refuse_outside(func, args)
     found = _resolved.get(func)
     if found is None:
         found = _resolved[func] = _resolve(func)
+    if not state.B:
+        _refuse_outside(func, args)
+    elif (result := _once(found, func, args, kwargs)) is not NotImplemented:
+        return result
     if kwargs:
         if not _NUMPY_NAMES.keys().isdisjoint(kwargs) and not isinstance(func, types.FunctionType):
             kwargs = {_NUMPY_NAMES.get(name, name): value for name, value in kwargs.items()}
@@ -74,6 +84,18 @@ def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 model_tensor.handler = interpret
+
+
+def _once(found: FunctionRule, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Compute once what is the same for all models; NotImplemented if it is not."""
+    first = args[0] if args else None
+    if type(first) is ModelTensor:
+        if first.deferred is not None:
+            if found in CONTINUING or not first.deferred.shared:
+                return NotImplemented
+        elif not is_shared(first.value):
+            return NotImplemented
+    return shared_result(func, args, kwargs)
 
 
 def _refuse_outside(func: Any, args: tuple[Any, ...]) -> None:
@@ -139,23 +161,10 @@ def plain_name(func: Any) -> str:
     name: str = func.__name__
     if name.startswith("__") and name.endswith("__"):
         name = name[2:-2]
-        if name[0] == "i" and name[1:] in _IN_PLACE_OPERATORS:
+        if name[0] == "i" and name[1:] in IN_PLACE_OPERATORS:
             return name[1:]
         return name
     return name.rstrip("_") if name.rstrip("_") in BY_NAME else name
-
-
-_IN_PLACE_OPERATORS = frozenset(
-    ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"]
-)
-
-
-def in_place(func: Any) -> bool:
-    """Return True if a function writes into its first argument."""
-    name: str = func.__name__
-    if name.startswith("__"):
-        return (name[2] == "i" and name[3:-2] in _IN_PLACE_OPERATORS) or name == "__setitem__"
-    return name.endswith("_")
 
 
 def _resolve(func: Any) -> FunctionRule:
@@ -180,6 +189,8 @@ def before_writing(func: Any, target: Any) -> None:
     check_own(func, target)
     settle()
     check_sure(target)
+    if is_shared(target.value):
+        own_before_writing(target)
 
 
 def _put_back(found: FunctionRule) -> FunctionRule:
@@ -209,31 +220,6 @@ def width_of(args: Any, kwargs: dict[str, Any]) -> int:
         if type(value) is ModelTensor:
             return value.B
     return state.B
-
-
-def settle_since(mark: int, output: Any = None) -> None:
-    """Compute deferred tensors that are needed and were begun after there were `mark` others.
-
-    Of a module's `output` waits on what the caller may take the maximum of.
-    """
-    late = state.pending[mark:]
-    del state.pending[mark:]
-    if late and output is not None:
-        for tensor in tree_leaves(output):
-            waiting = tensor.deferred if type(tensor) is ModelTensor else None
-            if waiting is not None and waiting.layer.before_maximum(waiting.x):
-                late = [other for other in late if other is not tensor]
-                state.pending.append(tensor)
-    while late:
-        tensor = late.pop()
-        # What was done together with its successor, and no one holds any more, is not done again.
-        if tensor.deferred is not None and not (tensor.deferred.taken and sys.getrefcount(tensor) <= 2):
-            tensor.value  # noqa: B018
-
-
-def settle() -> None:
-    """Compute all deferred tensors, before something is written in place."""
-    settle_since(0)
 
 
 def check_sure(target: ModelTensor) -> None:

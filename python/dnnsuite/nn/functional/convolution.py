@@ -15,6 +15,7 @@ from ... import ops
 from ..._torch import transforming, unsafe_view
 from ...errors import InvalidArgument
 from ...ops.device import on_cpu, on_gpu
+from ...ops.shared import folded, is_frozen, spread
 from .._convolution_ways import convolve_on_gpu
 from .._convolve_models import Geometry, convolve_models
 from .._models import each_model
@@ -202,6 +203,8 @@ def _convolution(
 ) -> Tensor:
     """Convolve: on a CPU model by model, with the library's best kernel for one model; on a GPU in the fastest way."""
     check_images(input, weight, bias, dims, plain.__name__)
+    if is_frozen(weight) and input.dim() == dims + 3:
+        return _of_shared_filters(plain, dims, input, weight, bias, *rest)
     if dims == 1 and on_cpu(input):
         return _as_rows(plain, input, weight, bias, *rest)
     if plain is F.conv2d and (y := _quick_conv2d(input, weight, bias, *rest)) is not None:
@@ -223,6 +226,21 @@ def _convolution(
     if dims == 2 and (y := wide_convolution(input, weight, bias, geometry)) is not None:
         return channels_last(y)
     return convolve_models(input, weight, bias, geometry)
+
+
+def _of_shared_filters(
+    plain: Callable[..., Tensor], dims: int, input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
+) -> Tensor:
+    """Filters that all models share, on the images of all models in one convolution; a shared batch once."""
+    B = len(input)
+    if not is_frozen(bias):  # each model's own
+        y = _convolution(plain, dims, input, weight, None, *rest)
+        return y + bias.reshape(B, 1, -1, *(1,) * dims)  # type: ignore[union-attr]
+    filters, offsets = weight[:1], None if bias is None else bias[:1]
+    if is_frozen(input):
+        return spread(_convolution(plain, dims, input[:1], filters, offsets, *rest), B)
+    y = _convolution(plain, dims, folded(input), filters, offsets, *rest)
+    return y.view(B, -1, *y.shape[2:])
 
 
 def _quicker_contiguous(input: Tensor, weight: Tensor, stride: Size, *rest: Any) -> bool:

@@ -140,7 +140,10 @@ def _prepared(
     known: Iterable[str],
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
     """Input, weight, bias, and the statistics to normalise with if not the batch's, in the dtype to compute in."""
-    check_channels(input, (running_mean, running_var, weight, bias), "batch_norm")
+    # A batch that all models share stands here for one; the statistics that take it in are those of all.
+    stands_for_all = training and len(input) == 1
+    statistics = () if stands_for_all else (running_mean, running_var)
+    check_channels(input, (*statistics, weight, bias), "batch_norm")
     check_batch(input, training, "batch_norm")
     if not training and (running_mean is None or running_var is None):
         raise InvalidArgument("batch_norm with training=False needs running_mean and running_var")

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+"""Functions of tensors that all models share: computed once, as torch would for one model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..._torch import tree_leaves, tree_map
+from ...nn.model_tensor import ModelTensor, NotFusable, Refused, mark_fresh, state
+from ...nn.sharing import is_frozen, own, spread
+from .writing import in_place, settle
+
+#: Functions whose results are no tensors to go on with, or that change what a tensor is; their rules answer.
+_OTHERS = frozenset(
+    [
+        *("__get__", "__set__", "__bool__", "__int__", "__float__", "__index__", "__contains__", "__array__"),
+        *("bool", "int", "float", "item", "tolist", "is_nonzero", "numpy", "data_ptr", "storage", "set_"),
+        *("untyped_storage", "register_hook", "backward", "retain_grad", "requires_grad_", "share_memory_"),
+        *("detach_", "apply_", "map_", "__reduce_ex__", "__deepcopy__", "__dlpack__", "__len__", "__iter__"),
+    ]
+)
+_DRAWING = frozenset(
+    [
+        *(
+            "rand_like",
+            "randn_like",
+            "randint_like",
+            "normal",
+            "uniform",
+            "exponential",
+            "bernoulli",
+            "geometric",
+        ),
+        *("log_normal", "cauchy", "random", "multinomial", "poisson", "binomial", "rrelu", "gumbel_softmax"),
+        *("fractional_max_pool2d", "fractional_max_pool3d", "fractional_max_pool2d_with_indices"),
+        *("fractional_max_pool3d_with_indices", "multi_head_attention_forward"),
+    ]
+)
+#: Functions that drop, and where `training`, or the rate of attention's dropout, stands among their arguments.
+_DROPPING = {
+    **{
+        f"{kind}dropout{end}": 2 for kind in ("", "alpha_", "feature_alpha_", "feature_") for end in ("", "_")
+    },
+    **{f"dropout{dims}d": 2 for dims in (1, 2, 3)},
+    "scaled_dot_product_attention": 4,
+}
+
+
+def shared_result(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Compute `func(*args, **kwargs)` once; NotImplemented if it is not the same for all models."""
+    leaves = tree_leaves((args, kwargs))
+    if not any(type(leaf) is ModelTensor for leaf in leaves) or not all(map(_is_of_all, leaves)):
+        return NotImplemented
+    name = getattr(func, "__name__", "__get__")
+    if (
+        name in _OTHERS
+        or _draws(name, args, kwargs)
+        or kwargs.get("generator") is not None
+        or "out" in kwargs
+    ):
+        return NotImplemented
+    writes = in_place(func) or bool(kwargs.get("inplace"))
+    if writes and type(args[0]) is ModelTensor and args[0].fresh is None:
+        return NotImplemented
+    if writes:
+        settle()
+    own_args, own_kwargs = tree_map(_of_one, (args, kwargs))
+    result = func(*own_args, **own_kwargs)
+    if writes:
+        return _written(args[0], own_args[0], result)
+    return tree_map(lambda value: _shown(value, args, kwargs), result)
+
+
+def _is_of_all(leaf: Any) -> bool:
+    """True for what is the same for all models, and no parameter that code reaches past its module."""
+    if type(leaf) is ModelTensor:
+        known = leaf.deferred
+        return known.shared if known is not None else is_frozen(leaf.value)
+    if isinstance(leaf, torch.Tensor):
+        return not leaf.requires_grad and not isinstance(leaf, torch.nn.Parameter)
+    return True
+
+
+def _draws(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    if name in _DROPPING:
+        place = _DROPPING[name]
+        rate = name == "scaled_dot_product_attention"
+        words = ("dropout_p",) if rate else ("training", "train")
+        given = [kwargs[word] for word in words if word in kwargs] or list(args[place : place + 1])
+        return bool(given[0]) if given else not rate
+    return name in _DRAWING or (name.endswith("_") and name.rstrip("_") in _DRAWING)
+
+
+def _of_one(value: Any) -> Any:
+    return value.value[0] if type(value) is ModelTensor else value
+
+
+def _shown(value: Any, args: Any, kwargs: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    result = ModelTensor(spread(value.unsqueeze(0), state.B))
+    mark_fresh(result, (args, kwargs))
+    return result
+
+
+def _written(target: Any, one: torch.Tensor, result: Any) -> Any:
+    """Return what an in-place function returns; `target` has the shape that it has been given."""
+    if type(target) is not ModelTensor:
+        return result
+    if one.shape != target.shape or one.stride() != target.value.stride()[1:]:
+        target.become(spread(one.unsqueeze(0), target.B))
+    return None if result is None else target
+
+
+def own_before_writing(target: ModelTensor) -> None:
+    """Give each model its own memory for a tensor of all, into which each is about to write its own values.
+
+    Raises:
+        Refused: for a buffer or parameter that all models share.
+        NotFusable: for a tensor that others show, too.
+    """
+    if target.fresh is not None:
+        if target.fresh.tensors > 1:
+            raise NotFusable("it writes each model's values into a view of what all models share")
+        target.become(own(target.value))
+        target.fresh = None
+        return
+    name = _name_of(target.value)
+    if name:
+        raise Refused(
+            f"the forward writes each model's values into {name}, which all models share: fuse models that have their "
+            "own (copy.deepcopy)"
+        )
+
+
+def _name_of(value: torch.Tensor) -> str:
+    """Name the shared parameter or buffer in whose memory `value` lies."""
+    owner, place = state.random, value.untyped_storage().data_ptr()
+    before, state.B = state.B, 0
+    try:
+        root = getattr(owner, "__dict__", {}).get("_root", owner)
+        held = (*root.named_parameters(), *root.named_buffers()) if isinstance(root, torch.nn.Module) else ()
+        return next((name for name, other in held if other.untyped_storage().data_ptr() == place), "")
+    finally:
+        state.B = before

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: MIT
+"""Tensors that all models of an array share: `[B, ...]` in the memory of one, stride 0 in dimension 0."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgument
+from ..ops.shared import is_frozen as is_frozen
+from ..ops.shared import is_shared as is_shared
+from ..ops.shared import once as once
+from ..ops.shared import spread as spread
+
+Tensor = torch.Tensor
+
+
+def own(x: Tensor) -> Tensor:
+    """Copy a tensor so that each model has memory of its own."""
+    return x.clone(memory_format=torch.contiguous_format)
+
+
+def same_memory(values: Sequence[Any]) -> bool:
+    """Return True if all `values` are one tensor, or lie in the same place in the same way."""
+    first = values[0]
+    return all(other is first or _same_place(first, other) for other in values[1:])
+
+
+def _same_place(a: Any, b: Any) -> bool:
+    return (
+        _plain(a)
+        and _plain(b)
+        and a.device == b.device
+        and a.device.type != "meta"
+        and (a.dtype, a.shape, a.stride(), a.data_ptr()) == (b.dtype, b.shape, b.stride(), b.data_ptr())
+    )
+
+
+def _equal(values: Sequence[Tensor]) -> bool:
+    first = values[0]
+    return all(
+        (v.shape, v.dtype, v.device) == (first.shape, first.dtype, first.device) and torch.equal(v, first)
+        for v in values[1:]
+    )
+
+
+class _Asked(threading.local):
+    """What this thread's `equal_values` asks for."""
+
+    def __init__(self) -> None:
+        self.equal = False
+
+
+_asked = _Asked()
+
+
+@contextlib.contextmanager
+def equal_values(asked: bool) -> Iterator[None]:
+    """Context manager: tensors that take no gradient and are equal in all models are kept once, if `asked`."""
+    before, _asked.equal = _asked.equal, asked
+    try:
+        yield
+    finally:
+        _asked.equal = before
+
+
+def shareable(name: str, values: Sequence[Any]) -> bool:
+    """Return True if the models' tensors can be kept once: they are one tensor, or equal within `equal_values`.
+
+    Raises:
+        InvalidArgument: if models share a tensor that takes a gradient.
+    """
+    if len(values) < 2:
+        return False
+    first = values[0]
+    if any(getattr(value, "requires_grad", False) for value in values):
+        _refuse_trained(name, values)
+        return False
+    if not _plain(first):
+        return False
+    if same_memory(values):
+        return True
+    return _asked.equal and all(map(_plain, values)) and _equal(values)
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.layout == torch.strided and value.numel() > 0
+
+
+def _refuse_trained(name: str, values: Sequence[Any]) -> None:
+    """Refuse a tensor of several models that takes a gradient in one of them."""
+    seen: dict[Any, int] = {}
+    for index, value in enumerate(values):
+        place = _place(value)
+        if place is None:
+            continue
+        other = seen.setdefault(place, index)
+        if other != index and (value.requires_grad or values[other].requires_grad):
+            raise InvalidArgument(
+                f"models {other} and {index} share {name}, which takes a gradient, so a loop over them would train it "
+                "once for each: freeze it (requires_grad_(False)), or give each model its own (copy.deepcopy)"
+            )
+
+
+def _place(value: Any) -> Any:
+    if not _plain(value):
+        return None
+    return id(value) if value.device.type == "meta" else (value.device, value.data_ptr())
+
+
+def held_by(module: torch.nn.Module) -> Iterator[tuple[dict[str, Any], str, Tensor]]:
+    """Yield (registry, name, tensor) of each shared parameter and buffer that `module` itself holds."""
+    for registry in (module._parameters, module._buffers):
+        for name, value in registry.items():
+            if value is not None and is_shared(value):
+                yield registry, name, value
+
+
+def make_own(module: torch.nn.Module, names: Sequence[str] | None = None) -> bool:
+    """Give each model memory of its own for the shared tensors (or those of `names`) that `module` holds.
+
+    Parameters stay the same objects. Returns True if there were any.
+    """
+    found = [entry for entry in held_by(module) if names is None or entry[1] in names]
+    for registry, name, value in found:
+        if isinstance(value, torch.nn.Parameter):
+            value.data = own(value.data)
+        else:
+            registry[name] = own(value)
+    return bool(found)
+
+
+def own_what_trains(root: torch.nn.Module) -> bool:
+    """Give each model its own of the shared tensors that a step of now would change: parameters that take a gradient
+    since, running statistics in training mode. Returns True if there were any."""
+    found = False
+    for module in root.modules():
+        trained = [
+            name for name, value in module._parameters.items() if value is not None and value.requires_grad
+        ]
+        found |= bool(trained) and make_own(module, trained)
+        written = getattr(module, "own_written", None)
+        found |= written is not None and written()
+    return found
+
+
+class SharedState:
+    """Mixed into modules of an array: shared parameters and buffers stay one tensor through torch's own methods."""
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
+        return super()._apply(lambda x: once(fn, x), recurse)  # type: ignore[misc]
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """As torch's; a tensor that is to be trained becomes each model's own."""
+        if requires_grad:
+            for module in self.modules():  # type: ignore[attr-defined]
+                make_own(module, list(module._parameters))
+        return super().requires_grad_(requires_grad)  # type: ignore[misc]
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *rest: Any
+    ) -> None:
+        stand_ins = (
+            {} if local_metadata.get("assign_to_params_buffers") else self._stand_ins(state_dict, prefix)
+        )
+        given = {**state_dict, **{prefix + name: part for name, (*_, part) in stand_ins.items()}}
+        for name, (registry, _, stand_in, _) in stand_ins.items():
+            registry[name] = stand_in
+        try:
+            super()._load_from_state_dict(given, prefix, local_metadata, *rest)  # type: ignore[misc]
+        finally:
+            for name, (registry, value, stand_in, _) in stand_ins.items():
+                registry[name] = value
+                if not torch.equal(stand_in, value[:1]):  # not into its place: others may hold that
+                    value.data = spread(stand_in.detach(), value.size(0))
+
+    def _stand_ins(self, state_dict: dict[str, Any], prefix: str) -> dict[str, Any]:
+        """Find, for each shared tensor, what is loaded in its place: (registry, tensor, a copy of one row, the row of
+        `state_dict`). Where the loaded rows differ each model gets its own memory."""
+        found: dict[str, Any] = {}
+        for registry, name, value in held_by(self):  # type: ignore[arg-type]
+            rows = state_dict.get(prefix + name)
+            if not isinstance(rows, Tensor) or rows.shape != value.shape:
+                continue  # torch has the message
+            if is_shared(rows) or all(torch.equal(row, rows[0]) for row in rows[1:]):
+                stand_in: Tensor = value.detach()[:1].clone()
+                if isinstance(value, torch.nn.Parameter):
+                    stand_in = torch.nn.Parameter(stand_in, requires_grad=False)
+                found[name] = registry, value, stand_in, rows[:1]
+            else:
+                make_own(self, [name])  # type: ignore[arg-type]
+        return found
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        copies_of_shared(self, memo)  # type: ignore[arg-type]
+        theirs = getattr(super(), "__deepcopy__", None)
+        if theirs is not None:
+            return theirs(memo)
+        return copied(self, memo)
+
+
+def copies_of_shared(root: torch.nn.Module, memo: dict[int, Any]) -> None:
+    """Put copies of the shared parameters under `root` into `memo`; torch would copy them as B."""
+    for module in root.modules():
+        for _, _, value in held_by(module):
+            if id(value) not in memo and isinstance(value, torch.nn.Parameter):
+                made = spread(value.detach()[:1].clone(), value.size(0))
+                memo[id(value)] = torch.nn.Parameter(made, requires_grad=value.requires_grad)
+
+
+def copied(module: Any, memo: dict[int, Any]) -> Any:
+    """Deep copy as `copy.deepcopy` makes one of an object without `__deepcopy__`."""
+    make, arguments, held = module.__reduce_ex__(4)[:3]
+    made = memo[id(module)] = make(*arguments)
+    made.__setstate__(copy.deepcopy(held, memo))
+    return made
