@@ -94,7 +94,7 @@ Side side(std::span<const double> seconds, bool independent) {
         logs.push_back(std::log(one));
         spread.add(logs.back());
     }
-    return {spread.mean(), independent ? runs_error(logs) : series_error(logs)};
+    return {spread.mean(), independent ? runs_error(logs) : series_error(logs, kFewestOfSeries)};
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ Comparison compare_paired(std::span<const double> baseline_s, std::span<const do
         logs.push_back(std::log(baseline_s[i] / candidate_s[i]));
         spread.add(logs.back());
     }
-    const SeriesError error = n < kFewestOfSeries ? runs_error(logs) : series_error(logs);
+    const SeriesError error = n < kFewestOfSeries ? runs_error(logs) : series_error(logs, kFewestOfSeries);
     const double half_width = student_t(confidence, error.degrees) * std::sqrt(error.variance);
     Comparison found = judged(spread.mean(), half_width, n, threshold);
     if (n >= kFewestOfSeries) refuse_short(found, error.why);

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <vector>
 
+#include "base/pieces.hpp"
 #include "base/statistics.hpp"
 #include "base/text.hpp"
 
@@ -15,35 +15,8 @@ namespace {
 
 constexpr std::size_t kMostPieces = 64;
 constexpr double kFewestEffective = 10;
-
-double mean(std::span<const double> values) {
-    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-std::vector<double> pieces(std::span<const double> values) {
-    const std::size_t count = std::min(values.size(), kMostPieces);
-    std::vector<double> means;
-    for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t begin = values.size() * i / count, end = values.size() * (i + 1) / count;
-        means.push_back(mean(values.subspan(begin, end - begin)));
-    }
-    return means;
-}
-
-struct Scatter {
-    double squares;  // Σ (value − mean)²
-    double lag1;     // correlation of neighbours; 0 where all values are one
-};
-
-Scatter scatter(std::span<const double> values) {
-    const double centre = mean(values);
-    double squares = 0, products = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-        squares += (values[i] - centre) * (values[i] - centre);
-        if (i > 0) products += (values[i] - centre) * (values[i - 1] - centre);
-    }
-    return {squares, squares > 0 ? products / squares : 0};
-}
+constexpr double kDoubt = 1.5;  // standard errors of the correlation that a series must bear
+constexpr double kMore = 0.8;   // and that its interval is widened by
 
 double effective_count(double count, double correlation) { return count * (1 - correlation) / (1 + correlation); }
 
@@ -55,22 +28,26 @@ SeriesError plain(std::span<const double> values, std::string why) {
 
 }  // namespace
 
-SeriesError series_error(std::span<const double> values) {
-    if (values.size() < kFewestOfSeries)
-        return plain(values, "too short: " + std::to_string(values.size()) + " values, and " +
-                                 std::to_string(kFewestOfSeries) + " show how neighbours correlate");
-    const std::vector<double> parts = pieces(values);
+SeriesError series_error(std::span<const double> values, std::size_t fewest) {
+    std::string why;
+    if (values.size() < fewest)
+        why = "too short: " + std::to_string(values.size()) + " values, and " + std::to_string(fewest) +
+              " show how neighbours correlate";
+    if (values.size() < kFewestOfSeries) return plain(values, std::move(why));
+    const std::vector<double> parts = means_of_pieces(values, kMostPieces);
     const double n = static_cast<double>(parts.size());
-    const auto [squares, lag1] = scatter(parts);
+    const auto [centre, squares, lag1] = scatter(parts);
     const double correlation = lag1 + (1 + 3 * std::max(lag1, 0.0)) / n;
     const double deviation = std::sqrt(std::max(1 - correlation * correlation, 0.05) / n);
-    const double worst = std::clamp(correlation + deviation, 0.0, 0.999);
-    std::string why;
-    if (effective_count(n, worst) < kFewestEffective)
+    const auto at_most = [&](double deviations) {
+        return effective_count(n, std::clamp(correlation + deviations * deviation, 0.0, 0.999));
+    };
+    if (why.empty() && at_most(kDoubt) < kFewestEffective)
         why = "too short: neighbours correlate by " + percent(std::clamp(correlation, 0.0, 1.0)) +
               ", so that too few values are independent";
     if (lag1 <= 1 / std::sqrt(n) - 1 / n) return {squares / (n - 1) / n, n - 1, n, std::move(why)};
-    const double effective = effective_count(n, std::clamp(correlation, 0.0, 0.999));
+    // What is given looks less correlated than it is: most of one deviation more makes up for that.
+    const double effective = at_most(kMore);
     // The scatter about a series' own mean is too small by the variance of that mean.
     const double variance = squares / n / std::max(1 - 1 / std::max(effective, 1.001), 0.05);
     return {variance / effective, std::max(effective - 1, 1.0), effective, std::move(why)};

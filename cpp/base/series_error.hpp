@@ -8,6 +8,7 @@
 namespace dnnsuite::base {
 
 constexpr std::size_t kFewestOfSeries = 20;  ///< values of a series, below which its correlation cannot be seen
+constexpr std::size_t kFewestShown = 50;     ///< and below which an interval that looks well may not be
 constexpr std::size_t kFewestRuns = 6;       ///< independent values, below which two modes look like one too often
 
 /// Squared standard error of a mean, and what it rests on.
@@ -22,9 +23,10 @@ struct SeriesError {
 ///
 /// Neighbouring values are averaged into at most 64 pieces; the correlation of neighbouring pieces, corrected for its
 /// bias in short series (Kendall 1954), gives the number of independent values that tell as much, as in a
-/// first-order autoregression. A correlation that may be none is taken for none. Too short are fewer than 20 values,
-/// and series that by one standard error of the correlation could be worth fewer than 10.
-SeriesError series_error(std::span<const double> values);
+/// first-order autoregression. A correlation that may be none is taken for none, another one 0.8 standard errors higher than
+/// it was seen. Too short are fewer than `fewest` values, and series that by 1.5 standard errors of the correlation
+/// could be worth fewer than 10. Of fewer than 20 values the error is that of independent ones.
+SeriesError series_error(std::span<const double> values, std::size_t fewest = kFewestShown);
 
 /// As series_error for values that are independent, as means of separate runs are: too few are less than 6, or values
 /// whose neighbours are significantly correlated all the same.

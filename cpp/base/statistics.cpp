@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/pieces.hpp"
 #include "base/series_error.hpp"
 #include "base/text.hpp"
 
@@ -68,28 +69,16 @@ void check_batches(int batches, std::size_t count) {
         throw InvalidArgument("an interval needs at least 2 batches, not " + std::to_string(batches));
 }
 
-/// First index of piece `i` when `count` values are cut into `pieces`.
-std::size_t edge(std::size_t count, int pieces, int i) {
-    return count * static_cast<std::size_t>(i) / static_cast<std::size_t>(pieces);
-}
-
 /// The interval around `mean` that the batches' own means allow.
 Interval around(double mean, const std::vector<double>& means, double confidence) {
     const int batches = static_cast<int>(means.size());
     Interval result{mean, kNaN, kNaN, kNaN, batches, kNaN, ""};
     if (batches < 2) return result;
-    RunningStatistics spread;
-    for (const double value : means) spread.add(value);
-    result.half_width = student_t(confidence, batches - 1) * std::sqrt(spread.variance() / batches);
+    const Scatter spread = scatter(means);
+    result.half_width = student_t(confidence, batches - 1) * std::sqrt(spread.squares / (batches - 1) / batches);
     result.low = mean - result.half_width;
     result.high = mean + result.half_width;
-    if (batches > 2) {
-        double products = 0;
-        for (std::size_t i = 1; i < means.size(); ++i)
-            products += (means[i] - spread.mean()) * (means[i - 1] - spread.mean());
-        const double squares = spread.variance() * (batches - 1);
-        result.lag1 = squares > 0 ? products / squares : 0;
-    }
+    if (batches > 2) result.lag1 = spread.lag1;
     return result;
 }
 
@@ -174,16 +163,8 @@ Interval piece_means(std::span<const double> values, int batches, double confide
     check_confidence(confidence);
     check_batches(batches, values.size());
     if (values.empty()) return {kNaN, kNaN, kNaN, kNaN, 0, kNaN, "no values"};
-    const int used = static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(batches), values.size()));
-    std::vector<double> means;
-    double total = 0;
-    for (int i = 0; i < used; ++i) {
-        const auto begin = edge(values.size(), used, i), end = edge(values.size(), used, i + 1);
-        const auto piece = values.subspan(begin, end - begin);
-        const double sum = std::accumulate(piece.begin(), piece.end(), 0.0);
-        means.push_back(sum / static_cast<double>(piece.size()));
-        total += sum;
-    }
+    const double total = std::accumulate(values.begin(), values.end(), 0.0);
+    const std::vector<double> means = means_of_pieces(values, static_cast<std::size_t>(batches));
     return around(total / static_cast<double>(values.size()), means, confidence);
 }
 
@@ -194,10 +175,10 @@ Interval rate(std::span<const double> items, std::span<const double> seconds, in
     check_confidence(confidence);
     check_batches(batches, items.size());
     if (items.empty()) return {kNaN, kNaN, kNaN, kNaN, 0, kNaN, "no values"};
-    const int used = static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(batches), items.size()));
+    const std::size_t used = std::min(static_cast<std::size_t>(batches), items.size());
     std::vector<double> seconds_per_item;
     double all_items = 0, all_seconds = 0;
-    for (int i = 0; i < used; ++i) {
+    for (std::size_t i = 0; i < used; ++i) {
         double batch_items = 0, batch_seconds = 0;
         for (std::size_t k = edge(items.size(), used, i); k < edge(items.size(), used, i + 1); ++k) {
             batch_items += items[k];

@@ -49,8 +49,8 @@ double student_t(double confidence, double degrees);
 
 /// The mean of a series whose values may be correlated, by non-overlapping batch means and Student's t.
 ///
-/// From 20 values on the error is series_error's, whose coverage is 93 to 97 % for AR(1) noise up to φ = 0.9 wherever
-/// `why` is empty; `lag1` is that of `batches` neighbouring pieces of equal length (to one value). Shorter ones have the
+/// From 20 values on the error is series_error's; coverage is 93 to 97 % for AR(1) noise up to φ = 0.9 where `why` is
+/// empty, which it is not for fewer than 50; `lag1` is that of `batches` neighbouring pieces of equal length (to one value). Shorter ones have the
 /// error of these pieces' means. `independent` values, as means of runs are, have that of Student's t over each.
 ///
 /// A short series gives fewer batches, an empty one NaN; neither throws.

@@ -125,6 +125,13 @@ def test_json_of_a_report_without_enough_runs_is_json(suite):
     assert json.loads(json.dumps(made.to_dict(), allow_nan=False))["statistics"][1]["value"] is None
 
 
+def test_intervals_of_few_runs_are_told(suite):
+    few = report.make([suite(*(record(repeat=run, rate=100 + run) for run in range(3)))])
+    assert any("fewer than 6 runs" in note and note.endswith(": vae") for note in few.notes)
+    many = report.make([suite(*(record(repeat=run, rate=100 + run) for run in range(6)), directory="b")])
+    assert not any("fewer than 6 runs" in note for note in many.notes)
+
+
 def test_a_pass_says_no_more_than_it_knows(mila_tree, suite):
     assert report.make([mila_tree], "baselines", "RTX").headline == "PASS on the mean of all jobs"
     every = report.make([mila_tree], "baselines")

@@ -18,19 +18,25 @@ def observations(seconds, number=2, skip=2, wait=0.25):
     return seen
 
 
-@given(st.lists(st.floats(0.01, 10.0), min_size=3, max_size=60))
+@given(st.lists(st.floats(0.01, 10.0), min_size=3, max_size=80))
 def test_the_rate_is_items_over_the_time_of_what_is_kept(seconds):
     found = figures(observations(seconds), items_per_batch=8)
     kept = seconds[2:]
     assert found["rate_per_s"] == pytest.approx(len(kept) * 16 / sum(kept), rel=1e-6)
     assert (found["dropped"], found["kept"]) == (2, len(kept))
     assert found["data_wait_share"] == pytest.approx(0.25, rel=1e-6)
-    if len(kept) > 1:
+    if found["rate_interval_per_s"] is not None:
+        assert len(kept) >= 50
         low, high = found["rate_interval_per_s"]
         assert low <= found["rate_per_s"] * (1 + 1e-9)
         assert high >= found["rate_per_s"] * (1 - 1e-9)
-    else:
-        assert found["rate_interval_per_s"] is None
+
+
+def test_an_interval_is_given_where_it_holds():
+    found = figures(observations([1.0, 1.02] * 40), 8)
+    low, high = found["rate_interval_per_s"]
+    assert low < found["rate_per_s"] < high
+    assert figures(observations([1.0, 1.02] * 20), 8)["rate_interval_per_s"] is None
 
 
 def test_warm_up_does_not_reach_the_rate():

@@ -93,12 +93,15 @@ def block_rates(replicas: Sequence[Steps], blocks: int) -> npt.NDArray[np.float6
 
 
 def interval(replicas: Sequence[Steps], blocks: int) -> tuple[float | None, float | None, float | None]:
-    """(low, high) of the rate with 95 % by means of blocks of equal time, and the blocks' lag-1 correlation."""
+    """(low, high) of the rate with 95 % by means of blocks of equal time, and the blocks' lag-1 correlation.
+
+    No bounds are given where the blocks are too few, or too much alike one after the other, to tell.
+    """
     of_blocks = block_rates(replicas, max(blocks, 1))
     if len(of_blocks) < 2:
         return None, None, None
     found = timing.batch_means(of_blocks, batches=len(of_blocks), independent=True)
-    return found.low, found.high, found.lag1
+    return (None, None, found.lag1) if found.why else (found.low, found.high, found.lag1)
 
 
 def warmup(seconds: npt.NDArray[np.float64]) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import results
+from ..results.intervals import FEWEST_RUNS
 from ..results.pool import UNKNOWN, reasons, refuse_unlike
 from ._costs import Costs, cost_table, gpu_watts
-from ._entries import ReportEntry, entries_of, finished, of_suites, rows_of_report
+from ._entries import ReportEntry, by_job, by_run, entries_of, finished, of_suites, rows_of_report
 from ._interference import interference_table
 from ._score import Score, score, score_table, weighted_score
 from ._seed import JOBS, LEAST_RUNS, Statistic, seed_table, statistics
@@ -234,6 +235,14 @@ def _notes(
     few = [str(job) for job in seed.index[seed["sd"].isna()]]
     if few:
         notes.append(f"fewer than {LEAST_RUNS} runs, so left out of the statistics: {', '.join(few)}")
+    shaky = [
+        job for job, of_job in by_job(finished(entries)).items() if 2 <= len(by_run(of_job)) < FEWEST_RUNS
+    ]
+    if shaky:
+        notes.append(
+            f"intervals over fewer than {FEWEST_RUNS} runs, too few to show whether a machine has two speeds, "
+            f"so that they may be too narrow: {', '.join(shaky)}"
+        )
     hosts = sorted({entry.hostname for entry in entries if entry.hostname})
     if len(hosts) > 1:
         notes.append(f"measured on {len(hosts)} machines of one kind: {', '.join(hosts)}")

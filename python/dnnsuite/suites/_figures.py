@@ -46,11 +46,11 @@ def figures(seen: Observations, items_per_batch: float) -> dict[str, Any]:
 
 
 def _interval(items: Floats, seconds: Floats) -> list[float] | None:
-    """95 %; None where two observations are not even there."""
+    """95 %; None where the observations are too few, or too much alike one after the other, to tell."""
     if len(seconds) < 2:
         return None
     interval = timing.rate(items, seconds, batches=min(rates.BLOCKS, len(seconds)))
-    return [interval.low, interval.high]
+    return None if interval.why else [interval.low, interval.high]
 
 
 def _steady(seconds: Floats, skip: int) -> dict[str, Any]:
