@@ -24,6 +24,7 @@ _WRITES_FIRST = (
     "aten::zero_", "aten::fill_", "aten::copy_", "aten::bernoulli_", "aten::uniform_", "aten::normal_",
     "aten::random_",
 )  # fmt: skip
+_OF_ONE_STEP = "dnnsuite::recurrence_step"
 _READS_WHAT_IT_WRITES = ("aten::embedding", "aten::index_select", "aten::gather", "aten::index")
 
 
@@ -87,6 +88,10 @@ def _bytes(func: Any, name: str, every: list[Any], out: Any) -> int:
         read = [*written, *_tensors(every[1:])]
     else:
         read = _tensors(every[1:] if name in _WRITES_FIRST else every)
+    if name.startswith(
+        _OF_ONE_STEP
+    ):  # the arrays of all time steps come whole, one step's share of them is used
+        return sum(_size(t) // (t.shape[1] if t.dim() == 4 else 1) for t in (*read, *written))
     return sum(map(_size, read)) + sum(map(_size, written))
 
 

@@ -19,6 +19,10 @@ def test_a_small_step_is_few_launches():
     assert 5 < row["MB"] < 20
 
 
+def test_an_lstm_is_two_kernels_for_each_of_its_steps_each_way():
+    assert counts.counted("lstm", 2)["operators"] < 450  # 35 steps of two layers
+
+
 def test_the_number_of_models_does_not_count():
     few, many = (counts.counted("mlp_s", B) for B in (2, 8))
     assert few["operators"] == many["operators"]

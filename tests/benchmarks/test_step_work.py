@@ -4,6 +4,8 @@
 import torch
 from step_work import operations
 
+import dnnsuite.ops  # noqa: F401  (its operators)
+
 
 def seen(call):
     return [(op.name, *op.work) for op in operations(call)]
@@ -58,3 +60,11 @@ def test_dtypes_are_those_of_the_first_tensor():
     (product,) = operations(lambda: a @ a)
     assert product.dtype == torch.bfloat16
     assert product.work.bytes == 2 * 12
+
+
+def test_a_time_step_moves_its_share_of_all_steps():
+    gates, y, state = torch.zeros(2, 5, 3, 16), torch.zeros(2, 5, 3, 4), torch.zeros(2, 3, 4)
+    step = torch.ops.dnnsuite.recurrence_step_
+    found = seen(lambda: step(gates, None, None, None, state, state.clone(), y, None, None, 0, "lstm"))
+    in_place = 24 + 24 + 24  # read, and written
+    assert found[-1][2] == 4 * (gates.numel() // 5 + 2 * in_place)

@@ -6,6 +6,7 @@ from torch.nn import functional as F
 from dnnsuite import ops
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.ops import _linear
+from dnnsuite.ops.device import cpu_for_gpu
 
 
 @pytest.mark.parametrize("B", [1, 3])
@@ -200,3 +201,20 @@ def test_maps_over_a_batch():
     x, weight = torch.randn(4, 2, 3, 5), torch.randn(2, 6, 5)
     mapped = torch.func.vmap(lambda x: ops.linear(x, weight))(x)
     torch.testing.assert_close(mapped[1], ops.linear(x[1], weight))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("activation", ["none", "relu"])
+def test_products_of_a_gpu(shared, activation):
+    """Results, gradients where the parameters lie, and gradients of gradients; on a CPU that stands in for a GPU."""
+    x = torch.randn(5, 6, dtype=torch.float64).expand(3, 5, 6) if shared else torch.randn(3, 5, 6).double()
+    weight, bias = torch.randn(3, 4, 6).double().requires_grad_(), torch.randn(3, 4).double().requires_grad_()
+    x = x.detach().requires_grad_()
+    expected = parts([x, weight, bias], lambda *t: ops.linear(*t, activation))
+    with cpu_for_gpu():
+        found = parts([x, weight, bias], lambda *t: ops.linear(*t, activation))
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other)
+        assert torch.autograd.grad(ops.linear(x, weight, bias).sum(), weight)[0].is_contiguous()
+        leaves = x.detach().clone(memory_format=torch.contiguous_format).requires_grad_(), weight, bias
+        assert torch.autograd.gradgradcheck(lambda *t: ops.linear(*t), leaves, fast_mode=True)

@@ -18,8 +18,9 @@ struct Place {
 template <class T>
 __device__ Place place_of(const DepthwiseArguments& args, int64_t width, bool whole) {
     const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, each = whole ? kPack<T> : 1;
-    const int64_t C = args.channels, i = thread * each, pixel = i / C, channel = i % C;
-    return {blockIdx.y, pixel / width, pixel % width, channel, channel + each, i < args.rows.rows * width * C};
+    const int64_t C = args.channels, i = thread * each, pixel = quotient(i, C), channel = i - pixel * C;
+    const int64_t line = quotient(pixel, width);
+    return {blockIdx.y, line, pixel - line * width, channel, channel + each, i < args.rows.rows * width * C};
 }
 
 /// Adds the products of a pack of channels: a pixel at x and a tap at weight.
@@ -34,8 +35,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(DepthwiseArguments ar
     const Window &h = args.height, &w = args.width;
     const Place at = place_of<T>(args, w.output, whole);
     if (!at.inside) return;
-    const int64_t C = args.channels, first = at.line / h.output * h.input;
-    const int64_t top = at.line % h.output * h.stride - h.padding, left = at.pixel * w.stride - w.padding;
+    const int64_t C = args.channels, sample = quotient(at.line, h.output), first = sample * h.input;
+    const int64_t top = (at.line - sample * h.output) * h.stride - h.padding, left = at.pixel * w.stride - w.padding;
     const T* x = static_cast<const T*>(args.x) + at.model * args.x_stride;
     const T* weight = static_cast<const T*>(args.weight) + at.model * args.taps() * C;
     Values<T> sum = load_pack_or<T>(args.bias, at.model * C + at.channel, at.model * C + at.end, whole, 0.0);
@@ -55,7 +56,9 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(DepthwiseArguments ar
 /// The output position that an input position went to by a tap, or -1.
 __device__ int64_t target(const Window& w, int64_t position, int64_t tap) {
     const int64_t at = position + w.padding - tap * w.dilation;
-    return at < 0 || at % w.stride != 0 || at / w.stride >= w.output ? -1 : at / w.stride;
+    if (at < 0) return -1;
+    const int64_t output = quotient(at, w.stride);
+    return output * w.stride != at || output >= w.output ? -1 : output;
 }
 
 template <class T>
@@ -63,12 +66,12 @@ __global__ void __launch_bounds__(kThreads) backward_input_kernel(DepthwiseArgum
     const Window &h = args.height, &w = args.width;
     const Place at = place_of<T>(args, w.input, whole);
     if (!at.inside) return;
-    const int64_t C = args.channels, first = at.line / h.input * h.output;
+    const int64_t C = args.channels, sample = quotient(at.line, h.input), first = sample * h.output;
     const T* grad = static_cast<const T*>(args.grad) + at.model * args.grad_stride;
     const T* weight = static_cast<const T*>(args.weight) + at.model * args.taps() * C;
     Values<T> sum = load_pack_or<T>(nullptr, 0, 0, whole, 0.0);
     for (int64_t i = 0; i < h.kernel; ++i) {
-        const int64_t row = target(h, at.line % h.input, i);
+        const int64_t row = target(h, at.line - sample * h.input, i);
         if (row < 0) continue;
         for (int64_t j = 0; j < w.kernel; ++j) {
             const int64_t column = target(w, at.pixel, j);
@@ -93,15 +96,17 @@ __global__ void __launch_bounds__(kSumColumns* kSumRows) sums_kernel(DepthwiseAr
     const int64_t last = first + rows.rows_per_task < rows.rows ? first + rows.rows_per_task : rows.rows;
     const T* x = static_cast<const T*>(args.x) + model * args.x_stride;
     const T* grad = static_cast<const T*>(args.grad) + model * args.grad_stride;
+    const int64_t tap_row = quotient(tap, w.kernel);
     A sum = A(0);
     for (int64_t i = first * w.output + threadIdx.y; i < last * w.output && channel < C; i += kSumRows) {
-        const int64_t line = i / w.output, pixel = i % w.output;
+        const int64_t line = quotient(i, w.output), pixel = i - line * w.output, sample = quotient(line, h.output);
         A factor = A(1);
         if (tap < taps) {
-            const int64_t row = line % h.output * h.stride - h.padding + tap / w.kernel * h.dilation;
-            const int64_t column = pixel * w.stride - w.padding + tap % w.kernel * w.dilation;
+            const int64_t line_of_sample = line - sample * h.output;
+            const int64_t row = line_of_sample * h.stride - h.padding + tap_row * h.dilation;
+            const int64_t column = pixel * w.stride - w.padding + (tap - tap_row * w.kernel) * w.dilation;
             if (row < 0 || row >= h.input || column < 0 || column >= w.input) continue;
-            factor = load(x, ((line / h.output * h.input + row) * w.input + column) * C + channel);
+            factor = load(x, ((sample * h.input + row) * w.input + column) * C + channel);
         }
         sum += factor * load(grad, i * C + channel);
     }

@@ -14,7 +14,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(EmbeddingArguments ar
     const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, model = blockIdx.y;
     const int64_t i = whole ? thread * kPack<T> : thread;
     if (i >= args.count * args.columns) return;
-    const int64_t index = args.indices[model * args.index_stride + i / args.columns], column = i % args.columns;
+    const int64_t row = quotient(i, args.columns), column = i - row * args.columns;
+    const int64_t index = args.indices[model * args.index_stride + row];
     const int64_t from = (model * args.vocabulary + index) * args.columns + column;
     const int64_t to = model * args.count * args.columns + i;
     const T* weight = static_cast<const T*>(args.weight);
@@ -31,26 +32,47 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(EmbeddingArguments ar
 template <class A>
 constexpr int kRows = 32 * 1024 / (kThreads * static_cast<int>(sizeof(A)));
 
+/// The indices of a tile that belong to this block's rows, in their order: each thread looks at one, and ballots say where
+/// in the list it goes.
+struct Matches {
+    int row[kThreads], position[kThreads], of_warp[kThreads / kWarp];
+
+    /// Lists the thread's own index if `mine`; returns how many there are. All threads must call it.
+    __device__ int list(int own_row, bool mine) {
+        const unsigned ballot = __ballot_sync(kAllLanes, mine), lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+        if (lane == 0) of_warp[warp] = __popc(ballot);
+        __syncthreads();
+        int before = 0, all = 0;
+        for (unsigned w = 0; w < kThreads / kWarp; ++w) {
+            before += w < warp ? of_warp[w] : 0;
+            all += of_warp[w];
+        }
+        const int place = before + __popc(ballot & ((1u << lane) - 1));
+        if (mine) {
+            row[place] = own_row;
+            position[place] = static_cast<int>(threadIdx.x);
+        }
+        __syncthreads();
+        return all;
+    }
+};
+
 template <class T>
 __global__ void __launch_bounds__(kThreads) backward_kernel(EmbeddingArguments args) {
     using A = accumulated<T>;
     __shared__ A sums[kRows<A>][kThreads];
-    __shared__ int64_t tile[kThreads];
+    __shared__ Matches matches;
     const int64_t first = static_cast<int64_t>(blockIdx.x) * kRows<A>, model = blockIdx.y;
     const int64_t column = static_cast<int64_t>(blockIdx.z) * kThreads + threadIdx.x;
+    const int64_t* indices = args.indices + model * args.index_stride;
     const T* grad = static_cast<const T*>(args.grad) + model * args.count * args.columns;
     for (int r = 0; r < kRows<A>; ++r) sums[r][threadIdx.x] = A(0);
     for (int64_t begin = 0; begin < args.count; begin += kThreads) {
-        const int64_t i = begin + threadIdx.x;
-        __syncthreads();
-        tile[threadIdx.x] = i < args.count ? args.indices[model * args.index_stride + i] : -1;
-        __syncthreads();
-        const int64_t used = args.count - begin < kThreads ? args.count - begin : kThreads;
-        for (int64_t k = 0; k < used && column < args.columns; ++k) {
-            const int64_t row = tile[k] - first;
-            if (row < 0 || row >= kRows<A> || tile[k] == args.padding_idx) continue;
-            sums[row][threadIdx.x] += load(grad, (begin + k) * args.columns + column);
-        }
+        const int64_t i = begin + threadIdx.x, index = i < args.count ? indices[i] : -1, row = index - first;
+        const bool mine = index >= first && row < kRows<A> && index != args.padding_idx;
+        const int count = matches.list(static_cast<int>(row), mine);
+        for (int k = 0; k < count && column < args.columns; ++k)
+            sums[matches.row[k]][threadIdx.x] += load(grad, (begin + matches.position[k]) * args.columns + column);
     }
     if (column >= args.columns) return;
     T* dweight = static_cast<T*>(args.dweight) + model * args.vocabulary * args.columns;

@@ -9,6 +9,17 @@ namespace dnnsuite::fused::kernels {
 constexpr int kMaxWarps = 4;
 constexpr size_t kSharedBytes = 48 * 1024;
 
+/// Numbers of room for a row of `columns` whose packs the lanes of a warp keep.
+inline __host__ __device__ int64_t kept_numbers(int64_t columns, int pack) {
+    return (columns + kWarp * pack - 1) / (kWarp * pack) * (kWarp * pack);
+}
+/// Where number j of the pack that begins at column i is kept: what the lanes of a warp access together, the j-th of each
+/// one's pack, lies in 32 neighbouring words, and so in 32 banks.
+template <int pack>
+__host__ __device__ __forceinline__ int64_t kept_place(int64_t i, int j) {
+    return i / (kWarp * pack) * (kWarp * pack) + j * kWarp + i / pack % kWarp;
+}
+
 /// Warps of a block and its shared memory: as many rows as fit, none kept when not even one does.
 struct RowShape {
     dim3 grid, block;
@@ -17,7 +28,9 @@ struct RowShape {
 };
 
 inline RowShape row_shape(const Rows& rows, DType dtype) {
-    const size_t row_bytes = static_cast<size_t>(rows.columns) * (dtype == DType::kFloat64 ? 8 : 4);
+    const bool half = dtype == DType::kBFloat16 || dtype == DType::kFloat16;
+    const int pack = half ? kPack<__half> : dtype == DType::kFloat64 ? kPack<double> : kPack<float>;
+    const size_t row_bytes = static_cast<size_t>(kept_numbers(rows.columns, pack)) * (dtype == DType::kFloat64 ? 8 : 4);
     const bool keep = row_bytes <= kSharedBytes;
     const size_t fitting = keep && row_bytes > 0 ? kSharedBytes / row_bytes : kMaxWarps;
     const unsigned warps = fitting < kMaxWarps ? static_cast<unsigned>(fitting) : kMaxWarps;
@@ -32,24 +45,23 @@ template <class T>
 class Kept {
   public:
     using A = accumulated<T>;
-    __device__ Kept(bool keep, int64_t columns) : columns_(columns) {
-        room_ = keep ? static_cast<A*>(dynamic_shared()) + threadIdx.y * columns : nullptr;
+    __device__ Kept(bool keep, int64_t columns) {
+        room_ = keep ? static_cast<A*>(dynamic_shared()) + threadIdx.y * kept_numbers(columns, kPack<T>) : nullptr;
     }
     __device__ void put(int64_t i, const Values<T>& v) const {
         if (room_ == nullptr) return;
-        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) if (i + j < columns_) room_[i + j] = v[j];
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) room_[kept_place<kPack<T>>(i, j)] = v[j];
     }
     /// What was put at i, or read(i) when nothing is kept.
     template <class Read>
     __device__ Values<T> get(int64_t i, const Read& read) const {
         if (room_ == nullptr) return read(i);
         Values<T> v;
-        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) v[j] = i + j < columns_ ? room_[i + j] : A(0);
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) v[j] = room_[kept_place<kPack<T>>(i, j)];
         return v;
     }
 
   private:
-    int64_t columns_;
     A* room_;
 };
 

@@ -12,6 +12,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -115,9 +116,7 @@ def _measured(
         for _ in range(_ROUNDS):
             for name, way in ways.items():
                 with contextlib.suppress(RuntimeError, NotImplementedError):  # not here: another way is
-                    found[name] = min(
-                        found.get(name, float("inf")), seconds(lambda way=way: run(way), device)
-                    )
+                    found[name] = min(found.get(name, float("inf")), seconds(partial(run, way), device))
     return found
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..errors import InvalidArgument
 from ._pointwise import bias_act_dropout
-from .device import on_cpu
+from .device import on_cpu, on_gpu
 from .library import (
     differentiable,
     gradients_through,
@@ -128,6 +128,31 @@ class _OneByOne(torch.autograd.Function):
             if dweight is not None:
                 _product(g.t(), x[model], dweight[model])
         return dx, dweight, _column_sums(grad) if needs_bias else None
+
+
+class _Batched(torch.autograd.Function):
+    """Batched products of a GPU: x [B, R, I], weight [B, O, I], bias [B, O] or None.
+
+    torch's own gradient of a transposed weight comes transposed, and is copied once more for the parameter.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        remember(ctx, (x, weight, bias))
+        return linear_composition(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():
+            return gradients_through(linear_composition, ctx, (grad,))
+        x, weight = ctx.saved_tensors
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
+        return (
+            torch.bmm(grad, weight) if needs_x else None,
+            torch.bmm(grad.transpose(1, 2), x) if needs_weight else None,
+            grad.sum(1) if needs_bias else None,
+        )
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
@@ -259,7 +284,11 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tens
         if is_frozen(weight):
             one = None if bias is None else bias[:1]
             return linear_composition(folded(x), weight[:1], one, relu).view(models, -1, outputs)
-        return linear_composition(x, weight, bias, relu)
+        watched = tracing() or transforming() or torch.is_autocast_enabled(x.device.type)
+        if watched or not on_gpu(x) or x.dtype != weight.dtype:
+            return linear_composition(x, weight, bias, relu)
+        product: Tensor = _Batched.apply(x, weight, bias)
+        return torch.relu(product) if relu else product
     result: Tensor
     few = x.shape[1] * inputs * outputs < (LARGE if min(inputs, outputs) > 1 else LARGE_OF_ONE)
     if _VECTORS and few:

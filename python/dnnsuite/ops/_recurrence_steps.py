@@ -18,6 +18,16 @@ from .library import below_autograd, gradients_through, library, remember
 __all__ = ["recurrence_steps", "weight_gradient"]
 
 
+@torch.library.register_fake("dnnsuite::recurrence_step_")
+def _(*_: Any) -> None:
+    return None
+
+
+@torch.library.register_fake("dnnsuite::recurrence_step_backward_")
+def _(*_: Any) -> None:
+    return None
+
+
 def _times(steps: int, reverse: bool) -> range:
     return range(steps - 1, -1, -1) if reverse else range(steps)
 
@@ -27,17 +37,14 @@ def _packed(*tensors: Any) -> list[Any]:
 
 
 def _forward(
-    gates: Tensor,
-    weight_hh: Tensor,
-    bias_hh: Tensor | None,
-    h: Tensor | None,
-    c: Tensor | None,
-    lengths: Tensor | None,
-    kind: str,
-    reverse: bool,
-    keep: bool,
+    given: Sequence[Any], kind: str, reverse: bool, keep: bool
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
-    """Outputs, last states, and, for the backward pass, gates and cell states of all steps."""
+    """Outputs, last states, and, for the backward pass, gates and cell states of all steps.
+
+    Args:
+        given: gates, weight_hh, bias_hh, h, c, lengths.
+    """
+    gates, weight_hh, bias_hh, h, c, lengths = given
     models, steps, rows, _ = gates.shape
     hidden, lstm = weight_hh.shape[2], kind == "lstm"
     shape = models, rows, hidden
@@ -143,7 +150,7 @@ class _Steps(torch.autograd.Function):
         *given, ctx.kind, ctx.reverse, ctx.composition = args
         tensors = _packed(*given)
         with below_autograd():
-            y, last_h, last_c, saved, cells = _forward(*tensors, ctx.kind, ctx.reverse, True)
+            y, last_h, last_c, saved, cells = _forward(tensors, ctx.kind, ctx.reverse, True)
         _, weight_hh, bias_hh, h, c, lengths = tensors
         ctx.has_bias = bias_hh is not None
         ctx.set_materialize_grads(False)
@@ -179,5 +186,6 @@ def recurrence_steps(
     if keep:
         found = _Steps.apply(*args, composition)
     else:
-        found = _forward(*_packed(*args[:6]), *args[6:], False)[:3]
+        kind, reverse = args[6:]
+        found = _forward(_packed(*args[:6]), kind, reverse, False)[:3]
     return found

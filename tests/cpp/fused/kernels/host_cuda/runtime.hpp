@@ -70,6 +70,15 @@ T __shfl_xor_sync(unsigned, T value, int mask) {
     return value;
 }
 
+inline unsigned __ballot_sync(unsigned, bool vote) {
+    unsigned bits =
+        vote ? 1u << (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % host_cuda::kLanes : 0;
+    for (unsigned mask = host_cuda::kLanes / 2; mask > 0; mask /= 2)
+        bits |= static_cast<unsigned>(host_cuda::exchange(bits, mask));
+    return bits;
+}
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+
 inline unsigned atomicInc(unsigned* at, unsigned last) {
     const unsigned old = *at;
     *at = old >= last ? 0 : old + 1;
