@@ -12,4 +12,4 @@ def test_stacks_and_names_what_differs():
         stacked_tensor("x", [torch.zeros(2), torch.ones(3)])
     with pytest.raises(InvalidArgument, match="dtype"):
         stacked_tensor("x", [torch.zeros(2), torch.ones(2).double()])
-    assert stacked_parameter("w", [torch.nn.Parameter(torch.ones(1))] * 2).shape == (2, 1)
+    assert stacked_parameter("w", [torch.nn.Parameter(torch.ones(1)) for _ in range(2)]).shape == (2, 1)

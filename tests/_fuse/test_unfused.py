@@ -119,7 +119,8 @@ def test_edits_keep_the_choice():
     expected = [models[3].eval()(x), models[2].eval()(x), models[3](x)]
     for index in (0, 2):
         assert_near(output[index], expected[index])
-    array.load_state_dict(dnnsuite.fuse([models[0].eval()] * 3).state_dict())
+    models[0].eval()
+    array.load_state_dict(dnnsuite.fuse([copy.deepcopy(models[0]) for _ in range(3)]).state_dict())
     assert_near(array(dnnsuite.stack(x, 3))[1], models[0](x))
 
 

@@ -267,7 +267,9 @@ def test_another_runner_of_equal_models_compares_nothing(monkeypatch):
     monkeypatch.setattr(library, "OUTLINES", library.Outlines())
 
     def modes(slope):
-        array = dnnsuite.fuse([torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.LeakyReLU(slope))] * 2)
+        array = dnnsuite.fuse(
+            [torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.LeakyReLU(slope)) for _ in range(2)]
+        )
         opt, x = optim.SGD(array.parameters(), lr=0.1), torch.randn(2, 4, 5)
         with StepRunner(array, opt, lambda part, x: part(x).square().mean((1, 2)), threads=1) as runner:
             found = []

@@ -134,27 +134,30 @@ class Array(torch.nn.Module):
     @property
     def _runs_as_it_is(self) -> bool:
         """True if all parts are layers of ours: then no tensor need be wrapped as one model's."""
-        found = self.__dict__.get("_plain")
-        if found is None:
-            found = self.__dict__["_plain"] = all(
-                isinstance(m, ArrayModule)
-                or type(m) in ELEMENTWISE
-                or type(m) in CONTAINERS
-                or (isinstance(m, UserModule) and not m._fused_code)
-                for m in parts_of(self._root)
-            )
-        return bool(found) and not any(
+        return self._looked_up[0] and not any(
             m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in self._root.modules()
         )
 
     @property
     def _shares(self) -> bool:
         """True if the models share state: then what depends on nothing else is computed once."""
-        found = self.__dict__.get("_shared")
+        return self._looked_up[1]
+
+    @property
+    def _looked_up(self) -> tuple[bool, bool]:
+        """(all parts are layers of ours, models share state), looked up once."""
+        found: tuple[bool, bool] | None = self.__dict__.get("_plain")
         if found is None:
-            found = any(True for module in self._root.modules() for _ in held_by(module))
-            self.__dict__["_shared"] = found
-        return bool(found)
+            as_it_is = all(
+                isinstance(m, ArrayModule)
+                or type(m) in ELEMENTWISE
+                or type(m) in CONTAINERS
+                or (isinstance(m, UserModule) and not m._fused_code)
+                for m in parts_of(self._root)
+            )
+            shares = any(True for module in self._root.modules() for _ in held_by(module))
+            found = self.__dict__["_plain"] = as_it_is, shares
+        return found
 
     def __getattr__(self, name: str) -> Any:
         under_way.finish(self)  # a step changes parameters and buffers, and what a forward counts
@@ -316,8 +319,8 @@ class Array(torch.nn.Module):
     ) -> None:
         under_way.finish(self)
         ArrayEdit(self, slots, models, companions, fresh or {}).carry_out()
-        for name in ("_plain", "_shared", "_fused_choice"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("_plain", None)
+        self.__dict__.pop("_fused_choice", None)
 
     def narrow(self, start: int, length: int) -> Array:
         """Make an array of models `start` to `start + length`; their storage is shared."""
@@ -354,14 +357,15 @@ def fuse(
     """Make an array that computes what each of the `models` would, on inputs and outputs `[B, ...]`.
 
     The models are ordinary torch modules of one architecture, used as they are; their parameters and buffers are
-    copied, so they stay as they are, and may differ, as may dropout rates. A tensor that is the same in all models and
-    takes no gradient, as of a frozen base, is kept once: `[B, ...]` with stride 0 in dimension 0; such parameters are
-    not copied at all. What depends on nothing else is computed once for a batch that the models share.
+    copied, so they stay as they are, and may differ, as may dropout rates. Layers with a rule become layers of
+    `dnnsuite.nn`. A module of the user's own keeps its code, which is run once for all models: every tensor in it
+    seems to be one model's. Code that cannot be fused, such as a branch on data or attributes that differ, runs once
+    per model; `array.coverage()` lists it. A class that says `array_forward = True` has a `forward` for `[B, ...]`
+    itself.
 
-    Layers with a rule become layers of `dnnsuite.nn`. A module of the user's own keeps its code, which is run once for
-    all models: every tensor in it seems to be one model's. Code that cannot be fused, such as a branch on data or
-    attributes that differ, runs once per model; `array.coverage()` lists it. A class that says `array_forward = True`
-    has a `forward` for `[B, ...]` itself.
+    A tensor that is one in all models and takes no gradient, as of a frozen base, is kept once: `[B, ...]` with stride
+    0 in dimension 0. Parameters of that kind are not copied at all, buffers once; running statistics become each
+    model's own when they are trained. What depends on nothing else is computed once for a batch that the models share.
 
     Args:
         models: B modules; model i is slot i of the array.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from .rebound import rebind
 from .state import stacked_parameter, stacked_tensor
 from .ties import tie
 from .unfused import ASKED
+from .written_names import written_names
 
 _OF_NO_SHAPE = frozenset(
     {"activation", "activation_relu_or_gelu", "enable_nested_tensor", "use_nested_tensor"}
@@ -46,6 +48,7 @@ class Fusion:
         self.models, self.B = models, len(models)
         self._unfused = unfused
         self._registered = registered_in(models) if registered is None else registered
+        self._written = written_names(models[0].modules())
         self._memo: dict[int, Any] = {}
         self._visited: dict[int, list[int]] = {}
         self._shells: list[tuple[torch.nn.Module, list[torch.nn.Module]]] = []
@@ -195,7 +198,9 @@ class Fusion:
                             f"models 0 and {index} differ at {where}: {name} is None in one of them only"
                         )
                 if value is not None and id(value) not in self._memo:
-                    self._memo[id(value)] = stacked(f"{where}.{name}", values)
+                    written = kind == "_buffers" and name in self._written
+                    stack = partial(stacked_tensor, apart=True) if written else stacked
+                    self._memo[id(value)] = stack(f"{where}.{name}", values)
 
 
 def _together(models: Sequence[torch.nn.Module]) -> Iterator[tuple[str, list[torch.nn.Module]]]:

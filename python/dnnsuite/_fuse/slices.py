@@ -61,8 +61,8 @@ def narrow(
             memo[id(report)] = report  # what a part of the array finds out is the array's
     memo[id(array.__dict__.get("_fused_choice"))] = None
     part: torch.nn.Module = copy.deepcopy(array, memo)
-    for name in ("_plain", "_shared", "_fused_choice"):
-        part.__dict__.pop(name, None)
+    part.__dict__.pop("_plain", None)
+    part.__dict__.pop("_fused_choice", None)
     for module in tree(part):
         set_width(module, length)
         if isinstance(module, ArrayModule):

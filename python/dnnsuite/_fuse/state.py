@@ -15,16 +15,19 @@ from ..nn.sharing import shareable, spread
 
 
 @torch.no_grad()
-def stacked_tensor(name: str, values: Sequence[Any]) -> Any:
+def stacked_tensor(name: str, values: Sequence[Any], apart: bool = False) -> Any:
     """Stack the models' tensors, model i at index i of dimension 0; one that they share is copied once.
+
+    Args:
+        apart: each model gets its own all the same.
 
     Raises:
         InvalidArgument: if they differ in form, or share one that takes a gradient.
     """
-    return _stacked(name, values, copied=True)
+    return _stacked(name, values, copied=True, apart=apart)
 
 
-def _stacked(name: str, values: Sequence[Any], copied: bool) -> Any:
+def _stacked(name: str, values: Sequence[Any], copied: bool, apart: bool = False) -> Any:
     first = values[0]
     for index, value in enumerate(values):
         for what in ("shape", "dtype", "device", "requires_grad"):
@@ -36,7 +39,7 @@ def _stacked(name: str, values: Sequence[Any], copied: bool) -> Any:
                 raise InvalidArgument(
                     f"models 0 and {index} differ: {name}{which} is {mine} and {other}{advice}"
                 )
-    if shareable(name, values):
+    if shareable(name, values) and not apart:
         one = first.detach().unsqueeze(0)
         return spread(one.clone() if copied else one, len(values))
     return torch.stack([value.detach() for value in values])

@@ -19,6 +19,7 @@ from .._fuse import OwnAttributes, asks_for_numbers, loops, models_differ, run_i
 from .._fuse import width as array_width
 from .._torch import mark_stepped, step_hooks
 from ..errors import InvalidArgument
+from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler, HyperParameters
 from .batches import opened, own_copy
 from .capture import CudaDevice, CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
@@ -164,6 +165,7 @@ class StepRunner:
                 f"the array holds {B} models and its optimizer {optimizer.B}: give the optimizer to the "
                 "edit of the array, as in array.drop(2, optimizer)"
             )
+        own_what_trains(array)  # a shard would keep it for itself
         width, trial = self._choose_width(array, B)
         self._loop_trial: LoopTrial | None = None
         self._loop_key = tune.key("loop of steps", *_described(array), self._capture, B, self.threads)

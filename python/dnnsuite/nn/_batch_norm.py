@@ -118,7 +118,7 @@ class _NormBase(ArrayModule):
     @property
     def moves(self) -> bool:
         """True if a forward now changes running statistics."""
-        return self.training and self.track_running_stats and self.running_mean is not None
+        return self.training and self.track_running_stats and self._buffers["running_mean"] is not None
 
     def own_written(self) -> bool:
         """Give each model its own running statistics, if it is about to change them; return True if it had none."""
@@ -176,7 +176,7 @@ class _BatchNorm(_NormBase):
 
     def is_alike(self) -> bool:
         # In training the result is the same for all: each model's statistics take it in, and do not go into it.
-        return super().is_alike() or (self.moves and is_frozen(self.weight) and is_frozen(self.bias))
+        return super().is_alike() or (self.moves and all(map(is_frozen, self._parameters.values())))
 
     def of_one(self) -> Any:
         one = super().of_one()

@@ -13,6 +13,10 @@ from .sharing import is_frozen, spread
 __all__ = ["alike", "call_once", "first_of", "layer_of_one", "runs_once", "spread_all"]
 
 
+#: Name of an array's buffer, int64 `[B, 2]`, with the random streams of functions that belong to no layer.
+FUNCTION_STREAM = "_function_stream"
+
+
 def runs_once(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return True if every model computes the same from these arguments `[B, ...]`, now."""
     first = args[0] if args else None
@@ -57,19 +61,28 @@ def spread_all(result: Any, B: int) -> Any:
 
 def alike(module: torch.nn.Module) -> bool:
     """Return True if all models share the tensors that `module` and its parts hold, and its parts are alike."""
-    names = getattr(module, "shared_buffers", ())
+    names = _of_no_model(module)
     return (
         all(value is None or is_frozen(value) for value in module._parameters.values())
         and all(v is None or n in names or is_frozen(v) for n, v in module._buffers.items())
-        and all(part.is_alike() if hasattr(part, "is_alike") else alike(part) for part in module.children())
+        and all(map(_is_alike, module.children()))
     )
+
+
+def _of_no_model(module: torch.nn.Module) -> tuple[str, ...]:
+    """Name buffers that are not a part of the models: they have no dimension for them, or are the array's."""
+    return (*getattr(module, "shared_buffers", ()), FUNCTION_STREAM)
+
+
+def _is_alike(part: Any) -> bool:
+    return bool(part.is_alike()) if hasattr(part, "is_alike") else alike(part)
 
 
 def layer_of_one(module: Any) -> Any:
     """Make a layer of one model on the memory that the models of `module` share; nobody else holds it."""
     one = object.__new__(type(module))
     one.__dict__.update(module.__dict__)
-    names = getattr(module, "shared_buffers", ())
+    names = _of_no_model(module)
     one.__dict__["_parameters"] = {n: None if p is None else p[:1] for n, p in module._parameters.items()}
     one.__dict__["_buffers"] = {
         n: b if b is None or n in names else b[:1] for n, b in module._buffers.items()

@@ -19,14 +19,11 @@ from torch.nn.utils.rnn import PackedSequence
 from .._torch import backward_pass, mark_parameter, tree_leaves, wrapper_subclass
 from ..errors import InvalidArgument
 from ..ops.torch_clip import register
+from .computed_once import FUNCTION_STREAM as FUNCTION_STREAM
 from .computed_once import call_once, runs_once, spread_all
 from .sharing import SharedState, is_frozen
 
 __all__ = ["ModelTensor", "NotFusable", "logical", "physical", "state", "wrap"]
-
-
-#: Name of an array's buffer, int64 `[B, 2]`, with the random streams of functions that belong to no layer.
-FUNCTION_STREAM = "_function_stream"
 
 
 class NotFusable(Exception):
@@ -462,9 +459,10 @@ def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
             with given:
                 return _called(forward, self, B, args, kwargs)
         if self.activations and state.B and len(args) == 1 and not kwargs and type(args[0]) is ModelTensor:
-            result = ModelTensor(None, Deferred.of(self, args[0].value))
+            deferred = Deferred.of(self, args[0].value)
+            result = ModelTensor(None, deferred)
             result.of_layer = True
-            if result.deferred.shared:
+            if deferred.shared:
                 result.fresh = Fresh()
             return result
         if len(args) == 1 and not kwargs and type(args[0]) is ModelTensor and args[0].deferred is not None:

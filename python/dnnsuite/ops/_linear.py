@@ -238,8 +238,9 @@ def linear(
         raise InvalidArgument(f"linear: activation must be one of {list(ACTIVATIONS)}, not {activation!r}")
     low = _rounding(x, weight, dtype)
     if is_frozen(weight) and not is_frozen(bias):  # a bias of each model's own, as in BitFit
-        product = linear(x, weight, dtype=dtype)
-        return bias_act_dropout(product, bias.to(product.dtype), activation)  # type: ignore[union-attr]
+        y = linear(x, weight, dtype=dtype)
+        offsets = bias.to(y.dtype).reshape(models, *(1,) * (y.dim() - 2), outputs)  # type: ignore[union-attr]
+        return _activated(y + offsets, activation)
     if is_frozen(weight) and is_frozen(x):
         one = linear(x[:1], weight[:1], None if bias is None else bias[:1], activation, dtype)
         return spread(one, models)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Numbers and tensors that a model's code makes in its forward are its own, whatever the array around it."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -85,7 +87,7 @@ def test_numbers_depend_on_neither_width_nor_neighbours(name):
         alone = dnnsuite.fuse([model], seeds=SEEDS[index : index + 1])
         for output in (first, second):
             assert_near(output[index], alone(x[index : index + 1])[0])
-    twins = dnnsuite.fuse([models[0]] * 3, seeds=SEEDS)
+    twins = dnnsuite.fuse([copy.deepcopy(models[0]) for _ in range(3)], seeds=SEEDS)
     same = twins(dnnsuite.stack(x[0], B=3))
     assert not torch.equal(same[0], same[1])
     expected = losses_of_steps(dnnsuite.fuse(models, seeds=SEEDS), x, None)
@@ -113,8 +115,8 @@ def test_code_that_begins_to_draw_later():
             y = self.inner(x)
             return y + torch.randn(5, 6) if self.calls > 2 else y
 
-    models = [make_models(lambda: Late(None), 1)[0]] * 2
-    array = dnnsuite.fuse(models)
+    model = make_models(lambda: Late(None), 1)[0]
+    array = dnnsuite.fuse([model, copy.deepcopy(model)])
     x = dnnsuite.stack(torch.randn(5, 4), B=2)
     outputs = [array(x) for _ in range(5)]
     assert torch.equal(outputs[1][0], outputs[1][1])

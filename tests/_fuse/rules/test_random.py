@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Random functions in a user's code: one stream per model."""
 
+import copy
+
 import pytest
 import torch
 
@@ -38,7 +40,7 @@ def test_a_models_numbers_depend_on_neither_slot_nor_neighbours(models):
 
 def test_each_step_and_each_model_has_its_own(models):
     x = torch.randn(5, 8).expand(3, 5, 8)
-    array = dnnsuite.fuse([models[0]] * 3, seeds=[5, 6, 5])
+    array = dnnsuite.fuse([copy.deepcopy(models[0]) for _ in range(3)], seeds=[5, 6, 5])
     first, second = array(x), array(x)
     assert not torch.equal(first, second)
     assert not torch.equal(first[0], first[1])

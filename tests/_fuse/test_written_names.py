@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+import torch
+
+from dnnsuite._fuse.written_names import written_names
+
+
+class Code(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("read", torch.zeros(1).fill_(2))
+
+    def forward(self, x):
+        y = x + self.read
+        y += self.bias
+        return y
+
+    def store(self):
+        self.stored = self.count + 1
+        self.counted += 1
+
+    def write(self, x):
+        self.moved.lerp_(x, 0.1)
+
+    def fill(self, x):
+        self.filled[0] = x
+
+    def out(self, x):
+        torch.add(x, 1, out=self.given)
+
+
+def test_names_in_methods_that_may_write():
+    found = written_names([Code(), torch.nn.ReLU()])
+    assert found >= {"stored", "counted", "moved", "filled", "given"}
+    assert not found & {"read", "bias", "count"}
+
+
+def test_torchs_own_norms_write_their_statistics():
+    class Norm(torch.nn.BatchNorm1d):
+        pass
+
+    assert {"running_mean", "running_var"} <= written_names([Norm(3)])
