@@ -70,6 +70,11 @@ def test_the_operators_have_no_python_in_them():
 
 
 @pytest.mark.parametrize("library", [Path(_C.__file__), *LIBRARIES], ids=lambda path: path.name)
+def test_no_message_shows_where_it_was_built(library):
+    assert f"{ROOT}/cpp".encode() not in library.read_bytes()
+
+
+@pytest.mark.parametrize("library", [Path(_C.__file__), *LIBRARIES], ids=lambda path: path.name)
 def test_no_cuda_library_is_linked(library):
     dynamic = run(tool("readelf", "apt-get install binutils"), "-d", str(library))
     needed = [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "(NEEDED)" in line]

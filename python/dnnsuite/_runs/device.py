@@ -20,7 +20,7 @@ def choose_device(name: str) -> str:
     """
     if name not in DEVICES:
         near = did_you_mean("cuda" if name.lower() in ("gpu", "nvidia") else name, DEVICES)
-        raise InvalidArgument(f"unknown device {name!r}{near}; accepted: {', '.join(DEVICES)}")
+        raise InvalidArgument(f"unknown device {name!r}; accepted: {', '.join(DEVICES)}{near}")
     if name == "cpu":
         return name
     if host.gpus() and host.torch_has_cuda():

@@ -41,7 +41,7 @@ def ordered(kind: str, keys: Sequence[str], repeat: int, seed: int) -> list[str]
         InvalidArgument: `kind` is none of ORDERS.
     """
     if kind not in ORDERS:
-        raise InvalidArgument(f"--order {kind}{did_you_mean(kind, ORDERS)}: accepted: {', '.join(ORDERS)}")
+        raise InvalidArgument(f"--order {kind}: accepted: {', '.join(ORDERS)}{did_you_mean(kind, ORDERS)}")
     keys = list(keys)
     if kind == "shuffled":
         random.Random(f"{seed}/{repeat}").shuffle(keys)

@@ -56,7 +56,7 @@ def kind_for(name: str | None, directories: Sequence[Path]) -> Kind:
         if kind.name == name:
             return kind
     known = [kind.name for kind in KINDS]
-    raise InvalidArgument(f"--kind {name}{did_you_mean(name, known)}: accepted are {', '.join(known)}")
+    raise InvalidArgument(f"--kind {name}: accepted are {', '.join(known)}{did_you_mean(name, known)}")
 
 
 def draw(kind: Kind, request: Request) -> Drawn:

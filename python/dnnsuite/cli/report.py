@@ -71,7 +71,7 @@ def report(
 
     if style not in _STYLES:
         raise InvalidArgument(
-            f"--style {style!r}{did_you_mean(style, _STYLES)}: accepted are full, seed and score"
+            f"--style {style!r}: accepted are full, seed and score{did_you_mean(style, _STYLES)}"
         )
     files = [*(out or ()), *([pdf] if pdf else ())]
     for path in files:

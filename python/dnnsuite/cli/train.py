@@ -174,7 +174,7 @@ def settings_of(arguments: Sequence[str], name: str, preset: str | None) -> Sett
     preset = preset or "full"
     if preset not in _PRESETS:
         raise InvalidArgument(
-            f"unknown preset {preset!r}{did_you_mean(preset, _PRESETS)}; accepted: {', '.join(_PRESETS)}"
+            f"unknown preset {preset!r}; accepted: {', '.join(_PRESETS)}{did_you_mean(preset, _PRESETS)}"
         )
     found = configuration(name, file or SHIPPED)
     return (found.quick() if preset == "quick" else found).changed(overrides(keys))

@@ -165,7 +165,7 @@ def _algorithm(name: str, trials: int, eta: int, skip_last: int) -> Algorithm:
 
     if name not in _ALGORITHMS:
         raise InvalidArgument(
-            f"--algorithm {name}{did_you_mean(name, _ALGORITHMS)}: accepted: {', '.join(_ALGORITHMS)}"
+            f"--algorithm {name}: accepted: {', '.join(_ALGORITHMS)}{did_you_mean(name, _ALGORITHMS)}"
         )
     made: dict[str, Algorithm] = {
         "random": Random(trials), "hyperband": Hyperband(eta, skip_last), "asha": ASHA(trials, eta=eta),
@@ -179,7 +179,7 @@ def _split_modes(given: list[str]) -> list[str]:
     for mode in modes:
         if mode not in _MODES:
             raise InvalidArgument(
-                f"--modes {mode}{did_you_mean(mode, _MODES)}: accepted: {', '.join(_MODES)}"
+                f"--modes {mode}: accepted: {', '.join(_MODES)}{did_you_mean(mode, _MODES)}"
             )
     return list(dict.fromkeys(modes))
 

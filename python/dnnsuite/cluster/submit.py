@@ -93,7 +93,7 @@ def run_parts(
     """
     if cluster not in CLUSTERS:
         raise InvalidArgument(
-            f"--cluster {cluster}{did_you_mean(cluster, CLUSTERS)}: accepted: {', '.join(CLUSTERS)}"
+            f"--cluster {cluster}: accepted: {', '.join(CLUSTERS)}{did_you_mean(cluster, CLUSTERS)}"
         )
     executor = _executor(cluster, out, parameters)
     with interruptible(), opened(out, CLUSTER_FILE, resume) as folder:

@@ -90,8 +90,8 @@ class Workload(abc.ABC):
         if config.precision not in allowed:
             hint = did_you_mean(config.precision, allowed)
             raise InvalidArgument(
-                f"precision {config.precision!r}{hint} is not one of {', '.join(allowed)} "
-                f"(job {self.name} on {config.device})"
+                f"precision {config.precision!r} is not one of {', '.join(allowed)} "
+                f"(job {self.name} on {config.device}){hint}"
             )
         for name, values in config.hyper.items():
             if len(values) != config.models:

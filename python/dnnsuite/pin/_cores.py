@@ -117,7 +117,7 @@ def deal_cores(
     """
     if locality not in LOCALITIES:
         raise InvalidArgument(
-            f"locality {locality!r}{did_you_mean(locality, LOCALITIES)}; accepted: {', '.join(LOCALITIES)}"
+            f"locality {locality!r}; accepted: {', '.join(LOCALITIES)}{did_you_mean(locality, LOCALITIES)}"
         )
     shares = len(homes)
     at_home = {

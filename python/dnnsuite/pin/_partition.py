@@ -56,11 +56,11 @@ class Partition:
     ) -> None:
         if backend not in BACKENDS:
             raise InvalidArgument(
-                f"backend {backend!r}{did_you_mean(backend, BACKENDS)}; accepted: {', '.join(BACKENDS)}"
+                f"backend {backend!r}; accepted: {', '.join(BACKENDS)}{did_you_mean(backend, BACKENDS)}"
             )
         if require is not None and require not in LEVELS:
             raise InvalidArgument(
-                f"require {require!r}{did_you_mean(require, LEVELS)}; accepted: {', '.join(LEVELS)}"
+                f"require {require!r}; accepted: {', '.join(LEVELS)}{did_you_mean(require, LEVELS)}"
             )
         self.plan, self.name = plan, run_name()
         self.reasons: list[str] = []

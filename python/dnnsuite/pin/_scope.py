@@ -65,7 +65,7 @@ def scope(
     """
     if backend not in _BACKENDS:
         raise InvalidArgument(
-            f"backend {backend!r}{did_you_mean(backend, _BACKENDS)}; accepted: {', '.join(_BACKENDS)}"
+            f"backend {backend!r}; accepted: {', '.join(_BACKENDS)}{did_you_mean(backend, _BACKENDS)}"
         )
     index, number = _share(share)
     plan = make_plan(Topology.read(), number, **options)

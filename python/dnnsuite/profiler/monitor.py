@@ -96,7 +96,7 @@ def check_monitor(kind: str) -> str:
     """
     if kind not in MONITORS:
         raise InvalidArgument(
-            f"--monitor {kind}{did_you_mean(kind, MONITORS)}: accepted are {', '.join(MONITORS)}"
+            f"--monitor {kind}: accepted are {', '.join(MONITORS)}{did_you_mean(kind, MONITORS)}"
         )
     if kind in ("nvml", "dcgm"):
         with Monitor(kind):
@@ -128,7 +128,7 @@ class Monitor:
     ) -> None:
         if kind not in MONITORS:
             raise InvalidArgument(
-                f"monitor {kind!r}{did_you_mean(kind, MONITORS)}: accepted are {', '.join(MONITORS)}"
+                f"monitor {kind!r}: accepted are {', '.join(MONITORS)}{did_you_mean(kind, MONITORS)}"
             )
         self.kind, self._cpus, self._gpus = kind, frozenset(cpus), gpus
         self._counters = counters

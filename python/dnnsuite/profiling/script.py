@@ -51,7 +51,7 @@ def run_script(
     if step_on not in script.STEP_ON:
         known = ", ".join(script.STEP_ON)
         raise InvalidArgument(
-            f"--step-on {step_on!r}{did_you_mean(step_on, script.STEP_ON)}; accepted are {known}"
+            f"--step-on {step_on!r}; accepted are {known}{did_you_mean(step_on, script.STEP_ON)}"
         )
     windows_of(start_iteration, profile_iterations)  # refuses what means nothing
     # The profile begins when the first step has ended: until then nobody knows that there are steps.

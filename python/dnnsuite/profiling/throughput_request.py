@@ -80,7 +80,7 @@ class Request:
 
         if self.preset not in PRESETS:
             raise InvalidArgument(
-                f"--preset {self.preset}{did_you_mean(self.preset, PRESETS)}: accepted: {', '.join(PRESETS)}"
+                f"--preset {self.preset}: accepted: {', '.join(PRESETS)}{did_you_mean(self.preset, PRESETS)}"
             )
         plugins = plugins_for(self.job, self.plugins)
         import_plugins(plugins, [os.getcwd()])

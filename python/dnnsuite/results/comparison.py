@@ -121,7 +121,7 @@ def compare(
         raise InvalidArgument(f"--threshold {threshold:g}: must be more than 0 and less than 1, as 0.01")
     if method not in METHODS:
         raise InvalidArgument(
-            f"--method {method}{did_you_mean(method, METHODS)}: accepted: {', '.join(METHODS)}"
+            f"--method {method}: accepted: {', '.join(METHODS)}{did_you_mean(method, METHODS)}"
         )
     sides = [_points(complete(each), metric) for each in (baseline, candidate)]
     for side, table, name in zip(sides, (baseline, candidate), ("baseline", "candidate"), strict=True):

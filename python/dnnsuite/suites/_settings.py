@@ -65,7 +65,7 @@ class SuiteSettings:
             value = getattr(made, name)
             if value is not None and value not in values:
                 raise InvalidArgument(
-                    f"--{name} {value}{did_you_mean(value, values)}: accepted: {', '.join(values)}"
+                    f"--{name} {value}: accepted: {', '.join(values)}{did_you_mean(value, values)}"
                 )
         return made
 

@@ -60,11 +60,11 @@ def resolve(suite: str, asked: Mapping[str, Any]) -> Suite:
     preset = given.get("preset")
     if preset not in (None, *PRESETS):
         near = did_you_mean(preset, PRESETS)
-        raise InvalidArgument(f"unknown preset {preset!r}{near}; accepted: {', '.join(PRESETS)}")
+        raise InvalidArgument(f"unknown preset {preset!r}; accepted: {', '.join(PRESETS)}{near}")
     if (size := given.get("batch_size")) is not None and not 1 <= size <= _MOST["batch_size"]:
         raise InvalidArgument(f"--batch-size {size}: must be 1 to {_MOST['batch_size']:,}")
     if (data := given.get("data")) is not None and data not in SOURCES:
-        raise InvalidArgument(f"--data {data}{did_you_mean(data, SOURCES)}: accepted: {', '.join(SOURCES)}")
+        raise InvalidArgument(f"--data {data}: accepted: {', '.join(SOURCES)}{did_you_mean(data, SOURCES)}")
     name, source, definitions = _definitions(suite)
     if name == "fast" and preset is None:
         preset = "fast"
@@ -166,7 +166,7 @@ def _precision(
         if everywhere not in PRECISIONS:
             near = did_you_mean(everywhere, PRECISIONS)
             raise InvalidArgument(
-                f"--precision {everywhere}{near}: accepted: {', '.join(PRECISIONS)}, where a job has it"
+                f"--precision {everywhere}: accepted: {', '.join(PRECISIONS)}, where a job has it{near}"
             )
         if everywhere in offered:
             return everywhere, ""

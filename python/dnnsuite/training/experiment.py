@@ -107,10 +107,10 @@ class Experiment:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}: must be at least 1")
         if self.precision not in _PRECISIONS:
             hint = did_you_mean(self.precision, _PRECISIONS)
-            raise InvalidArgument(f"precision {self.precision!r}{hint}; accepted: {', '.join(_PRECISIONS)}")
+            raise InvalidArgument(f"precision {self.precision!r}; accepted: {', '.join(_PRECISIONS)}{hint}")
         if self.lines not in LINES:
             raise InvalidArgument(
-                f"lines {self.lines!r}{did_you_mean(self.lines, LINES)}; accepted: {', '.join(LINES)}"
+                f"lines {self.lines!r}; accepted: {', '.join(LINES)}{did_you_mean(self.lines, LINES)}"
             )
         for part in ("train", "valid"):
             if not len(getattr(self.data, part)):

@@ -49,7 +49,7 @@ def curves(
     """
     if against not in _AXES:
         raise InvalidArgument(
-            f"against is {against!r}{did_you_mean(against, _AXES)}; accepted: {', '.join(_AXES)}"
+            f"against is {against!r}; accepted: {', '.join(_AXES)}{did_you_mean(against, _AXES)}"
         )
     if ax is None:
         from matplotlib.figure import Figure

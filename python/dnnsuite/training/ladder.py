@@ -155,7 +155,7 @@ def _check(rungs: Sequence[str], data: Data, rounds: int, steps: int) -> None:
     for name in rungs:
         if name not in RUNGS:
             raise InvalidArgument(
-                f"unknown rung {name!r}{did_you_mean(name, RUNGS)}; accepted: {', '.join(RUNGS)}"
+                f"unknown rung {name!r}; accepted: {', '.join(RUNGS)}{did_you_mean(name, RUNGS)}"
             )
     if not rungs or len(set(rungs)) != len(rungs):
         raise InvalidArgument(f"rungs {', '.join(rungs) or 'none'}: each once, and at least one")

@@ -152,7 +152,7 @@ def one_of(what: str, value: str, accepted: Sequence[str]) -> str:
     """`value`, or InvalidArgument listing what is accepted."""
     if value not in accepted:
         raise InvalidArgument(
-            f"unknown {what} {value!r}{did_you_mean(value, accepted)}; accepted: {', '.join(accepted)}"
+            f"unknown {what} {value!r}; accepted: {', '.join(accepted)}{did_you_mean(value, accepted)}"
         )
     return value
 

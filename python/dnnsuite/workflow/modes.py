@@ -100,6 +100,6 @@ def get(name: str) -> Mode:
         return replace(MODES["hfta"], name=name, description=description)
     if name not in MODES:
         raise InvalidArgument(
-            f"unknown mode {name!r}{did_you_mean(name, MODES)}; modes are {', '.join(MODES)}"
+            f"unknown mode {name!r}; modes are {', '.join(MODES)}{did_you_mean(name, MODES)}"
         )
     return MODES[name]

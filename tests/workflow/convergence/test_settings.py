@@ -39,7 +39,7 @@ def test_what_a_user_gives():
         ({"iters_per_epoch": 0}, "--iters-per-epoch 0"),
         ({"preset": "fast"}, "unknown preset 'fast'; accepted: quick, default, paper"),
         ({"precision": "int8"}, "unknown precision 'int8'"),
-        ({"job": "blob"}, "no job 'blob'"),
+        ({"job": "blob"}, "no workflow 'blob'"),
         ({"job": "toy_reg"}, "is no FusedJob"),
     ],
 )

@@ -72,7 +72,7 @@ class CountersInstrument:
         backend: Backend = CUPTI,
     ) -> None:
         if mode not in MODES:
-            raise InvalidArgument(f"mode {mode!r}{did_you_mean(mode, MODES)}; accepted: {', '.join(MODES)}")
+            raise InvalidArgument(f"mode {mode!r}; accepted: {', '.join(MODES)}{did_you_mean(mode, MODES)}")
         if mode == "kernels" and not 1 <= iterations <= MOST_ITERATIONS:
             raise InvalidArgument(
                 f"iterations {iterations} in kernels mode; accepted: 1 to {MOST_ITERATIONS}, for kernels are replayed"
