@@ -56,7 +56,9 @@ def fresh_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_notebook_is_listed() -> None:
-    listed = re.findall(r"`(\d\d_\w+\.ipynb)`", (REPOSITORY / "notebooks/README.md").read_text(encoding="utf-8"))
+    listed = re.findall(
+        r"`(\d\d_\w+\.ipynb)`", (REPOSITORY / "notebooks/README.md").read_text(encoding="utf-8")
+    )
     assert [path.name for path in NOTEBOOKS] == listed
 
 
@@ -96,7 +98,7 @@ def test_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_report_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     text, figures = outputs(run(BY_NAME["report"], monkeypatch, None))
     assert figures == 2
-    assert "cpu-suite: 6 jobs, 6 repeats, copies at once: 2, isolation: cgroup" in text
+    assert re.search(r"cpu-suite: 6 jobs, \d repeats, copies at once: 2, isolation: cgroup", text)
     assert "No execution failed." in text
 
 
