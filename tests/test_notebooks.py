@@ -11,7 +11,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
-THROUGHPUT, CONVERGENCE, PARTIAL, SWEEP = NOTEBOOKS
+BY_NAME = {path.stem[3:]: path for path in NOTEBOOKS}
 INSTALL = "notebooks need a Jupyter kernel: pip install '.[test]'"
 
 # Jupyter's own libraries warn about each other.
@@ -55,13 +55,15 @@ def fresh_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_there_are_notebooks() -> None:
-    names = ["01_throughput.ipynb", "02_convergence.ipynb", "03_partial_fusion.ipynb", "04_sweep.ipynb"]
-    assert [path.name for path in NOTEBOOKS] == names
+def test_every_notebook_is_listed() -> None:
+    listed = re.findall(
+        r"`(\d\d_\w+\.ipynb)`", (REPOSITORY / "notebooks/README.md").read_text(encoding="utf-8")
+    )
+    assert [path.name for path in NOTEBOOKS] == listed
 
 
 def test_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    text, figures = outputs(run(THROUGHPUT, monkeypatch, None))
+    text, figures = outputs(run(BY_NAME["throughput"], monkeypatch, None))
     assert figures == 2
     assert re.search(r"cpu-bert: \d+ runs of bert on cpu, \d+ repeats", text)
     assert "No run failed." in text
@@ -70,14 +72,14 @@ def test_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_convergence_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    text, figures = outputs(run(CONVERGENCE, monkeypatch, None))
+    text, figures = outputs(run(BY_NAME["convergence"], monkeypatch, None))
     assert figures == 2
     assert "convergence-resnet: 60 iterations of 3 models, learning rates 0.002, 0.001, 0.0005" in text
     assert "The array trains as its models do alone." in text
 
 
 def test_partial_fusion_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    text, figures = outputs(run(PARTIAL, monkeypatch, None))
+    text, figures = outputs(run(BY_NAME["partial_fusion"], monkeypatch, None))
     assert figures == 1
     assert "partial-resnet: arrays of 4 models of resnet, 2 repeats, 0 to 10 units unfused" in text
     assert re.search(r"fp32: \d\.\d\d times serial fused, \d\.\d\d with 10 units unfused", text)
@@ -85,7 +87,7 @@ def test_partial_fusion_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
-    text, figures = outputs(run(SWEEP, monkeypatch, None))
+    text, figures = outputs(run(BY_NAME["sweep"], monkeypatch, None))
     assert figures == 1
     assert re.search(r"trial (\d+) of 17 is the best: acc [\d.]+ with .*\n(.*\n)*.*<table", text)
     assert re.search(r"trial \d+: 0\.[89]\d+ of the held-out digits are right", text)
@@ -93,13 +95,27 @@ def test_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "3 fused, 1 elementwise" in text
 
 
+def test_the_report_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, figures = outputs(run(BY_NAME["report"], monkeypatch, None))
+    assert figures == 2
+    assert re.search(r"cpu-suite: 6 jobs, \d repeats, copies at once: 2, isolation: cgroup", text)
+    assert "No execution failed." in text
+
+
+def test_the_profile_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, figures = outputs(run(BY_NAME["profile"], monkeypatch, None))
+    assert figures == 2
+    assert "profile-vae: vae on cpu, 3 batch sizes, 12 steps observed of each" in text
+    assert re.search(r"observing costs -?\d+\.\d % \[", text)
+
+
 def test_on_results_made_just_now(monkeypatch: pytest.MonkeyPatch, fresh_results: Path) -> None:
-    text, figures = outputs(run(THROUGHPUT, monkeypatch, fresh_results))
+    text, figures = outputs(run(BY_NAME["throughput"], monkeypatch, fresh_results))
     assert figures == 2
     assert "tiny: 3 runs of toy on cpu, 1 repeats" in text
     assert "not measured" in text  # concurrent was not asked for
     (fresh_results / "results.csv").unlink()
-    again, _ = outputs(run(THROUGHPUT, monkeypatch, fresh_results))
+    again, _ = outputs(run(BY_NAME["throughput"], monkeypatch, fresh_results))
     assert "tiny: 3 runs of toy on cpu, 1 repeats" in again
 
 

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+"""`.ci/release` refuses a tag that does not agree with the version and the changelog."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def release(root, *arguments):
+    return subprocess.run(
+        [sys.executable, ROOT / ".ci/release", *arguments, "--root", root],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    def make(version, changelog):
+        (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "dnnsuite"\nversion = "{version}"\n')
+        (tmp_path / "CHANGELOG.md").write_text(f"# Changes\n\n{changelog}")
+        return tmp_path
+
+    return make
+
+
+def test_a_tag_of_the_version_may_be_released(checkout):
+    root = checkout("0.2.0", "## Unreleased\n\n## 0.2.0 (2027-01-01)\n\n- more\n\n## 0.1.0\n\n- first\n")
+    assert release(root, "v0.2.0", "--check").returncode == 0
+    assert release(root, "v0.2.0", "--notes").stdout == "- more\n"
+
+
+@pytest.mark.parametrize(
+    ("tag", "changelog", "reason"),
+    [
+        ("v0.3.0", "## 0.2.0\n\n- more\n", "the tag must be v0.2.0"),
+        ("0.2.0", "## 0.2.0\n\n- more\n", "the tag must be v0.2.0"),
+        ("v0.2.0", "## 0.1.0\n\n- first\n", "no section '## 0.2.0'"),
+        ("v0.2.0", "## Unreleased\n\n- new\n\n## 0.2.0\n\n- more\n", "move them into the version's section"),
+    ],
+)
+def test_others_are_refused_with_the_reason(checkout, tag, changelog, reason):
+    done = release(checkout("0.2.0", changelog), tag, "--check")
+    assert done.returncode == 2
+    assert reason in done.stderr
+
+
+def test_this_checkout_has_a_section_of_its_version():
+    (version,) = re.findall(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    said = release(ROOT, f"v{version}", "--check").stderr.splitlines()
+    assert [line for line in said if "Unreleased" not in line] == []
