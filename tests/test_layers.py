@@ -32,7 +32,7 @@ RANK = {
     "_tune": 3, "ops": 3, "timing": 3,
     "_memory": 4, "data": 4, "nn": 4, "optim": 4, "pin": 4,
     "_fuse": 5, "_runs": 5,
-    "_step": 6, "models": 6, "results": 6,
+    "_step": 6, "adapters": 6, "models": 6, "results": 6,
     "cluster": 7, "jobs": 7, "plots": 7,
     "profiler": 8, "report": 8,
     "importers": 9,
@@ -44,7 +44,7 @@ RANK = {
 # Each room is in one of these. Training and observing know nothing of each other.
 SIDES = {
     "shared": {"_C", "_files", "_shown", "_torch", "_under_way", "errors", "host"},
-    "training": {"_fuse", "_memory", "_step", "_tune", "data", "jobs", "models", "nn", "ops", "optim"},
+    "training": {"_fuse", "_memory", "_step", "_tune", "adapters", "data", "jobs", "models", "nn", "ops", "optim"},
     "observing": {"_runs", "cluster", "importers", "pin", "plots", "profiler", "report", "results", "timing"},
     "both": {"advisor", "cli", "doctor", "profiling", "suites", "training", "tuning", "workflow"},
 }

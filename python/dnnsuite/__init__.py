@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import (
+        adapters,
         data,
         errors,
         importers,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ._fuse import fuse, stack, unfuse, unstack
     from ._fuse.coverage import coverage
     from ._step import StepRunner
+    from .adapters.adapt import adapt
     from .advisor import advise
     from .tuning.sweep import sweep
 
@@ -45,16 +47,17 @@ _HOME_OF = {
     "stack": "._fuse",
     "unstack": "._fuse",
     "StepRunner": "._step",
+    "adapt": ".adapters",
     "advise": ".advisor",
     "sweep": ".tuning",
 }
 _MODULES = (
-    "data", "errors", "importers", "jobs", "models", "nn", "ops", "optim", "pin", "plots", "profiler", "report",
+    "adapters", "data", "errors", "importers", "jobs", "models", "nn", "ops", "optim", "pin", "plots", "profiler", "report",
     "results", "suites", "timing", "training", "tuning", "workflow",
 )  # fmt: skip
 
 __all__ = [
-    "StepRunner", "__version__", "advise", "coverage", "data", "errors", "fuse", "importers", "jobs", "models", "nn",
+    "StepRunner", "__version__", "adapt", "adapters", "advise", "coverage", "data", "errors", "fuse", "importers", "jobs", "models", "nn",
     "ops", "optim", "pin", "plots", "profiler", "report", "results", "stack", "suites", "sweep", "timing",
     "training", "tuning", "unfuse", "unstack", "workflow",
 ]  # fmt: skip

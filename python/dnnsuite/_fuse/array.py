@@ -276,7 +276,12 @@ class Array(torch.nn.Module):
     def __getitem__(self, index: int) -> torch.nn.Module:
         """Copy model `index` into an ordinary torch module."""
         under_way.finish(self)
-        return model_of(self._root, self._index(index))
+        index = self._index(index)
+        return self._finished(model_of(self._root, index), index)
+
+    def _finished(self, model: torch.nn.Module, index: int) -> torch.nn.Module:
+        """Give model `index`, as it left the array, what an array of its kind keeps apart."""
+        return model
 
     def _index(self, index: int) -> int:
         if isinstance(index, bool) or not isinstance(index, int) or not -self.B <= index < self.B:
@@ -403,8 +408,9 @@ def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
     they share again. The models' optimizers are `optimizer.to_model(i, model.parameters())`.
     """
     under_way.finish(array)
-    root = array._root if isinstance(array, Array) else array
-    return models_of(root, width(array))
+    if isinstance(array, Array):
+        return [array._finished(model, i) for i, model in enumerate(models_of(array._root, array.B))]
+    return models_of(array, width(array))
 
 
 def width(array: torch.nn.Module) -> int:

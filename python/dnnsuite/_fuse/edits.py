@@ -109,7 +109,7 @@ class ArrayEdit:
         array = self.array
         before = _Before(array, self.companions)
         if self._unlike:
-            self._model = array[0]  # has the attributes that all have until now
+            self._model = model_of(array._root, 0)  # has the attributes that all have until now
         new = {slot: one.state() for slot, one in self.new.items()}
         made: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
         places = _state_with_kind(array._root)

@@ -62,8 +62,17 @@ ELEMENTWISE: tuple[type[torch.nn.Module], ...] = tuple(
 )
 
 
+def register(layer: type[ArrayModule]) -> None:
+    """Let `layer` stand for the layers of its `torch_class` in arrays that are made from now on."""
+    kind: Any = layer.torch_class
+    RULES[kind], _FORWARD[kind] = layer, kind.forward
+
+
 @functools.lru_cache(maxsize=1024)
-def _made_by_torch(rule: type[ArrayModule], arguments: tuple[tuple[str, Any], ...]) -> torch.nn.Module:
+def _made_by_torch(
+    rule: type[ArrayModule], arguments: tuple[tuple[str, Any], ...], kinds: tuple[type, ...]
+) -> torch.nn.Module:
+    """`kinds` are those of the values: a layer made with 0 is not the one made with 0.0, which the cache would give."""
     with torch.device("meta"):
         return rule.torch_class(**dict(arguments))
 
@@ -77,9 +86,10 @@ def says_all(rule: type[ArrayModule], layer: torch.nn.Module) -> bool:
     if any(isinstance(value, (torch.Tensor, list)) for _, value in arguments):
         return True  # of a loss, whose arguments are all it has
     parts = dict(layer.named_modules())
+    kinds = tuple(type(value) for _, value in arguments)
     return all(
         path in parts and name in vars(parts[path]) and same(value, vars(parts[path])[name])
-        for path, part in _made_by_torch(rule, arguments).named_modules()
+        for path, part in _made_by_torch(rule, arguments, kinds).named_modules()
         for name, value in vars(part).items()
         if name not in _OWN
     )
@@ -88,8 +98,7 @@ def says_all(rule: type[ArrayModule], layer: torch.nn.Module) -> bool:
 def as_torch_made_it(layers: Sequence[torch.nn.Module]) -> bool:
     """Return True for layers of one class in `RULES` whose methods nobody has replaced, in the class or in a layer."""
     kind = type(layers[0])
-    return (
-        kind in RULES
-        and kind.forward is _FORWARD[kind]
-        and not any(hasattr(kind, name) for layer in layers for name in vars(layer) if name not in _OWN)
-    )
+    if kind not in RULES or kind.forward is not _FORWARD[kind]:
+        return False
+    usual = _OWN | RULES[kind].set_by_constructor
+    return not any(hasattr(kind, name) for layer in layers for name in vars(layer) if name not in usual)

@@ -80,6 +80,8 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
     shared_buffers: ClassVar[
         tuple[str, ...]
     ] = ()  # buffers that all models share and that have no dimension for them
+    #: Attributes of a layer of `torch_class` that its constructor sets although the class has them.
+    set_by_constructor: ClassVar[frozenset[str]] = frozenset()
     #: Attributes that are lists with one value per model.
     per_model_lists: ClassVar[tuple[str, ...]] = ()
     #: Activations that `activated(x, name, ...)` computes in the layer's own pass.

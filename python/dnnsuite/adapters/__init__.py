@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: MIT
+"""Arrays of fine-tunings: B adapters of PEFT's on one frozen base."""
+
+from .adapt import adapt as adapt
+from .array import AdapterArray as AdapterArray
+
+__all__ = ["AdapterArray", "adapt"]

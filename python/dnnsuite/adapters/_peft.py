@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: MIT
+"""The package peft, imported when it is first needed."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from types import ModuleType
+
+from ..data import import_torchvision
+from ..errors import Unavailable
+
+
+def import_peft() -> ModuleType:
+    """Import peft, also beside a torch that torchvision's compiled operators do not fit.
+
+    Raises:
+        Unavailable: if it is not installed.
+    """
+    with contextlib.suppress(Unavailable):  # transformers needs no torchvision, only none that fails to import
+        import_torchvision()
+    try:
+        found = importlib.import_module("peft")
+    except ModuleNotFoundError as error:
+        if error.name != "peft":
+            raise
+        raise Unavailable("PEFT is not installed", remedy="pip install 'dnnsuite[peft]'") from None
+    importlib.import_module(".lora", __package__)  # tells `fuse` of its layers
+    return found

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""`adapt`: an array of fine-tunings from one base and PEFT's configs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
+import torch
+
+from .._fuse.array import fuse
+from ..errors import InvalidArgument
+from .array import AdapterArray, as_adapter_array
+from .builder import AdapterBuilder, set_configs
+from .checks import check_alike
+
+
+def adapt(
+    base: torch.nn.Module,
+    configs: Sequence[Any | str | PathLike[str]],
+    *,
+    seeds: Sequence[int] | None = None,
+) -> AdapterArray:
+    """Make an array of B models over one `base`, each with an adapter of its own.
+
+    Model i is what `peft.get_peft_model(base, configs[i])` gives, but the base is not copied, and stays as it is: the
+    models hold its storage, frozen. What an adapter trains of the base (`modules_to_save`, `bias`) is each model's own.
+    Ranks, alpha, dropout and initial values may differ; an adapter must be on the same modules in all models.
+    `array[i].save_pretrained(folder)` writes what PEFT loads.
+
+    Args:
+        base: a torch module without an adapter.
+        configs: for each model a config of PEFT's (`peft.LoraConfig`, `IA3Config`, `PrefixTuningConfig`,
+            `PromptTuningConfig`), or the folder of a saved adapter.
+        seeds: one per model, for the adapter's initial values and its random streams (dropout); without them they come
+            from torch's generator, model after model.
+
+    Raises:
+        InvalidArgument: for configs that make no array, naming the first module in which two models differ.
+        Unavailable: if PEFT is not installed.
+    """
+    configs = _listed(configs)
+    if seeds is not None and len(seeds) != len(configs):
+        raise InvalidArgument(f"adapt takes one seed per config; got {len(seeds)} for {len(configs)}")
+    builder = AdapterBuilder(base)
+    models = [
+        builder.model(config, f"config {index}", None if seeds is None else int(seeds[index]))
+        for index, config in enumerate(configs)
+    ]
+    check_alike(models)
+    own = [next(iter(model.peft_config.values())) for model in models]
+    for model in models[1:]:
+        set_configs(model, models[0].peft_config)
+    return as_adapter_array(fuse(models, seeds=seeds), own, builder)
+
+
+def _listed(configs: Any) -> list[Any]:
+    if isinstance(configs, (str, PathLike)) or not hasattr(configs, "__iter__"):
+        raise InvalidArgument(f"adapt takes a list of configs, one per model; got {configs!r}")
+    configs = list(configs)
+    if not configs:
+        raise InvalidArgument("adapt takes one or more configs, got none")
+    return configs

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: MIT
+"""Array of PEFT's models over one base."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from .._fuse.array import Array
+from ..errors import InvalidArgument
+from .builder import AdapterBuilder, set_configs
+
+#: Methods of PEFT's that make something else of the one adapter of a model.
+_OF_ONE_MODEL = frozenset(
+    [
+        *("add_adapter", "add_weighted_adapter", "delete_adapter", "load_adapter", "set_adapter"),
+        *("merge_adapter", "merge_and_unload", "unmerge_adapter", "unload"),
+    ]
+)
+
+
+class AdapterArray(Array):
+    """B models of PEFT's over one base as one module; `dnnsuite.adapt` makes it.
+
+    `array[i]` is an ordinary `PeftModel` with model i's adapter, and a copy of the base.
+    """
+
+    configs: list[Any]
+    _builder: AdapterBuilder | None
+
+    def __getitem__(self, index: int) -> Any:
+        """Copy model `index` into an ordinary model of PEFT's."""
+        model: Any = super().__getitem__(index)
+        (name,) = model.peft_config
+        set_configs(model, {name: copy.deepcopy(self.configs[self._index(index)])})
+        return model
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_ONE_MODEL:
+            return lambda *args, **kwargs: _refuse(name)
+        return super().__getattr__(name)
+
+    def save_pretrained(self, folder: str | PathLike[str], **options: Any) -> list[Path]:
+        """Save the adapter of model i in `folder/i`, as PEFT does; `options` are those of PEFT's method.
+
+        Returns:
+            The folders, each of which `peft.PeftModel.from_pretrained` and `dnnsuite.adapt` take.
+        """
+        folders = [Path(folder) / str(index) for index in range(self.B)]
+        for index, own in enumerate(folders):
+            self[index].save_pretrained(str(own), **options)
+        return folders
+
+    @contextlib.contextmanager
+    def disable_adapter(self) -> Iterator[None]:
+        """Context manager: the array computes what the base does, for every model."""
+        layers = [layer for layer in self.modules() if hasattr(layer, "lora_A")]
+        if any(not hasattr(layer, "enabled") for layer in layers) or not layers:
+            _refuse("disable_adapter")
+        try:
+            for layer in layers:
+                layer.enabled = False  # type: ignore[assignment]
+            yield
+        finally:
+            for layer in layers:
+                layer.enabled = True  # type: ignore[assignment]
+
+    def append(self, model: Any, *companions: Any, **fresh: Any) -> None:
+        """Add a model at the end: a model of PEFT's, a config or a folder. `fresh` are its hyper-parameters."""
+        super().append(self._model(model), *companions, **fresh)
+
+    def replace(self, index: int, model: Any, *companions: Any, **fresh: Any) -> None:
+        """Put a model in slot `index`: a model of PEFT's, a config or a folder."""
+        super().replace(index, self._model(model), *companions, **fresh)
+
+    def _model(self, model: Any) -> torch.nn.Module:
+        if isinstance(model, torch.nn.Module):
+            return model
+        if self._builder is None:
+            raise InvalidArgument(
+                "this array was unpickled, without the base that it was made of: give a model of PEFT's in place of "
+                "a config"
+            )
+        return self._builder.model(model, "the new config")
+
+    def _select(
+        self,
+        slots: Sequence[int | None],
+        models: dict[int, torch.nn.Module],
+        companions: Sequence[Any],
+        fresh: dict[str, Any] | None = None,
+    ) -> None:
+        with contextlib.ExitStack() as stack:
+            new = {slot: stack.enter_context(_with_config_of(self, model)) for slot, model in models.items()}
+            super()._select(slots, models, companions, fresh)
+        self.configs = [new[k] if s is None else copy.deepcopy(self.configs[s]) for k, s in enumerate(slots)]
+
+    def narrow(self, start: int, length: int) -> Array:
+        part: Any = super().narrow(start, length)
+        part.configs = self.configs[start : start + length]
+        return part  # type: ignore[no-any-return]
+
+
+def as_adapter_array(array: Any, configs: list[Any], builder: AdapterBuilder) -> AdapterArray:
+    """Make `array`, of models that have the first's config, an array whose models have `configs`."""
+    array.__class__ = AdapterArray
+    array.__dict__.update(configs=configs, _builder=builder)
+    made: AdapterArray = array
+    return made
+
+
+def _refuse(name: str) -> NoReturn:
+    raise InvalidArgument(
+        f"{name} is for one model of PEFT's: call it on array[i], and put the model back with array.replace(i, model)"
+    )
+
+
+@contextlib.contextmanager
+def _with_config_of(array: Any, model: Any) -> Iterator[Any]:
+    """Give `model` the config that all models of `array` seem to have; the value is a copy of its own."""
+    known = getattr(model, "peft_config", None)
+    if not isinstance(known, dict) or len(known) != 1:
+        raise InvalidArgument(
+            f"an array of adapters takes models of PEFT's with one adapter; got a {type(model).__name__}"
+        )
+    (own,) = known.values()
+    try:
+        set_configs(model, copy.deepcopy(array._root.peft_config))
+        yield copy.deepcopy(own)
+    finally:
+        set_configs(model, known)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""Models over one base, whose tensors are not copied."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.modules.batchnorm import _NormBase
+
+
+class SharedBase:
+    """A base that models have in common.
+
+    Each model is a copy of the modules that holds the base's own storage. What an adapter does not train is one and
+    the same parameter in all models, without a gradient; what it trains is copied for that model. The base itself
+    stays as it is. Running statistics of norms, which a forward writes, are each model's own.
+    """
+
+    def __init__(self, base: torch.nn.Module) -> None:
+        self._base = base
+        self._frozen = {
+            id(p): torch.nn.Parameter(p.detach(), requires_grad=False) for p in base.parameters()
+        }
+
+    def model(self, adapt: Callable[[torch.nn.Module], torch.nn.Module]) -> torch.nn.Module:
+        """Return what `adapt` makes of a copy of the base's modules."""
+        memo: dict[int, Any] = {
+            id(p): torch.nn.Parameter(p.detach(), requires_grad=p.requires_grad)
+            for p in self._base.parameters()
+        }
+        frozen_of = {id(own): self._frozen[key] for key, own in memo.items()}
+        for module in self._base.modules():
+            if not isinstance(module, _NormBase):
+                memo.update({id(b): b for b in module._buffers.values() if b is not None})
+        model = adapt(copy.deepcopy(self._base, memo))
+        self._settle(model, frozen_of)
+        return model
+
+    @staticmethod
+    def _settle(model: torch.nn.Module, frozen_of: dict[int, torch.nn.Parameter]) -> None:
+        """Put the parameters that all models share in the places of those that `model` does not train."""
+        copies: dict[int, torch.nn.Parameter] = {}
+        for module in model.modules():
+            for name, parameter in list(module._parameters.items()):
+                if parameter is None or id(parameter) not in frozen_of:
+                    continue
+                if parameter.requires_grad and id(parameter) not in copies:
+                    copies[id(parameter)] = torch.nn.Parameter(parameter.detach().clone())
+                setattr(module, name, copies.get(id(parameter), frozen_of[id(parameter)]))
