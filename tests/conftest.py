@@ -35,7 +35,9 @@ def pytest_runtest_setup(item):
 
 
 def pytest_terminal_summary(terminalreporter):
-    skipped = sum("gpu" in report.keywords for report in terminalreporter.stats.get("skipped", []))
+    skipped = sum(
+        "gpu" in getattr(report, "keywords", ()) for report in terminalreporter.stats.get("skipped", [])
+    )
     if skipped:
         terminalreporter.write_line(
             f"{skipped} GPU tests skipped ({_NO_GPU}; DNNSUITE_REQUIRE_CUDA=1 fails them)"

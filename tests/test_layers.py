@@ -44,7 +44,9 @@ RANK = {
 # Each room is in one of these. Training and observing know nothing of each other.
 SIDES = {
     "shared": {"_C", "_files", "_shown", "_torch", "_under_way", "errors", "host"},
-    "training": {"_fuse", "_memory", "_step", "_tune", "adapters", "data", "jobs", "models", "nn", "ops", "optim"},
+    "training": {
+        *("_fuse", "_memory", "_step", "_tune", "adapters", "data", "jobs", "models", "nn", "ops", "optim")
+    },
     "observing": {"_runs", "cluster", "importers", "pin", "plots", "profiler", "report", "results", "timing"},
     "both": {"advisor", "cli", "doctor", "profiling", "suites", "training", "tuning", "workflow"},
 }

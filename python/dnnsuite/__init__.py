@@ -52,13 +52,13 @@ _HOME_OF = {
     "sweep": ".tuning",
 }
 _MODULES = (
-    "adapters", "data", "errors", "importers", "jobs", "models", "nn", "ops", "optim", "pin", "plots", "profiler", "report",
-    "results", "suites", "timing", "training", "tuning", "workflow",
+    "adapters", "data", "errors", "importers", "jobs", "models", "nn", "ops", "optim", "pin", "plots", "profiler",
+    "report", "results", "suites", "timing", "training", "tuning", "workflow",
 )  # fmt: skip
 
 __all__ = [
-    "StepRunner", "__version__", "adapt", "adapters", "advise", "coverage", "data", "errors", "fuse", "importers", "jobs", "models", "nn",
-    "ops", "optim", "pin", "plots", "profiler", "report", "results", "stack", "suites", "sweep", "timing",
+    "StepRunner", "__version__", "adapt", "adapters", "advise", "coverage", "data", "errors", "fuse", "importers",
+    "jobs", "models", "nn", "ops", "optim", "pin", "plots", "profiler", "report", "results", "stack", "suites", "sweep", "timing",
     "training", "tuning", "unfuse", "unstack", "workflow",
 ]  # fmt: skip
 

@@ -12,7 +12,7 @@ import torch
 from .._fuse.array import fuse
 from ..errors import InvalidArgument
 from .array import AdapterArray, as_adapter_array
-from .builder import AdapterBuilder, set_configs
+from .builder import AdapterBuilder, fill_lora, set_configs
 from .checks import check_alike
 
 
@@ -26,7 +26,8 @@ def adapt(
 
     Model i is what `peft.get_peft_model(base, configs[i])` gives, but the base is not copied, and stays as it is: the
     models hold its storage, frozen. What an adapter trains of the base (`modules_to_save`, `bias`) is each model's own.
-    Ranks, alpha, dropout and initial values may differ; an adapter must be on the same modules in all models.
+    Ranks, alpha, dropout and initial values may differ, and so may the linear layers that LoRA is on; other adapters
+    must be on the same modules in all models.
     `array[i].save_pretrained(folder)` writes what PEFT loads.
 
     Args:
@@ -48,6 +49,7 @@ def adapt(
         builder.model(config, f"config {index}", None if seeds is None else int(seeds[index]))
         for index, config in enumerate(configs)
     ]
+    fill_lora(models)
     check_alike(models)
     own = [next(iter(model.peft_config.values())) for model in models]
     for model in models[1:]:
@@ -57,7 +59,7 @@ def adapt(
 
 def _listed(configs: Any) -> list[Any]:
     if isinstance(configs, (str, PathLike)) or not hasattr(configs, "__iter__"):
-        raise InvalidArgument(f"adapt takes a list of configs, one per model; got {configs!r}")
+        raise InvalidArgument(f"adapt takes a list of configs, one per model; got a {type(configs).__name__}")
     configs = list(configs)
     if not configs:
         raise InvalidArgument("adapt takes one or more configs, got none")

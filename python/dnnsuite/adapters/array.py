@@ -12,9 +12,11 @@ from typing import Any, NoReturn
 
 import torch
 
+from .. import _under_way as under_way
 from .._fuse.array import Array
+from .._fuse.single_model import model_of
 from ..errors import InvalidArgument
-from .builder import AdapterBuilder, set_configs
+from .builder import AdapterBuilder, check_places, fill_lora, set_configs, strip_lora
 
 #: Methods of PEFT's that make something else of the one adapter of a model.
 _OF_ONE_MODEL = frozenset(
@@ -34,11 +36,10 @@ class AdapterArray(Array):
     configs: list[Any]
     _builder: AdapterBuilder | None
 
-    def __getitem__(self, index: int) -> Any:
-        """Copy model `index` into an ordinary model of PEFT's."""
-        model: Any = super().__getitem__(index)
+    def _finished(self, model: Any, index: int) -> Any:
+        strip_lora(model)
         (name,) = model.peft_config
-        set_configs(model, {name: copy.deepcopy(self.configs[self._index(index)])})
+        set_configs(model, {name: copy.deepcopy(self.configs[index])})
         return model
 
     def __getattr__(self, name: str) -> Any:
@@ -52,9 +53,11 @@ class AdapterArray(Array):
         Returns:
             The folders, each of which `peft.PeftModel.from_pretrained` and `dnnsuite.adapt` take.
         """
+        under_way.finish(self)
         folders = [Path(folder) / str(index) for index in range(self.B)]
         for index, own in enumerate(folders):
-            self[index].save_pretrained(str(own), **options)
+            model: Any = self._finished(model_of(self._root, index, copied=False), index)
+            model.save_pretrained(str(own), **options)
         return folders
 
     @contextlib.contextmanager
@@ -79,6 +82,10 @@ class AdapterArray(Array):
         """Put a model in slot `index`: a model of PEFT's, a config or a folder."""
         super().replace(index, self._model(model), *companions, **fresh)
 
+    def _lora_layers(self) -> dict[str, Any]:
+        """Find the layers in which models have ranks of their own, by path."""
+        return {path: part for path, part in self.named_modules() if hasattr(part, "enabled")}
+
     def _model(self, model: Any) -> torch.nn.Module:
         if isinstance(model, torch.nn.Module):
             return model
@@ -96,6 +103,8 @@ class AdapterArray(Array):
         companions: Sequence[Any],
         fresh: dict[str, Any] | None = None,
     ) -> None:
+        for model in models.values():
+            check_places(self._lora_layers(), model)
         with contextlib.ExitStack() as stack:
             new = {slot: stack.enter_context(_with_config_of(self, model)) for slot, model in models.items()}
             super()._select(slots, models, companions, fresh)
@@ -104,7 +113,7 @@ class AdapterArray(Array):
     def narrow(self, start: int, length: int) -> Array:
         part: Any = super().narrow(start, length)
         part.configs = self.configs[start : start + length]
-        return part  # type: ignore[no-any-return]
+        return part
 
 
 def as_adapter_array(array: Any, configs: list[Any], builder: AdapterBuilder) -> AdapterArray:
@@ -131,7 +140,9 @@ def _with_config_of(array: Any, model: Any) -> Iterator[Any]:
         )
     (own,) = known.values()
     try:
+        fill_lora([model], {path: layer.layers[0] for path, layer in array._lora_layers().items()})
         set_configs(model, copy.deepcopy(array._root.peft_config))
         yield copy.deepcopy(own)
     finally:
+        strip_lora(model)
         set_configs(model, known)

@@ -21,9 +21,7 @@ class SharedBase:
 
     def __init__(self, base: torch.nn.Module) -> None:
         self._base = base
-        self._frozen = {
-            id(p): torch.nn.Parameter(p.detach(), requires_grad=False) for p in base.parameters()
-        }
+        self._frozen = {id(p): torch.nn.Parameter(p.detach(), requires_grad=False) for p in base.parameters()}
 
     def model(self, adapt: Callable[[torch.nn.Module], torch.nn.Module]) -> torch.nn.Module:
         """Return what `adapt` makes of a copy of the base's modules."""

@@ -6,18 +6,17 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from .._fuse.array import Array
 from ..errors import InvalidArgument, did_you_mean
+from ..nn.array_module import ArrayModule
 from ._peft import import_peft
 from .base import SharedBase
-
-_NO_MODULES = re.compile(r"[Tt]arget modules .* not found")
 
 
 class AdapterBuilder:
@@ -27,6 +26,8 @@ class AdapterBuilder:
         self._peft = import_peft()
         if not isinstance(base, torch.nn.Module):
             raise InvalidArgument(f"adapt takes a torch module as the base; got a {type(base).__name__}")
+        if isinstance(base, (Array, ArrayModule)):
+            raise InvalidArgument("adapt takes one model as the base, and got an array: give array[i]")
         for path, module in base.named_modules():
             if hasattr(module, "peft_config") or hasattr(module, "base_layer"):
                 raise InvalidArgument(
@@ -53,23 +54,21 @@ class AdapterBuilder:
                 f"{which} is a {type(config).__name__}: give a config of PEFT's (peft.LoraConfig(...)), or the "
                 "folder of a saved adapter"
             )
+        for argument in ("target_modules", "modules_to_save"):
+            self._check_names(getattr(config, argument, None), f"{which}: {argument}")
         try:
             return self._peft.get_peft_model(own, copy.deepcopy(config))
-        except ValueError as error:
-            raise InvalidArgument(f"{which}: {self._explained(error, config)}") from error
+        except (ValueError, TypeError) as error:
+            raise InvalidArgument(f"{which}: {error}") from error
 
-    def _explained(self, error: ValueError, config: Any) -> str:
-        """Say what PEFT's error says, and what the base has in place of modules that it has not."""
-        said = str(error)
-        wanted = getattr(config, "target_modules", None)
-        if not _NO_MODULES.search(said) or not wanted:
-            return said
-        wanted = [wanted] if isinstance(wanted, str) else sorted(wanted)
-        known = list(dict.fromkeys(name.rpartition(".")[2] for name in self._names))
-        hints = "".join(did_you_mean(name, known) for name in wanted[:1])
-        return f"the base has no module named {', '.join(map(repr, wanted))}{hints}; it has " + ", ".join(
-            name for name in known if not name.isdecimal()
-        )
+    def _check_names(self, wanted: Any, which: str) -> None:
+        """Refuse names of modules that the base does not have. PEFT passes over one if it finds another."""
+        for name in [] if wanted is None or isinstance(wanted, str) else sorted(wanted):
+            if not any(path == name or path.endswith(f".{name}") for path in self._names):
+                known = {path.rpartition(".")[2]: None for path in self._names}
+                names = [own for own in known if not own.isdecimal()]
+                hint = did_you_mean(name, names) or f"; it has {', '.join(names)}"
+                raise InvalidArgument(f"{which} has {name!r}, and the base has no such module{hint}")
 
     def _loaded(self, own: torch.nn.Module, folder: str | os.PathLike[str], which: str) -> Any:
         if not (Path(folder) / "adapter_config.json").is_file():
@@ -88,6 +87,27 @@ class AdapterBuilder:
 
     def __reduce__(self) -> Any:
         return _nothing, ()
+
+
+def fill_lora(models: Sequence[Any], more: Mapping[str, Any] | None = None) -> None:
+    """Give all models LoRA layers where one of them has some, and at the places of `more`, layers by path."""
+    from .places import fill  # needs PEFT
+
+    fill(models, more)
+
+
+def check_places(layers: Mapping[str, Any], model: Any) -> None:
+    """Refuse a model with LoRA where an array's `layers` have no place for it."""
+    from .places import check
+
+    check(layers, model)
+
+
+def strip_lora(model: Any) -> None:
+    """Take LoRA layers of rank 0 out of a model of an array."""
+    from .places import strip
+
+    strip(model)
 
 
 def set_configs(model: Any, configs: dict[str, Any]) -> None:

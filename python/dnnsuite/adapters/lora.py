@@ -39,13 +39,13 @@ class LoraLinear(ArrayModule):
         self.layers = [_without_tensors(layer) for layer in layers]
         self.enabled = True
         self.base_layer = base_layer
-        rank = max(max(_rank(layer), vars(layer).get(_RANK, 0)) for layer in layers)
+        rank = max(max(rank_of(layer), vars(layer).get(_RANK, 0)) for layer in layers)
         first = layers[0].lora_B[self.adapter]
         sizes = layers[0].in_features, rank, layers[0].out_features
         rates = [getattr(layer.lora_dropout[self.adapter], "p", 0.0) for layer in layers]
-        self.lora_dropout = torch.nn.ModuleDict(
-            {self.adapter: nn.Dropout(rates, device=first.weight.device, B=B)}
-        )
+        dropout = nn.Dropout(rates, device=first.weight.device, B=B)
+        dropout.seeded_by_name = True  # a model alone may have no layer here
+        self.lora_dropout = torch.nn.ModuleDict({self.adapter: dropout})
         self.lora_A = torch.nn.ModuleDict({self.adapter: _linear(*sizes[:2], False, B)})
         self.lora_B = torch.nn.ModuleDict({self.adapter: _linear(*sizes[1:], first.bias is not None, B)})
         for name in ("lora_A", "lora_B"):
@@ -76,24 +76,31 @@ class LoraLinear(ArrayModule):
             mine, theirs = getattr(self, name)[self.adapter], getattr(layer, name)[self.adapter]
             for part, parameter in mine._parameters.items():
                 if parameter is not None:
-                    own = cut(parameter.detach()[index], _rank(layer)).clone()
+                    own = cut(parameter.detach()[index], rank_of(layer)).clone()
                     setattr(theirs, part, torch.nn.Parameter(own, parameter.requires_grad))
-        rate = self.lora_dropout[self.adapter].rates[index]  # type: ignore[operator, index]
+        rate = self._parts()[0].rates[index]
         if rate != getattr(layer.lora_dropout[self.adapter], "p", 0.0):
             layer.lora_dropout[self.adapter] = torch.nn.Dropout(rate)
-        layer.__dict__[_RANK] = self.lora_A[self.adapter].out_features
+        layer.__dict__[_RANK] = self.most
         return layer.train(self.training)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = self.base_layer(x)
-        dropout = self.lora_dropout[self.adapter]
         if not self.enabled:
             return result
-        a, b = self.lora_A[self.adapter], self.lora_B[self.adapter]
+        dropout, a, b = self._parts()
         hidden = ops.linear(dropout(x.to(a.weight.dtype)), a.weight)
         scale = self.scale.view(-1, *[1] * (hidden.dim() - 1))
         bias = None if b.bias is None else b.bias * self.scale.unsqueeze(1)
         return (result + ops.linear(hidden * scale, b.weight, bias)).to(result.dtype)
+
+    def _parts(self) -> tuple[Any, Any, Any]:
+        return self.lora_dropout[self.adapter], self.lora_A[self.adapter], self.lora_B[self.adapter]
+
+    @property
+    def most(self) -> int:
+        """The largest rank that there is room for."""
+        return int(self.lora_A[self.adapter].out_features)  # type: ignore[arg-type]
 
     @property
     def weight(self) -> Any:
@@ -109,7 +116,7 @@ class LoraLinear(ArrayModule):
         return ()  # scales are read anew
 
     def extra_repr(self) -> str:
-        return f"ranks={[_rank(layer) for layer in self.layers]}, B={self.B}"
+        return f"ranks={[rank_of(layer) for layer in self.layers]}, B={self.B}"
 
     def _apply(self, fn: Any, recurse: bool = True) -> LoraLinear:
         super()._apply(fn, recurse)
@@ -122,7 +129,8 @@ class LoraLinear(ArrayModule):
         self.scale.copy_(torch.tensor(scales, dtype=torch.float64))
 
 
-def _rank(layer: Any) -> int:
+def rank_of(layer: Any) -> int:
+    """Return the rank of a layer of PEFT's; 0 if it stands for one that a model does not have."""
     (rank,) = layer.r.values()
     return int(rank)
 
@@ -153,7 +161,11 @@ def _padded(name: str, values: Sequence[torch.Tensor], shape: torch.Size) -> tor
     """Stack tensors in the corners of zeros `shape` [B, ...]."""
     first = values[0]
     for index, value in enumerate(values):
-        if (value.dtype, value.device, value.requires_grad) != (first.dtype, first.device, first.requires_grad):
+        if (value.dtype, value.device, value.requires_grad) != (
+            first.dtype,
+            first.device,
+            first.requires_grad,
+        ):
             raise InvalidArgument(f"models 0 and {index} differ: dtype, device or requires_grad of {name}")
     made = first.new_zeros(shape)
     for own, value in zip(made, values, strict=True):
@@ -167,6 +179,27 @@ def _without_tensors(layer: Any) -> Any:
     memo[id(layer.base_layer)] = None
     made = copy.deepcopy(layer, memo)
     made.__dict__.pop(_RANK, None)
+    return made
+
+
+def layers_of(model: torch.nn.Module) -> dict[str, Any]:
+    """Find the LoRA layers on linear ones that a model has, by path."""
+    return {path: module for path, module in model.named_modules() if type(module) is lora.Linear}
+
+
+def of_rank_zero(layer: Any, base_layer: torch.nn.Module) -> Any:
+    """Make a layer of rank 0 over `base_layer` that goes into an array with `layer`."""
+    (name,) = layer.lora_A
+    made = _without_tensors(layer)
+    made.base_layer = base_layer
+    made.r, made.scaling = {name: 0}, {name: 0.0}
+    made.lora_dropout[name] = torch.nn.Identity()
+    sizes = {"lora_A": (0, layer.in_features), "lora_B": (layer.out_features, 0)}
+    for part, shape in sizes.items():
+        product = getattr(made, part)[name]
+        product.weight = torch.nn.Parameter(product.weight.new_empty(shape))
+        if product.bias is not None:
+            product.bias = torch.nn.Parameter(product.bias.new_zeros(layer.out_features))
     return made
 
 

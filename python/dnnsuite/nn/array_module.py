@@ -88,6 +88,8 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
     activations: ClassVar[frozenset[str]] = frozenset()
     #: Whether `activated` adds a `residual` before the activation.
     adds_residual: ClassVar[bool] = False
+    #: True for a random stream whose place among those of a model is its name, not its number: other arrays lack it.
+    seeded_by_name: bool = False
     B: int
 
     def __init__(self, B: int) -> None:

@@ -8,7 +8,9 @@ one draw and counts on. A tape repeats the draws of a forward that a checkpoint 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -143,8 +145,10 @@ def seed(array: torch.nn.Module, seeds: Sequence[int]) -> None:
     Two arrays of the same architecture give model s the same dropout masks, whatever slot s has in them.
     """
     under_way.finish(array)
-    held = list(_all_streams(array).values())
-    for place, rng in enumerate(held):
+    by_name = {f"{name}.rng".lstrip(".") for name, layer in streams(array) if layer.seeded_by_name}
+    places = itertools.count()
+    for name, rng in _all_streams(array).items():
+        place = (1 << 32) + zlib.crc32(name.encode()) if name in by_name else next(places)
         if len(seeds) != len(rng):
             raise InvalidArgument(f"{len(seeds)} seeds for an array of {len(rng)} models: give one per model")
         for index, value in enumerate(seeds):

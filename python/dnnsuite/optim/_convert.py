@@ -42,7 +42,7 @@ def to_model(
             target = next(targets)
             state = optimizer.state.get(source)
             if state and float(state["step"][index]) > 0:
-                alone.state[target] = _model_state(optimizer, state, group, index)
+                alone.state[target] = _model_state(optimizer, state, group, index, target)
     return alone
 
 
@@ -54,9 +54,13 @@ def model_arguments(optimizer: OptimizerState, group: Group, index: int) -> Grou
     return {**arguments, **{name: group[name] for name in optimizer.flags}}
 
 
-def _model_state(optimizer: OptimizerState, state: Group, group: Group, index: int) -> Group:
+def _model_state(
+    optimizer: OptimizerState, state: Group, group: Group, index: int, target: torch.Tensor
+) -> Group:
     names = ops.RULES[optimizer.rule(group, group)].states
-    own: Group = {name: state[name][index].clone() for name in names}
+    # An array may hold room that a model does not have, as for adapters of larger rank.
+    room = tuple(slice(size) for size in target.shape)
+    own: Group = {name: state[name][index][room].clone() for name in names}
     step = float(state["step"][index])
     if optimizer.torch_class is not torch.optim.SGD:
         own["step"] = torch.tensor(step)

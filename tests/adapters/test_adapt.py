@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+"""Arrays of adapters against PEFT's models trained one by one, in float64."""
+
+import copy
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite import nn, optim
+from dnnsuite.errors import InvalidArgument
+from tiny_adapters import LRS, SEEDS, bert, gpt2, llama, lora, one_by_one, peft, targets_like, tokens, trained
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
+CAUSAL = {"task_type": "CAUSAL_LM", "num_virtual_tokens": 2}
+
+CASES = {
+    "ranks, scales and rslora": (
+        bert, [lora(2, use_rslora=True), lora(5, lora_alpha=7), lora(3, rank_pattern={"layer.1.*.query": 4})],
+    ),
+    "other places": (bert, [lora(2, ["query"]), lora(3, ["query", "dense"]), lora(1, ["value"])]),
+    "a head of each": (bert, [lora(rank, modules_to_save=["classifier"]) for rank in (2, 3, 4)]),
+    "every bias": (bert, [lora(rank, bias="all", lora_bias=True) for rank in (2, 3, 4)]),
+    "Conv1D": (gpt2, [lora(rank, ["c_attn"], fan_in_fan_out=True) for rank in (2, 3, 4)]),
+    "embeddings and a tied head": (gpt2, [lora(2, ["wte", "lm_head"])] * 3),
+    "all linear": (llama, [lora(rank, ["q_proj", "down_proj"], init_lora_weights="gaussian")
+                           for rank in (2, 3, 4)]),
+    "IA3": (bert, [peft.IA3Config(target_modules=["key", "output.dense"], feedforward_modules=["output.dense"])] * 3),
+    "prefixes": (gpt2, [peft.PrefixTuningConfig(**CAUSAL)] * 3),
+    "projected prefixes": (
+        gpt2, [peft.PrefixTuningConfig(prefix_projection=True, encoder_hidden_size=8, **CAUSAL)] * 3,
+    ),
+    "prompts": (gpt2, [peft.PromptTuningConfig(**CAUSAL)] * 3),
+}  # fmt: skip
+
+
+def step(logits, targets):
+    return torch.nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ten_steps_are_those_of_pefts_models(tmp_path, case):
+    make, configs = CASES[case]
+    base = make().double()
+    before = {name: value.clone() for name, value in base.state_dict().items()}
+    models = [model.double() for model in one_by_one(base, configs)]  # PEFT's prompts are float32
+    array = dnnsuite.adapt(base, configs, seeds=SEEDS).double()
+    opt = optim.AdamW(trained(array), lr=LRS)
+    own = [torch.optim.AdamW(trained(model), lr=lr) for model, lr in zip(models, LRS, strict=True)]
+    for ids in tokens(3, steps=10):
+        logits = array(input_ids=ids).logits
+        targets = targets_like(logits)
+        losses = nn.functional.cross_entropy(logits.flatten(1, -2), targets.flatten(1))
+        opt.zero_grad()
+        losses.sum().backward()
+        opt.step()
+        for index, model in enumerate(models):
+            loss = step(model(input_ids=ids[index]).logits, targets[index])
+            own[index].zero_grad()
+            loss.backward()
+            own[index].step()
+            torch.testing.assert_close(losses[index], loss, rtol=1e-7, atol=1e-9)
+    for index, model in enumerate(models):
+        found = array[index].state_dict()
+        assert found.keys() == model.state_dict().keys()
+        torch.testing.assert_close(found, model.state_dict(), rtol=1e-7, atol=1e-8)
+    assert all(torch.equal(value, base.state_dict()[name]) for name, value in before.items())
+    assert not [cover for cover in array.coverage() if cover.how == "per model"]
+
+    folders = array.save_pretrained(tmp_path)
+    again = dnnsuite.adapt(base, folders).double()
+    with torch.no_grad():
+        logits = array(input_ids=ids).logits
+        torch.testing.assert_close(again(input_ids=ids).logits, logits, rtol=1e-5, atol=1e-7)
+        loaded = peft.PeftModel.from_pretrained(make().double(), folders[1]).double()
+        torch.testing.assert_close(loaded(input_ids=ids[1]).logits, logits[1], rtol=1e-5, atol=1e-7)
+    assert trained(again)
+
+
+def test_the_base_is_not_copied_and_stays_trainable():
+    base = bert()
+    array = dnnsuite.adapt(base, [lora(2), lora(3)])
+    assert all(parameter.requires_grad for parameter in base.parameters())
+    names = {name for name, parameter in array.named_parameters() if parameter.requires_grad}
+    assert names
+    assert all("lora_" in name for name in names)
+
+
+def test_without_seeds_adapters_start_as_a_loop_over_peft_would_start_them():
+    base = bert()
+    torch.manual_seed(3)
+    array = dnnsuite.adapt(base, [lora(2), lora(3)])
+    torch.manual_seed(3)
+    models = [peft.get_peft_model(copy.deepcopy(base), lora(rank)) for rank in (2, 3)]
+    for index, model in enumerate(models):
+        torch.testing.assert_close(array[index].state_dict(), model.state_dict(), rtol=0, atol=0)
+
+
+def refused(*args, **options):
+    with pytest.raises(InvalidArgument) as error:
+        dnnsuite.adapt(*args, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_what_makes_no_array_is_refused_by_name():
+    base = bert()
+    assert "got none" in refused(base, [])
+    assert "a list of configs" in refused(base, lora(2))
+    assert "config 1 is a int" in refused(base, [lora(2), 3])
+    assert "config 0: x has no adapter_config.json" in refused(base, ["x"])
+    assert "one seed per config" in refused(base, [lora(2)], seeds=[1, 2])
+    assert "'qurey'" in refused(base, [lora(2, ["value", "qurey"])])
+    assert "did you mean 'query'" in refused(base, [lora(2, ["value", "qurey"])])
+    assert "did you mean 'classifier'" in refused(base, [lora(2, modules_to_save=["clasifier"])])
+    assert "LORA and IA3" in refused(
+        base, [lora(2), peft.IA3Config(target_modules=["query"], feedforward_modules=[])]
+    )
+    assert "PeftModelForSequenceClassification" in refused(base, [lora(2), lora(2, task_type="SEQ_CLS")])
+    assert "adapter on classifier" in refused(base, [lora(2), lora(2, modules_to_save=["classifier"])])
+    assert "embeddings.LayerNorm.bias" in refused(base, [lora(2), lora(2, bias="all")])
+    assert "2 and 3 virtual tokens" in refused(
+        gpt2(), [peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=n) for n in (2, 3)]
+    )
+    assert "array[i]" in refused(dnnsuite.fuse([torch.nn.Linear(2, 2)]), [lora(2)])
+    assert "unload" in refused(one_by_one(base, [lora(2)])[0], [lora(2)])
+
+
+def test_without_peft_the_install_line_is_given():
+    code = """
+import sys
+sys.modules["peft"] = None  # as if it were not installed
+import torch, dnnsuite
+from dnnsuite.errors import Unavailable
+try:
+    dnnsuite.adapt(torch.nn.Linear(2, 2), [None])
+except Unavailable as error:
+    assert "pip install 'dnnsuite[peft]'" in str(error), error
+else:
+    raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

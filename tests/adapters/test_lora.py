@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+"""LoRA layers of models with ranks, rates of dropout and places of their own."""
+
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite import nn, optim
+from tiny_adapters import ConvNet, bert, lora, one_by_one, tokens, trained
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
+SEEDS, LRS = [5, 6, 7, 8], [1e-3, 2e-3, 3e-3, 4e-3]
+TARGETS = torch.tensor([0, 1])
+CONFIGS = [
+    lora(2, lora_dropout=0.1),
+    lora(9),
+    lora(4, ["query"], lora_dropout=0.3),
+    lora(2, lora_dropout=0.1),
+]
+
+
+def train(array, ids, lrs, steps=3):
+    opt = optim.AdamW(trained(array), lr=lrs)
+    losses = []
+    for _ in range(steps):
+        logits = array(input_ids=ids).logits
+        own = nn.functional.cross_entropy(logits, TARGETS.expand(logits.shape[:-1]))
+        opt.zero_grad()
+        own.sum().backward()
+        opt.step()
+        losses.append(own.detach())
+    return torch.stack(losses)
+
+
+def test_a_model_has_the_same_bits_in_any_company():
+    base, (ids,) = bert(0.1), tokens(4)
+    together = dnnsuite.adapt(base, CONFIGS, seeds=SEEDS)
+    losses = train(together, ids, LRS)
+    for index, (config, seed, lr) in enumerate(zip(CONFIGS, SEEDS, LRS, strict=True)):
+        alone = dnnsuite.adapt(base, [config], seeds=[seed])
+        assert torch.equal(train(alone, ids[index : index + 1], [lr])[:, 0], losses[:, index])
+        mine, theirs = alone[0].state_dict(), together[index].state_dict()
+        assert mine.keys() == theirs.keys()
+        assert all(torch.equal(value, theirs[name]) for name, value in mine.items())
+
+
+def test_a_recorded_step_has_the_bits_of_one_as_written():
+    base, (ids,) = bert(0.1), tokens(4)
+    losses = train(dnnsuite.adapt(base, CONFIGS, seeds=SEEDS), ids, LRS, steps=4)
+    array = dnnsuite.adapt(base, CONFIGS, seeds=SEEDS)
+    opt = optim.AdamW(trained(array), lr=LRS)
+
+    def loss(model, batch):
+        logits = model(input_ids=batch).logits
+        return nn.functional.cross_entropy(logits, TARGETS.expand(logits.shape[:-1]))
+
+    with dnnsuite.StepRunner(array, opt, loss, threads=1) as runner:
+        found = torch.stack([runner.step(ids).losses().clone() for _ in range(4)])
+        assert runner.mode == "captured"
+    assert torch.equal(found, losses)
+
+
+def test_room_beyond_a_models_rank_stays_zero():
+    base, (ids,) = bert(), tokens(4)
+    array = dnnsuite.adapt(base, CONFIGS, seeds=SEEDS)
+    train(array, ids, LRS)
+    layer = array.get_submodule("base_model.model.bert.encoder.layer.0.attention.self.value")
+    ranks = [2, 9, 0, 2]  # the third model has no adapter here
+    for index, rank in enumerate(ranks):
+        assert not layer.lora_A["default"].weight[index, rank:].any()
+        assert not layer.lora_B["default"].weight[index, :, rank:].any()
+        assert layer.lora_B["default"].weight[index, :, :rank].any() or not rank
+
+
+def test_a_base_in_bfloat16_keeps_adapters_in_float32():
+    base, (ids,) = bert().bfloat16(), tokens(3)
+    configs = [lora(rank) for rank in (2, 3, 4)]
+    array = dnnsuite.adapt(base, configs, seeds=[5, 6, 7])
+    logits = array(input_ids=ids).logits
+    assert logits.dtype == torch.bfloat16
+    assert {p.dtype for p in trained(array)} == {torch.float32}
+    for index, model in enumerate(one_by_one(base, configs)):
+        torch.testing.assert_close(logits[index], model(input_ids=ids[index]).logits, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_gradient_checkpoints_change_nothing(reentrant):
+    (ids,) = tokens(4)
+    base = bert(0.1)
+    losses = train(dnnsuite.adapt(base, CONFIGS, seeds=SEEDS), ids, LRS)
+    base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+    base.enable_input_require_grads()
+    assert torch.equal(train(dnnsuite.adapt(base, CONFIGS, seeds=SEEDS), ids, LRS), losses)
+
+
+def test_running_statistics_are_each_models_own():
+    base, x = ConvNet(), torch.randn(2, 5, 1, 6, 6, generator=torch.Generator().manual_seed(3))
+    config = lora(2, ["conv", "fc"])
+    array, models = dnnsuite.adapt(base, [config] * 2, seeds=[5, 6]), one_by_one(base, [config] * 2)
+    torch.testing.assert_close(
+        array(x), torch.stack([model(own) for model, own in zip(models, x, strict=True)])
+    )
+    for index, model in enumerate(models):
+        torch.testing.assert_close(array[index].state_dict(), model.state_dict())
+    assert not base.norm.running_mean.any()

@@ -1,0 +1,85 @@
+"""Small bases, and PEFT's own models trained one by one: what an array of adapters is compared with."""
+
+import copy
+import warnings
+
+import torch
+
+from dnnsuite.data import import_torchvision
+
+import_torchvision()
+import peft  # noqa: E402
+import transformers  # noqa: E402
+
+SEEDS = [5, 6, 7]
+LRS = [1e-2, 1e-3, 5e-3]
+
+
+def bert(dropout=0.0, **options):
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, vocab_size=30,
+        max_position_embeddings=16, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
+        **options,
+    )  # fmt: skip
+    return transformers.BertForSequenceClassification(config)
+
+
+def gpt2():
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        n_layer=2, n_embd=16, n_head=2, vocab_size=30, n_positions=16, resid_pdrop=0.0, attn_pdrop=0.0, embd_pdrop=0.0,
+        bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    return transformers.GPT2LMHeadModel(config)
+
+
+def llama():
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, vocab_size=30,
+        max_position_embeddings=16,
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config)
+
+
+class ConvNet(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.fc = (
+            torch.nn.Conv2d(1, 4, 3),
+            torch.nn.BatchNorm2d(4),
+            torch.nn.Linear(4, 3),
+        )
+
+    def forward(self, x):
+        return self.fc(torch.relu(self.norm(self.conv(x))).mean((2, 3)))
+
+
+def lora(rank, targets=("query", "value"), **options):
+    return peft.LoraConfig(r=rank, target_modules=list(targets), **{"lora_alpha": rank + 3, **options})
+
+
+def one_by_one(base, configs, seeds=SEEDS):
+    """PEFT's models, each with a base of its own."""
+    models = []
+    for seed, config in zip(seeds, configs, strict=False):
+        torch.manual_seed(seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            models.append(peft.get_peft_model(copy.deepcopy(base), copy.deepcopy(config)))
+    return models
+
+
+def trained(module):
+    return [p for p in module.parameters() if p.requires_grad]
+
+
+def tokens(models, steps=1):
+    """`[steps, models, 2, 6]`."""
+    return torch.randint(30, (steps, models, 2, 6), generator=torch.Generator().manual_seed(1))
+
+
+def targets_like(logits):
+    """Classes for logits `[..., C]`."""
+    return torch.randint(2, logits.shape[:-1], generator=torch.Generator().manual_seed(2))
