@@ -70,6 +70,11 @@ LATE_TORCH = {"advisor", "cli", "data", "doctor", "host", "profiler", "profiling
 
 # Sources that are tested under another name than their own.
 TESTED_BY: dict[str, str] = {
+    "adapters/_peft.py": "adapters/test_adapt.py",
+    "adapters/base.py": "adapters/test_adapt.py",
+    "adapters/builder.py": "adapters/test_adapt.py",
+    "adapters/checks.py": "adapters/test_adapt.py",
+    "adapters/places.py": "adapters/test_lora.py",
     "cpp/fused/cpu/isa.cpp": "ops/test_library.py",
     "cpp/fused/schema.cpp": "ops/test_operators.py",
     "cpp/gpu/nvtx.cpp": "profiler/test_nvtx.py",

@@ -54,7 +54,7 @@ def test_a_recorded_step_has_the_bits_of_one_as_written():
         logits = model(input_ids=batch).logits
         return nn.functional.cross_entropy(logits, TARGETS.expand(logits.shape[:-1]))
 
-    with dnnsuite.StepRunner(array, opt, loss, threads=1) as runner:
+    with dnnsuite.StepRunner(array, opt, loss, threads=1, width=4) as runner:
         found = torch.stack([runner.step(ids).losses().clone() for _ in range(4)])
         assert runner.mode == "captured"
     assert torch.equal(found, losses)
