@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         tuning,
         workflow,
     )
-    from ._fuse import fuse, stack, unfuse, unstack
+    from ._fuse import fuse, stack, state_bytes, unfuse, unstack
     from ._fuse.coverage import coverage
     from ._step import StepRunner
     from .adapters.adapt import adapt
@@ -45,6 +45,7 @@ _HOME_OF = {
     "fuse": "._fuse",
     "unfuse": "._fuse",
     "stack": "._fuse",
+    "state_bytes": "._fuse",
     "unstack": "._fuse",
     "StepRunner": "._step",
     "adapt": ".adapters",
@@ -58,8 +59,8 @@ _MODULES = (
 
 __all__ = [
     "StepRunner", "__version__", "adapt", "adapters", "advise", "coverage", "data", "errors", "fuse", "importers",
-    "jobs", "models", "nn", "ops", "optim", "pin", "plots", "profiler", "report", "results", "stack", "suites", "sweep", "timing",
-    "training", "tuning", "unfuse", "unstack", "workflow",
+    "jobs", "models", "nn", "ops", "optim", "pin", "plots", "profiler", "report", "results", "stack", "state_bytes",
+    "suites", "sweep", "timing", "training", "tuning", "unfuse", "unstack", "workflow",
 ]  # fmt: skip
 
 

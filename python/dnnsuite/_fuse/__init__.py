@@ -21,11 +21,14 @@ from .slices import OwnAttributes as OwnAttributes
 from .slices import narrow as narrow
 from .slices import views as views
 from .state import has_gradient_hook as has_gradient_hook
+from .state_bytes import StateBytes as StateBytes
+from .state_bytes import state_bytes as state_bytes
 
 __all__ = [
     "Array",
     "Cover",
     "OwnAttributes",
+    "StateBytes",
     "asks_for_numbers",
     "coverage",
     "fuse",
@@ -37,6 +40,7 @@ __all__ = [
     "narrow",
     "run_in_a_loop",
     "stack",
+    "state_bytes",
     "unfuse",
     "unstack",
     "views",

@@ -15,7 +15,7 @@ from .. import _memory as memory
 from .. import _tune as tune
 from .. import _under_way as under_way
 from .. import optim
-from .._fuse import OwnAttributes, asks_for_numbers, loops, models_differ, run_in_a_loop
+from .._fuse import OwnAttributes, asks_for_numbers, loops, models_differ, run_in_a_loop, state_bytes
 from .._fuse import width as array_width
 from .._torch import mark_stepped, step_hooks
 from ..errors import InvalidArgument
@@ -197,6 +197,8 @@ class StepRunner:
         settled = self._trial is not None and self._trial.done and array is self._array
         if settled:
             return 1 if self.width == 1 else -(-B // min(self.threads, B)), self._trial
+        if state_bytes(array).shared:  # each shard would compute again what its models share
+            return -(-B // min(self.threads, B)), None
         shapes = [list(p.shape[1:]) for p in array.parameters()]
         how = "width of captured steps" if self._capture else "width of steps"
         key = tune.key(how, type(array).__name__, shapes, B, self.threads)
