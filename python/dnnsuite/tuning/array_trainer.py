@@ -18,6 +18,7 @@ from ..errors import InvalidArgument
 from .feeds import Feed
 from .recipe import Recipe
 from .slots import read_slot, seed_slot, write_slot
+from .torch_schedules import TorchSchedules, follows_metric
 from .trainee import size_of
 from .trial import Trial
 
@@ -150,7 +151,7 @@ class TrialArray:
         trainee = self._trainee(trial)
         values, rest = self._recipe.optimization.fresh(trainee, trial.config)
         edit(trainee, values)
-        rest(self._optimizer, slot)
+        rest(self._optimizer, self._schedule, slot)
         seed_slot(self._array, slot, trial.seed)
         self._go_on(slot, trial)
 
@@ -196,11 +197,14 @@ class TrialArray:
         self._array.train()
         total, count = torch.zeros(len(self.trials), dtype=torch.float64), 0
         steps: deque[Any] = deque()
+        by_batch = self._steps_by_batch
         feeds = [self._recipe.feeds.of(trial.number, trial.config) for trial in self.trials]
         for batch in _side_by_side(
             [(feed, trial.trained) for feed, trial in zip(feeds, self.trials, strict=True)]
         ):
             steps.append(self._runner.step(*self._placed(batch)))
+            if by_batch:
+                self._schedule.step()
             count += 1
             while len(steps) > _UNREAD_STEPS:
                 total += steps.popleft().losses().detach().double().cpu()
@@ -223,11 +227,16 @@ class TrialArray:
             batch = _mapped(lambda x: x.to(device, non_blocking=True), batch)
         return tuple(batch) if isinstance(batch, (list, tuple)) and not _is_ragged(batch) else (batch,)
 
+    @property
+    def _steps_by_batch(self) -> bool:
+        """True if the schedule moves after each batch; else after each epoch."""
+        return self._schedule is not None and self._recipe.steps_by_batch(self._schedule)
+
     def _follow_schedule(self, found: Sequence[Found]) -> None:
-        if self._schedule is None:
+        if self._schedule is None or self._steps_by_batch:
             return
-        if type(self._schedule).__name__ == "ReduceLROnPlateau":
-            values = [one.get(self._metric, math.nan) if isinstance(one, dict) else math.nan for one in found]
+        values = [_followed(one, self._metric) for one in found]
+        if isinstance(self._schedule, TorchSchedules) or follows_metric(self._schedule):
             self._schedule.step(values)
         else:
             self._schedule.step()
@@ -285,6 +294,15 @@ class TrialArray:
             self._runner.close()
         self._runner = self._array = self._optimizer = self._schedule = None
         self.trials = []
+
+
+def _followed(found: Found, metric: str) -> float:
+    """The value that a schedule follows: the metric, else a loss."""
+    if not isinstance(found, dict):
+        return math.nan
+    return next(
+        (found[name] for name in (metric, "val_loss", "value", "train_loss") if name in found), math.nan
+    )
 
 
 def _has_inherited(trial: Trial) -> bool:

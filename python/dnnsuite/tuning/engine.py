@@ -261,6 +261,8 @@ class Engine:
         if not self.metric:
             known = ("loss", "val_loss", "value", "train_loss")
             self.metric = next(name for name in known if name in metrics)
+        if self.metric not in metrics and self.metric.removeprefix("val_") in metrics:
+            self.metric = self.metric.removeprefix("val_")  # all but train_loss are of held-out data
         if self.metric not in metrics:
             hint = did_you_mean(self.metric, metrics)
             raise InvalidArgument(

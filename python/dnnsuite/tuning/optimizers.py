@@ -13,14 +13,28 @@ import torch
 from .. import optim
 from ..errors import InvalidArgument, did_you_mean
 from .space import Config
+from .torch_schedules import TorchSchedules, group_values, without_marks
 
 __all__ = ["Named", "OfTorch", "Optimization", "chosen_optimization"]
 
 Values = dict[str, Any]
+Rest = Callable[[Any, Any, int], None]
+_BY_BATCH = {"OneCycleLR", "CyclicLR"}  # schedules that count batches
 
 
 class Optimization(abc.ABC):
-    """Optimizer and schedule of an array: made once, fitted to another trial in a slot later."""
+    """Optimizer and schedule of an array: made once, given other trials later.
+
+    Attributes:
+        every: epoch or batch, after which the schedule moves; empty for what is usual for its class.
+    """
+
+    every = ""
+
+    def steps_by_batch(self, schedule: Any) -> bool:
+        """True if the schedule moves after each batch."""
+        kinds = schedule.kinds if isinstance(schedule, TorchSchedules) else {type(schedule).__name__}
+        return self.every == "batch" or (not self.every and bool(kinds & _BY_BATCH))
 
     def taken(self) -> set[str]:
         """Names of configurations that it reads, beside those that it is called with."""
@@ -33,11 +47,11 @@ class Optimization(abc.ABC):
         """(optimizer, schedule or None) of an array of these models."""
 
     @abc.abstractmethod
-    def fresh(self, model: Any, config: Config) -> tuple[Values, Callable[[Any, int], None]]:
-        """(values for `array.replace`, a function of the optimizer and the slot that sets the rest)."""
+    def fresh(self, model: Any, config: Config) -> tuple[Values, Rest]:
+        """(values for `array.replace`, a function of optimizer, schedule and slot that sets the rest)."""
 
 
-def _nothing(optimizer: Any, slot: int) -> None:
+def _nothing(optimizer: Any, schedule: Any, slot: int) -> None:
     """A fresh model whose values are all in `array.replace`."""
 
 
@@ -76,7 +90,7 @@ class Named(Optimization):
         chosen = [self._schedule_values(config) for config in configs]
         return optimizer, self._schedule(optimizer, **_together(self._schedule, chosen))
 
-    def fresh(self, model: Any, config: Config) -> tuple[Values, Callable[[Any, int], None]]:
+    def fresh(self, model: Any, config: Config) -> tuple[Values, Rest]:
         values = {**_defaults(self._optimizer), **self._values(config)}
         for pair, names in getattr(self._optimizer, "pairs", {}).items():
             if pair in values:
@@ -106,57 +120,28 @@ class OfTorch(Optimization):
         places = {id(p): i for i, p in enumerate(models[0].parameters())}
         held = list(array.parameters())
         order = [places[id(p)] for group in pairs[0][0].param_groups for p in group["params"]]
-        optimizer = optim.ArrayOptimizer.from_models([one for one, _ in pairs], [held[i] for i in order])
+        alone = [one for one, _ in pairs]
+        with without_marks(alone):
+            optimizer = optim.ArrayOptimizer.from_models(alone, [held[i] for i in order])
         schedules = [schedule for _, schedule in pairs]
-        return optimizer, None if schedules[0] is None else _schedule_of_torch(optimizer, schedules)
+        return optimizer, None if schedules[0] is None else TorchSchedules(optimizer, schedules)
 
-    def fresh(self, model: Any, config: Config) -> tuple[Values, Callable[[Any, int], None]]:
+    def fresh(self, model: Any, config: Config) -> tuple[Values, Rest]:
         alone, schedule = self._make(model, config)
-        groups = [_group_values(group) for group in alone.param_groups]
-        found = {name: value for name, value in groups[0].items() if not name.startswith("initial_")}
-        if schedule is not None:
-            kind = getattr(optim.lr_scheduler, type(schedule).__name__)
-            found |= {name: getattr(schedule, name) for name in kind.per_model}
+        groups = [group_values(group) for group in alone.param_groups]
 
-        def rest(optimizer: Any, slot: int) -> None:
+        def rest(optimizer: Any, schedules: Any, slot: int) -> None:
             for group, values in zip(optimizer.param_groups, groups, strict=True):
                 for name, value in values.items():
                     if isinstance(group.get(name), torch.Tensor):
                         vector = group[name].clone()
                         vector[slot] = value
                         group[name] = vector
+            if schedule is not None:
+                schedules.put(slot, schedule)
 
-        kind = getattr(optim, type(alone).__name__)
-        names = {*kind.per_model, *(optim.lr_scheduler.LRScheduler.per_model if schedule is None else found)}
-        return {name: value for name, value in found.items() if name in names}, rest
-
-
-def _group_values(group: Mapping[str, Any]) -> Values:
-    """Numbers of a torch optimizer's group, pairs taken apart."""
-    found: Values = {}
-    for name, value in group.items():
-        if name == "betas":
-            found |= {"beta1": value[0], "beta2": value[1]}
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            found[name] = value
-    return found
-
-
-def _schedule_of_torch(optimizer: Any, schedules: Sequence[Any]) -> Any:
-    """The schedule of an array out of torch's, which keep their arguments under their names."""
-    kind = getattr(optim.lr_scheduler, type(schedules[0]).__name__, None)
-    names = getattr(kind, "per_model", ())
-    if kind is None or any(not hasattr(one, name) for one in schedules for name in names):
-        raise InvalidArgument(
-            f"the schedule {type(schedules[0]).__name__} cannot be given to an array: name one of "
-            "dnnsuite.optim.lr_scheduler in scheduler="
-        )
-    for group, torchs in zip(optimizer.param_groups, zip(*(s.optimizer.param_groups for s in schedules), strict=True),
-                             strict=True):  # fmt: skip
-        group["lr"] = [float(own.get("initial_lr", own["lr"])) for own in torchs]
-        if "initial_lr" in group:
-            del group["initial_lr"]
-    return kind(optimizer, **{name: [getattr(one, name) for one in schedules] for name in names})
+        names = getattr(optim, type(alone).__name__).per_model
+        return {name: value for name, value in groups[0].items() if name in names}, rest
 
 
 def _class_of(given: Any, room: Any, what: str) -> tuple[Any, Values]:
@@ -244,7 +229,7 @@ def chosen_optimization(optimizer: Any, schedule: Any, lightning: bool) -> Optim
         schedule: a name or class, (name, constants), or a function `(optimizer, config)` of torch's.
     """
     if optimizer is None and lightning:
-        return OfTorch(_of_lightning)
+        return OfLightning()
     if optimizer is None:
         optimizer = "AdamW"
     if inspect.isfunction(optimizer) or inspect.ismethod(optimizer):
@@ -265,14 +250,29 @@ def _called(optimizer: Any, schedule: Any, model: Any, config: Config) -> tuple[
     return made, None if schedule is None else schedule(made, config)
 
 
-def _of_lightning(trainee: Any, config: Config) -> tuple[Any, Any]:
+class OfLightning(OfTorch):
+    """What a LightningModule's `configure_optimizers` returns."""
+
+    def __init__(self) -> None:
+        super().__init__(self._configured)
+
+    def _configured(self, trainee: Any, config: Config) -> tuple[Any, Any]:
+        optimizer, schedule = _of_lightning(trainee)
+        if isinstance(schedule, Mapping):
+            self.every = "batch" if schedule.get("interval") == "step" else "epoch"
+            return optimizer, schedule.get("scheduler")
+        self.every = "epoch"
+        return optimizer, schedule
+
+
+def _of_lightning(trainee: Any) -> tuple[Any, Any]:
+    """(optimizer, schedule as the module has it)."""
     found = trainee.model.configure_optimizers()
     schedule = None
     if isinstance(found, Mapping):
         found, schedule = found["optimizer"], found.get("lr_scheduler")
     elif isinstance(found, (list, tuple)):
         found, schedule = _lists(found)
-    schedule = schedule.get("scheduler") if isinstance(schedule, Mapping) else schedule
     if not isinstance(found, torch.optim.Optimizer):
         raise InvalidArgument(
             f"{type(trainee.model).__name__}.configure_optimizers returned no single optimizer: give optimizer="

@@ -35,6 +35,7 @@ class Recipe:
         loss: (model, *batch) → the loss `[]` of one model.
         measure: (model, *batch) → measures of one model by name, means over the batch.
         device, autocast: where and in which precision to train.
+        schedule_every: epoch or batch, after which the schedule moves; None for what is usual for its class.
     """
 
     def __init__(
@@ -47,7 +48,11 @@ class Recipe:
         measure: Measure | None = None,
         device: str = "cpu",
         autocast: torch.dtype | None = None,
+        schedule_every: str | None = None,
     ) -> None:
+        if schedule_every not in (None, "epoch", "batch"):
+            raise InvalidArgument(f"scheduler_every is {schedule_every!r}: give 'epoch' or 'batch'")
+        self._schedule_every = schedule_every
         self.make_model, self.feeds, self.device = make_model, feeds, device
         self._asked = optimizer, schedule
         self.loss = loss or default_loss
@@ -65,6 +70,12 @@ class Recipe:
         if self._autocast is None:
             return contextlib.nullcontext()
         return torch.autocast(torch.device(self.device).type, dtype=self._autocast)
+
+    def steps_by_batch(self, schedule: Any) -> bool:
+        """True if the schedule moves after each batch."""
+        if self._schedule_every is not None:
+            return self._schedule_every == "batch"
+        return self.optimization is not None and self.optimization.steps_by_batch(schedule)
 
     def build(self, trial: Trial) -> Trainee:
         """A trial's model as it starts, in training."""
@@ -116,9 +127,10 @@ class Recipe:
         differing = [name for name in unread if any(c.get(name) != configs[0].get(name) for c in configs)]
         if differing and not isinstance(self.optimization, OfTorch):
             reads = ", ".join(sorted(self.read & set(names))) or "nothing of it"
+            clipping = "; the norm of gradients is clipped by max_grad_norm" if "clip" in differing[0] else ""
             raise InvalidArgument(
                 f"make_model ignores {differing[0]!r}, in which the trials differ, so all would be equal: it reads "
-                f"{reads}, the optimizer {', '.join(sorted(set(names) & taken - self.read)) or 'nothing'}"
+                f"{reads}, the optimizer {', '.join(sorted(set(names) & taken - self.read)) or 'nothing'}{clipping}"
             )
 
 

@@ -14,6 +14,7 @@ import torch
 
 from .. import nn
 from ..nn.random_streams import stream_key
+from .torch_schedules import TorchSchedules
 
 __all__ = ["read_slot", "seed_slot", "write_slot"]
 
@@ -103,6 +104,8 @@ def _schedules(schedule: Any) -> Iterator[Any]:
 
 
 def _read_schedule(schedule: Any, slot: int) -> State:
+    if isinstance(schedule, TorchSchedules):
+        return schedule.state_of(slot)
     found: State = {}
     for name, value in vars(schedule).items():
         if isinstance(value, torch.Tensor):
@@ -113,6 +116,9 @@ def _read_schedule(schedule: Any, slot: int) -> State:
 
 
 def _write_schedule(schedule: Any, slot: int, own: State) -> None:
+    if isinstance(schedule, TorchSchedules):
+        schedule.load(slot, own)
+        return
     for name, value in own.items():
         held = getattr(schedule, name)
         if isinstance(value, list):

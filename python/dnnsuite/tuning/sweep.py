@@ -47,6 +47,7 @@ def sweep(
     measure: Measure | None = None,
     optimizer: Any = None,
     scheduler: Any = None,
+    scheduler_every: str | None = None,
     epochs: int = 1,
     metric: str | None = None,
     goal: str | None = None,
@@ -88,7 +89,9 @@ def sweep(
         measure: (model, *batch) → numbers by name, means over a batch of `evaluate`. By default `loss` and `acc`.
         optimizer: a name or class (`"SGD"`), (name, arguments for all), or a function `(parameters, config)` that
             returns torch's optimizer. By default a LightningModule's own, else AdamW.
-        scheduler: likewise, a step at the end of each epoch.
+        scheduler: likewise; a function is `(optimizer, config)` and returns any schedule of torch's.
+        scheduler_every: epoch or batch, after which it moves; by default batch for OneCycleLR and CyclicLR, else epoch.
+            ReduceLROnPlateau follows `metric`.
         epochs: of a trial at most.
         metric: by which trials are compared; by default `loss`.
         goal: min or max; by default max for names such as `acc`, else min.
@@ -120,7 +123,15 @@ def sweep(
     width, threads = _at_least_1("width", width), _at_least_1("threads", threads) or torch.get_num_threads()
     _check_mode(mode, device)
     recipe = Recipe(
-        make_model, Feeds(train, batch_size, seed), optimizer, scheduler, loss, measure, device, autocast
+        make_model,
+        Feeds(train, batch_size, seed),
+        optimizer,
+        scheduler,
+        loss,
+        measure,
+        device,
+        autocast,
+        scheduler_every,
     )
     evaluation = _evaluation(evaluate, batch_size)
     trainer = _trainer(mode, recipe, evaluation, aim, threads, width)
