@@ -123,7 +123,12 @@ def test_the_source_of_data(provenance: Any, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("machine", "gpus"), [{"name": "A GPU"}], "gpu 0 of the machine is"),
+        (("machine", "gpus"), [{"name": "A GPU"}], "gpus of the machine is .*: not a list of texts"),
+        (("machine", "gpus"), 1.5, "gpus of the machine is 1.5"),
+        (("machine", "gpus"), "A GPU", "gpus of the machine is 'A GPU'"),
+        (("device", "uuids"), [None], "uuids of the device is"),
+        (("disturbances",), "contaminated", "disturbances is 'contaminated': not a list"),
+        (("metrics",), [{"name": "throughput", "value": 10**400, "unit": "s"}], "value has 401 digits"),
         (("machine", "cpu_model"), 7, "machine's cpu_model is 7: not a text"),
         (("machine", "cpus"), {}, "cpus of the machine is {}"),
         (("versions",), {"torch": 2.13}, "version of torch is 2.13: not a text"),
@@ -133,7 +138,7 @@ def test_the_source_of_data(provenance: Any, source: str) -> None:
             [{"name": "throughput/with loader", "value": -1.0, "unit": "s"}],
             "no rate is negative",
         ),
-        (("disturbances",), [1.5], "disturbance 0 is 1.5"),
+        (("disturbances",), [1.5], r"disturbances is \(1.5,\)"),
         (("seed",), 10**400, "seed is 1000"),
         (("copies",), 2**63, "copies is 9223372036854775808: not a count"),
         (("skipped_steps",), math.inf, "skipped_steps is inf"),

@@ -39,3 +39,10 @@ def test_power_of_the_gpus_that_was_sampled(suite):
 def test_prices_that_cannot_be(suite, given):
     with pytest.raises(InvalidArgument, match="must be a positive number"):
         report.make([suite(record())], **given)
+
+
+def test_a_copy_that_failed_trains_nothing(suite):
+    good, bad = record(copies=2, rate=100), record(copies=2, slot=1, failure="oom")
+    made = report.make([suite(good, bad)], cost_per_hour=3.6)
+    assert made.summary["machine_per_s"]["vae"] == 100
+    assert made.costs["cost_per_million"]["vae"] == pytest.approx(10)

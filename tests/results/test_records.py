@@ -47,8 +47,22 @@ def test_other_figures_have_no_seed_rate() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", [None, 3, {}, {"name": "x"}, {"name": "x", "items": "two"}, {"name": "x", "items": -1}], ids=str
+    "unit",
+    [
+        None,
+        3,
+        {},
+        {"name": "x"},
+        {"name": "x", "items": "two"},
+        {"name": "x", "items": -1},
+        {"name": "x", "items": 10**400},
+    ],
 )
 def test_a_unit_that_cannot_be_is_refused(unit: Any) -> None:
     with pytest.raises(BadRecord, match="seed_unit"):
         rows(kind="suite", details={"seed_unit": unit})
+
+
+def test_an_efficiency_that_cannot_be_is_refused() -> None:
+    with pytest.raises(BadRecord, match="efficiency is 'high'"):
+        rows(kind="suite", job="scaling", details={**UPDATES, "job_metrics": {"efficiency": "high"}})

@@ -67,7 +67,7 @@ def from_old(values: Mapping[str, Any], path: Path) -> RunRecord:
     convert = _suite if "repeat_index" in values or "schema" in values else _workflow
     try:
         return checked(convert(values, path))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BadRecord(f"not the record of a run: {error!r}") from error
 
 

@@ -283,12 +283,12 @@ class RunRecord:
                 "device": _made(Device, values["device"]),
                 "started": _made(Moment, values["started"]),
                 "isolation": _made(Isolation, values.get("isolation") or {}),
-                "metrics": tuple(_metric(each) for each in values.get("metrics") or ()),
+                "metrics": tuple(_metric(each) for each in _list_of(values, "metrics")),
                 "samples": _made(Samples, values["samples"]) if values.get("samples") else None,
-                "disturbances": tuple(values.get("disturbances") or ()),
+                "disturbances": _list_of(values, "disturbances"),
             }
             record = cls(**own)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise BadRecord(f"not the record of a run: {error!r}") from error
         return checked(record)
 
@@ -302,6 +302,14 @@ def _made(kind: type[T], values: Mapping[str, Any]) -> T:
     """One part of a record; JSON's lists become the tuples that a frozen dataclass holds."""
     own = _known(kind, values)
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in own.items()})
+
+
+def _list_of(values: Mapping[str, Any], name: str) -> tuple[Any, ...]:
+    """A list that may be missing. A text is none: its letters would be taken for its entries."""
+    found = values.get(name) or ()
+    if not isinstance(found, (list, tuple)):
+        raise BadRecord(f"{name} is {found!r}: not a list")
+    return tuple(found)
 
 
 def _metric(values: Mapping[str, Any]) -> Metric:
@@ -344,6 +352,17 @@ def checked(record: RunRecord) -> RunRecord:
 def _check_parts(record: RunRecord) -> None:
     """Raise for a text or a number within a part of the record that is none."""
     machine, device, verdict = record.machine, record.device, record.verdict
+    samples = record.samples or Samples()
+    lists = {
+        "gpus of the machine": machine.gpus,
+        "uuids of the device": device.uuids,
+        "disturbances": record.disturbances,
+        "files of the samples": samples.files,
+        "columns of the samples": samples.columns,
+    }
+    for name, found in lists.items():
+        if not isinstance(found, tuple) or not all(isinstance(each, str) for each in found):
+            raise BadRecord(f"{name} is {found!r}: not a list of texts")
     texts = {
         "machine's hostname": machine.hostname,
         "machine's cpu_model": machine.cpu_model,
@@ -355,8 +374,6 @@ def _check_parts(record: RunRecord) -> None:
         "verdict's message": verdict.message,
         "verdict's failure": verdict.failure or "",
         "commit": record.commit,
-        **{f"gpu {i} of the machine": gpu for i, gpu in enumerate(machine.gpus)},
-        **{f"disturbance {i}": each for i, each in enumerate(record.disturbances)},
         **{f"version of {name}": value or "" for name, value in record.versions.items()},
     }
     for name, value in texts.items():
@@ -387,6 +404,10 @@ def _check_metric(metric: Metric) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise BadRecord(f"{metric.name}: {name} is {value!r}: not a number")
+        if isinstance(value, int) and abs(value) > MOST:
+            raise BadRecord(
+                f"{metric.name}: {name} has {len(str(value))} digits: not a number that it can be"
+            )
     if metric.name.partition("/")[0] == "throughput" and not (
         math.isnan(metric.value) or 0 <= metric.value < FASTEST
     ):

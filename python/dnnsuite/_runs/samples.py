@@ -61,6 +61,6 @@ def read_steps(path: Path) -> Steps:
         )
         items = np.array([float(value) for value in columns["items"]])
         epochs = np.array([int(value) for value in columns.get("epoch", ["0"] * len(rows))], np.int64)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, OverflowError) as error:
         raise Error(f"{path}: {error}") from error
     return Steps(starts, stops, np.rint(items).astype(np.int64), epochs)

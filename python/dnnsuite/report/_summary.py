@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..results.intervals import mean, of_rates
+from ._costs import machine_rate
 from ._entries import FAILURES, ReportEntry, by_job, by_run, finished
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ DEFINITIONS = {
     "rate_per_s": "items per second of one copy: mean over runs of the mean over its devices, waits for data included",
     "low_per_s": "lower end of the 95 % interval of rate_per_s: t over runs, on logarithms",
     "high_per_s": "upper end of it",
-    "machine_per_s": "items per second of the whole machine: copies x rate_per_s",
+    "machine_per_s": "items per second of the whole machine: copies that ended well x rate_per_s",
     "with_loader_per_s": "rate_per_s of jobs whose batches lie in memory, measured once more with a loader of files",
     "between_runs_pct": "sample standard deviation over runs / rate, in percent",
     "between_devices_pct": "(fastest - slowest device) / rate, of the devices' means over runs, in percent",
@@ -55,7 +56,7 @@ def _row(of_job: Sequence[ReportEntry]) -> dict[str, object]:
         "rate_per_s": average,
         "low_per_s": low,
         "high_per_s": high,
-        "machine_per_s": average * max((entry.copies for entry in measured), default=0),
+        "machine_per_s": machine_rate(of_job),
         "with_loader_per_s": mean(
             mean(entry.loaded_rate for entry in of_run) for of_run in by_run(measured).values()
         ),

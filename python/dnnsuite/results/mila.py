@@ -65,7 +65,7 @@ def _results(path: Path) -> list[Any]:
 def _row(path: Path, index: int, result: Any, directory: Path, name: str | None) -> Row:
     try:
         return _checked_row(path, index, result, directory, name)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise Error(f"{path}: not a result of the suite: {error!r}") from error
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from .._runs.reading import ReadRun, output_directory
-from .._runs.record import WITH_LOADER, BadRecord, Metric, RunRecord
+from .._runs.record import FASTEST, WITH_LOADER, BadRecord, Metric, RunRecord
 from .table import SEPARATOR, Row
 
 __all__ = ["rows_of_record"]
@@ -107,7 +107,7 @@ def _seed_unit(record: RunRecord) -> tuple[str, float] | None:
     unit = record.details.get("seed_unit")
     try:
         name, items = str(unit["name"]), float(unit["items"])  # type: ignore[index]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BadRecord(f"seed_unit is {unit!r}: not a name and a number of items") from error
     if not 0 < items < math.inf:
         raise BadRecord(f"seed_unit has {items} items: not a positive number")
@@ -120,4 +120,8 @@ def _seed_rate(record: RunRecord, metric: Metric, items: float) -> float:
         return metric.value / items
     metrics = record.details.get("job_metrics")
     found = metrics.get("efficiency") if isinstance(metrics, Mapping) else None
-    return math.nan if found is None else float(found)
+    if found is None:
+        return math.nan
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found < FASTEST:
+        raise BadRecord(f"efficiency is {found!r}: not a number that it can be")
+    return float(found)
