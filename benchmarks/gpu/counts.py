@@ -2,8 +2,8 @@
 """What a training step gives a GPU to do, counted without one: operators, kernel launches, and bytes moved.
 
     python benchmarks/gpu/counts.py                          # every workload, B = 8
-    python benchmarks/gpu/counts.py lstm bert --out DIR      # DIR/counts.csv and counts.md
-    python benchmarks/gpu/counts.py --before old/counts.csv --out DIR
+    python benchmarks/gpu/counts.py lstm bert --out DIR      # DIR/gpu-counts.csv and .md
+    python benchmarks/gpu/counts.py --before old/gpu-counts.csv --out DIR
 
 The CPU stands in for the GPU: an array takes the ways of a GPU, on the CPU's kernels, and every operator of one step
 (forward, losses, backward, Adam) is counted. `operators` leaves out views and empty tensors, which launch nothing.
@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument(
         "--before", type=Path, metavar="CSV", help="counts of an earlier state, to set beside"
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for counts.csv and counts.md")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for gpu-counts.csv and gpu-counts.md")
     options = parser.parse_args()
     if unknown := [name for name in options.workloads if name not in WORKLOADS]:
         parser.error(f"no workload {', '.join(unknown)}; there are {', '.join(WORKLOADS)}")
@@ -146,8 +146,8 @@ def main() -> None:
         if options.out:
             table = pandas.DataFrame(rows)
             options.out.mkdir(parents=True, exist_ok=True)
-            write_text(options.out / "counts.csv", table.to_csv(index=False))
-            write_text(options.out / "counts.md", text(table, before))
+            write_text(options.out / "gpu-counts.csv", table.to_csv(index=False))
+            write_text(options.out / "gpu-counts.md", text(table, before))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 """Registers, spills, shared memory and occupancy of this package's CUDA kernels, from the compiler; needs nvcc, no GPU.
 
     python benchmarks/gpu/resources.py                       # all kernels, for sm_90
-    python benchmarks/gpu/resources.py batch_norm --out DIR  # DIR/resources.csv and resources.md
+    python benchmarks/gpu/resources.py batch_norm --out DIR  # DIR/gpu-kernels.csv and .md
 
 A kernel is compiled for several types of numbers: the table has the most registers of them, all their spills, and the
 occupancy that the most registers leave. Occupancy is that of Hopper: the share of an SM's 64 warps that fit at a time.
@@ -144,7 +144,7 @@ def main() -> None:
     )
     known = sorted(path.stem for path in KERNELS.glob("*.cu"))
     parser.add_argument("files", nargs="*", metavar="FILE", help=f"of {', '.join(known)} (default: all)")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for resources.csv and resources.md")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for gpu-kernels.csv and gpu-kernels.md")
     options = parser.parse_args()
     if unknown := [name for name in options.files if name not in known]:
         parser.error(f"no kernels {', '.join(unknown)}; there are {', '.join(known)}")
@@ -160,8 +160,8 @@ def main() -> None:
         print(table[table["file"] == stem].to_string(index=False, header=stem == (options.files or known)[0]))
         if options.out:
             options.out.mkdir(parents=True, exist_ok=True)
-            write_text(options.out / "resources.csv", table.to_csv(index=False))
-            write_text(options.out / "resources.md", text(table, version[1] if version else "?"))
+            write_text(options.out / "gpu-kernels.csv", table.to_csv(index=False))
+            write_text(options.out / "gpu-kernels.md", text(table, version[1] if version else "?"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// batch_norm_act: tensors to arguments, the same for both devices. A Backend has forward(args, like) and
-// backward(args, like).
+// batch_norm_act: tensors to arguments, the same for both devices. A Backend has forward(args, like), take_in(args), after
+// which running statistics have taken the batch's in, and backward(args, like).
 #pragma once
 
 #include <tuple>
@@ -142,6 +142,42 @@ struct BatchNormOperators {
         return {in.finished(y), statistics};
     }
 
+    /// The same of a batch in training, into y and statistics, which the caller makes; the running statistics, of the type
+    /// of sums, take the batch's in.
+    static void running(const Tensor& y, const Tensor& statistics, const Tensor& running_mean,
+                        const Tensor& running_variance, const Tensor& x, OptionalTensor weight, OptionalTensor bias,
+                        OptionalTensor residual, double eps, std::string activation, double slope, double momentum) {
+        const Checker check("batch_norm_act_running_");
+        BatchNormInputs in(check, x, eps, activation, slope);
+        BatchNormArguments& args = in.args;
+        const auto address = [&](const Tensor& t, const char* name, std::initializer_list<int64_t> sizes) {
+            check.dtype(t, name, accumulator_of(x));
+            check.same_device(t, name, x);
+            check.shape(t, name, sizes);
+            STD_TORCH_CHECK(t.is_contiguous(), check.op(), ": ", name, " must be contiguous");
+            return t.data_ptr();
+        };
+        args.weight = in.channel_parameter(check, weight, "weight", in.weight);
+        args.bias = in.channel_parameter(check, bias, "bias", in.bias);
+        args.residual = in.like_x(check, residual, "residual", in.residual, args.residual_stride, args.residual_step);
+        args.training = true;
+        args.momentum = momentum;
+        args.running_mean = address(running_mean, "running_mean", {x.size(0), in.layout.channels});
+        args.running_variance = address(running_variance, "running_variance", {x.size(0), in.layout.channels});
+        args.statistics = address(statistics, "statistics", {3, x.size(0), in.layout.channels});
+        check.same_kind(y, "y", x);
+        check.same_shape(y, "y", x);
+        const bool direct = in.layout.lies_as_made(y);
+        const Tensor result = direct ? y : in.result();
+        args.y = result.data_ptr();
+        Backend::forward(args, x);
+        Backend::take_in(args);
+        if (!direct) {
+            Tensor to = y;
+            torch::stable::copy_(to, result);
+        }
+    }
+
     /// [mean, 1 / deviation, unbiased variance] of the batch.
     static Tensor statistics(const Tensor& x, double eps) {
         const Checker check("batch_norm_statistics");
@@ -191,6 +227,7 @@ struct BatchNormOperators {
 
     static void implement(torch::stable::detail::StableLibrary& m) {
         m.impl("batch_norm_act", TORCH_BOX(&forward));
+        m.impl("batch_norm_act_running_", TORCH_BOX(&running));
         m.impl("batch_norm_act_backward", TORCH_BOX(&backward));
         m.impl("batch_norm_statistics", TORCH_BOX(&statistics));
     }

@@ -56,6 +56,9 @@ struct ChannelLayout {
         return Tensor(handle);
     }
 
+    /// Whether t lies as `empty` makes it.
+    bool lies_as_made(const Tensor& t) const { return lies_in(t) && (sizes[0] == 1 || t.stride(0) == strides[0]); }
+
     /// t itself if it lies in this order, else a copy that does.
     Tensor arranged(const Tensor& t) const {
         if (lies_in(t)) return t;

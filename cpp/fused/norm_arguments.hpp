@@ -26,6 +26,8 @@ struct BatchNormArguments {
     void* y;                                          // null: only the statistics are wanted
     void* statistics;                                 // [3, B, C]: mean, 1 / deviation, unbiased variance
     void *dx, *dresidual, *dweight, *dbias;           // backward
+    double momentum;
+    void *running_mean, *running_variance;  // [B, C] of the type of sums, which take the batch's in; or null
     DNNSUITE_HD int64_t unit() const { return channels * inner; }
     int64_t values_per_channel() const { return channels > 0 ? rows.elements / channels : 0; }
 };

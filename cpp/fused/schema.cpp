@@ -38,6 +38,10 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         "batch_norm_act(Tensor x, Tensor? weight, Tensor? bias, Tensor? residual, Tensor? mean, Tensor? variance,"
         " float eps, str activation, float slope) -> (Tensor, Tensor)");
     m.def(
+        "batch_norm_act_running_(Tensor(a!) out, Tensor(b!) statistics, Tensor(c!) running_mean,"
+        " Tensor(d!) running_variance, Tensor x, Tensor? weight, Tensor? bias, Tensor? residual, float eps,"
+        " str activation, float slope, float momentum) -> ()");
+    m.def(
         "batch_norm_act_backward(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor? residual,"
         " Tensor statistics, bool training, str activation, float slope) -> (Tensor, Tensor, Tensor, Tensor)");
     m.def(

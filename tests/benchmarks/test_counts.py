@@ -44,8 +44,8 @@ def test_a_table_has_what_was_before_and_files_are_whole(tmp_path, monkeypatch, 
     )
     counts.main()
     assert "mlp_s: " in capsys.readouterr().out
-    assert "(99)" in (tmp_path / "out/counts.md").read_text()
-    assert list(pandas.read_csv(tmp_path / "out/counts.csv")["B"]) == [2]
+    assert "(99)" in (tmp_path / "out/gpu-counts.md").read_text()
+    assert list(pandas.read_csv(tmp_path / "out/gpu-counts.csv")["B"]) == [2]
 
 
 def test_an_unknown_workload_is_refused(monkeypatch, capsys):

@@ -6,6 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from dnnsuite import ops
+from dnnsuite.ops.device import cpu_for_gpu
 
 
 def channels_last(x):
@@ -74,3 +75,69 @@ def test_a_shared_batch_without_a_gradient(activation, last):
     wanted = torch.autograd.grad(truth, wide, grad.double())
     for a, b in zip((y, *found), (truth, *wanted), strict=True):
         torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4)
+
+
+def in_turn(x):
+    """The same with the models' samples side by side, as a convolution in groups leaves them."""
+    return x.transpose(0, 1).contiguous().transpose(0, 1)
+
+
+def pixels_in_turn(x):
+    return x.permute(1, 3, 4, 0, 2).contiguous().permute(3, 0, 4, 1, 2)
+
+
+@pytest.mark.parametrize("order", [in_turn, pixels_in_turn])
+def test_models_side_by_side_stay_so(order):
+    x, residual, grad = (torch.randn(3, 4, 5, 2, 3, dtype=torch.float64) for _ in range(3))
+    results = []
+    for put in (torch.clone, order):
+        leaves = [put(t).detach().requires_grad_() for t in (x, residual)]
+        y = ops.batch_norm_act(leaves[0], None, None, leaves[1], activation="silu")[0]
+        results.append([y, *torch.autograd.grad(y, leaves, put(grad))])
+    for one, other in zip(*results, strict=True):
+        assert other.stride() == order(x).stride()
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("order", [torch.clone, in_turn, channels_last])
+@pytest.mark.parametrize("momentum", [0.1, 0.7])
+def test_running_statistics_in_the_same_pass(order, momentum):
+    x = order(torch.randn(3, 4, 5, 2, 3, dtype=torch.float64)).requires_grad_()
+    weight, bias = (torch.randn(3, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    mean, variance = torch.randn(3, 5, dtype=torch.float64), torch.rand(3, 5, dtype=torch.float64)
+    assert (
+        ops.batch_norm_act_running(x, weight, bias, None, mean, variance, 1e-5, "relu", 0.01, momentum)
+        is None
+    )
+    y, statistics = ops.batch_norm_act(x, weight, bias, activation="relu")
+    wanted = mean.lerp(statistics[0], momentum), variance.lerp(statistics[2], momentum)
+    versions = mean._version, variance._version
+    with cpu_for_gpu():
+        found = ops.batch_norm_act_running(
+            x, weight, bias, None, mean, variance, 1e-5, "relu", 0.01, momentum
+        )
+    torch.testing.assert_close((found, mean, variance), (y, *wanted))
+    assert mean._version > versions[0]
+    assert variance._version > versions[1]
+    grads = [torch.autograd.grad(result.square().sum(), (x, weight, bias)) for result in (found, y)]
+    torch.testing.assert_close(*grads)
+
+
+def test_running_statistics_in_the_same_pass_have_gradients_of_gradients():
+    x = torch.randn(2, 3, 2, 2, dtype=torch.float64, requires_grad=True)
+
+    def call(x):
+        running = torch.zeros(2, 2, dtype=torch.float64), torch.ones(2, 2, dtype=torch.float64)
+        with cpu_for_gpu():
+            return ops.batch_norm_act_running(x, None, None, None, *running, 1e-5, "silu", 0.01, 0.1)
+
+    assert torch.autograd.gradgradcheck(call, (x,), fast_mode=True)
+
+
+def test_running_statistics_of_another_type_are_not_taken_in():
+    x, running = torch.randn(2, 3, 2, 2), torch.zeros(2, 2, dtype=torch.float64)
+    with cpu_for_gpu():
+        assert (
+            ops.batch_norm_act_running(x, None, None, None, running, running, 1e-5, "none", 0.0, 0.1) is None
+        )
+    assert not running.any()

@@ -33,6 +33,23 @@ struct BatchNormBackend {
     static void forward(const BatchNormArguments& args, const Tensor&) {
         run(args, DNNSUITE_SELECT(batch_norm_forward));
     }
+    static void take_in(const BatchNormArguments& args) {
+        if (args.dtype == DType::kFloat64)
+            take_in_all<double>(args);
+        else
+            take_in_all<float>(args);
+    }
+    template <class T>
+    static void take_in_all(const BatchNormArguments& args) {
+        const int64_t count = args.rows.models * args.channels;
+        const T* statistics = static_cast<const T*>(args.statistics);
+        T *mean = static_cast<T*>(args.running_mean), *variance = static_cast<T*>(args.running_variance);
+        for (int64_t i = 0; i < count; ++i) {
+            mean[i] = generic::running_average(mean[i], statistics[i], static_cast<T>(args.momentum));
+            variance[i] =
+                generic::running_average(variance[i], statistics[2 * count + i], static_cast<T>(args.momentum));
+        }
+    }
     static void backward(const BatchNormArguments& args, const Tensor&) {
         run(args, DNNSUITE_SELECT(batch_norm_backward));
     }

@@ -127,6 +127,12 @@ __global__ void __launch_bounds__(kThreads) statistics_kernel(BatchNormArguments
         mean = parameter_at<T>(args, args.given_mean, p, 0.0);
         variance = unbiased = parameter_at<T>(args, args.given_variance, p, 1.0);
     }
+    if (args.running_mean != nullptr) {
+        A *running_mean = static_cast<A*>(args.running_mean),
+          *running_variance = static_cast<A*>(args.running_variance);
+        running_mean[p] = running_average(running_mean[p], mean, static_cast<A>(args.momentum));
+        running_variance[p] = running_average(running_variance[p], unbiased, static_cast<A>(args.momentum));
+    }
     statistic<A>(args, 0)[p] = mean;
     statistic<A>(args, 1)[p] = A(1) / square_root(variance + static_cast<A>(args.eps));
     statistic<A>(args, 2)[p] = unbiased;

@@ -13,6 +13,13 @@ namespace DNNSUITE_ISA {
 DNNSUITE_HD float exponential(float x) { return ::expf(x); }
 DNNSUITE_HD double exponential(double x) { return ::exp(x); }
 
+/// A running statistic after a batch's, as torch's lerp has it.
+template <class T>
+DNNSUITE_HD T running_average(T running, T batch, T momentum) {
+    const T difference = batch - running;
+    return momentum < T(0.5) ? running + momentum * difference : batch - difference * (T(1) - momentum);
+}
+
 /// A NaN stays one everywhere. `slope` is that of negative numbers in a leaky ReLU.
 template <NormActivation kind, class T>
 DNNSUITE_HD T norm_activate(T x, T slope) {

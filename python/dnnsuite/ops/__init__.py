@@ -11,6 +11,7 @@ from ._attention import attention as attention
 from ._attention import attention_by_products as attention_by_products
 from ._batch_norm import NORM_ACTIVATIONS as NORM_ACTIVATIONS
 from ._batch_norm import batch_norm_act as batch_norm_act
+from ._batch_norm import batch_norm_act_running as batch_norm_act_running
 from ._batch_norm_max import MAX_ACTIVATIONS as MAX_ACTIVATIONS
 from ._batch_norm_max import batch_norm_max as batch_norm_max
 from ._cross_entropy import cross_entropy as cross_entropy
@@ -53,6 +54,7 @@ __all__ = [
     "attention_by_products",
     "avg_pool",
     "batch_norm_act",
+    "batch_norm_act_running",
     "batch_norm_max",
     "bias_act_dropout",
     "bias_dropout_add",

@@ -10,9 +10,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .device import on_gpu
-from .library import cuda_kernels, differentiable, library, tracing
+from .library import (
+    below_autograd,
+    cuda_kernels,
+    differentiable,
+    gradients_through,
+    library,
+    remember,
+    tracing,
+    transforming,
+)
 
-__all__ = ["NORM_ACTIVATIONS", "batch_norm_act", "batch_norm_composition"]
+__all__ = ["NORM_ACTIVATIONS", "batch_norm_act", "batch_norm_act_running", "batch_norm_composition"]
 
 _forward = library.batch_norm_act.default
 _backward = library.batch_norm_act_backward.default
@@ -72,6 +81,11 @@ def _(
     return laid_out(x, True), x.new_empty(3, x.shape[0], x.shape[2], dtype=sums)
 
 
+@torch.library.register_fake("dnnsuite::batch_norm_act_running_")
+def _(*_: Any) -> None:
+    return None
+
+
 @torch.library.register_fake("dnnsuite::batch_norm_act_backward")
 def _(
     grad: Tensor,
@@ -116,7 +130,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _grad(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
     if grad is None:
         return (None,) * 9
-    x, weight, bias, residual, statistics = ctx.saved_tensors
+    x, weight, bias, residual, statistics = ctx.saved_tensors[:5]
     dx = dresidual = None
     if ctx.needs_input_grad[0] or residual is not None or on_gpu(x):
         dx, dweight, dbias, dresidual = _backward(
@@ -200,3 +214,64 @@ def batch_norm_act(
         call = batch_norm_composition
     result: tuple[Tensor, Tensor] = call(x, weight, bias, residual, mean, variance, eps, activation, slope)
     return result
+
+
+def _train(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
+    *rest: Any,
+) -> tuple[Tensor, Tensor]:
+    """Result and statistics of a batch, which the running `mean` and `variance` have taken in."""
+    sums = torch.float64 if x.dtype == torch.float64 else torch.float32
+    y, statistics = laid_out(x, True), x.new_empty(3, x.shape[0], x.shape[2], dtype=sums)
+    with below_autograd():
+        library.batch_norm_act_running_(y, statistics, mean, variance, x, weight, bias, residual, *rest)
+    torch.autograd.graph.increment_version([mean, variance])
+    return y, statistics
+
+
+class _Train(torch.autograd.Function):
+    """As `_eager`, of a batch in training; the running statistics have no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor]:
+        output = _train(*args)
+        known = (*args[:4], None, None, *args[6:9])
+        _setup(ctx, known, output)
+        remember(ctx, known)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():
+            return *gradients_through(batch_norm_composition, ctx, grads), None
+        return *_grad(ctx, *grads), None
+
+
+def batch_norm_act_running(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    running_mean: Tensor,
+    running_variance: Tensor,
+    eps: float,
+    activation: str,
+    slope: float,
+    momentum: float,
+) -> Tensor | None:
+    """`batch_norm_act` of a batch in training that the running statistics [B, C] take in, in the same pass; None, and
+    nothing done, on a CPU and where they are not of the type of sums."""
+    sums = torch.float64 if x.dtype == torch.float64 else torch.float32
+    running = running_mean, running_variance
+    known = all(t.dtype == sums and t.is_contiguous() and not t.requires_grad for t in running)
+    has_kernels = on_gpu(x) and (x.is_cpu or cuda_kernels)
+    if not (known and has_kernels) or tracing() or transforming():
+        return None
+    call = _Train.apply if torch.is_grad_enabled() else _train
+    y: Tensor = call(x, weight, bias, residual, *running, eps, activation, slope, momentum)[0]
+    return y

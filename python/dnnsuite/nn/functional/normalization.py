@@ -85,9 +85,18 @@ def batch_norm_act(
         input, running_mean, running_var, weight, bias, training, activation, ops.NORM_ACTIVATIONS
     )
     weight, bias, mean, var = known
-    arguments = (x, weight, bias, match(residual, x), mean, var, eps, activation, negative_slope)
-    running = (running_mean, running_var) if training and input.numel() > 0 else (None, None)
-    y, _ = _with_statistics(ops.batch_norm_act, arguments, *running, momentum)
+    added = match(residual, x)
+    known_running = running_mean is not None and running_var is not None and training and input.numel() > 0
+    y = None
+    if known_running and isinstance(momentum, float) and not state.may_stop:
+        assert running_mean is not None
+        assert running_var is not None
+        options = (eps, activation, negative_slope, momentum)
+        y = ops.batch_norm_act_running(x, weight, bias, added, running_mean, running_var, *options)
+    if y is None:
+        arguments = (x, weight, bias, added, mean, var, eps, activation, negative_slope)
+        running = (running_mean, running_var) if known_running else (None, None)
+        y = _with_statistics(ops.batch_norm_act, arguments, *running, momentum)[0]
     return y if y.dtype == input.dtype else y.to(input.dtype)
 
 

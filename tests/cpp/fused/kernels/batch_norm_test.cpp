@@ -145,6 +145,30 @@ TYPED_TEST(BatchNorm, ModelsSideBySideAreModelsOneAfterTheOther) {
     for (const Shape& s : kShapes) EXPECT_EQ(results<TypeParam>(s, false, false), results<TypeParam>(s, true, false));
 }
 
+TYPED_TEST(BatchNorm, RunningStatisticsTakeTheBatchsIn) {
+    using Sum = Wide<TypeParam>;
+    constexpr int64_t kEach = 2 * 3;
+    Both<TypeParam> x(2 * 5 * 3);
+    Both<Sum> mean(kEach), variance(kEach), statistics(3 * kEach);
+    x.random(1), mean.random(2), variance.random(3);
+    BatchNormArguments args{};
+    args.dtype = kDType<TypeParam>;
+    args.eps = 1e-5, args.training = true, args.momentum = 0.25;
+    args.channels = 3, args.inner = 1;
+    args.rows = cut_rows(2, 15, 3, 256);
+    args.x_step = args.out_step = 3, args.x_stride = args.out_stride = 15;
+    args.x = x.cuda(), args.statistics = statistics.cuda();
+    args.running_mean = mean.cuda(), args.running_variance = variance.cuda();
+    run_cuda({&statistics.room(), &mean.room(), &variance.room()}, [&] { return batch_norm_forward(args, nullptr); });
+    for (int64_t i = 0; i < kEach; ++i) {
+        const Sum batch_mean = statistics.cuda()[i], batch_variance = statistics.cuda()[2 * kEach + i];
+        mean.cpu()[i] += Sum(0.25) * (batch_mean - mean.cpu()[i]);
+        variance.cpu()[i] += Sum(0.25) * (batch_variance - variance.cpu()[i]);
+    }
+    mean.expect_near("running mean", 4);
+    variance.expect_near("running variance", 4);
+}
+
 TYPED_TEST(BatchNorm, ParametersMayHaveTheTypeOfSums) {
     for (const Shape& s : {kShapes[1], kShapes[3]})
         EXPECT_EQ(results<TypeParam>(s, false, false), results<TypeParam>(s, true, true));

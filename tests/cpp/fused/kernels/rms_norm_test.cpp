@@ -2,6 +2,7 @@
 #include "fused/cpu/rms_norm_kernel.hpp"
 
 #include "fused/kernels/arrays.hpp"
+#include "fused/kernels/row.cuh"
 
 namespace dnnsuite::fused::kernels {
 namespace {
@@ -62,6 +63,39 @@ TYPED_TEST(RmsNorm, IsTheSameInPacksAndOneByOne) {
     args.x = shifted.cuda(), args.y = of_shifted.cuda();
     run_cuda({&of_shifted.room()}, [&] { return rms_norm_forward(args, nullptr); });
     EXPECT_EQ(y.room().content(), of_shifted.room().content());
+}
+
+/// The most lanes that want one bank at a time, of those whose words move together, when all lanes of a warp access
+/// number j of their packs of T.
+template <class T>
+int64_t lanes_per_bank(int j) {
+    constexpr int64_t kWords = static_cast<int64_t>(sizeof(Wide<T>)) / 4, kTogether = kWarp / kWords;
+    int64_t most = 0;
+    for (int64_t first = 0; first < kWarp; first += kTogether) {
+        std::vector<int64_t> of_bank(32);
+        for (int64_t lane = first; lane < first + kTogether; ++lane) {
+            const int64_t word = kept_place<kPack<T>>(lane * kPack<T>, j) * kWords;
+            most = std::max(most, ++of_bank[static_cast<size_t>(word % 32)]);
+        }
+    }
+    return most;
+}
+
+TYPED_TEST(RmsNorm, RowsAreKeptWithoutBankConflicts) {
+    constexpr int kWide = kPack<TypeParam>;
+    for (int j = 0; j < kWide; ++j) EXPECT_EQ(lanes_per_bank<TypeParam>(j), 1);
+    for (const int64_t columns : {1, 31, 256, 600}) {
+        const int64_t room = kept_numbers(columns, kWide);
+        std::vector<bool> used(static_cast<size_t>(room));
+        for (int64_t i = 0; i < columns; i += kWide) {
+            for (int j = 0; j < kWide; ++j) {
+                const int64_t place = kept_place<kWide>(i, j);
+                ASSERT_LT(place, room);
+                EXPECT_FALSE(used[static_cast<size_t>(place)]);
+                used[static_cast<size_t>(place)] = true;
+            }
+        }
+    }
 }
 
 }  // namespace
