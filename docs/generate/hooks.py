@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Hooks of mkdocs: pages that nobody writes by hand are made when the site is built."""
 
-import sys
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from mkdocs.structure.files import File, Files
 
 import command_pages
+import docstring_markdown  # noqa: F401  so that griffe_extension finds it: the path is mkdocs' for this file alone
 import figures
 import job_pages
 import page_links
@@ -23,6 +20,7 @@ def on_config(config: Any) -> Any:
     copies = sorted(page_links.copied().values())
     _fill(config.nav, "Examples", [page for page in copies if page.startswith("examples/")])
     _fill(config.nav, "Benchmarks", [page for page in copies if page.startswith("results/")])
+    _fill(config.nav, "Notebooks", [page for page in copies if page.startswith("notebooks/")])
     return config
 
 

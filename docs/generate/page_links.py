@@ -5,12 +5,14 @@ In the repository a link names a file, so that it works where the files are read
 made of the file.
 """
 
+import json
 import os
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"(?<=\]\()(?!https?:|#|mailto:)(?P<path>[^)#\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
+_LANGUAGES = {".py": "python", ".sh": "bash"}
 _PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -26,18 +28,32 @@ _PAGES = {
 def copied() -> dict[str, str]:
     """Page of the site by the file it is made of; the README's is written by hand."""
     results = sorted((ROOT / "benchmarks/results").glob("*.md"))
-    examples = sorted((ROOT / "examples").glob("*.py"))
+    examples = sorted(path for path in (ROOT / "examples").iterdir() if path.suffix in _LANGUAGES)
     return {
         **{source: page for source, page in _PAGES.items() if source != "README.md"},
         **{f"benchmarks/results/{path.name}": f"results/{path.name}" for path in results},
         **{f"examples/{path.name}": f"examples/{path.stem}.md" for path in examples},
+        **{
+            f"notebooks/{path.name}": f"notebooks/{path.stem}.md"
+            for path in (ROOT / "notebooks").glob("*.ipynb")
+        },
     }
 
 
 def text_of(source: str) -> str:
-    """Markdown of a file outside docs/, with its links as they are there; a script is shown as code."""
+    """Markdown of a file outside docs/, with its links as they are there; scripts and cells of notebooks as code."""
     text = (ROOT / source).read_text(encoding="utf-8")
-    return f"# {source}\n\n```python\n{text}```\n" if source.endswith(".py") else text
+    if source.endswith(".ipynb"):
+        cells = json.loads(text)["cells"]
+        return (
+            "\n\n".join(_cell("".join(cell["source"]), cell["cell_type"] == "code") for cell in cells) + "\n"
+        )
+    language = _LANGUAGES.get(Path(source).suffix)
+    return f"# {source}\n\n```{language}\n{text}```\n" if language else text
+
+
+def _cell(text: str, is_code: bool) -> str:
+    return f"```python\n{text}\n```" if is_code else text
 
 
 def relinked(markdown: str, source: str, page: str) -> str:

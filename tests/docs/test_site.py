@@ -7,6 +7,7 @@ import pytest
 import typer
 
 import command_pages
+import docstring_markdown
 import job_pages
 import page_links
 import pages
@@ -80,6 +81,20 @@ def test_links_lead_somewhere(page):
         path = (page.parent / target).resolve()
         inside = path.relative_to(pages.DOCS).as_posix() if path.is_relative_to(pages.DOCS) else None
         assert path.exists() or inside in MADE, target
+
+
+def test_examples_of_docstrings_are_code():
+    text = "A sum.\n\n>>> 1 + 1\n2\n\n>>> [3]\n[3]\n\nSee :class:`~house.Sum`."
+    fenced = "A sum.\n\n```pycon\n>>> 1 + 1\n2\n\n>>> [3]\n[3]\n```\n\nSee `house.Sum`."
+    assert docstring_markdown.markdown(text) == fenced
+    section = "A sum.\n\nExamples:\n    >>> 1 + 1\n    2"
+    assert docstring_markdown.markdown(section) == section
+
+
+def test_a_notebook_is_shown_with_its_code():
+    text = page_links.text_of("notebooks/05_report.ipynb")
+    assert text.startswith("# Report")
+    assert "```python\nimport os\n" in text
 
 
 def test_files_of_the_map_exist():
