@@ -144,7 +144,9 @@ def main() -> None:
     )
     known = sorted(path.stem for path in KERNELS.glob("*.cu"))
     parser.add_argument("files", nargs="*", metavar="FILE", help=f"of {', '.join(known)} (default: all)")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for gpu-kernels.csv and gpu-kernels.md")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder for gpu-kernels.csv and gpu-kernels.md"
+    )
     options = parser.parse_args()
     if unknown := [name for name in options.files if name not in known]:
         parser.error(f"no kernels {', '.join(unknown)}; there are {', '.join(known)}")

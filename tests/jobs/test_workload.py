@@ -11,7 +11,9 @@ def test_config_survives_a_record():
 
 
 def test_config_refuses_unknown_settings():
-    with pytest.raises(InvalidArgument, match="no setting 'bach_size' .did you mean 'batch_size'..; it has B, batch_size"):
+    with pytest.raises(
+        InvalidArgument, match=r"no setting 'bach_size' .did you mean 'batch_size'..; it has B, batch_size"
+    ):
         jobs.JobConfig.from_dict({"bach_size": 3})
 
 

@@ -75,14 +75,14 @@ _pooled: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
 
 
 class Array(torch.nn.Module):
-    """B models of one architecture as one module, on inputs and outputs `[B, ...]`; `fuse` makes it.
+    """B models of one architecture as one module, on inputs and outputs `[B, ...]`; made by `fuse`.
 
-    Parameters, buffers and `state_dict` have the models' names and are stacked on dimension 0. `array[i]` is a copy of
-    model i as an ordinary torch module. `drop`, `append`, `replace` and `clone` change which models there are, in the
-    time of copying parameters; give them the optimizer (and what else keeps values per model) to change along.
+    Parameters, buffers and `state_dict` have the models' names and are stacked on dimension 0. `array[i]` is a copy
+    of model i as an ordinary torch module. `drop`, `append`, `replace` and `clone` change the models, each at the
+    cost of one copy of the parameters; give them the optimizer, scheduler and scaler, so that these change along.
 
-    On a CPU an array that is trained without a `StepRunner` holds the memory pool that `StepRunner` describes, from its
-    first forward with gradients on until it is collected: large tensors would be paged in anew in every step.
+    On a CPU an array that is trained without a `StepRunner` holds the memory pool that `StepRunner` describes, from
+    its first forward with gradients on until it is collected: large tensors would be paged in anew in every step.
     """
 
     B: int
@@ -218,7 +218,8 @@ class Array(torch.nn.Module):
         return self
 
     def requires_grad_(self, requires_grad: bool = True) -> Array:
-        """As torch's; a tensor that all models share and that is to be trained becomes each model's own."""
+        """Set `requires_grad` of all parameters; a tensor shared by all models becomes each model's own if it is
+        trained."""
         under_way.finish(self)
         for module in self._root.modules() if requires_grad else ():
             make_own(module, list(module._parameters))
@@ -289,7 +290,12 @@ class Array(torch.nn.Module):
         return index % self.B
 
     def drop(self, indices: int | Iterable[int], *companions: Any) -> None:
-        """Take models out of the array. Each of `companions` (optimizer, scheduler, scaler) drops them too."""
+        """Take models out of the array.
+
+        Args:
+            indices: numbers of the models.
+            companions: optimizer, scheduler and scaler, which drop the models too.
+        """
         gone = {self._index(i) for i in ([indices] if isinstance(indices, int) else indices)}
         left = [i for i in range(self.B) if i not in gone]
         if not left:
@@ -297,17 +303,36 @@ class Array(torch.nn.Module):
         self._select(left, {}, companions)
 
     def append(self, model: torch.nn.Module, *companions: Any, **fresh: Any) -> None:
-        """Add a model at the end. `fresh` are its hyper-parameters, for the optimizer among `companions`."""
+        """Add a model at the end.
+
+        Args:
+            model: a plain torch module of the array's architecture.
+            companions: optimizer, scheduler and scaler, which add the model too.
+            fresh: hyper-parameters of the model, for the optimizer.
+        """
         self._select([*range(self.B), None], {self.B: model}, companions, fresh)
 
     def replace(self, index: int, model: torch.nn.Module, *companions: Any, **fresh: Any) -> None:
-        """Put `model` in slot `index`; the optimizer among `companions` starts it anew, with `fresh`."""
+        """Put another model in a slot; the optimizer starts it anew.
+
+        Args:
+            index: number of the slot.
+            model: a plain torch module of the array's architecture.
+            companions: optimizer, scheduler and scaler.
+            fresh: hyper-parameters of the model, for the optimizer.
+        """
         index = self._index(index)
         kept = [None if i == index else i for i in range(self.B)]
         self._select(kept, {index: model}, companions, fresh)
 
     def clone(self, index: int, *companions: Any, into: int | None = None) -> None:
-        """Copy model `index`, with the state that `companions` have of it, `into` another slot or to the end."""
+        """Copy a model, with its state in `companions`, into another slot or to the end.
+
+        Args:
+            index: number of the model to copy.
+            companions: optimizer, scheduler and scaler.
+            into: slot to overwrite; by default a new one at the end.
+        """
         slots: list[int | None] = list(range(self.B))
         if into is None:
             slots.append(self._index(index))
@@ -359,14 +384,13 @@ def fuse(
     unfused: Unfused = (),
     share: str = "same",
 ) -> Array:
-    """Make an array that computes what each of the `models` would, on inputs and outputs `[B, ...]`.
+    """Make an array of `models`: one module that computes what each model would, on inputs and outputs `[B, ...]`.
 
-    The models are ordinary torch modules of one architecture, used as they are; their parameters and buffers are
-    copied, so they stay as they are, and may differ, as may dropout rates. Layers with a rule become layers of
-    `dnnsuite.nn`. A module of the user's own keeps its code, which is run once for all models: every tensor in it
-    seems to be one model's. Code that cannot be fused, such as a branch on data or attributes that differ, runs once
-    per model; `array.coverage()` lists it. A class that says `array_forward = True` has a `forward` for `[B, ...]`
-    itself.
+    The models are ordinary torch modules of one architecture. Their parameters and buffers are copied, so the models
+    stay as they are; weights, dropout rates and other hyper-parameters may differ. Layers of torch become layers of
+    `dnnsuite.nn`. A module of the user's own keeps its code, which runs once for all models: every tensor in it looks
+    like one model's. Code that cannot be fused, such as a branch on data, runs once per model; `array.coverage()`
+    lists it. A class with `array_forward = True` has a `forward` for `[B, ...]` itself.
 
     A tensor that is one in all models and takes no gradient, as of a frozen base, is kept once: `[B, ...]` with stride
     0 in dimension 0. Parameters of that kind are not copied at all, buffers once; running statistics become each
@@ -374,15 +398,31 @@ def fuse(
 
     Args:
         models: B modules; model i is slot i of the array.
-        seeds: start of each model's random streams (`dnnsuite.nn.seed`); without them they come from torch's generator.
+        seeds: starts of each model's random streams (`dnnsuite.nn.seed`); by default drawn from torch's generator.
         unfused: parts to run model by model although they could be fused: names of modules (`"fc"`, `"layer1.0"`,
             `"blocks.*"` as in `fnmatch`), or a function of a module's name and the module that returns True for them.
-        share: "same" keeps once what is one tensor in all models; "equal" also what has equal values in all of them
-            and takes no gradient, as of bases that were loaded one by one.
+
+    Returns:
+        The array, with `state_dict` names as in the models and parameters `[B, ...]`.
 
     Raises:
-        InvalidArgument: naming the first difference, if the models do not have the same shape; naming the nearest
-            modules, if a name of `unfused` matches none; naming a tensor that models share and that takes a gradient.
+        InvalidArgument: the models have different shapes, and the message names the first difference; or a name of
+        `unfused`
+            matches no module.
+
+    >>> import torch, dnnsuite
+    >>> models = [torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()) for _ in range(3)]
+    >>> array = dnnsuite.fuse(models)
+    >>> array
+    Array(
+      Sequential, B=3
+      (0): Linear(in_features=8, out_features=4, bias=True, B=3)
+      (1): ReLU()
+    )
+    >>> x = torch.randn(5, 8)
+    >>> y = array(dnnsuite.stack(x, B=3))
+    >>> y.shape, torch.allclose(y[1], models[1](x), atol=1e-6)
+    (torch.Size([3, 5, 4]), True)
     """
     if share not in ("same", "equal"):
         raise InvalidArgument(f"share is 'same' or 'equal', got {share!r}")
@@ -404,8 +444,18 @@ def fuse(
 def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
     """Copy the models of an array into ordinary torch modules.
 
-    `unfuse(array)[i]` computes what the array computes for model i. What the models share in the array, one copy of it,
-    they share again. The models' optimizers are `optimizer.to_model(i, model.parameters())`.
+    Args:
+        array: an array of B models.
+
+    Returns:
+        B modules; module i computes what the array computes for model i. What the models share in the array, one copy
+        of it, they share again. `optimizer.to_model(i, module.parameters())`
+        makes the optimizer of module i, with its state.
+
+    >>> import torch, dnnsuite
+    >>> array = dnnsuite.fuse([torch.nn.Linear(8, 4) for _ in range(3)])
+    >>> dnnsuite.unfuse(array)[2]
+    Linear(in_features=8, out_features=4, bias=True)
     """
     under_way.finish(array)
     if isinstance(array, Array):

@@ -13,7 +13,19 @@ from ..errors import InvalidArgument
 def stack(batch: torch.Tensor | Sequence[torch.Tensor], B: int | None = None) -> torch.Tensor:
     """Make a batch `[B, ...]` for an array.
 
-    One tensor that all B models share is not copied (stride 0 in dimension 0); a sequence of B tensors is stacked.
+    Args:
+        batch: one tensor that all models share, which is not copied (stride 0 in dimension 0), or a sequence of B
+        tensors of
+            one shape.
+        B: number of models; needed for one shared tensor.
+
+    Raises:
+        InvalidArgument: B is missing or is not the number of tensors, or the tensors have different shapes.
+
+    >>> import torch, dnnsuite
+    >>> x = dnnsuite.stack(torch.ones(5, 8), B=3)
+    >>> x.shape, x.stride()
+    (torch.Size([3, 5, 8]), (0, 8, 1))
     """
     if isinstance(batch, torch.Tensor):
         if B is None or B < 1:
@@ -33,5 +45,10 @@ def stack(batch: torch.Tensor | Sequence[torch.Tensor], B: int | None = None) ->
 
 
 def unstack(batch: torch.Tensor) -> list[torch.Tensor]:
-    """List the B views of a batch `[B, ...]`."""
+    """List the B views of a batch `[B, ...]`, one per model.
+
+    >>> import torch, dnnsuite
+    >>> [part.tolist() for part in dnnsuite.unstack(torch.tensor([[1, 2], [3, 4]]))]
+    [[1, 2], [3, 4]]
+    """
     return list(batch.unbind(0))

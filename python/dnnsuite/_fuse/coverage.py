@@ -16,10 +16,10 @@ from .html import coverage_html
 class Cover(NamedTuple):
     """Way in which one module of an array runs.
 
-    `how` is `fused` (a layer of ours), `elementwise` (torch's own, right as it is), `mapped` (functions without a rule,
-    under torch.vmap) or `per model` (its models one by one; of the name "" also where a loop over whole models was
-    measured to be faster). `reason` says why, and `cost_s` the mean seconds of a forward call that the part took which
-    is not fused; NaN before the first call.
+    `how` is `fused` (a layer of ours), `elementwise` (torch's own, right as it is), `mapped` (functions without a
+    rule, under torch.vmap) or `per model` (its models one by one; of the name "" also where a loop over whole models
+    was measured to be faster). `reason` says why, and `cost_s` the mean seconds of a forward call that the part took
+    which is not fused; NaN before the first call.
     """
 
     name: str
@@ -37,9 +37,14 @@ class Coverage(list[Cover]):
 
 
 def coverage(array: torch.nn.Module) -> Coverage:
-    """List the way each part of `array` runs, layer by layer; other code is listed if it is not fused.
+    """List how each part of `array` runs: fused, element by element, mapped, or model by model with the reason.
 
     Steps of a `StepRunner` count too: its shards tell the array.
+
+    >>> import torch, dnnsuite
+    >>> array = dnnsuite.fuse([torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()) for _ in range(3)])
+    >>> [(cover.name, cover.how) for cover in dnnsuite.coverage(array)]
+    [('0', 'fused'), ('1', 'elementwise')]
     """
     found = Coverage()
     root = array.__dict__.get("_root", array)

@@ -45,58 +45,59 @@ _LIGHT_BYTES = 2**22  # of parameters: less is mostly overhead, and its activati
 
 
 class StepRunner:
-    """Forward, backward and optimizer step of an array; on a CPU each thread trains whole models.
+    """Train an array step by step: forward, backward and optimizer step, recorded once and replayed without Python.
 
-    `loss_function(array, *batch)` returns the losses `[b]` of the array it is given, which holds all B models
-    or some of them (`dnnsuite.nn.functional` has losses that do not ask which), or `(losses, figures)`: numbers
-    `[b, n]` to look at, as counts of right answers, which `step(...).figures()` gives back. Every tensor of a batch
-    is `[B, ...]`; tuples and dicts of tensors may be nested. `dnnsuite.stack` makes one of a batch that all models
-    share: without it a batch of just B samples is one sample for each model. A list is one tensor per model, of any
-    first sizes: each model then runs alone, on `[1, n, ...]`.
+    On a CPU the models are dealt out in shards, and each thread takes one shard through a whole step, with no barrier
+    inside; on a GPU a step is replayed as a CUDA graph. Results are the same bits as without recording. Use it as a
+    context manager, or call `close`. docs/multiply/step_runner.md has the details.
 
-    On a CPU the models are dealt out in shards: a thread takes one shard through a whole step, with no barrier
-    inside. With several threads `step` returns at once, as on a GPU, and up to `queue_depth` steps are under
-    way, since model i's next step waits for nothing but its last; with one thread `step` is the step.
-    `threads` defaults to torch's number of threads. `width`, the models per shard, is measured on the first
-    steps (they are real training steps; the result does not depend on the width) unless it is given, and so is, where
-    steps cannot be captured, whether a loop over the plain models is faster (`coverage` says so). Elsewhere
-    `step` runs the whole array and leaves the waiting to the device.
+    Args:
+        array: an array of B models, from `dnnsuite.fuse` or of layers of `dnnsuite.nn`. optimizer: an optimizer of
+        `dnnsuite.optim` for the array's parameters. Its hooks before a step are refused, those
+            after a step are called.
+        loss_function: `(array, *batch)` → losses `[b]` of the `b` models in the array that it is given, all B or a
+        shard
+            of them; or `(losses, figures)` with numbers `[b, n]` to look at. It must only compute: what it prints or
+            counts happens in the first steps only. `torch.autocast` may be used inside, or around `step`.
+        threads: CPU threads; by default torch's number. With several, `step` returns before the step is done. width:
+        models per shard; by default measured on the first steps, which train as all others do. queue_depth: most
+        steps under way at a time. capture: record steps and replay them; False runs every step as written.
+        accumulate: take each batch in this many equal parts (dimension 1) before the update, to save activations.
+        scaler: `optim.GradScaler`, with a scale per model, or torch's, which skips the step of all models on an
+        overflow. flush_denormals: on a CPU treat numbers below 1.2e-38 as zero inside a step: models whose softmax
+        saturates make
+            many of them, and they can double the time of a step.
 
-    With `capture` the operators of a step are recorded and from then on run without Python (on a CPU from C++, on
-    a GPU as a CUDA graph), with the same bits; batches and hyper-parameters are read anew each time. On a CPU random
-    numbers that the models' code draws are each model's own, replayed or not. What Python reads of a batch (is a mask
-    all true? how long is the longest?) chooses among a few recordings; what it has read of results, as the checks of
-    `torch.distributions`, is compared in each replay. Python values of the models and of the code around them are
-    guarded: for another value there is another recording, and one that keeps changing ends capture. Numbers that change
-    (a schedule in an attribute, a closure or a global, a counter in a forward) become inputs of the recording, followed
-    through Python's arithmetic, `min`, `max`, `math` and NumPy's functions of numbers, as far as they are factors,
-    summands or bounds of tensors; comparisons of them are guarded. Whatever cannot be replayed runs as written, and
-    `mode` says why and where, as in `eager: ... at model.py:12 in forward`: numbers with a fraction that Python reads
-    of tensors, draws from torch's generator in the loss function, hooks. The optimizer's hooks after a step are
-    called. The loss function must do nothing but compute: printing or counting in it happens in the first steps only,
-    so use `capture=False` for that.
+    Raises:
+        InvalidArgument: an argument is refused, or array and optimizer are of different numbers of models.
 
-    `accumulate=k` takes each batch through in k equal parts (dimension 1) before the update, which sees the mean of
-    their gradients: the activations of a part are all that is kept. `scaler` is `optim.GradScaler`, with a scale per
-    model, or torch's, which skips the step of all when one overflows. Clipping is the optimizer's `max_grad_norm`.
+    A batch is made of tensors `[B, ...]`, in tuples and dicts that may be nested. `dnnsuite.stack` makes one of a
+    batch that all models share: without it a batch of just B samples would be one sample for each model. A list is
+    one tensor per model, of any first sizes: each model then runs alone, on `[1, n, ...]`.
 
-    On a CPU numbers below 1.2e-38 are zero inside a step, unless `flush_denormals=False`: models whose softmax
-    saturates make many of them, and they can double a step's time. Threads that torch starts itself are not told.
+    Python values that a step reads are guarded: another value needs another recording. Numbers that change, as a
+    schedule in an attribute, become inputs of the recording where they are factors, summands or bounds of tensors.
+    Code that cannot be replayed runs as written, and `mode` names the reason and the line, as in `eager: ... at
+    model.py:12 in forward`.
 
-    On a CPU large tensors come from a memory pool, which saves page faults. torch has one CPU allocator per process, so
-    while a StepRunner is open the large CPU tensors of all code come from the pool; when the last one is closed or
-    collected, torch's own allocator serves again. Tensors of the pool stay valid. Under a torch that the pool was not
-    built for malloc keeps freed memory meanwhile, and the logger `dnnsuite` says so once.
+    The array may be edited between two steps (`array.drop(2, optimizer)`); a number of models that was recorded
+    before records nothing anew. With several threads an error in a step is raised by its `losses`, or by the next
+    call; models whose shard failed have not taken the step, the others have. Steps that no model had begun are
+    cancelled, and their `losses` raise `StepCancelled`.
 
-    `torch.autocast` may be in the loss function or around `step`.
+    While a StepRunner is open on a CPU, large tensors of all code in the process come from a memory pool, which saves
+    page faults; tensors of the pool stay valid afterwards.
 
-    Use it as a context manager, or call `close`, which finishes the steps asked for. The array may be edited between
-    two steps (models dropped, added, replaced). What was recorded serves on: the same number of models, or one that
-    there was before, records nothing; another number, and another layout of batch, one step.
-
-    With several threads an error in a step is raised by its `losses`, or by the next call of the runner. The models of
-    the shard that failed have not taken the step, the others have; the next step is done as any other. Steps that no
-    model had begun are cancelled: their `losses` raise `dnnsuite.errors.StepCancelled`.
+    >>> import torch, dnnsuite
+    >>> from dnnsuite import nn, optim
+    >>> array = dnnsuite.fuse([torch.nn.Linear(4, 1) for _ in range(3)])
+    >>> optimizer = optim.SGD(array.parameters(), lr=[0.1, 0.01, 0.001])
+    >>> loss = lambda array, x, y: nn.functional.mse_loss(array(x), y)
+    >>> x, y = dnnsuite.stack(torch.randn(8, 4), B=3), dnnsuite.stack(torch.randn(8, 1), B=3)
+    >>> with dnnsuite.StepRunner(array, optimizer, loss, threads=1) as runner:
+    ...     steps = [runner.step(x, y) for _ in range(5)]
+    ...     steps[-1].losses().shape
+    torch.Size([3])
     """
 
     def __init__(

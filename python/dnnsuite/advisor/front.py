@@ -31,23 +31,24 @@ def advise(
     steps: int = _STEPS,
     threads: int | None = None,
 ) -> Advice:
-    """Say which way of training many such models is the fastest here, with how many at once, and what a sweep costs.
+    """Recommend the fastest way to train many such models here, and how many at once; predict the cost of a sweep.
 
-    A few steps are measured of one plain model and of arrays of 1, 2 and 4, on copies; it takes seconds.
+    A few steps of one plain model and of arrays of 1, 2 and 4 are measured on copies, which takes seconds.
 
     Args:
         models: plain torch modules of one architecture (one is enough), or a function that makes one.
         batch: a tensor `[N, ...]`, or a tuple of them, on the models' device.
-        loss: (model, *batch) → the loss `[]` of one model.
-        optimizer: parameters → a `torch.optim` optimizer; by default SGD.
-        trials, steps: of the sweep whose cost is asked: models to train, and steps of each.
-        threads: CPU threads; torch's number by default.
+        loss: `(model, *batch)` → the loss `[]` of one model.
+        optimizer: function of the parameters that makes a `torch.optim` optimizer; by default SGD.
+        trials: number of models in the sweep.
+        steps: training steps of each model of the sweep.
+        threads: CPU threads; by default torch's number.
 
     Returns:
-        The advice; `print` shows its table and reason.
+        The advice; `print` shows its table and the reason.
 
     Raises:
-        InvalidArgument: for what is no model, or cannot be fused; the message says what.
+        InvalidArgument: `models` is no model, or the models cannot be fused; the message names the reason.
     """
     import torch
 

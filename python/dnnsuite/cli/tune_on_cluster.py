@@ -52,7 +52,7 @@ class TuningOnCluster:
         return f"{part.name}: {'left; the others go on with its trials' if state is None else 'done'}"
 
     def all_ended(self, root: Path, seconds: float) -> None:
-        """Nothing is left to be done: each worker has written the tables."""
+        """Do nothing: each worker has written the tables."""
 
 
 def run_part(main: Callable[[list[str]], None], order: Mapping[str, Any], directory: Path) -> None:

@@ -13,10 +13,18 @@ from .array_module import ArrayModule, check_width
 
 
 class ArrayNamespace:
-    """Stand-in for `torch.nn` in which every layer is an array of B models.
+    """Stand-in for `torch.nn` in which every layer is an array of B models; made by `nn.array(B)`.
 
-    A definition that takes its `nn` as an argument serves both: `mlp(nn.array(0))` is made of torch's own layers and
-    `mlp(nn.array(8))` of eight fused ones. What has no parameters and works element by element is torch's own.
+    A definition that takes its `nn` as an argument serves both: `mlp(nn.array(0))` has torch's own layers and
+    `mlp(nn.array(8))` eight fused ones. Layers without parameters that work element by element are torch's own.
+
+    >>> from dnnsuite import nn
+    >>> def mlp(nn):
+    ...     return nn.Sequential(nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
+    >>> mlp(nn.array(8))[0]
+    Linear(in_features=784, out_features=64, bias=True, B=8)
+    >>> mlp(nn.array(0))[0]
+    Linear(in_features=784, out_features=64, bias=True)
     """
 
     _as_they_are = (

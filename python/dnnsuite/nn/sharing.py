@@ -50,7 +50,7 @@ def _equal(values: Sequence[Tensor]) -> bool:
 
 
 class _Asked(threading.local):
-    """What this thread's `equal_values` asks for."""
+    """Requests of this thread's `equal_values`."""
 
     def __init__(self) -> None:
         self.equal = False
@@ -156,7 +156,7 @@ class SharedState:
         return super()._apply(lambda x: once(fn, x), recurse)  # type: ignore[misc]
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """As torch's; a tensor that is to be trained becomes each model's own."""
+        """Set `requires_grad` of all parameters; a shared tensor that is trained becomes each model's own."""
         if requires_grad:
             for module in self.modules():  # type: ignore[attr-defined]
                 make_own(module, list(module._parameters))

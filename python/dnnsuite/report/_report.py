@@ -32,10 +32,10 @@ _JOB = ("job",)  # a row of a report; what it pools must be alike
 class SuiteReport:
     """The parts that renderers show; tables are described where they are made. None: not asked for, or not measured.
 
-    `machine` has the conditions that all entries share, and where and when they ran; `differing` those that jobs do not
-    share, with the jobs of each value. `uncompared` has the reasons why a job's rate must not be compared with its
-    target; `not_run` jobs of the suite that nothing was found of; `costs` what items cost, at `prices`; `problems` a
-    sentence for each damaged record, which is left out.
+    `machine` has the conditions that all entries share, and where and when they ran; `differing` those that jobs do
+    not share, with the jobs of each value. `uncompared` has the reasons why a job's rate must not be compared with
+    its target; `not_run` jobs of the suite that nothing was found of; `costs` what items cost, at `prices`;
+    `problems` a sentence for each damaged record, which is left out.
     """
 
     title: str
@@ -154,16 +154,19 @@ def make(
     alone: Sequence[Path] = (),
     allow_unlike: bool = False,
 ) -> SuiteReport:
-    """The report on the runs below `directories`.
+    """Make the report on the runs below `directories`.
 
     Args:
-        directories: as :func:`dnnsuite.results.load` takes them. The original's table, targets and score are for runs
-            of a suite; other runs have rates, intervals and failures.
-        name: of the suite; others in the directories are left out.
-        target: V100, MI50, RTX, or a CSV file of targets. Needed for diffs and a score.
+        directories: outputs of runs, as :func:`dnnsuite.results.load` takes them. The original's table, targets and
+        score
+            are for runs of a suite; other runs have rates, intervals and failures.
+        name: name of the suite; others in the directories are left out.
+        target: V100, MI50, RTX, or a CSV file of targets. Needed for differences and a score.
+        title: title of the page.
         exclude: jobs to leave out.
-        price, cost_per_hour, currency: of the machine, in words of the user's own; watts: its power.
-        jobs: how many jobs must have a row.
+        price, cost_per_hour, currency: price of the machine, in the user's own currency.
+        watts: power of the machine.
+        jobs: number of jobs that must have a row.
         alone: directories of the same suite with one copy of each job: adds the table of interference.
         allow_unlike: report on runs that differ in what ran or where, with notes that say so.
 

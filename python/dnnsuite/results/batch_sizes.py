@@ -88,12 +88,19 @@ def _gain(small: dict[str, Any], large: dict[str, Any]) -> float:
 
 
 def knee(sizes: Sequence[int], rates: Sequence[float], gain: float = GAIN) -> int | None:
-    """The smallest batch size from which no larger one brings `gain` of the rate per doubling.
-
-    None where even the step to the largest brings that much, and where there are not two sizes.
+    """Find the knee: the smallest batch size from which no larger one brings `gain` of the rate per doubling.
 
     Args:
-        sizes: in order, with their rates, items per second.
+        sizes: batch sizes in order.
+        rates: rate of each, items per second.
+        gain: least share of the rate that counts as a gain.
+
+    Returns:
+        The size; None where even the step to the largest size brings that much, and where there are not two sizes.
+
+    >>> from dnnsuite import results
+    >>> results.knee([1, 2, 4, 8, 16], [100, 190, 350, 400, 405])
+    8
     """
     points = list(zip(sizes, rates, strict=True))
     for i, (size, rate) in enumerate(points[:-1]):

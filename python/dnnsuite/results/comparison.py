@@ -100,17 +100,22 @@ def compare(
     method: str = "auto",
     ignoring: Sequence[str] = (),
 ) -> list[Compared]:
-    """Compare the points of two tables of :func:`dnnsuite.results.load`. Pure.
+    """Compare the points of two tables of :func:`dnnsuite.results.load`.
 
     The speed of a run is its rate (or, for a metric in seconds, one over it); copies that share the machine are one
     run. Logarithms of the speeds are compared by Student's t: of pairs where the runs were made in turns on one
     machine, else by Welch's test.
 
     Args:
-        threshold: the least change that counts, as a fraction; within it two are the same.
-        metric: of whole runs, as `throughput`.
+        baseline: table of the runs to compare with.
+        candidate: table of the runs to judge.
+        threshold: least change that counts, as a fraction; within it two points are the same.
+        metric: metric of whole runs, as `throughput`.
         method: `auto`, `paired` or `unpaired`.
-        ignoring: conditions that may differ, as :func:`across` gives them: what is compared.
+        ignoring: conditions that may differ, from :func:`across`.
+
+    Returns:
+        A verdict for each point.
 
     Raises:
         InvalidArgument: a bad threshold or method; no run of either has the metric.

@@ -31,18 +31,19 @@ _STATES = (WORKFLOW_FILE, SUITE_FILE, PROFILES_FILE, THROUGHPUT_FILE)  # beside 
 
 
 def load(*directories: str | Path, name: str | None = None) -> pd.DataFrame:
-    """All runs below the directories: one row per run, replica and metric, with the columns `COLUMNS`.
+    """Load all runs below the directories into one tidy table: a row per run, replica and metric.
 
     Args:
         directories: each an output of a workflow, suite, training, sweep or profile; one run of those; a folder of
             them at any depth; a tree of HFTA's `timing.csv` files; a folder of mila-iqia/training's results; or a
             table that :func:`save_csv` wrote, where the runs are gone.
-        name: of the workflow or suite; others are left out.
+        name: name of the workflow or suite to load; others are left out.
 
     Returns:
-        The table. `replica` is missing where a row speaks of the whole run; `low` and `high` bound a 95 % interval
-        where one is known; a failed run has one row, without a value. `table.attrs["problems"]` has a sentence for each
-        damaged record, which is left out, `table.attrs["notes"]` one for runs found twice and counted once.
+        The table, with the columns `COLUMNS`. `replica` is missing in rows about the whole run; `low` and `high`
+        bound a 95 % interval where one is known; a failed run has one row, without a value. `table.attrs["problems"]`
+        has a sentence for each damaged record, which is left out, `table.attrs["notes"]` one for runs found twice and
+        counted once.
 
     Raises:
         InvalidArgument: a directory is missing, or holds no run that can be read; the message names it.

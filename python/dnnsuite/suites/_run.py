@@ -111,9 +111,23 @@ def run_suite(
 def run(
     suite: str | Path, out: str | Path, resume: bool = False, quiet: bool = False, **options: Any
 ) -> Finished:
-    """The same as `dnnsuite run SUITE`, from Python; `options` are the command's, with underscores: see
-    :class:`SuiteSettings`, and `names`, `exclude`, `device`, `precision`, `preset`, `batch_size`, `data`, `dataroot`,
-    `plugins`."""
+    """Run a benchmark suite, as `dnnsuite run SUITE` does.
+
+    Args:
+        suite: `baselines`, `fast`, a jobs file, or a job.
+        out: output directory; empty or absent, or with `resume` one to continue.
+        resume: do what is missing in `out`.
+        quiet: show no progress.
+        options: the command's options with underscores: see :class:`SuiteSettings`, and `names`, `exclude`, `device`,
+            `precision`, `preset`, `batch_size`, `data`, `dataroot`, `plugins`.
+
+    Returns:
+        The record of every run, and a sentence for each that cannot be read.
+
+    Raises:
+        InvalidArgument, Unavailable, OutputError: as their messages say; finished runs are kept.
+        Interrupted: a signal came; finished runs are kept, and `resume` goes on.
+    """
     return run_suite(str(suite), options, Path(out), resume, quiet=quiet)
 
 

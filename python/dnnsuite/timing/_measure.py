@@ -19,12 +19,25 @@ def measure(
     synchronize: Callable[[], object] | None = None,
     number: int = 1,
 ) -> StopRule:
-    """Time `number` calls of `step` as one sample, again and again until `rule` ends; returns the rule.
+    """Time `number` calls of `step` as one sample, again and again until `rule` ends.
 
-    `synchronize` waits for the device before and after a sample. The rule's budget is for the time since the start. A
-    sample is the seconds of all its calls.
+    Args:
+        step: function to time.
+        rule: stop rule, as `Fixed(20)` or `Precision(0.01)`; its budget counts from the start of the first sample.
+        synchronize: function that waits for the device, called before and after a sample.
+        number: calls in one sample. A sample is the seconds of all its calls.
 
-    Raises InvalidArgument for a `number` below 1, Error for a rule that has ended.
+    Returns:
+        The rule, with the seconds of all samples.
+
+    Raises:
+        InvalidArgument: `number` is below 1.
+        Error: the rule has ended already.
+
+    >>> from dnnsuite import timing
+    >>> rule = timing.measure(lambda: sum(range(100)), timing.Fixed(20))
+    >>> len(rule.seconds), bool(rule.seconds.min() > 0)
+    (20, True)
     """
     if number < 1:
         raise InvalidArgument(f"number={number}: a sample needs at least 1 call")
@@ -44,10 +57,19 @@ def measure(
 
 
 def abba(pairs: int) -> list[Literal[0, 1]]:
-    """The order in which two candidates take turns, 0 1 1 0 0 1 1 0 ...: `2 * pairs` entries, in which each pair of
-    neighbours has both, and a drift that is linear over two pairs favours neither.
+    """List the order in which two candidates take turns: 0 1 1 0 0 1 1 0 …
 
-    Raises InvalidArgument for a negative number.
+    Each pair of neighbours has both candidates, and a drift that is linear over two pairs favours neither.
+
+    Args:
+        pairs: number of pairs; the list has twice as many entries.
+
+    Raises:
+        InvalidArgument: `pairs` is negative.
+
+    >>> from dnnsuite import timing
+    >>> timing.abba(3)
+    [0, 1, 1, 0, 0, 1]
     """
     if pairs < 0:
         raise InvalidArgument(f"pairs={pairs}: must not be negative")
@@ -64,7 +86,24 @@ def measure_pairs(
     *,
     synchronize: Callable[[], object] | None = None,
 ) -> tuple[list[float], list[float]]:
-    """Seconds of each [pairs], run in turns by :func:`abba`: what :func:`compare` wants. Raises as `abba`."""
+    """Time two functions in turns, in the order of :func:`abba`, for :func:`compare`.
+
+    Args:
+        baseline, candidate: functions to time.
+        pairs: number of samples of each.
+        synchronize: function that waits for the device, called before and after a sample.
+
+    Returns:
+        Seconds of each sample: of the baseline, and of the candidate.
+
+    Raises:
+        InvalidArgument: `pairs` is negative.
+
+    >>> from dnnsuite import timing
+    >>> slow, fast = timing.measure_pairs(lambda: sum(range(20000)), lambda: None, 10)
+    >>> timing.compare(slow, fast).verdict
+    'faster'
+    """
     wait = synchronize or (lambda: None)
     seconds: tuple[list[float], list[float]] = ([], [])
     for which in abba(pairs):

@@ -16,21 +16,34 @@ _QUIET = 0.05  # of the average
 
 
 class RepeatNumber:
-    """Seconds of `repeat` observations of `number` batches each, without the first `skip`.
+    """Time `repeat` observations of `number` batches each, and drop the first `skip`.
 
-    ``perf = RepeatNumber(repeat=15, number=5, skip=10)``, then either ``perf.run(step, synchronize)``, or a loop of
-    your own::
+    Call `run(step)`, or write the loop::
 
+        perf = RepeatNumber(repeat=15, number=5, skip=10)
         while not perf.done:
             with perf:  # synchronises on both sides, if `synchronize` was given
                 for _ in range(perf.number):
                     step()
 
-    Each observation is exactly `number` batches long; what is dropped is missing from every one of average, standard
-    deviation, least and largest; an observation that raised is not kept. `repeat` counts the dropped ones too, so
-    that `repeat - skip` remain. With `budget_s`, no observation begins once the observations took that long.
+    Each observation is exactly `number` batches long; dropped observations are in none of the statistics, and an
+    observation that raised is not kept.
 
-    Raises InvalidArgument unless `repeat > skip >= 0` and `number >= 1`.
+    Args:
+        repeat: number of observations, the dropped ones among them.
+        number: batches in an observation.
+        skip: observations to drop at the beginning.
+        budget_s: seconds after which no further observation begins.
+        synchronize: function that waits for the device, called before and after an observation.
+
+    Raises:
+        InvalidArgument: unless `repeat > skip >= 0` and `number >= 1`.
+
+    >>> from dnnsuite import timing
+    >>> perf = timing.RepeatNumber(repeat=15, number=5, skip=10)
+    >>> _ = perf.run(lambda: None)
+    >>> perf.train["count"]
+    5
     """
 
     def __init__(

@@ -151,7 +151,7 @@ class Board:
         return trial in self._mine
 
     def free(self, trials: Iterable[int]) -> set[int]:
-        """Those that nobody else trains."""
+        """Trials that nobody else trains."""
         held = {claim.trial for claim in self._claims.values() if claim.running and claim.worker != self.worker
                 and self._lives(claim.worker)}  # fmt: skip
         return set(trials) - held

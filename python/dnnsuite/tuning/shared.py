@@ -123,7 +123,8 @@ class SharedEngine(Engine):
     # -- epochs ----------------------------------------------------------------------------------------------------
 
     def _train(self, ready: Sequence[Trial]) -> None:
-        """Hear of what others have trained; without any news claim some of the trials, and train an epoch of them."""
+        """Take over the values that others have trained; without any, claim some of the trials and train them for an
+        epoch."""
         self._shared.refresh()
         failed = [trial for trial in ready if self._hear_elsewhere(trial)]
         if self._hear_known(ready) or failed:
