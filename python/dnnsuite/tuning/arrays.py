@@ -64,6 +64,7 @@ class Arrays:
         resident = {id(trial) for trial in held.trials} if held else set()
         together = [trial for trial in group if trial.alone <= trial.trained]
         order = sorted(together, key=lambda trial: (id(trial) not in resident, trial.number))
+        self.width.begin(order[0].trained_bytes)
         return order[: self.width.now]
 
     def train(self, trials: Sequence[Trial]) -> list[Outcome]:

@@ -22,6 +22,7 @@ from .watched import WatchedConfig
 __all__ = ["Recipe"]
 
 _SMALL_BYTES = 2**22  # of parameters: a model that is kept from its first look to its start
+_DROPOUTS = (torch.nn.Dropout, torch.nn.Dropout1d, torch.nn.Dropout2d, torch.nn.Dropout3d)
 _MOST_BUILT = 64  # of them
 
 
@@ -99,6 +100,9 @@ class Recipe:
         trainee = self.build(trial)
         feed = self.feeds.of(trial.number, trial.config)
         trial.group = (feed.key, *self._shape(trainee))
+        trial.trained_bytes = sum(
+            p.numel() * p.element_size() for p in trainee.parameters() if p.requires_grad
+        )
         small = sum(p.numel() * p.element_size() for p in trainee.parameters()) < _SMALL_BYTES
         if small and len(self._built) < _MOST_BUILT:
             self._built[trial.number] = trainee
@@ -106,7 +110,7 @@ class Recipe:
     def _shape(self, trainee: Trainee) -> tuple[Any, int]:
         """(signature of the model's shapes, which of those that have it but cannot be fused)."""
         signature = _signature(trainee)
-        details = tuple((name, part.extra_repr()) for name, part in trainee.named_modules())
+        details = tuple((name, _told(part)) for name, part in trainee.named_modules())
         known = self._groups.setdefault(signature, [])
         for place, (seen, like) in enumerate(known):
             if details in seen or _can_fuse(like, trainee):
@@ -151,6 +155,13 @@ def _signature(trainee: torch.nn.Module) -> Any:
         kind = f"{type(part).__module__}.{type(part).__qualname__}"
         found.append((name, kind, tuple(shapes), tuple(sorted(chosen))))
     return tuple(found)
+
+
+def _told(part: torch.nn.Module) -> str:
+    """What a layer says of itself, without what may differ between models of an array in any case."""
+    if type(part) in _DROPOUTS:
+        return f"inplace={part.inplace}"
+    return part.extra_repr()
 
 
 def _can_fuse(one: torch.nn.Module, other: torch.nn.Module) -> bool:

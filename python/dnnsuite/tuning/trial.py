@@ -32,6 +32,7 @@ class Trial:
         state: weights, optimizer, schedule and random streams while it is in no array; None at its start.
         kept: a state to go back to where an array is lost, or the file of one; None is its start.
         inherited: states taken over, in population-based training.
+        trained_bytes: of the parameters that it trains; frozen ones are an array's once.
         alone: epochs that it trains in no company, as a company of which it was has failed there.
     """
 
@@ -49,6 +50,7 @@ class Trial:
     kept: Any = None
     group: Any = None
     inherited: list[tuple[int, int]] = field(default_factory=list)  # (epoch, trial whose state it took over)
+    trained_bytes: int = 0
     alone: int = 0
     best: tuple[float, int] = (float("inf"), 0)  # (value, lower is better; its epoch)
     improved: int = 0  # epoch of the last improvement that counts for patience

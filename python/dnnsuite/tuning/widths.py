@@ -8,13 +8,14 @@ import psutil  # type: ignore[import-untyped]
 __all__ = ["Width"]
 
 _FIRST = 8
+_SMALL_BYTES = 2**20  # of parameters: a step of a model is mostly overhead
 _GAIN = 1.05  # a wider array has to be so many times as fast per model
 _HEAVY_S = 0.02  # a model's step that keeps a core busy for so long gains nothing from company
 _MEMORY_PART = 0.6  # of what is free
 
 
 class Width:
-    """Models of an array, from 8 up; `measured` after each epoch of a full array lets it grow.
+    """Models of an array, from 8 up, or 16 small ones; `measured` after each epoch of a full array lets it grow.
 
     Args:
         asked: a fixed number; None measures.
@@ -26,6 +27,11 @@ class Width:
         self._fixed, self._most = asked is not None, most
         self._rates: dict[int, float] = {}
         self._begun_bytes = _used_bytes()
+
+    def begin(self, model_bytes: int) -> None:
+        """Take the size of a first model's parameters: an array of small ones begins wider."""
+        if not self._fixed and not self._rates and self.now == _FIRST and 0 < model_bytes < _SMALL_BYTES:
+            self.now = 2 * _FIRST
 
     def measured(self, models: int, seconds: float, steps: int) -> None:
         """Take the time of an epoch of `models` at once; the next may be wider."""
