@@ -2,9 +2,9 @@
 """The same search by a loop, by processes, by Optuna with processes, and by `dnnsuite.sweep`: time to the same table.
 
 Four workloads: a CNN on scikit-learn's digits, an MLP on tabular data, a GRU over the rows of the digits, a tiny BERT
-with padded masks. Two searches of each: 24 configurations for 8 epochs, and Hyperband with R = 27, whose survivors go on
-in all ways but Optuna's, which prunes as it goes and trains another number of epochs: its time is that of as many epochs
-as the table has. A way trains, validates after each epoch and keeps the history; dnnsuite writes its records, too.
+with padded masks. Two searches of each: 24 configurations for 8 epochs, and Hyperband with R = 27, whose survivors go
+on in all ways but Optuna's, which prunes as it goes and trains another number of epochs: its time is that of as many
+epochs as the table has. A way trains, validates after each epoch and keeps the history; dnnsuite writes its records.
 
     python benchmarks/sweep.py rivals [--models cnn mlp gru bert] [--searches random hyperband] [--rounds 2]
 

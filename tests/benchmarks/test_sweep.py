@@ -69,8 +69,10 @@ def test_the_array_trains_as_the_loop(kind, data):
     array.close()
 
 
-def test_every_way_sweeps_and_the_report_names_the_ratio(data):
-    options = argparse.Namespace(rounds=1, width=8, epochs=1)
+def test_every_way_sweeps_and_the_report_names_the_ratio(data, monkeypatch):
+    few = sweep.trials()[:6]
+    monkeypatch.setattr(sweep, "trials", lambda: few)
+    options = argparse.Namespace(rounds=1, width=4, epochs=1)
     seconds = sweep.measure("mlp", options, data, lambda text: None)
     lines = sweep.report("mlp", seconds)
     assert len(lines) == 4

@@ -33,11 +33,7 @@ def one_thread():
 @pytest.fixture
 def space(tmp_path):
     path = tmp_path / "space.json"
-    path.write_text(
-        json.dumps(
-            {"lr": {"loguniform": [1e-4, 1e-2]}, "gamma": {"uniform": [0.5, 0.9]}, "batch_size": [4, 6]}
-        )
-    )
+    path.write_text(json.dumps({"lr": {"loguniform": [1e-4, 1e-2]}, "gamma": {"uniform": [0.5, 0.9]}}))
     return str(path)
 
 
