@@ -160,7 +160,7 @@ def load(model: str, last: bool = False) -> dict[str, Target]:
     path = Path(model)
     if not path.is_file():
         near = did_you_mean(model, MODELS)
-        raise InvalidArgument(f"target {model!r}{near} is neither one of {', '.join(MODELS)} nor a CSV file")
+        raise InvalidArgument(f"target {model!r} is neither one of {', '.join(MODELS)} nor a CSV file{near}")
     found = {}
     for line, row in _rows(path, ("bench", "target")):
         usual = _usual(row["bench"], 0.0)
