@@ -60,7 +60,7 @@ void init_interval(py::module_& m) {
         "The mean of a series [n] whose values may be correlated, with its interval.\n\n"
         "From 20 values on the correlation of neighbours gives the number of independent values that tell as much,\n"
         "for Student's t; fewer are averaged in `batches` pieces. independent=True: means of separate runs, by\n"
-        "Student's t. `why` says where values are too few to rely on the interval: always for a series below 20, for\n"
+        "Student's t. `why` says where values are too few to rely on the interval: always for a series below 50, for\n"
         "runs below 6. An empty series gives NaN.\n\n"
         "Raises InvalidArgument unless batches >= 2 and 0 < confidence < 1.");
     m.def(

@@ -837,7 +837,7 @@ def batch_means(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
     
     From 20 values on the correlation of neighbours gives the number of independent values that tell as much,
     for Student's t; fewer are averaged in `batches` pieces. independent=True: means of separate runs, by
-    Student's t. `why` says where values are too few to rely on the interval: always for a series below 20, for
+    Student's t. `why` says where values are too few to rely on the interval: always for a series below 50, for
     runs below 6. An empty series gives NaN.
     
     Raises InvalidArgument unless batches >= 2 and 0 < confidence < 1.

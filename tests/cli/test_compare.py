@@ -43,6 +43,14 @@ def test_same_and_slower_and_status(made, capsys, tmp_path):
     assert found["comparisons"][0]["points"][0]["change_pct"] == pytest.approx(-20, abs=0.5)
 
 
+def test_runs_that_are_on_both_sides_are_told(made, capsys):
+    a, b = made("a", 100.0), made("b", 100.0)
+    assert status("compare", a, a) in (0, None)
+    assert f"3 runs of {a} are the baseline's own" in capsys.readouterr().err
+    assert status("compare", a, b) in (0, None)
+    assert "the baseline's own" not in capsys.readouterr().err
+
+
 def test_several_candidates(made, capsys):
     assert status("compare", made("a", 100.0), made("b", 100.0), made("c", 80.0)) in (0, None)
     said = capsys.readouterr().out

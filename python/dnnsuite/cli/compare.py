@@ -59,7 +59,7 @@ def compare(
 ) -> int:
     """Compare runs: faster, slower, the same, or inconclusive.
 
-    Each job or point has a verdict; an inconclusive one says how many more runs would decide it.     Runs that were
+    Each job or point has a verdict; an inconclusive one says how many more runs would decide it. Runs that were
     measured under other conditions are not compared: the reasons are told, and the status is 2. Name with --across
     what it is that you compare.
     """
@@ -106,6 +106,9 @@ def report_comparison(
     for table in tables:
         for problem in table.attrs["problems"]:
             say(problem)
+    for name, table in zip(names[1:], tables[1:], strict=True):
+        if shared := len({*tables[0]["run_id"]} & {*table["run_id"]}):
+            say(f"{shared} runs of {name} are the baseline's own, which tell nothing of a change")
     may_differ = comparison.across(across)
     found = [comparison.compare(tables[0], table, ignoring=may_differ, **how) for table in tables[1:]]
     _refuse_if_nothing_is_like(found)

@@ -15,9 +15,24 @@ from numpy.typing import NDArray
 
 from ._text import BadFile
 
-__all__ = ["Columns", "Database", "opened", "tables_in"]
+__all__ = ["LAUNCH", "RESOURCES", "WORK", "Columns", "Database", "opened", "tables_in"]
 
 Columns = dict[str, NDArray[Any]]
+
+# Our names of CUPTI's columns, as both nvvp and nsys keep them: of all work on a device, of a kernel's launch, and of
+# what it takes.
+WORK = {
+    "t0_ns": "start", "t1_ns": "end", "device": "deviceId", "context": "contextId", "stream": "streamId",
+    "correlation": "correlationId",
+}  # fmt: skip
+LAUNCH = WORK | {
+    "grid_x": "gridX", "grid_y": "gridY", "grid_z": "gridZ",
+    "block_x": "blockX", "block_y": "blockY", "block_z": "blockZ",
+}  # fmt: skip
+RESOURCES = {
+    "registers_per_thread": "registersPerThread", "static_shared_bytes": "staticSharedMemory",
+    "dynamic_shared_bytes": "dynamicSharedMemory", "local_bytes_per_thread": "localMemoryPerThread",
+}  # fmt: skip
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..profiler.activity.tables import tables_of
 from ._extent import with_windows
-from ._sqlite import Columns, Database, opened, tables_in
+from ._sqlite import LAUNCH, RESOURCES, WORK, Columns, Database, opened, tables_in
 from ._text import BadFile, read_bytes
 
 if TYPE_CHECKING:
@@ -31,23 +31,17 @@ _KERNEL, _MEMCPY, _MEMSET, _RUNTIME, _DRIVER, _SYNC, _GRAPH = (
     for kind in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "DRIVER", "SYNCHRONIZATION", "GRAPH_TRACE")
 )
 _NVTX, _OVERHEAD = "NVTX_EVENTS", "PROFILER_OVERHEAD"
-_WORK = {
-    "t0_ns": "start",
-    "t1_ns": "end",
-    "device": "deviceId",
-    "context": "contextId",
-    "stream": "streamId",
-    "correlation": "correlationId",
-}
-_LAUNCH = _WORK | {
-    "grid_x": "gridX", "grid_y": "gridY", "grid_z": "gridZ",
-    "block_x": "blockX", "block_y": "blockY", "block_z": "blockZ",
-    "cluster_x": "clusterX", "cluster_y": "clusterY", "cluster_z": "clusterZ",
-    "registers_per_thread": "registersPerThread", "static_shared_bytes": "staticSharedMemory",
-    "dynamic_shared_bytes": "dynamicSharedMemory", "local_bytes_per_thread": "localMemoryPerThread",
-    "graph_id": "graphId", "graph_node": "graphNodeId", "globalPid": "globalPid",
-}  # fmt: skip
-_MEMOP = _WORK | {
+_LAUNCH = (
+    LAUNCH
+    | {"cluster_x": "clusterX", "cluster_y": "clusterY", "cluster_z": "clusterZ"}
+    | RESOURCES
+    | {
+        "graph_id": "graphId",
+        "graph_node": "graphNodeId",
+        "globalPid": "globalPid",
+    }
+)
+_MEMOP = WORK | {
     "bytes": "bytes",
     "graph_id": "graphId",
     "graph_node": "graphNodeId",
@@ -223,7 +217,7 @@ class _Export(Database):
         return found
 
     def graphs(self) -> Columns:
-        found = self.columns(_GRAPH, _WORK | {"graph_id": "graphId", "globalPid": "globalPid"})
+        found = self.columns(_GRAPH, WORK | {"graph_id": "graphId", "globalPid": "globalPid"})
         self._unique(found, "globalPid")
         return found
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..profiler.activity.tables import tables_of
 from ._extent import with_windows
-from ._sqlite import Columns, Database, opened, tables_in
+from ._sqlite import LAUNCH, RESOURCES, WORK, Columns, Database, opened, tables_in
 from ._text import BadFile, read_bytes
 from .nsys import without_version
 
@@ -26,18 +26,12 @@ __all__ = ["is_nvvp", "read"]
 _ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 _KERNELS = ("CONCURRENT_KERNEL", "KERNEL")
 _OF_METRICS = ("METRIC", "METRIC_INSTANCE", "EVENT", "EVENT_INSTANCE")
-_WORK = {
-    "t0_ns": "start", "t1_ns": "end", "device": "deviceId", "context": "contextId", "stream": "streamId",
-    "correlation": "correlationId",
-}  # fmt: skip
-_LAUNCH = _WORK | {
-    "grid_x": "gridX", "grid_y": "gridY", "grid_z": "gridZ",
-    "block_x": "blockX", "block_y": "blockY", "block_z": "blockZ",
-    "cluster_x": "", "cluster_y": "", "cluster_z": "",
-    "registers_per_thread": "registersPerThread", "static_shared_bytes": "staticSharedMemory",
-    "dynamic_shared_bytes": "dynamicSharedMemory", "local_bytes_per_thread": "localMemoryPerThread",
-    "graph_id": "", "graph_node": "", "name": "name",
-}  # fmt: skip
+_LAUNCH = (
+    LAUNCH
+    | {"cluster_x": "", "cluster_y": "", "cluster_z": ""}
+    | RESOURCES
+    | {"graph_id": "", "graph_node": "", "name": "name"}
+)
 _COPY = ("t0_ns", "t1_ns", "operation", "source_memory", "target_memory", "bytes", "device", "context", "stream",
          "correlation", "source_device", "target_device", "graph_id", "graph_node")  # fmt: skip
 _MEMSET_OPERATION = 255
@@ -108,20 +102,20 @@ class _Session(Database):
         copies = self._copies("MEMCPY", "deviceId", "deviceId")
         peers = self._copies("MEMCPY2", "srcDeviceId", "dstDeviceId")
         sets = self._filled(
-            self.columns(_ACTIVITY + "MEMSET", _WORK | {"bytes": "bytes", "target_memory": "memoryKind"})
+            self.columns(_ACTIVITY + "MEMSET", WORK | {"bytes": "bytes", "target_memory": "memoryKind"})
         )
         sets["operation"][:] = _MEMSET_OPERATION
         parts = [copies, peers, sets, self._migrations()]
         return {name: np.concatenate([part[name] for part in parts]) for name in _COPY}
 
     def _copies(self, kind: str, source: str, target: str) -> Columns:
-        return self._filled(self.columns(_ACTIVITY + kind, _WORK | {
+        return self._filled(self.columns(_ACTIVITY + kind, WORK | {
             "operation": "copyKind", "source_memory": "srcKind", "target_memory": "dstKind", "bytes": "bytes",
             "source_device": source, "target_device": target,
         }))  # fmt: skip
 
     def _migrations(self) -> Columns:
-        found = self.columns(_ACTIVITY + "UNIFIED_MEMORY_COUNTER", _WORK | {
+        found = self.columns(_ACTIVITY + "UNIFIED_MEMORY_COUNTER", WORK | {
             "counter": "counterKind", "bytes": "value", "source_device": "srcId", "target_device": "dstId",
         })  # fmt: skip
         moved = np.isin(found["counter"], list(_MIGRATED))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .._files import write_text
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, did_you_mean
 from ..results.intervals import mean
 from ..results.pool import UNKNOWN
 from ._entries import ReportEntry, by_job, finished
@@ -159,7 +159,8 @@ def load(model: str, last: bool = False) -> dict[str, Target]:
         return {job: _published(job, rate) for job, rate in rates.items()}
     path = Path(model)
     if not path.is_file():
-        raise InvalidArgument(f"target {model!r} is neither one of {', '.join(MODELS)} nor a CSV file")
+        near = did_you_mean(model, MODELS)
+        raise InvalidArgument(f"target {model!r} is neither one of {', '.join(MODELS)} nor a CSV file{near}")
     found = {}
     for line, row in _rows(path, ("bench", "target")):
         usual = _usual(row["bench"], 0.0)
