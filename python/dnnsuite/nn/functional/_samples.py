@@ -14,8 +14,8 @@ from ...errors import InvalidArgument
 def each_sample(function: Callable[..., Any], name: str, dims: int, *tensors: Tensor) -> Any:
     """`function` of `[B, N, C, *]` tensors with `dims` dimensions behind the channels, or of `[B, C, *]` ones.
 
-    A batch that all models share (stride 0) is computed once. Samples that lie in turn, one of each model, as a convolution
-    in groups leaves them, are taken in that order, and not copied.
+    A batch that all models share (stride 0) is computed once. Samples that lie in turn, one of each model, as a
+    convolution in groups leaves them, are taken in that order, and not copied.
     """
     input = tensors[0]
     if input.dim() == dims + 2:  # no batch: the models are one
