@@ -8,8 +8,9 @@
 
 A phase is a list of parts; a part can be asked for alone. Each has its time, and the next one comes also if it fails or
 is not done by then; fused and ops keep what they have finished, and fused adds to what the folder has. The folder
-(default: benchmarks/results/gpu-NAME) also gets machine.json (`dnnsuite doctor`) and PART.log, and is ready to be
-committed but for fixtures/, whose files belong into tests/fixtures and tests/profiler/*/recorded.
+(default: benchmarks/results/gpu-NAME) also gets machine.json (`dnnsuite doctor`), PART.log, and in choices/ the ways
+that were measured to be the fastest (DNNSUITE_CACHE, if it is set, names another folder). It is ready to be committed
+but for fixtures/, whose files belong into tests/fixtures and tests/profiler/*/recorded.
 
 Nothing here changes the machine: compute mode, MIG, clocks, power and persistence stay as they are.
 """
@@ -123,7 +124,8 @@ def chosen(names: Sequence[str]) -> list[str]:
 def run(arguments: list[str], log: Path, limit_s: float) -> str:
     """Runs Python with its output in `log`; says how it ended."""
     argv = [sys.executable, *arguments]
-    environment = {**os.environ, "DNNSUITE_REQUIRE_CUDA": "1", "PYTHONUNBUFFERED": "1"}
+    environment = {"DNNSUITE_CACHE": str(log.parent / "choices"), **os.environ}
+    environment |= {"DNNSUITE_REQUIRE_CUDA": "1", "PYTHONUNBUFFERED": "1"}
     with log.open("wb") as file:
         process = subprocess.Popen(
             argv,

@@ -34,6 +34,13 @@ def test_a_part_is_told_from_one_that_fails(tmp_path):
     assert on_gpu.run(["-c", "raise SystemExit(3)"], log, 60) == f"failed with status 3, see {log}"
 
 
+def test_choices_are_kept_with_the_results(tmp_path, monkeypatch):
+    monkeypatch.delenv("DNNSUITE_CACHE")
+    log = tmp_path / "part.log"
+    assert on_gpu.run(["-c", "import os; print(os.environ['DNNSUITE_CACHE'])"], log, 60) == "done"
+    assert log.read_text() == f"{tmp_path / 'choices'}\n"
+
+
 def test_a_part_that_takes_too_long_can_put_things_back(tmp_path):
     log = tmp_path / "part.log"
     waits = "import time\ntry:\n    time.sleep(100)\nexcept KeyboardInterrupt:\n    print('put back')"

@@ -117,6 +117,7 @@ def test_running_statistics_in_the_same_pass(order, momentum):
             x, weight, bias, None, mean, variance, 1e-5, "relu", 0.01, momentum
         )
     torch.testing.assert_close((found, mean, variance), (y, *wanted))
+    assert not found._is_view()  # what follows may write into it
     assert mean._version > versions[0]
     assert variance._version > versions[1]
     grads = [torch.autograd.grad(result.square().sum(), (x, weight, bias)) for result in (found, y)]

@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from dnnsuite import fuse, models
+from dnnsuite import data, fuse, models, stack
 from dnnsuite.nn import functional
 from dnnsuite.ops.device import cpu_for_gpu, on_cpu, on_gpu
 
@@ -58,3 +58,24 @@ def test_the_ways_of_a_gpu_give_what_those_of_a_cpu_do(make, x):
         results.append([y, *(p.grad for p in array.parameters())])
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small"])
+def test_torchvisions_models_are_fused_whole_on_a_gpu(name):
+    """Nothing falls back to model by model, in training, with activations in place; gradients are the plain models'."""
+    torch.manual_seed(0)
+    make = getattr(data.import_torchvision().models, name)
+    plain = [make(num_classes=3).double() for _ in range(2)]
+    for dropout in (m for model in plain for m in model.modules() if isinstance(m, torch.nn.Dropout)):
+        dropout.p = 0.0
+    x = torch.randn(3, 3, 32, 32, dtype=torch.float64)
+    with cpu_for_gpu():
+        array = fuse(plain)
+        array(stack(x, 2)).square().sum().backward()
+    assert {cover.how for cover in array.coverage()} <= {"fused", "elementwise", "vmap", "forward"}
+    for model in plain:
+        model(x).square().sum().backward()
+    for one, other in zip(
+        array.parameters(), zip(*(m.parameters() for m in plain), strict=True), strict=True
+    ):
+        torch.testing.assert_close(one.grad, torch.stack([p.grad for p in other]), rtol=1e-6, atol=1e-8)

@@ -3,7 +3,7 @@
 
 Each is registered with torch as `torch.ops.dnnsuite.<name>` (CPU and CUDA kernels, autograd, shapes for
 `torch.compile`). A model's result does not depend on how many models there are, which place it has among
-them, or how many threads run.
+them, or how many threads run; on a GPU that holds but for rounding where torch's products and convolutions serve.
 """
 
 from ._attention import LONGEST_ATTENTION as LONGEST_ATTENTION

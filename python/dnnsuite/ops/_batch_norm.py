@@ -227,7 +227,8 @@ def _train(
 ) -> tuple[Tensor, Tensor]:
     """Result and statistics of a batch, which the running `mean` and `variance` have taken in."""
     sums = torch.float64 if x.dtype == torch.float64 else torch.float32
-    y, statistics = laid_out(x, True), x.new_empty(3, x.shape[0], x.shape[2], dtype=sums)
+    y = laid_out(x, True).data  # no view: torch refuses to write in place into one that a Function has made
+    statistics = x.new_empty(3, x.shape[0], x.shape[2], dtype=sums)
     with below_autograd():
         library.batch_norm_act_running_(y, statistics, mean, variance, x, weight, bias, residual, *rest)
     torch.autograd.graph.increment_version([mean, variance])

@@ -42,3 +42,17 @@ def test_takes_the_arguments_of_the_function():
     x = torch.randn(2, 3, 4, 5)
     assert torch.equal(half(x, by=4), x / 4)
     assert half(input=x).shape == x.shape
+
+
+def test_samples_in_turn_are_not_copied():
+    whole = torch.randn(4, 3, 2, 6, 6)  # [N, B, C, H, W]
+    x, seen = whole.transpose(0, 1), []
+
+    def pool(t):
+        seen.append(t.data_ptr())
+        return torch.nn.functional.max_pool2d(t, 2, return_indices=True)
+
+    found = each_sample(pool, "pool", 2, x)
+    assert seen == [whole.data_ptr()]
+    for one, other in zip(found, each_sample(pool, "pool", 2, x.contiguous()), strict=True):
+        assert torch.equal(one, other)

@@ -14,7 +14,8 @@ from ...errors import InvalidArgument
 def each_sample(function: Callable[..., Any], name: str, dims: int, *tensors: Tensor) -> Any:
     """`function` of `[B, N, C, *]` tensors with `dims` dimensions behind the channels, or of `[B, C, *]` ones.
 
-    A batch that all models share (stride 0) is computed once.
+    A batch that all models share (stride 0) is computed once. Samples that lie in turn, one of each model, as a
+    convolution in groups leaves them, are taken in that order, and not copied.
     """
     input = tensors[0]
     if input.dim() == dims + 2:  # no batch: the models are one
@@ -29,6 +30,9 @@ def each_sample(function: Callable[..., Any], name: str, dims: int, *tensors: Te
         return _map(
             lambda y: y.unsqueeze(0).expand(B, *y.shape), function(*(t.select(0, 0) for t in tensors))
         )
+    if B > 1 and N > 1 and all(t.stride(1) == B * t.stride(0) for t in tensors):
+        in_turn = function(*(t.transpose(0, 1).flatten(0, 1) for t in tensors))
+        return _map(lambda y: y.unflatten(0, (N, B)).transpose(0, 1), in_turn)
     return _map(lambda y: y.unflatten(0, (B, N)), function(*(t.flatten(0, 1) for t in tensors)))
 
 
