@@ -8,6 +8,7 @@ import typer
 
 import command_pages
 import docstring_markdown
+import example_pages
 import job_pages
 import page_links
 import pages
@@ -19,6 +20,7 @@ from dnnsuite.jobs.cards import all_cards
 MADE = {
     *page_links.copied().values(),
     "jobs/index.md",
+    "examples/index.md",
     "reference/cli/index.md",
     "internals/torch_names.md",
     *(f"jobs/{name}.md" for name in job_pages.pages()),
@@ -89,6 +91,13 @@ def test_examples_of_docstrings_are_code():
     assert docstring_markdown.markdown(text) == fenced
     section = "A sum.\n\nExamples:\n    >>> 1 + 1\n    2"
     assert docstring_markdown.markdown(section) == section
+
+
+def test_every_example_is_listed_with_what_it_says():
+    names = [path.name for path in (pages.ROOT / "examples").iterdir() if path.suffix in (".py", ".sh")]
+    text = example_pages.index()
+    assert all(f"| [{name}](" in text for name in names)
+    assert example_pages.about("examples/spirals.py").startswith("A workload of your own")
 
 
 def test_a_notebook_is_shown_with_its_code():
