@@ -16,6 +16,7 @@ import torch_page
 from dnnsuite._torch import NAMES
 from dnnsuite.cli.app import app
 from dnnsuite.jobs.cards import all_cards
+from report_runs import SEED
 
 MADE = {
     *page_links.copied().values(),
@@ -111,3 +112,22 @@ def test_files_of_the_map_exist():
     for path in re.findall(r"`([^`\s]+/[^`\s]*)`", text.split("## Where things are")[1]):
         roots = (pages.ROOT, pages.ROOT / "python/dnnsuite")
         assert any((root / path).exists() for root in roots), path
+
+
+def test_worked_numbers_are_those_that_the_tests_use():
+    hfta, mila = (
+        (pages.DOCS / f"reproduce/{name}.md").read_text(encoding="utf-8") for name in ("hfta", "mila")
+    )
+    for count in (
+        35_732_752,
+        2_769_168,
+        3_576_704 + 2_765_568,
+        1_528_106,
+        4_214_842,
+        3_465_305,
+        3_527_629,
+        11_181_642,
+    ):
+        assert f"{count:,}" in hfta
+    for job, (result, sd) in SEED.items():
+        assert re.search(rf"^\| {job} \| [\d.]+ \| {result:f} \| {sd:f} \|", mila, re.MULTILINE)
