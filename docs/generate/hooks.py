@@ -7,6 +7,7 @@ from mkdocs.structure.files import File, Files
 
 import command_pages
 import docstring_markdown  # noqa: F401  so that griffe_extension finds it: the path is mkdocs' for this file alone
+import example_pages
 import figures
 import job_pages
 import page_links
@@ -18,10 +19,28 @@ def on_config(config: Any) -> Any:
     _fill(config.nav, "Jobs", [f"jobs/{name}.md" for name in job_pages.pages()])
     _fill(config.nav, "Command line", [f"reference/cli/{name}.md" for name in sorted(command_pages.pages())])
     copies = sorted(page_links.copied().values())
+    for section in (
+        "multiply",
+        "measure",
+        "see",
+        "reproduce",
+        "internals",
+    ):  # pages that mkdocs.yml does not name
+        written = sorted(page_links.ROOT.glob(f"docs/{section}/*.md"))
+        listed = set(_pages(config.nav))
+        more = [f"{section}/{path.name}" for path in written if f"{section}/{path.name}" not in listed]
+        _fill(config.nav, section.capitalize(), more)
     _fill(config.nav, "Examples", [page for page in copies if page.startswith("examples/")])
     _fill(config.nav, "Benchmarks", [page for page in copies if page.startswith("results/")])
     _fill(config.nav, "Notebooks", [page for page in copies if page.startswith("notebooks/")])
     return config
+
+
+def _pages(nav: Any) -> list[str]:
+    """Every page of a navigation, in its order."""
+    if isinstance(nav, str):
+        return [nav]
+    return [page for part in (nav.values() if isinstance(nav, dict) else nav) for page in _pages(part)]
 
 
 def _fill(nav: list[Any], title: str, pages: list[str]) -> None:
@@ -39,6 +58,7 @@ def on_files(files: Files, config: Any) -> Files:
     commands = command_pages.pages()
     made: dict[str, str | bytes] = {
         "jobs/index.md": job_pages.index(),
+        "examples/index.md": example_pages.index(),
         "reference/cli/index.md": command_pages.index(commands),
         "internals/torch_names.md": torch_page.page(),
         **{f"jobs/{name}.md": text for name, text in job_pages.pages().items()},

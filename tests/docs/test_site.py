@@ -8,6 +8,7 @@ import typer
 
 import command_pages
 import docstring_markdown
+import example_pages
 import job_pages
 import page_links
 import pages
@@ -15,10 +16,12 @@ import torch_page
 from dnnsuite._torch import NAMES
 from dnnsuite.cli.app import app
 from dnnsuite.jobs.cards import all_cards
+from report_runs import SEED
 
 MADE = {
     *page_links.copied().values(),
     "jobs/index.md",
+    "examples/index.md",
     "reference/cli/index.md",
     "internals/torch_names.md",
     *(f"jobs/{name}.md" for name in job_pages.pages()),
@@ -91,6 +94,13 @@ def test_examples_of_docstrings_are_code():
     assert docstring_markdown.markdown(section) == section
 
 
+def test_every_example_is_listed_with_what_it_says():
+    names = [path.name for path in (pages.ROOT / "examples").iterdir() if path.suffix in (".py", ".sh")]
+    text = example_pages.index()
+    assert all(f"| [{name}](" in text for name in names)
+    assert example_pages.about("examples/spirals.py").startswith("A workload of your own")
+
+
 def test_a_notebook_is_shown_with_its_code():
     text = page_links.text_of("notebooks/05_report.ipynb")
     assert text.startswith("# Report")
@@ -102,3 +112,22 @@ def test_files_of_the_map_exist():
     for path in re.findall(r"`([^`\s]+/[^`\s]*)`", text.split("## Where things are")[1]):
         roots = (pages.ROOT, pages.ROOT / "python/dnnsuite")
         assert any((root / path).exists() for root in roots), path
+
+
+def test_worked_numbers_are_those_that_the_tests_use():
+    hfta, mila = (
+        (pages.DOCS / f"reproduce/{name}.md").read_text(encoding="utf-8") for name in ("hfta", "mila")
+    )
+    for count in (
+        35_732_752,
+        2_769_168,
+        3_576_704 + 2_765_568,
+        1_528_106,
+        4_214_842,
+        3_465_305,
+        3_527_629,
+        11_181_642,
+    ):
+        assert f"{count:,}" in hfta
+    for job, (result, sd) in SEED.items():
+        assert re.search(rf"^\| {job} \| [\d.]+ \| {result:f} \| {sd:f} \|", mila, re.MULTILINE)

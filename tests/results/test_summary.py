@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnnsuite import results
+from dnnsuite import plots, results
+from dnnsuite.errors import InvalidArgument
 from result_tables import FIXTURES, row, table
 
 
@@ -56,6 +57,15 @@ def test_without_a_baseline_nothing_is_normalised() -> None:
     summary = results.summarize(table(("hfta", "fp32", 2, 0, 200.0)))
     assert math.isnan(row(summary, "hfta", 2)["normalized"])
     assert row(summary, "hfta", 2)["rate"] == 200
+
+
+def test_runs_without_a_rate_have_a_summary_without_rows() -> None:
+    rated = table(("hfta", "fp32", 1, 0, 2.0))
+    summary = results.summarize(rated.assign(metric="acc"))
+    assert summary.empty
+    assert list(summary.columns) == list(results.summarize(rated).columns)
+    with pytest.raises(InvalidArgument, match="nothing to draw"):
+        plots.throughput(summary)
 
 
 def test_failed_runs_are_counted_and_left_out() -> None:

@@ -30,6 +30,24 @@ def by_mode(mode: str, precision: str) -> tuple[int, str, bool, str]:
     return (MODES.index(mode) if mode in MODES else len(MODES), mode, precision != "fp32", precision)
 
 
+_COLUMNS = (
+    "job",
+    "mode",
+    "precision",
+    "B",
+    "unit",
+    "rate",
+    "rate_low",
+    "rate_high",
+    "normalized",
+    "low",
+    "high",
+    "runs",
+    "failed",
+    "failure",
+)
+
+
 def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     """Throughput by job, mode, precision and B, and normalised by the job's :data:`BASELINE`. Pure.
 
@@ -75,7 +93,9 @@ def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
                 }
             )
     rows.sort(key=lambda row: (row["job"], *by_mode(row["mode"], row["precision"]), row["B"]))
-    made = pd.DataFrame(rows)
+    made = pd.DataFrame(
+        rows, columns=list(_COLUMNS)
+    )  # also if there is no rate among the runs, as of a sweep
     made.attrs = {**table.attrs, "notes": [*table.attrs.get("notes", []), *notes]}
     return made
 
