@@ -395,6 +395,7 @@ def fuse(
     A tensor that is one in all models and takes no gradient, as of a frozen base, is kept once: `[B, ...]` with stride
     0 in dimension 0. Parameters of that kind are not copied at all, buffers once; running statistics become each
     model's own when they are trained. What depends on nothing else is computed once for a batch that the models share.
+    On a CPU the weights of frozen convolutions are laid out with the channels last, in the models, too.
 
     Args:
         models: B modules; model i is slot i of the array.

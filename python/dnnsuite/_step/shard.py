@@ -68,7 +68,8 @@ class Shard:
 
     def _narrow_group(self, group: dict[str, Any], views: dict[int, torch.Tensor]) -> dict[str, Any]:
         params = []
-        self._optimizer.init_state(group, group["params"], self._optimizer.state)
+        trained = [parameter for parameter in group["params"] if parameter.requires_grad]
+        self._optimizer.init_state(group, trained, self._optimizer.state)
         for parameter in group["params"]:
             if id(parameter) not in views:
                 raise InvalidArgument(

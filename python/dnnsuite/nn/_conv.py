@@ -69,6 +69,17 @@ class _ConvBase(ArrayModule):
         self._lay_out()
         return self
 
+    @classmethod
+    @torch.no_grad()
+    def prepare_shared(cls, models: Sequence[Any], kept_once: dict[str, torch.Tensor]) -> None:
+        old = kept_once.get("weight")
+        if old is None:
+            return
+        kept_once["weight"] = made = laid_out(old.unsqueeze(0))[0]
+        for model in models:
+            if model.weight.data_ptr() == old.data_ptr():  # or there were two bases in memory
+                model.weight.data = made
+
     def _lay_out(self) -> None:
         """Lay the weights out as their device has them; one that all models share stays as it was given."""
         if not is_shared(self.weight):

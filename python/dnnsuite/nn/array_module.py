@@ -150,6 +150,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         where = {} if first is None else {"device": first.device, "dtype": first.dtype}
         kept_once = shareable_state(models)
         if kept_once:  # B of them are not even made for a moment
+            cls.prepare_shared(models, kept_once)
             with _Undrawn():
                 array = cls(**arguments, B=len(models), **{**where, "device": "meta"})
             array.leave_meta(first.device if first is not None else torch.device("cpu"), kept_once)
@@ -158,6 +159,10 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         load_stacked(array, models, kept_once)
         array.train(models[0].training)
         return array
+
+    @classmethod
+    def prepare_shared(cls, models: Sequence[Any], kept_once: dict[str, torch.Tensor]) -> None:
+        """Lay tensors that the models share out as the layer computes with them, in the models, too: values stay."""
 
     def leave_meta(self, device: torch.device, kept_once: Mapping[str, torch.Tensor]) -> None:
         """Give tensors of a layer made on the meta device their memory: what models share is `kept_once`, by name."""
