@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 NEEDS = {
+    "adapters_digits": "sklearn",
     "sweep_digits": "sklearn",
     "sweep_optuna": "optuna",
     "sweep_bert": "transformers",

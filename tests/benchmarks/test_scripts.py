@@ -37,7 +37,7 @@ def test_every_script_finds_its_modules(tmp_path):
     assert done.stdout.split() == list(map(str, SCRIPTS)), done.stderr
 
 
-@pytest.mark.parametrize("name", ["fused.py", "on_gpu.py", "sweep.py"])
+@pytest.mark.parametrize("name", ["adapters.py", "fused.py", "on_gpu.py", "sweep.py"])
 def test_a_command_runs_from_its_old_place(name, tmp_path):
     told = subprocess.run(
         [sys.executable, BENCHMARKS / name, "--help"],

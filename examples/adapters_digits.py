@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""Eight LoRA adapters teach a classifier to read digits lying on their side. `python examples/adapters_digits.py`."""
+
+import warnings
+
+import torch
+from sklearn.datasets import load_digits
+
+import dnnsuite
+from dnnsuite import nn, optim
+
+warnings.filterwarnings("ignore", module="peft")
+digits = load_digits()
+images, y = torch.tensor(digits.images).float() / 16, torch.tensor(digits.target)
+upright, lying = images.flatten(1), torch.rot90(images, 1, (1, 2)).flatten(1)
+
+torch.manual_seed(0)
+base = torch.nn.Sequential(
+    torch.nn.Linear(64, 256),
+    torch.nn.ReLU(),
+    torch.nn.Linear(256, 256),
+    torch.nn.ReLU(),
+    torch.nn.Linear(256, 10),
+)
+train = torch.optim.Adam(base.parameters(), lr=1e-3)
+for _ in range(100):
+    train.zero_grad()
+    torch.nn.functional.cross_entropy(base(upright[:1437]), y[:1437]).backward()
+    train.step()
+
+
+@torch.no_grad()
+def accuracy(logits):
+    return (logits.argmax(-1) == y[1437:]).float().mean(-1)
+
+
+print(f"base: {accuracy(base(upright[1437:])):.3f} upright, {accuracy(base(lying[1437:])):.3f} lying")
+peft = (
+    dnnsuite.adapters.import_peft()
+)  # or `import peft`, where a CPU's torch has no torchvision for CUDA beside it
+runs = [(rank, lr) for rank in (1, 2, 4, 8) for lr in (3e-3, 1e-2)]
+configs = [peft.LoraConfig(r=rank, lora_alpha=16, target_modules=["0", "2"]) for rank, _ in runs]
+array = dnnsuite.adapt(base, configs, seeds=range(len(runs)))
+opt = optim.AdamW([p for p in array.parameters() if p.requires_grad], lr=[lr for _, lr in runs])
+
+
+def losses(array, batch):
+    return nn.functional.cross_entropy(array(batch[0]), batch[1])
+
+
+with dnnsuite.StepRunner(array, opt, losses, threads=1) as runner:
+    for _ in range(300):
+        rows = torch.randint(1437, (len(runs), 64))  # each model its own batch
+        runner.step((lying[rows], y[rows]))
+found = accuracy(array(dnnsuite.stack(lying[1437:], B=len(runs))))
+for (rank, lr), value in zip(runs, found, strict=True):
+    print(f"rank {rank}, lr {lr:g}: {value:.3f} lying")
+best = int(found.argmax())
+array[best].save_pretrained("best_adapter")  # which PEFT loads
+print(f"rank {runs[best][0]} with lr {runs[best][1]:g} is the best; its adapter is in best_adapter/")
