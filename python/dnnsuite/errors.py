@@ -46,6 +46,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return the known word that is nearest, as " (did you mean 'x'?)"; empty where none is near.
 
     Upper and lower case are not told apart.
+
+    >>> did_you_mean("brt", ["bert", "dcgan"])
+    " (did you mean 'bert'?)"
     """
     by_lower_case = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), by_lower_case, 1, 0.5)

@@ -2,8 +2,9 @@
 """The benchmark of fine-tunings on one base: its ways train the same, and its tables have a row for each batch."""
 
 import adapter_ways
-import adapters
 import pytest
+
+import adapters
 
 TINY = adapter_ways.Size(1, 4)
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")

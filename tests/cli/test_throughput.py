@@ -2,6 +2,7 @@
 """`dnnsuite throughput`: rows, files, one sentence for what cannot be."""
 
 import json
+import runpy
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from command_line import status
 
 
-def test_a_measurement_its_files_and_its_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_measurement_its_files_its_figure_and_an_example_that_reads_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "out"
     order = ["throughput", "toy_reg", "--batch-sizes", "2,4", "--stop-iteration", "6", "--threads", "1"]
     assert status(*order, "--out", str(out), "--json") == 0
@@ -21,6 +24,13 @@ def test_a_measurement_its_files_and_its_figure(tmp_path: Path, capsys: pytest.C
     assert lines[1].split()[:3] == ["2", f"{said['rows'][0]['rate']:.4g}", "samples/s"]
     assert status("plot", str(out), "--save", str(tmp_path / "mine")) == 0
     assert (tmp_path / "mine.png").is_file()
+    capsys.readouterr()
+    example = Path(__file__).parents[2] / "examples/throughput_csv.py"
+    monkeypatch.setattr("sys.argv", [example.name, str(out)])
+    runpy.run_path(str(example), run_name="__main__")
+    said = capsys.readouterr().out
+    assert " 2 runs on cpu" in said
+    assert ", the fastest" in said
 
 
 @pytest.mark.parametrize(

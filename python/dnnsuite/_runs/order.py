@@ -21,6 +21,9 @@ def interleave(keys: Sequence[Key], repeats: int, seed: int = 0) -> list[tuple[i
 
     Repeats come in pairs: a shuffled order, then the same order backwards (ABBA), which cancels a linear
     drift between any two keys. The next pair is shuffled anew; the same seed gives the same order.
+
+    >>> sorted(interleave(["a", "b"], repeats=2))
+    [(0, 'a'), (0, 'b'), (1, 'a'), (1, 'b')]
     """
     generator = random.Random(seed)
     order: list[Key] = list(keys)

@@ -27,6 +27,12 @@ class ArrayBatches:
 
     Raises:
         InvalidArgument: no samples, tensors of unlike first sizes, or a batch size below one.
+
+    >>> import torch
+    >>> from dnnsuite.data.batches import ArrayBatches
+    >>> data = ArrayBatches(torch.arange(6.0), torch.arange(6), batch_size=4, seed=0, record={"source": "counted"})
+    >>> [part.shape for part in data.batch(0)]
+    [torch.Size([4]), torch.Size([4])]
     """
 
     def __init__(

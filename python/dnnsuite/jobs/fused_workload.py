@@ -47,6 +47,11 @@ class Made(NamedTuple):
 
     An argument is the name of a hyperparameter, a constant, or a tuple of these:
     `Made("Adam", {"lr": "lr", "betas": ("beta1", 0.999)})`.
+
+    >>> from dnnsuite import jobs
+    >>> made = jobs.Made("Adam", {"lr": "lr", "betas": ("beta1", 0.999)})
+    >>> made.filled({"lr": 0.1, "beta1": 0.9})
+    {'lr': 0.1, 'betas': (0.9, 0.999)}
     """
 
     name: str

@@ -31,6 +31,13 @@ class Dropout(ArrayModule):
     The mask is a function of (seed of the model, this layer's place in it, step, element), so model i drops the same
     elements whatever B, its slot or its neighbours; `dnnsuite.nn.seed` sets the seeds. In place is not offered: the
     mask is recomputed in the backward pass, so nothing is saved by it.
+
+    >>> import torch
+    >>> from dnnsuite import nn
+    >>> layer = nn.Dropout([0.0, 0.5, 1.0], B=3)
+    >>> kept = layer(torch.ones(3, 1000)).count_nonzero(1)
+    >>> kept[0].item(), 400 < kept[1].item() < 600, kept[2].item()
+    (1000, True, 0)
     """
 
     torch_class: ClassVar[Callable[..., torch.nn.Module]] = torch.nn.Dropout

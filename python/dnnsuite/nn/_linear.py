@@ -15,6 +15,12 @@ class Linear(ArrayModule):
     """`torch.nn.Linear` for B models: `[B, *, in_features]` to `[B, *, out_features]`.
 
     `weight` is `[B, out_features, in_features]`, `bias` `[B, out_features]`.
+
+    >>> import torch
+    >>> from dnnsuite import nn
+    >>> layer = nn.Linear(784, 10, B=3)
+    >>> layer.weight.shape, layer(torch.zeros(3, 32, 784)).shape
+    (torch.Size([3, 10, 784]), torch.Size([3, 32, 10]))
     """
 
     torch_class = torch.nn.Linear

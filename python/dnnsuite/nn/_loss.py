@@ -155,6 +155,12 @@ class CrossEntropyLoss(Loss):
 
     Each model's mean is over its own samples that are not `ignore_index`. As in torch, more dimensions follow the
     class: `[B, N, C, d1, ...]`. `weight` is `[C]`, or `[B, C]` with a row for each model.
+
+    >>> import torch
+    >>> from dnnsuite import nn
+    >>> losses = nn.CrossEntropyLoss(B=3)(torch.zeros(3, 8, 10), torch.zeros(3, 8, dtype=torch.long))
+    >>> [round(value, 3) for value in losses.tolist()]
+    [2.303, 2.303, 2.303]
     """
 
     torch_class = torch.nn.CrossEntropyLoss

@@ -21,6 +21,11 @@ class LayerNorm(ArrayModule):
     """`torch.nn.LayerNorm` for B models: `[B, *, *normalized_shape]` to the same.
 
     Weight and bias are `[B, *normalized_shape]`.
+
+    >>> import torch
+    >>> from dnnsuite import nn
+    >>> nn.LayerNorm(16, B=3)(torch.randn(3, 8, 16)).shape
+    torch.Size([3, 8, 16])
     """
 
     torch_class = torch.nn.LayerNorm

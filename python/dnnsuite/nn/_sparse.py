@@ -80,6 +80,11 @@ class Embedding(Table):
 
     `padding_idx` is the same row in every model: it starts at zero and gets no gradient. With `sparse` too the gradient
     is dense (its computation touches used rows only), for an array's optimizers take no other.
+
+    >>> import torch
+    >>> from dnnsuite import nn
+    >>> nn.Embedding(1000, 16, B=3)(torch.zeros(3, 8, dtype=torch.long)).shape
+    torch.Size([3, 8, 16])
     """
 
     torch_class = torch.nn.Embedding

@@ -143,6 +143,15 @@ def seed(array: torch.nn.Module, seeds: Sequence[int]) -> None:
     """Restart every random stream of `array`: model i gets the streams that belong to `seeds[i]`.
 
     Two arrays of the same architecture give model s the same dropout masks, whatever slot s has in them.
+
+    >>> import torch
+    >>> from dnnsuite import nn
+    >>> first, second = nn.Dropout(0.5, B=2), nn.Dropout(0.5, B=2)
+    >>> nn.seed(first, [1, 2])
+    >>> nn.seed(second, [2, 3])
+    >>> x = torch.ones(2, 100)
+    >>> torch.equal(first(x)[1], second(x)[0])
+    True
     """
     under_way.finish(array)
     by_name = {f"{name}.rng".lstrip(".") for name, layer in streams(array) if layer.seeded_by_name}

@@ -236,7 +236,7 @@ def _train(
 
 
 class _Train(torch.autograd.Function):
-    """As `_eager`, of a batch in training; the running statistics have no gradient."""
+    """Compute `_eager` of a batch in training, with a gradient; the running statistics have none."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor]:

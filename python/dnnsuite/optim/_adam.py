@@ -53,7 +53,13 @@ class Adam(ArrayOptimizer):
 
 
 class AdamW(Adam):
-    """`torch.optim.AdamW` for B models (Loshchilov and Hutter, 2019): `Adam` after w ← (1 - lr · weight_decay) w."""
+    """`torch.optim.AdamW` for B models (Loshchilov and Hutter, 2019): `Adam` after w ← (1 - lr · weight_decay) w.
+
+    >>> from dnnsuite import nn, optim
+    >>> optimizer = optim.AdamW(nn.Linear(2, 1, B=2).parameters(), lr=1e-3, weight_decay=[0.1, 0.0])
+    >>> optimizer.param_groups[0]["weight_decay"].tolist()
+    [0.1, 0.0]
+    """
 
     torch_class: ClassVar[Any] = torch.optim.AdamW
     flags = ("maximize", "amsgrad")

@@ -30,6 +30,16 @@ class GradScaler:
 
     Args:
         init_scale, growth_factor, backoff_factor, growth_interval: one number, or one per model.
+
+    >>> import torch
+    >>> from dnnsuite import nn, optim
+    >>> array = nn.Linear(2, 1, B=2)
+    >>> optimizer, scaler = optim.SGD(array.parameters(), lr=0.1), optim.GradScaler("cpu", init_scale=4.0, B=2)
+    >>> scaler.scale(array(torch.ones(2, 8, 2)).mean((1, 2))).sum().backward()
+    >>> scaler.step(optimizer)
+    >>> scaler.update()
+    >>> scaler.get_scale().tolist()
+    [4.0, 4.0]
     """
 
     def __init__(

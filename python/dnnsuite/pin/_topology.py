@@ -53,7 +53,12 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Topology:
-    """CPUs, nodes, GPUs, the CPUs that may be used and the memory (bytes) that may be used."""
+    """CPUs, nodes, GPUs, the CPUs that may be used and the memory (bytes) that may be used.
+
+    >>> from dnnsuite import pin
+    >>> len(pin.Topology.read().cpus) >= 1
+    True
+    """
 
     cpus: tuple[Cpu, ...]
     nodes: tuple[Node, ...]

@@ -87,6 +87,10 @@ def schedule(
 
     Raises:
         InvalidArgument: a negative number, no active step, or both ways of speaking at once.
+
+    >>> from dnnsuite import profiler
+    >>> profiler.schedule(wait=2, warmup=3, active=10)
+    Schedule(skip_first=0, wait=2, warmup=3, active=10, repeat=0)
     """
     if start_iteration is not None or profile_iterations is not None:
         if skip_first or wait or repeat or active is not None:

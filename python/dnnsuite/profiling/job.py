@@ -61,15 +61,7 @@ def observe(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
     job: Any = jobs.get(spec.job)(jobs.JobConfig.from_dict(spec.config))
     config, directory = job.config, spec.folder
     made, steps = windows_of(order["start_iteration"], order["profile_iterations"])
-    about = {
-        "job": spec.job,
-        "batch_size": config.batch_size,
-        "B": config.B,
-        "device": config.device,
-        "precision": config.precision,
-        "items_per_step": job.items_per_step,
-        "unit": job.unit,
-    }
+    about = {"job": spec.job, **_about(job)}
     # A hook in modules would keep the runner of an array from replaying its steps.
     phases = PhasesInstrument(modules=config.B == 0)
     instruments: list[Any] = [phases]
@@ -96,6 +88,19 @@ def observe(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
         about["losses"] = job.losses()
         p.save(directory)
         return {"profile": p.record(), "provenance": job.provenance(), "window": window}
+
+
+def _about(job: Any) -> dict[str, Any]:
+    """Facts of a job that its profile shows."""
+    config = job.config
+    return {
+        "batch_size": config.batch_size,
+        "B": config.B,
+        "device": config.device,
+        "precision": config.precision,
+        "items_per_step": job.items_per_step,
+        "unit": job.unit,
+    }
 
 
 def _watch_data(job: Any, phases: PhasesInstrument) -> None:

@@ -28,6 +28,8 @@ from .single_run import SingleRun, plugins_for
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..jobs import JobConfig
+
 __all__ = ["Request", "metrics", "profiles", "rows", "table"]
 
 
@@ -161,27 +163,14 @@ def _claim(request: Request, folder: PlanFolder, known: bool) -> None:
 
 def _one(request: Request, size: int, folder: PlanFolder, say: Callable[[str], None]) -> RunRecord:
     """One batch size in a process of its own; its directory appears when it is complete."""
-    from .. import jobs
-
     # DCGM would hold the counters that a profile reads: only when it is asked for.
     monitor = Monitor(request.monitor, gpus=request.device == "cuda", counters=False)
-    config = jobs.JobConfig(
-        B=request.B,
-        device=request.device,
-        precision=request.precision,
-        batch_size=size,
-        seed=request.seed,
-        data=request.data,
-        dataroot=request.dataroot,
-        threads=request.threads,
-        options=dict(request.options),
-    )
     single = SingleRun(
         "profile",
         f"profile of {request.job}",
         "dnnsuite.profiling.job:observe",
         request.job,
-        config,
+        _config(request, size),
         {name: getattr(request, name) for name in ("metrics", "start_iteration", "profile_iterations")},
         request.plugins,
         request.timeout_s,
@@ -204,6 +193,23 @@ def _one(request: Request, size: int, folder: PlanFolder, say: Callable[[str], N
         )
 
     return single.run(folder, _name(size), _Ticker(say).tick, figures)[0]
+
+
+def _config(request: Request, size: int) -> JobConfig:
+    """Configuration of the job at one batch size."""
+    from .. import jobs
+
+    return jobs.JobConfig(
+        B=request.B,
+        device=request.device,
+        precision=request.precision,
+        batch_size=size,
+        seed=request.seed,
+        data=request.data,
+        dataroot=request.dataroot,
+        threads=request.threads,
+        options=dict(request.options),
+    )
 
 
 def _rate(result: Mapping[str, Any]) -> Metric | None:

@@ -71,6 +71,13 @@ class Spans:
     Raises:
         InvalidArgument: a negative capacity.
         Unavailable: `nvtx` in a build without NVTX's headers; `cuda_pairs` without a driver, a device or libcudart.
+
+    >>> from dnnsuite import timing
+    >>> spans = timing.Spans()
+    >>> with spans.span("forward"):
+    ...     pass
+    >>> len(spans.columns()["name"])
+    1
     """
 
     def __init__(self, capacity: int = 65_536, *, nvtx: bool = False, cuda_pairs: int = 0) -> None:

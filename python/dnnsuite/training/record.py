@@ -54,7 +54,23 @@ def record_of(
     ended: Mapping[int, str] | None = None,
     speedup: Speedup | None = None,
 ) -> RunRecord:
-    """The record of a run that has ended, well or not; `parameters` are those of one model."""
+    """Make the record of a run that has ended, well or not.
+
+    Args:
+        made: the experiment, or the array of experiments.
+        processes: the run's processes; this one is the first.
+        plan_id: id of the run's directory.
+        preset: preset that was asked for.
+        started: start of the run.
+        verdict: status, and the failure if there is one.
+        history: rows of metrics.csv.
+        samples: windows of training and validation.
+        parameters: number of parameters of one model.
+        asked: options as they were given.
+        threads: CPU threads of a process.
+        ended: models of an array that ended early, with the reason.
+        speedup: speed of an array over models alone, where it was measured.
+    """
     found = facts.environment()
     array = made if isinstance(made, ExperimentArray) else None
     experiment = array.first if array else made
@@ -93,17 +109,24 @@ def record_of(
         asked=dict(asked),
         resolved=settings,
         details={
-            "config": experiment.name,
-            "data": experiment.data.record,
+            **_details(experiment, history),
             "parameters": parameters,
-            "epochs": int(history[-1]["epoch"]) if history else 0,
-            "steps_per_epoch": experiment.order.steps,
-            "dropped_samples_per_epoch": experiment.order.dropped,
-            "channels_last": experiment.channels_last,
-            "compile": experiment.compile,
             **({"models": _models(array, history, ended or {})} if array else {}),
         },
     )
+
+
+def _details(experiment: Experiment, history: Sequence[Row]) -> dict[str, Any]:
+    """Details of a run that have no field of their own in a record."""
+    return {
+        "config": experiment.name,
+        "data": experiment.data.record,
+        "epochs": int(history[-1]["epoch"]) if history else 0,
+        "steps_per_epoch": experiment.order.steps,
+        "dropped_samples_per_epoch": experiment.order.dropped,
+        "channels_last": experiment.channels_last,
+        "compile": experiment.compile,
+    }
 
 
 def _settings(made: Experiment | ExperimentArray) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,16 +137,9 @@ def _folders(train_folder: Path, settings: Settings) -> Data:
         raise InvalidArgument(
             f"{train_folder} and {valid_folder} have other classes: {odd[0]} is in one of them only"
         )
-    return Data(
-        _First(train, settings.max_train_samples),
-        _First(valid, settings.max_valid_samples),
-        len(train.classes),
-        f"{train_folder.parent}: images in {len(train.classes)} classes",
-        {
-            "train": imagenet.origin_of(train_folder, train).record(),
-            "valid": imagenet.origin_of(valid_folder, valid).record(),
-        },
-    )
+    origins = imagenet.origin_of(train_folder, train), imagenet.origin_of(valid_folder, valid)
+    source = f"{train_folder.parent}: images in {len(train.classes)} classes"
+    return _image_data(train, valid, origins, source, settings)
 
 
 def _shards(train_shards: list[Path], settings: Settings) -> Data:
@@ -161,15 +155,19 @@ def _shards(train_shards: list[Path], settings: Settings) -> Data:
     size = settings.image_size or _SIZE
     train = imagenet_shards.ShardedImages(train_shards, imagenet.augmented(size, normalized=True))
     valid = imagenet_shards.ShardedImages(valid_shards, _centred(size))
+    origins = imagenet_shards.origin_of(train, train_shards), imagenet_shards.origin_of(valid, valid_shards)
+    source = f"{folder}: images in {len(train_shards)} TFRecord shards"
+    return _image_data(train, valid, origins, source, settings)
+
+
+def _image_data(train: Any, valid: Any, origins: Sequence[Any], source: str, settings: Settings) -> Data:
+    """Data of two sets of images with classes, cut to the configuration's numbers of samples."""
     return Data(
         _First(train, settings.max_train_samples),
         _First(valid, settings.max_valid_samples),
         len(train.classes),
-        f"{folder}: images in {len(train_shards)} TFRecord shards",
-        {
-            "train": imagenet_shards.origin_of(train, train_shards).record(),
-            "valid": imagenet_shards.origin_of(valid, valid_shards).record(),
-        },
+        source,
+        {part: origin.record() for part, origin in zip(("train", "valid"), origins, strict=True)},
     )
 
 

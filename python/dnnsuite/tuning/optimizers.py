@@ -251,7 +251,7 @@ def _called(optimizer: Any, schedule: Any, model: Any, config: Config) -> tuple[
 
 
 class OfLightning(OfTorch):
-    """What a LightningModule's `configure_optimizers` returns."""
+    """Optimizer and schedule from a LightningModule's `configure_optimizers`."""
 
     def __init__(self) -> None:
         super().__init__(self._configured)

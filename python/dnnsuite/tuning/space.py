@@ -40,7 +40,13 @@ class Uniform:
 
 @dataclass(frozen=True)
 class LogUniform(Uniform):
-    """Any number from `low` to `high`, each order of magnitude as likely as any other."""
+    """Any number from `low` to `high`, each order of magnitude as likely as any other.
+
+    >>> import random
+    >>> from dnnsuite.tuning import LogUniform
+    >>> 1e-4 <= LogUniform(1e-4, 1e-1).draw(random.Random(0)) <= 1e-1
+    True
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -117,6 +117,14 @@ def sweep(
     Raises:
         InvalidArgument: an argument is refused; the message names it.
         Error: every trial failed; the message has the first reason.
+
+    >>> import torch, dnnsuite
+    >>> data = torch.randn(64, 4), torch.randn(64, 1)
+    >>> sweep = dnnsuite.sweep(
+    ...     lambda config: torch.nn.Linear(4, 1), {"lr": [0.1, 0.01]}, data, batch_size=32, epochs=1, out=False, quiet=True
+    ... )
+    >>> len(sweep.trials)
+    2
     """
     aim = Goal(metric, _sign(metric, goal), _at_least_1("patience", patience), min_delta)
     chosen, setting = _search(space, algorithm, trials, epochs, seed, aim.sign < 0)

@@ -5,6 +5,7 @@ import torch
 from dnnsuite import stack
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.nn import functional
+from dnnsuite.nn._convolution_ways import grouped
 from dnnsuite.nn.functional import convolution
 
 
@@ -115,7 +116,7 @@ def test_one_convolution_in_groups_is_each_models(name, groups):
     )
     rest = (2, 1, 1, groups, 1) if transposed else (2, 1, 1, groups)
     plain = getattr(torch.nn.functional, name)
-    y = convolution.grouped(plain, x, weight, bias, *rest)
+    y = grouped(plain, x, weight, bias, *rest)
     truth = torch.stack([plain(*own, *rest) for own in zip(x, weight, bias, strict=True)])
     grad = torch.randn_like(truth)
     got, wanted = (torch.autograd.grad(z, (x, weight, bias), grad) for z in (y, truth))

@@ -36,6 +36,11 @@ def cross_entropy(
     The target is class indices `[B, N]` or class probabilities `[B, N, C]`; more dimensions follow the class as in
     torch: `[B, N, C, d1, ...]`. `weight` is `[B, C]`, or `[C]` for all models. Each model's mean is over its own
     samples that are not `ignore_index`; a model with none gets NaN, as in torch.
+
+    >>> import torch
+    >>> from dnnsuite.nn import functional
+    >>> functional.cross_entropy(torch.randn(3, 8, 10), torch.zeros(3, 8, dtype=torch.long)).shape
+    torch.Size([3])
     """
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)

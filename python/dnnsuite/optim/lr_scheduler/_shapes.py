@@ -17,7 +17,16 @@ _COUNTS = "it counts epochs, 1 or more"
 
 
 class StepLR(LRScheduler):
-    """`torch.optim.lr_scheduler.StepLR` for B models: lr ← gamma · lr each `step_size` epochs."""
+    """`torch.optim.lr_scheduler.StepLR` for B models: lr ← gamma · lr each `step_size` epochs.
+
+    >>> from dnnsuite import nn, optim
+    >>> optimizer = optim.SGD(nn.Linear(2, 1, B=2).parameters(), lr=[1.0, 0.1])
+    >>> scheduler = optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=[0.5, 0.1])
+    >>> optimizer.step()
+    >>> scheduler.step()
+    >>> [round(rate, 3) for rate in optimizer.param_groups[0]["lr"].tolist()]
+    [0.5, 0.01]
+    """
 
     per_model = ("step_size", "gamma")
 

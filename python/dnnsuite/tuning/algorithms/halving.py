@@ -108,7 +108,12 @@ class SuccessiveHalving(Brackets):
 
 
 class Hyperband(Brackets):
-    """Hyperband, R is the sweep's epochs; `skip_last` leaves out the last rungs of each bracket, as HFTA does."""
+    """Hyperband, R is the sweep's epochs; `skip_last` leaves out the last rungs of each bracket, as HFTA does.
+
+    >>> from dnnsuite.tuning import Hyperband
+    >>> Hyperband(eta=3)
+    Hyperband(eta=3, skip_last=0)
+    """
 
     def __init__(self, eta: int = 3, skip_last: int = 0) -> None:
         _check_eta(eta)
