@@ -7,9 +7,9 @@ B processes, each with a base of its own; PEFT with B adapters in one model, eac
 
     python benchmarks/adapters.py [--models gpt2-768] [--quick] [--threads 2] [--memory] [--markdown FILE]
 
-prints how many times faster than the loop each way is, by CPU time on one thread and wall time on more; with --memory the
-peak of the resident set above that of the imports, each way in a fresh process, beside what one base and B times what one
-model adds to it would take.
+prints how many times faster than the loop each way is, by CPU time on one thread and wall time on more; with --memory
+the peak of the resident set above that of the imports, each way in a fresh process, beside what one base and B times
+what one model adds to it would take.
 """
 
 from __future__ import annotations

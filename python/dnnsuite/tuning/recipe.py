@@ -158,7 +158,7 @@ def _signature(trainee: torch.nn.Module) -> Any:
 
 
 def _told(part: torch.nn.Module) -> str:
-    """What a layer says of itself, without what may differ between models of an array in any case."""
+    """Settings of a layer as it prints them, without those that may differ between the models of an array."""
     if type(part) in _DROPOUTS:
         return f"inplace={part.inplace}"
     return part.extra_repr()

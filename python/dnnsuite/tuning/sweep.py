@@ -121,7 +121,8 @@ def sweep(
     >>> import torch, dnnsuite
     >>> data = torch.randn(64, 4), torch.randn(64, 1)
     >>> sweep = dnnsuite.sweep(
-    ...     lambda config: torch.nn.Linear(4, 1), {"lr": [0.1, 0.01]}, data, batch_size=32, epochs=1, out=False, quiet=True
+    ...     lambda config: torch.nn.Linear(4, 1), {"lr": [0.1, 0.01]}, data,
+    ...     batch_size=32, epochs=1, out=False, quiet=True,
     ... )
     >>> len(sweep.trials)
     2
