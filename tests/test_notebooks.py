@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+import report_runs
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
 BY_NAME = {path.stem[3:]: path for path in NOTEBOOKS}
+suite = report_runs.suite  # a fixture
 INSTALL = "notebooks need a Jupyter kernel: pip install '.[test]'"
 
 # Jupyter's own libraries warn about each other.
@@ -23,10 +26,10 @@ def run(path: Path, monkeypatch: pytest.MonkeyPatch, results: Path | None) -> An
     nbclient = pytest.importorskip("nbclient", reason=INSTALL)
     pytest.importorskip("ipykernel", reason=INSTALL)
     nbformat = pytest.importorskip("nbformat", reason=INSTALL)
-    if results is None:
-        monkeypatch.delenv("DNNSUITE_RUN", raising=False)
-    else:
-        monkeypatch.setenv("DNNSUITE_RUN", str(results))
+    for name in ("RUN", "SUITE", "PROFILE"):
+        monkeypatch.delenv(f"DNNSUITE_{name}", raising=False)
+        if results is not None:
+            monkeypatch.setenv(f"DNNSUITE_{name}", str(results))
     notebook = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(
         notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}}
@@ -117,6 +120,34 @@ def test_on_results_made_just_now(monkeypatch: pytest.MonkeyPatch, fresh_results
     (fresh_results / "results.csv").unlink()
     again, _ = outputs(run(BY_NAME["throughput"], monkeypatch, fresh_results))
     assert "tiny: 3 runs of toy on cpu, 1 repeats" in again
+
+
+def test_a_report_of_other_runs(monkeypatch: pytest.MonkeyPatch, suite: Any) -> None:
+    runs = [(repeat, slot) for repeat in range(4) for slot in range(2)]
+    folder = suite(
+        *(report_runs.record("vae", repeat, slot, 100.0 + repeat, copies=2) for repeat, slot in runs)
+    )
+    text, figures = outputs(run(BY_NAME["report"], monkeypatch, folder))
+    assert figures == 2
+    assert "out: 1 jobs, 4 repeats, copies at once: 2, isolation: affinity" in text
+
+
+def test_a_profile_made_just_now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    options = "--batch-sizes 8 --start-iteration 3 --profile-iterations 4 --threads 1 --monitor none"
+    command = [
+        sys.executable,
+        "-m",
+        "dnnsuite",
+        "profile",
+        "toy_reg",
+        *options.split(),
+        "--out",
+        str(tmp_path),
+    ]
+    subprocess.run(command, check=True, timeout=120, capture_output=True)
+    text, figures = outputs(run(BY_NAME["profile"], monkeypatch, tmp_path))
+    assert figures == 2
+    assert "toy_reg on cpu, 1 batch sizes, 4 steps observed of each" in text
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
