@@ -31,8 +31,9 @@ if TYPE_CHECKING:
         tuning,
         workflow,
     )
-    from ._fuse import fuse, stack, state_bytes, unfuse, unstack
+    from ._fuse import fuse, stack, unfuse, unstack
     from ._fuse.coverage import coverage
+    from ._fuse.state_bytes import state_bytes
     from ._step import StepRunner
     from .adapters.adapt import adapt
     from .advisor import advise
