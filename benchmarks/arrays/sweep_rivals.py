@@ -16,7 +16,6 @@ of the others dnnsuite is. CPU time is what a machine whose cores are all busy h
 from __future__ import annotations
 
 import argparse
-import pickle
 import sys
 import tempfile
 import time
@@ -142,21 +141,21 @@ class Trained:
         )
         self.history: list[float] = []
 
-    def __getstate__(self) -> bytes:
-        from joblib.externals import cloudpickle
-
-        found: bytes = cloudpickle.dumps(self.__dict__)
-        return found
-
-    def __setstate__(self, state: bytes) -> None:
-        dnnsuite.data.import_torchvision()  # before transformers, which a model may come from
-        self.__dict__.update(pickle.loads(state))
-
     def until(self, of: Workload, epochs: int) -> list[float]:
         """Train up to so many epochs; return the losses on held-out data so far."""
         while len(self.history) < epochs:
             self.epoch(of)
         return self.history
+
+    def state(self) -> tuple[Any, Any, list[float]]:
+        """What a process hands over between rungs: plain tensors and numbers."""
+        return self.model.state_dict(), self.optimizer.state_dict(), self.history
+
+    def take(self, state: tuple[Any, Any, list[float]]) -> None:
+        """Go on from a state."""
+        model, optimizer, self.history = state
+        self.model.load_state_dict(model)
+        self.optimizer.load_state_dict(optimizer)
 
     def epoch(self, of: Workload) -> float:
         """Train and validate an epoch."""
@@ -214,15 +213,15 @@ def loop(of: Workload, search: str) -> float:
     return cpu_clock() - begin
 
 
-def _rung(
-    of: Workload, one: Trained | None, number: int, config: Config, until: int
-) -> tuple[Trained, float]:
-    """A rung in a worker: (the model, CPU seconds)."""
+def _rung(of: Workload, state: Any, number: int, config: Config, until: int) -> tuple[Any, float]:
+    """A rung in a worker: (the trial's state, CPU seconds)."""
     torch.set_num_threads(1)
     begin = time.process_time()
-    one = one or Trained(of, number, config)
+    one = Trained(of, number, config)
+    if state is not None:
+        one.take(state)
     one.until(of, until)
-    return one, time.process_time() - begin
+    return one.state(), time.process_time() - begin
 
 
 def processes(of: Workload, search: str, pool: Any) -> float:
@@ -232,15 +231,15 @@ def processes(of: Workload, search: str, pool: Any) -> float:
     begin, spent = cpu_clock(), 0.0
     rungs = rungs_of(search)
     space = configs(sum(bracket[0][0] for bracket in rungs))
-    held: dict[int, Trained] = {}
+    held: dict[int, Any] = {}
 
     def train(members: Sequence[int], until: int) -> dict[int, float]:
         nonlocal spent
         done = pool(delayed(_rung)(of, held.get(trial), trial, space[trial], until) for trial in members)
-        for trial, (one, seconds) in zip(members, done, strict=True):
-            held[trial] = one
+        for trial, (state, seconds) in zip(members, done, strict=True):
+            held[trial] = state
             spent += seconds
-        return {trial: min(held[trial].history) for trial in members}
+        return {trial: min(held[trial][2]) for trial in members}
 
     halved(rungs, train)
     return cpu_clock() - begin + spent
