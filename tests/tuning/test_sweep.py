@@ -8,7 +8,7 @@ import torch
 
 import dnnsuite
 from dnnsuite.errors import Error, InvalidArgument
-from dnnsuite.tuning import PBT, Choice, Hyperband, LogUniform, Random, Uniform
+from dnnsuite.tuning import ASHA, PBT, Choice, Hyperband, LogUniform, Random, Uniform
 
 
 def mlp(config, dtype=torch.float32):
@@ -120,6 +120,36 @@ def test_rungs_that_continue_train_as_one_run_does(task):
     assert mine == alone.history["loss"].tolist()
     assert sweep.epochs < sweep.epochs_from_scratch
     assert f"{sweep.epochs_from_scratch - sweep.epochs} fewer than from scratch" in sweep.describe()
+
+
+class Bowl(torch.nn.Module):
+    """A parameter that begins at x and is drawn towards 0: the trial that begins the nearest is the best."""
+
+    def __init__(self, x):
+        super().__init__()
+        self.at = torch.nn.Parameter(torch.full((1, 1), x, dtype=torch.float64))
+
+    def forward(self, inputs):
+        return inputs.double() @ self.at
+
+
+@pytest.mark.parametrize("algorithm", [Random(6), Hyperband(), ASHA(6, parallel=3)])
+def test_the_best_of_a_quadratic_in_every_mode(algorithm):
+    data = torch.ones(4, 1), torch.zeros(4, 1)
+    tables = []
+    for mode in ("hfta", "serial", "concurrent"):
+        sweep = dnnsuite.sweep(
+            lambda config: Bowl(config["x"]), {"x": Uniform(-3, 3)}, data, evaluate=data, batch_size=4, mode=mode,
+            loss=lambda model, x, y: (model(x) - y).square().mean(), optimizer=("SGD", {"lr": 0.1}), epochs=3,
+            algorithm=algorithm, out=False, quiet=True, width=2,
+        )  # fmt: skip
+        assert sweep.best_trial == sweep.table["x"].abs().idxmin()
+        epochs = sweep.table.loc[sweep.best_trial, "epochs"]
+        assert epochs == 3
+        assert sweep.best_value == pytest.approx((sweep.best_config["x"] * 0.8**3) ** 2, rel=1e-12)
+        tables.append(sweep.table.drop(columns="seconds"))
+    assert tables[0].equals(tables[1])
+    assert tables[0].equals(tables[2])
 
 
 def test_batch_sizes_and_data_of_their_own(task):

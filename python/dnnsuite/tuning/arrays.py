@@ -126,7 +126,9 @@ class Arrays:
         if array is not None:
             self._abandon(array)
         kind = classify(error)
-        if (len(trials) == 1 and kind != "oom") or (len(trials) == 1 and self.width.now == 1):
+        if len(trials) == 1 and (kind != "oom" or self.width.now == 1):
+            if kind == "oom":
+                self.width.restore()
             return [(trials[0], error)]
         for trial in members.values():
             if not trial.over:

@@ -26,6 +26,7 @@ class Width:
         self.now = asked or _FIRST
         self._fixed, self._most = asked is not None, most
         self._rates: dict[int, float] = {}
+        self._whole: tuple[int, bool] | None = None  # (now, fixed) before it was halved for the first time
         self._begun_bytes = _used_bytes()
 
     def begin(self, model_bytes: int) -> None:
@@ -35,6 +36,8 @@ class Width:
 
     def measured(self, models: int, seconds: float, steps: int) -> None:
         """Take the time of an epoch of `models` at once; the next may be wider."""
+        if models > 1:
+            self._whole = None  # that there is less room is true
         if self._fixed or models != self.now or not steps:
             return
         per_model_s = seconds / models / steps
@@ -51,7 +54,13 @@ class Width:
 
     def halve(self, failed: int) -> None:
         """Memory ran out with `failed` models: half as many from now on."""
+        self._whole = self._whole or (self.now, self._fixed)
         self.now, self._fixed = max(1, failed // 2), True
+
+    def restore(self) -> None:
+        """Memory ran out with one model alone, so it was its fault: go on as wide as before."""
+        if self._whole is not None:
+            (self.now, self._fixed), self._whole = self._whole, None
 
 
 def _used_bytes() -> int:

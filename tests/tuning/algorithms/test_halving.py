@@ -23,9 +23,9 @@ def test_the_schedule_of_the_paper():
     assert hyperband_rungs(81, skip_last=2) == [rungs[:-2] for rungs in R81]
 
 
-@pytest.mark.parametrize("R", [27, 81, 243])
+@pytest.mark.parametrize("R", [9, 27, 81, 243])
 def test_the_formula(R):
-    s_max = {27: 3, 81: 4, 243: 5}[R]  # int(log(243) / log(3)) is 4
+    s_max = {9: 2, 27: 3, 81: 4, 243: 5}[R]  # int(log(243) / log(3)) is 4
     brackets = hyperband_rungs(R)
     assert len(brackets) == s_max + 1
     for s, rungs in zip(range(s_max, -1, -1), brackets, strict=True):

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""Failures by the dozen, and memory that really runs out: each ends its own trial, and the rest is as without it."""
+
+import math
+import random
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import dnnsuite
+from dnnsuite.errors import Error, InvalidArgument
+
+FATES = ("nan", "raise", "no memory", "factory", "evaluation")
+
+
+class Fated(torch.nn.Module):
+    """A model that fails as its configuration says, or does not."""
+
+    def __init__(self, fate):
+        super().__init__()
+        self.layer, self.fate = torch.nn.Linear(4, 2), fate
+        if fate == "factory":
+            raise RuntimeError("no such layer")
+
+    def forward(self, x):
+        if self.fate == "raise" and self.training:
+            raise ValueError("a bad forward")
+        if self.fate == "no memory" and self.training:
+            raise MemoryError("out of memory")
+        return self.layer(x) * (math.nan if self.fate == "nan" else 1.0)
+
+
+def test_two_hundred_trials_of_which_some_fail(task, tmp_path):
+    draw = random.Random(4)
+    fates = ["well" if draw.random() < 0.95 else draw.choice(FATES) for _ in range(200)]
+    assert set(fates) == {"well", *FATES}
+    configs = [{"fate": fate, "lr": 10 ** draw.uniform(-2, -1)} for fate in fates]
+
+    def evaluate(model):
+        if model.fate == "evaluation":
+            raise LookupError("no such metric")
+        return torch.nn.functional.cross_entropy(model(task.valid[0]), task.valid[1])
+
+    sweep = dnnsuite.sweep(
+        lambda config: Fated(config["fate"]),
+        configs,
+        task.loader(28),
+        evaluate=evaluate,
+        out=tmp_path / "out",
+        quiet=True,
+    )
+    well = [fate == "well" for fate in fates]
+    assert (sweep.table["status"] == "done").tolist() == well
+    assert all(message for message, good in zip(sweep.table["message"], well, strict=True) if not good)
+    seeds = [
+        {**config, "seed": number}
+        for number, (config, good) in enumerate(zip(configs, well, strict=True))
+        if good
+    ]
+    alone = dnnsuite.sweep(
+        lambda config: Fated(config["fate"]),
+        seeds[:16],
+        task.loader(28),
+        evaluate=evaluate,
+        out=False,
+        quiet=True,
+    )
+    done = sweep.history[sweep.history["trial"].map(lambda number: well[number])]
+    assert done["value"][:16].tolist() == alone.history["value"].tolist()
+
+
+def test_one_without_room_does_not_make_the_others_narrow(task, caplog):
+    fates = ["well", "no memory", *["well"] * 14]
+    configs = [{"fate": fate, "lr": 0.1} for fate in fates]
+    epochs = []
+    dnnsuite.sweep(
+        lambda config: Fated(config["fate"]), configs, task.loader(28), epochs=3, width=4, out=False, quiet=True,
+        callbacks=[lambda event: epochs.append((event.epoch, event.trial))],
+    )  # fmt: skip
+    assert "the sweep goes on with 2" in caplog.text
+    after = [trial for epoch, trial in epochs if epoch == 3 and trial > 4]
+    assert after[:4] == sorted(after)[:4]
+    assert caplog.text.count("memory ran out") == 2  # of 4 and of 2
+
+
+SCRIPT = """
+import resource, torch, dnnsuite, logging
+torch.set_num_threads(1)
+x, y = torch.randn(64, 16), torch.randint(0, 2, (64,))
+def model(config):
+    return torch.nn.Sequential(torch.nn.Linear(16, 512), torch.nn.Linear(512, 512), torch.nn.Linear(512, 2))
+def sweep(trials, width):
+    configs = [{"lr": 10.0 ** -(2 + i / 8)} for i in range(trials)]
+    options = {"batch_size": 32, "evaluate": (x, y), "epochs": 1, "width": width, "out": False, "quiet": True}
+    return dnnsuite.sweep(model, configs, (x, y), **options)
+free = sweep(2, 1)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 80 * 2**20,) * 2)
+limited = sweep(16, 16)
+print(sorted(set(limited.table["status"])), limited.history["loss"][:2].tolist() == free.history["loss"].tolist())
+"""
+
+
+def test_memory_that_really_runs_out():
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    assert "memory ran out with 16 models at once; the sweep goes on with 8" in done.stderr
+    assert done.stdout.split("\n")[0] == "['done'] True"
+
+
+def test_a_metric_that_is_never_a_number(task):
+    with pytest.raises(Error, match=r"all 2 trials failed.*value is nan after epoch 1"):
+        dnnsuite.sweep(
+            lambda config: Fated("well"), {"lr": [0.1, 0.2]}, task.loader(), evaluate=lambda model: math.nan, out=False,
+            quiet=True,
+        )  # fmt: skip
+
+
+def test_a_factory_that_ignores_its_configuration(task):
+    with pytest.raises(
+        InvalidArgument, match=r"make_model ignores 'fate', in which the trials differ, so all would be"
+    ):
+        dnnsuite.sweep(
+            lambda config: Fated("well"), {"fate": ["well", "nan"]}, task.loader(), out=False, quiet=True
+        )
