@@ -133,3 +133,13 @@ def test_ranks_and_comparisons(tmp_path, capsys):
     assert "one file with another" in err
     (tmp_path / "empty").mkdir()
     assert run(capsys, tmp_path / "empty")[0] == 2
+
+
+def test_a_terminal_obeys_no_name_in_a_file(tmp_path, capsys):
+    path = tmp_path / "dmon.txt"
+    text = (FIXTURES / "dmon_old.txt").read_bytes()
+    path.write_bytes(text.replace(b"GPUTL", b"GP\x1b]0;owned\x07\x1b[2JUTL"))
+    assert path.read_bytes() != text
+    status, out, err = run(capsys, path)
+    assert status == 0
+    assert "\x1b" not in out + err

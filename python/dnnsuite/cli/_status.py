@@ -15,7 +15,7 @@ from .._runs.words import printable
 from ..errors import Error
 from ._completion import with_completion
 
-__all__ = ["FAILED", "USAGE", "reporting", "say"]
+__all__ = ["FAILED", "USAGE", "reporting", "say", "tell"]
 
 FAILED, USAGE = 1, 2
 
@@ -50,3 +50,8 @@ def reporting(command: Callable[..., int]) -> Callable[..., None]:
 def say(text: str) -> None:
     """Print a line on standard error, without what a terminal would obey."""
     print(f"dnnsuite: {printable(text)}", file=sys.stderr)
+
+
+def tell(text: str) -> None:
+    """Print text that has names from files or other programs in it, without what a terminal would obey."""
+    print(printable(text))

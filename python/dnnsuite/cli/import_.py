@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
 import typer
 
+from .._runs.words import printable
 from ..errors import Error, InvalidArgument
+from ._status import say, tell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,13 +132,13 @@ def _show(shown: _Shown, files: list[Path], as_json: bool, written: list[Path]) 
         )
         return
     rows = ", ".join(f"{len(table)} {name}" for name, table in shown.tables.items() if len(table))
-    print(f"{names}: {shown.kind}" + (f"; {rows or 'no rows'}" if shown.tables else ""))
+    tell(f"{names}: {shown.kind}" + (f"; {rows or 'no rows'}" if shown.tables else ""))
     for name, table in shown.results.items():
-        print(f"\n{name}:\n{_shown(table)}")
+        tell(f"\n{name}:\n{_shown(table)}")
     for note in shown.notes:
-        print(f"dnnsuite: {note}", file=sys.stderr)
+        say(note)
     for path in written:
-        print(f"dnnsuite: wrote {path}", file=sys.stderr)
+        say(f"wrote {path}")
 
 
 def _results(found: Imported) -> tuple[Results, list[str]]:
@@ -249,7 +251,7 @@ def _coreutil(file: Source, as_json: Json = False) -> None:
     if as_json:
         _print_json({"file": str(file), "cores": _records(table), "notes": notes})
     else:
-        print(format_core_utilization(table))
+        tell(format_core_utilization(table))
         _say("coreutil", notes)
 
 
@@ -266,7 +268,7 @@ def _fp32util(file: Source, as_json: Json = False) -> None:
     if as_json:
         _print_json({"file": str(file), **made.to_dict()})
     else:
-        print(fp32.render(made))
+        tell(fp32.render(made))
         _say("fp32util", _left_out(made))
 
 
@@ -278,7 +280,7 @@ def _left_out(made: Any) -> list[str]:
 
 def _say(name: str, notes: list[str]) -> None:
     for note in notes:
-        print(f"{name}: {note}", file=sys.stderr)
+        print(f"{name}: {printable(note)}", file=sys.stderr)
 
 
 def _script(name: str, command: Callable[..., None]) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +12,7 @@ import typer
 
 from ..errors import InvalidArgument
 from ._options import Json, Text
+from ._status import say
 from .figure_kinds import draw, kind_for
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def plot(
     chosen = kind_for(kind, directories)
     drawn = draw(chosen, Request(tuple(directories), save, metric, allow_unlike))
     for sentence in drawn.notes:
-        print(f"dnnsuite: {sentence}", file=sys.stderr)
+        say(sentence)
     files = [str(path) for path in drawn.files]
     print(json.dumps({"files": files}) if as_json else "\n".join(files))
     return 0

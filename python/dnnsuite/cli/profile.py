@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from ._options import Number, Text, Texts
+from ._status import tell
 
 if TYPE_CHECKING:
     from ..profiling.sizes import Request
@@ -139,12 +140,12 @@ def _print(results: list[dict[str, Any]]) -> None:
 
     finished = [result for result in results if result["status"] == "ok"]
     if len(finished) == 1:
-        print((Path(finished[0]["directory"]) / "summary.txt").read_text())
+        tell((Path(finished[0]["directory"]) / "summary.txt").read_text())
     if len(results) == 1 and finished:
         return
     print("batch size  rate (95 %)                          CPUs busy  overhead  largest shares of a step")
     for row in rows(results):
-        print(_row_text(row))
+        tell(_row_text(row))
     for result in finished:
         first = result["profile"]["advice"][0]
         print(
