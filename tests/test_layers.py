@@ -76,8 +76,6 @@ TESTED_BY: dict[str, str] = {
     "adapters/checks.py": "adapters/test_adapt.py",
     "adapters/places.py": "adapters/test_lora.py",
     "cpp/fused/cpu/isa.cpp": "ops/test_library.py",
-    "cpp/fused/cpu/recurrence_step.cpp": "ops/test_recurrence_steps.py",
-    "cpp/fused/cuda/recurrence_step.cpp": "ops/test_recurrence_steps.py",
     "cpp/fused/schema.cpp": "ops/test_operators.py",
     "cpp/gpu/nvtx.cpp": "profiler/test_nvtx.py",
     "cpp/host/torch_allocator.cpp": "test_memory.py",

@@ -8,8 +8,8 @@
 The CPU stands in for the GPU: an array takes the ways of a GPU, on the CPU's kernels, and every operator of one step
 (forward, losses, backward, Adam) is counted. `operators` leaves out views and empty tensors, which launch nothing.
 `launches` are those of this package's CUDA kernels as the operators start them, and of torch's operators as a rule one
-each; what a library splits, or joins, is not known here. `MB` is each operator's tensors, once. One replay of a CUDA
-graph launches all of it with one call.
+each; what a library splits, or joins, and what an operator copies inside, is not seen here. `MB` is each operator's
+tensors, once. One replay of a CUDA graph launches all of it with one call.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import work
 
 from dnnsuite import ops
-from dnnsuite.ops._attention import _composed
+from dnnsuite.ops import attention_by_products
 from timing import Case, main
 
 
@@ -42,7 +42,7 @@ def bench(B, sequences, length, heads, head_dim, drop):
         {
             "own": train(lambda: ops.attention(qkv, heads, p, rng)),
             "torch sdpa": train(lambda: sdpa(qkv)),
-            "composition, own dropout": train(lambda: _composed(qkv, heads, p, rng, False, None)),
+            "composition, own dropout": train(lambda: attention_by_products(qkv, heads, p, rng, False, None)),
         },
         work.attention(B, sequences, length, heads, head_dim, bool(drop)),
     )

@@ -11,14 +11,14 @@ def definition(qkv, heads, causal):
     query, key, value = (x.unflatten(-1, (heads, -1)).transpose(2, 3) for x in qkv.chunk(3, -1))
     scores = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
     if causal:
-        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -torch.inf)
+        scores = scores.masked_fill(torch.ones_like(scores[0, 0, 0], dtype=torch.bool).triu(1), -torch.inf)
     return (scores.softmax(-1) @ value).transpose(2, 3).flatten(-2)
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_every_way_is_the_definition(causal):
+def test_every_way_is_the_definition(causal, device):
     torch.manual_seed(0)
-    qkv = torch.randn(2, 3, 5, 24, dtype=torch.float64, requires_grad=True)
+    qkv = torch.randn(2, 3, 5, 24, dtype=torch.float64).to(device).requires_grad_()
     expected = definition(qkv, 2, causal)
     weights = torch.randn_like(expected)
     (wanted,) = torch.autograd.grad(expected, qkv, weights)

@@ -17,20 +17,21 @@ CASES = {
 }
 
 
-def tensors(case, shared):
+def tensors(case, shared, device="cpu"):
     torch.manual_seed(0)
     plain, filters, shape, rest = CASES[case]
     x = torch.randn(shape[1:], dtype=torch.float64).expand(shape) if shared else torch.randn(shape).double()
     outputs = filters[1] if plain is F.conv_transpose2d else filters[0]
     weight, bias = torch.randn(shape[0], *filters).double(), torch.randn(shape[0], outputs).double()
-    x = x if shared else x.requires_grad_()
-    return plain, (x, weight.requires_grad_(), bias.requires_grad_()), rest
+    # Moved to its device first: what is shared stays one tensor.
+    x = x[0].to(device).expand(shape) if shared else x.to(device).requires_grad_()
+    return plain, (x, *(t.to(device).requires_grad_() for t in (weight, bias))), rest
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
 @pytest.mark.parametrize("case", CASES)
-def test_every_way_is_the_models_one_by_one(case, shared):
-    plain, inputs, rest = tensors(case, shared)
+def test_every_way_is_the_models_one_by_one(case, shared, device):
+    plain, inputs, rest = tensors(case, shared, device)
     leaves = [t for t in inputs if t.requires_grad]
     expected = torch.stack([plain(*own, *rest) for own in zip(*inputs, strict=True)])
     weights = torch.randn_like(expected)

@@ -116,3 +116,15 @@ def test_nothing_is_measured_under_a_transform():
         return y.sum()
 
     torch.func.grad(under)(x())
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_choice_is_made_before_a_capture_and_kept_in_it():
+    given = torch.randn(64, 64, device="cuda", requires_grad=True)
+    ways = {"slow": slow, "quick": quick}
+    assert measured.fastest("a sum", ways, [given]) == "quick"
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        assert measured.fastest("a sum", ways, [given]) == "quick"
+        assert measured.fastest("another", ways, [given]) == "slow"  # nothing is measured now
+    assert measured.fastest("another", ways, [given]) == "quick"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import InvalidArgument
 from ._linear import linear
-from ._recurrence_steps import first_gradient, recurrence_steps
+from ._recurrence_step import first_gradient, recurrence_steps
 from .device import on_cpu
 from .library import cuda_kernels, differentiable, library, tracing, transforming
 

@@ -29,10 +29,10 @@ def inputs(kind, T=4, N=3, H=5, B=2, given=True, dtype=torch.float64):
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("ragged", [False, True])
-def test_the_steps_of_a_gpu_are_the_definition(kind, reverse, given, ragged):
+def test_the_steps_of_a_gpu_are_the_definition(kind, reverse, given, ragged, device):
     """Results, and gradients where only some results have one, also through the last states."""
-    args = inputs(kind, given=given)
-    lengths = torch.tensor([[4, 1, 0], [2, 4, 3]]) if ragged else None
+    args = [None if a is None else a.detach().to(device).requires_grad_() for a in inputs(kind, given=given)]
+    lengths = torch.tensor([[4, 1, 0], [2, 4, 3]], device=device) if ragged else None
     expected = _composed(*args, lengths, kind, reverse)
     with cpu_for_gpu():
         found = ops.recurrence(*args, lengths, kind=kind, reverse=reverse)
