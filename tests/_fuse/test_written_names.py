@@ -12,7 +12,9 @@ class Code(torch.nn.Module):
     def forward(self, x):
         y = x + self.read
         y += self.bias
-        return y
+        self.store()
+        self.write(x)
+        return self.out(x) if x.dim() else self.fill(x)
 
     def store(self):
         self.stored = self.count + 1
@@ -23,6 +25,9 @@ class Code(torch.nn.Module):
 
     def fill(self, x):
         self.filled[0] = x
+
+    def reset(self):
+        self.read.zero_()  # which no forward calls
 
     def out(self, x):
         torch.add(x, 1, out=self.given)

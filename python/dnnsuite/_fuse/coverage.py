@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from ..nn.array_module import ArrayModule
+from ..nn.sharing import is_shared
 from .code.fused_attributes import ModuleCoverage, bare_class
 from .code.user_module import UserModule
 from .html import coverage_html
@@ -19,7 +20,8 @@ class Cover(NamedTuple):
     `how` is `fused` (a layer of ours), `elementwise` (torch's own, right as it is), `mapped` (functions without a
     rule, under torch.vmap) or `per model` (its models one by one; of the name "" also where a loop over whole models
     was measured to be faster). `reason` says why, and `cost_s` the mean seconds of a forward call that the part took
-    which is not fused; NaN before the first call.
+    which is not fused; NaN before the first call. `shared` is True if all models share all of its parameters and
+    buffers: on a batch that they share, too, it is computed once.
     """
 
     name: str
@@ -27,6 +29,7 @@ class Cover(NamedTuple):
     how: str
     reason: str = ""
     cost_s: float = 0.0
+    shared: bool = False
 
 
 class Coverage(list[Cover]):
@@ -55,7 +58,7 @@ def coverage(array: torch.nn.Module) -> Coverage:
     def visit(module: torch.nn.Module, name: str) -> None:
         kind = bare_class(module).__name__
         if isinstance(module, ArrayModule):
-            found.append(Cover(name, kind, "fused"))
+            found.append(Cover(name, kind, "fused", shared=_is_shared(module)))
             return
         if isinstance(module, UserModule):
             report = module._fused_report
@@ -74,6 +77,11 @@ def coverage(array: torch.nn.Module) -> Coverage:
 
     visit(root, "")
     return found
+
+
+def _is_shared(layer: ArrayModule) -> bool:
+    held = [*layer.parameters(), *layer.buffers()]
+    return layer.B > 1 and bool(held) and all(map(is_shared, held))
 
 
 def _mean(report: ModuleCoverage) -> float:

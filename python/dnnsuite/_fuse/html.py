@@ -32,7 +32,7 @@ def array_html(array: Any, root: torch.nn.Module, covers: Sequence[Cover]) -> st
     """A line about the array and its models, and the coverage."""
     parameters = list(array.parameters())
     each = sum(p.numel() for p in parameters) // array.B
-    size_mb = sum(p.numel() * p.element_size() for p in parameters) / 1e6
+    size_mb = sum(p.nbytes if p.stride(0) else p[0].nbytes for p in parameters) / 1e6  # shared ones once
     devices = ", ".join(sorted({str(p.device) for p in parameters})) or "no device"
     models = f"model{'s' * (array.B != 1)} {type(root).__name__}"
     line = f"array of {array.B} {models}: {each:,} parameters each, {size_mb:,.1f} MB in all on {devices}"

@@ -16,26 +16,38 @@ _WRITING = frozenset({"batch_norm", "instance_norm", "register_buffer", "setattr
 
 
 def written_names(modules: Iterable[torch.nn.Module]) -> frozenset[str]:
-    """Collect the names in every method, constructors aside, that stores, or calls what may write in place.
+    """Collect the names in every method that a forward may reach, if it stores, or calls what may write in place.
 
     A wrong "written" costs memory only.
     """
-    kinds: set[Any] = {type(module) for module in modules}
-    return frozenset().union(*map(_written_by, kinds))
-
-
-@functools.lru_cache(maxsize=1024)
-def _written_by(kind: Any) -> frozenset[str]:
-    found: set[str] = set()
-    for base in kind.__mro__:
-        if base in (torch.nn.Module, object):
-            continue
-        for name, value in vars(base).items():
-            function = getattr(value, "fget", None) or getattr(value, "__wrapped__", None) or value
-            if name != "__init__" and isinstance(function, types.FunctionType):
-                for code in _codes(function.__code__):
-                    found |= _written_in(code)
+    methods = _methods(frozenset(type(module) for module in modules))
+    waiting, seen, found = ["forward", "__call__"], {"forward", "__call__"}, set[str]()
+    while waiting:
+        for code in methods.get(waiting.pop(), ()):
+            found |= _written_in(code)
+            new = {*code.co_names, *_texts(code.co_consts)} & methods.keys() - seen
+            seen |= new
+            waiting += new
     return frozenset(found)
+
+
+@functools.lru_cache(maxsize=64)
+def _methods(kinds: frozenset[Any]) -> dict[str, list[types.CodeType]]:
+    """Collect the code of the classes' methods by name, torch's own layers among them."""
+    found: dict[str, list[types.CodeType]] = {}
+    for base in {base for kind in kinds for base in kind.__mro__} - {torch.nn.Module, object}:
+        for name, value in vars(base).items():
+            for function in _functions(value):
+                found.setdefault(name, []).extend(_codes(function.__code__))
+    return found
+
+
+def _functions(value: Any) -> Iterator[types.FunctionType]:
+    """Yield a function, the getter of a property, and what they wrap."""
+    value = getattr(value, "fget", None) or getattr(value, "__func__", None) or value
+    while isinstance(value, types.FunctionType):
+        yield value
+        value = getattr(value, "__wrapped__", None)
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
