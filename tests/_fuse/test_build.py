@@ -69,3 +69,34 @@ def test_tensor_hooks_are_refused():
     models[1].scales[0].register_hook(lambda grad: grad)
     with pytest.raises(InvalidArgument, match="gradient hook"):
         dnnsuite.fuse(models)
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.randn(4))
+
+    def forward(self, x):
+        return torch.tanh(x * self.scale)
+
+
+class Twice(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = Scaled()
+        self.second = self.first
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+def test_a_users_module_may_be_in_two_places():
+    check_matches_models(make_models(Twice, 3), torch.randn(3, 5, 4))
+
+
+def test_a_rate_of_zero_is_the_same_as_a_whole_number():
+    array = dnnsuite.fuse(
+        [torch.nn.Sequential(torch.nn.Dropout(0.0)), torch.nn.Sequential(torch.nn.Dropout(0.0))]
+    )
+    array.append(torch.nn.Sequential(torch.nn.Dropout(0)))
+    assert len(array) == 3

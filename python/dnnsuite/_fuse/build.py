@@ -14,6 +14,7 @@ import torch.nn.utils.parametrize
 from .._torch import made_by_dynamo, no_fuse
 from ..errors import InvalidArgument, Unavailable
 from ..nn.array_module import ArrayModule, MoreState
+from .code.fused_attributes import is_fused
 from .code.one_by_one import ModelParts
 from .code.sequential import Sequential
 from .code.user_module import make_user_module
@@ -63,7 +64,7 @@ class Fusion:
             bind_hooks(part, self._memo)
         for first, models in self._shells:
             module = self._memo.get(id(first))
-            if module is None:
+            if module is None or is_fused(module):  # the latter: in another place of the model, too
                 continue
             make_user_module(module, self.B)
             if id(first) in self._unfused:
