@@ -72,7 +72,7 @@ double sign_flip(const std::vector<double>& values) {
     return static_cast<double>(extreme) / choices;
 }
 
-/// What is too short decides nothing, however far from 1 its ratio is.
+/// A sample that is too short decides nothing, however far from 1 its ratio is.
 void refuse_short(Comparison& found, const std::string& why) {
     if (why.empty()) return;
     found.verdict = Verdict::kInconclusive;

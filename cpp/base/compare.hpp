@@ -9,7 +9,7 @@ namespace dnnsuite::base {
 
 enum class Verdict { kFaster, kSlower, kSame, kInconclusive };
 
-/// How much faster a candidate is than a baseline, and whether that is known.
+/// Speed of a candidate over a baseline's, with the verdict.
 struct Comparison {
     Verdict verdict;
     double ratio;  ///< speed of the candidate over that of the baseline: above 1 it is faster

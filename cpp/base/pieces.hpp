@@ -13,7 +13,7 @@ constexpr std::size_t edge(std::size_t count, std::size_t pieces, std::size_t i)
 /// The means of at most `pieces` pieces of equal length, to one value; none of no values.
 std::vector<double> means_of_pieces(std::span<const double> values, std::size_t pieces);
 
-/// How values lie about their mean.
+/// Distribution of values about their mean.
 struct Scatter {
     double mean;
     double squares;  ///< Σ (value − mean)²

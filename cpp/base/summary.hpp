@@ -21,7 +21,7 @@ struct Summary {
 };
 Summary summarise(std::span<const double> values);
 
-/// Whether a series goes somewhere: the test of Mann and Kendall, over at most 40 means of neighbouring values, which
+/// Trend of a series: the test of Mann and Kendall, over at most 40 means of neighbouring values, which
 /// are nearly independent where the values are not, and the slope of Theil and Sen.
 struct Trend {
     double slope_per_100;  ///< relative to the median, per 100 values: 0.01 is 1 %

@@ -7,7 +7,7 @@
 
 namespace dnnsuite::base {
 
-/// What a quantity is that its values do not determine.
+/// Meaning of a quantity that its values do not determine.
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// A ratio in percent to three digits, such as "2.5 %".

@@ -6,7 +6,7 @@
 
 namespace dnnsuite::base {
 
-/// Where a series of times settles.
+/// Point from which a series of times is settled.
 struct Warmup {
     int truncated;         ///< values to drop from the front; 0 where no truncation was found
     bool steady;           ///< whether what is left may be summarised by one number

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a kernel is told: raw pointers and sizes, the same for the CPU (cpu/) and CUDA (kernels/). Tensors are
+// Arguments of a kernel: raw pointers and sizes, the same for the CPU (cpu/) and CUDA (kernels/). Tensors are
 // contiguous. A model's work is cut into tasks of `rows_per_task` rows, a number that depends on the shape alone:
 // sums over rows are formed per task and then over tasks in order, so no result depends on the thread count.
 #pragma once
@@ -13,7 +13,7 @@ namespace dnnsuite::fused {
 
 enum class DType : int { kFloat32, kFloat64, kBFloat16, kFloat16 };
 
-/// How the rows of `models` arrays [elements] are cut. The last row may be short when there is no bias.
+/// Cut of the rows of `models` arrays [elements]. The last row may be short when there is no bias.
 struct Rows {
     int64_t models = 0, elements = 0, columns = 1, rows = 0, rows_per_task = 1, tasks_per_model = 0;
     int64_t tasks() const { return models * tasks_per_model; }
@@ -95,7 +95,7 @@ struct AttentionArguments {
     DropoutArguments dropout;  // of the probabilities, elements in the order [N, H, L, L]
 };
 
-/// How taps connect the positions of one dimension: input i = output * stride - padding + tap * dilation.
+/// Taps between the positions of one dimension: input i = output * stride - padding + tap * dilation.
 struct Window {
     int64_t input, output, kernel, stride, padding, dilation;
 };

@@ -84,7 +84,7 @@ struct BatchNormInputs {
         return kept->data_ptr();
     }
 
-    /// What every backward pass is given.
+    /// Arguments of every backward pass.
     void take_gradient(const Checker& check, const Tensor& grad_in, const OptionalTensor& weight_in,
                        const OptionalTensor& bias_in, const Tensor& statistics_in) {
         args.weight = channel_parameter(check, weight_in, "weight", weight);

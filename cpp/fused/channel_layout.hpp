@@ -37,7 +37,7 @@ struct ChannelLayout {
     /// The same in t, which may have other numbers between them; -1 if it lies in another order.
     int64_t step_of(const Tensor& t) const { return step_of(t, channels_last); }
 
-    /// Whether each model of t lies in this order.
+    /// True if each model of t lies in this order.
     bool lies_in(const Tensor& t) const {
         for (size_t d = 1; d < sizes.size(); ++d)
             if (sizes[d] != 1 && t.stride(static_cast<int64_t>(d)) != strides[d]) return false;
@@ -56,7 +56,7 @@ struct ChannelLayout {
         return Tensor(handle);
     }
 
-    /// Whether t lies as `empty` makes it.
+    /// True if t lies as `empty` makes it.
     bool lies_as_made(const Tensor& t) const { return lies_in(t) && (sizes[0] == 1 || t.stride(0) == strides[0]); }
 
     /// t itself if it lies in this order, else a copy that does.

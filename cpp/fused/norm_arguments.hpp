@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the kernels of the norms over channels and rows, and of the maximum, are told; see arguments.hpp.
+// Arguments of the kernels of the norms over channels and rows, and of the maximum; see arguments.hpp.
 #pragma once
 
 #include "fused/arguments.hpp"

@@ -12,7 +12,7 @@ namespace dnnsuite::fused {
 
 using TensorList = std::vector<Tensor>;
 
-/// Whether each model's part of t [B, ...] lies in one piece.
+/// True if each model's part of t [B, ...] lies in one piece.
 inline bool contiguous_within(const Tensor& t) {
     int64_t step = 1;
     for (int64_t i = t.dim() - 1; i > 0; --i) {

@@ -27,7 +27,7 @@ struct RecurrenceOperators {
         check.shape(*t, name, {args.models, args.rows, args.hidden});
     }
 
-    /// What forward and backward have in common; `steps` is [B, T, N, anything].
+    /// Parts common to forward and backward; `steps` is [B, T, N, anything].
     static RecurrenceArguments arguments(const Checker& check, const Tensor& steps, const Tensor& weight,
                                          const OptionalTensor& h, const OptionalTensor& c,
                                          const OptionalTensor& lengths, const std::string& kind, bool reverse) {

@@ -16,7 +16,7 @@ inline OptionalTensor packed(const OptionalTensor& t) {
 }
 /// The elements from one model of t to the next; of a single one it is never used.
 inline int64_t model_stride(const Tensor& t) { return t.size(0) > 1 ? t.stride(0) : 0; }
-/// Whether all models share one contiguous tensor, as an expanded batch.
+/// True if all models share one contiguous tensor, as an expanded batch.
 inline bool is_shared(const Tensor& t) {
     if (t.size(0) < 2 || t.stride(0) != 0) return false;
     int64_t step = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a tracer recorded, as tables of columns. Times are nanoseconds of CLOCK_MONOTONIC.
+// Records of a tracer as tables of columns. Times are nanoseconds of CLOCK_MONOTONIC.
 #pragma once
 
 #include <cstddef>
@@ -123,7 +123,7 @@ struct ApiColumns {
     }
 };
 
-/// What the tracer itself, and the driver's compiler, cost. `kind`: CUpti_ActivityOverheadKind.
+/// Cost of the tracer itself and of the driver's compiler. `kind`: CUpti_ActivityOverheadKind.
 struct OverheadColumns {
     std::vector<std::int64_t> t0_ns, t1_ns;
     std::vector<std::uint32_t> kind, thread, correlation;
@@ -155,7 +155,7 @@ struct MarkerColumns {
     }
 };
 
-/// What was attached to a marker: NaN where its payload is no number.
+/// Payload of a marker: NaN where it is no number.
 struct MarkerDataColumns {
     std::vector<std::uint32_t> id, category;
     std::vector<double> payload;

@@ -27,7 +27,7 @@ constexpr std::int64_t kClockSlack = 1'000'000'000;  // 1 s: two clocks are far 
 
 void keep(std::span<std::uint8_t> records);
 
-/// What CUPTI's callbacks write to. They have no argument of ours, so it is the process's; and as they may come late,
+/// Destination of CUPTI's callbacks. They have no argument of ours, so it is the process's; and as they may come late,
 /// it is never destroyed.
 struct Collector {
     ActivityBuffers buffers{ActivityBuffers::kBufferBytes, ActivityBuffers::kLimitBytes, keep};

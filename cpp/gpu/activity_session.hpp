@@ -44,7 +44,7 @@ class ActivitySession {
     /// close(), and CUPTI leaves the process for good.
     void finish() noexcept;
 
-    /// What was lost since the session began.
+    /// Records lost since the session began.
     struct Losses {
         std::size_t dropped;   ///< records that CUPTI had no room for
         std::size_t rejected;  ///< buffers that CUPTI asked for and did not get, at the limit of memory

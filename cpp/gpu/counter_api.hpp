@@ -34,7 +34,7 @@ struct CounterHostApi {
     decltype(cuptiPmSamplingCounterDataGetSampleInfo)* get_sample;
 };
 
-/// What a GPU lets be measured.
+/// Quantities that a GPU can measure.
 struct CounterDeviceApi {
     decltype(cuptiProfilerInitialize)* initialize;
     decltype(cuptiProfilerDeInitialize)* deinitialize;

@@ -11,7 +11,7 @@
 
 namespace dnnsuite::gpu {
 
-/// Whether one of CUPTI's interfaces works on a device, and what each condition for it is:
+/// State of one of CUPTI's interfaces on a device, with each condition for it:
 /// "supported", "unsupported", "disabled" or "unknown".
 struct CounterSupport {
     std::string interface;  ///< "ranges", "sampling", "sass" or "pc_sampling"
@@ -32,7 +32,7 @@ class CounterDevice {
     int ordinal() const noexcept { return ordinal_; }
     /// Its CUcontext.
     void* context() const noexcept { return context_; }
-    /// What the GPU has of what its chip could have, for open_counter_host. Throws Unavailable when it may not be read.
+    /// Units of the chip that this GPU has, for open_counter_host. Throws Unavailable when it may not be read.
     std::vector<std::uint8_t> availability(Collection collection) const;
     std::vector<CounterSupport> support() const;
 

@@ -22,7 +22,7 @@ struct MetricInfo {
     std::string unit;           ///< of a counter's value, as "instruction"; empty for a pure number
 };
 
-/// What a GPU is programmed with to collect metrics together.
+/// Configuration that a GPU is programmed with to collect metrics together.
 struct CounterConfig {
     std::vector<std::uint8_t> image;
     std::size_t passes = 0;  ///< how often the same work would have to run
@@ -35,28 +35,28 @@ struct CounterValues {
     std::vector<std::vector<double>> values;  ///< [ranges or samples][metrics]
 };
 
-/// What CUPTI knows about a chip's metrics. Needs no driver and no GPU. One thread at a time.
+/// CUPTI's knowledge of a chip's metrics. Needs no driver and no GPU. One thread at a time.
 class CounterHost {
   public:
     virtual ~CounterHost() = default;
 
     /// Names without submetric, of one type: "counter", "ratio" or "throughput".
     virtual std::vector<std::string> metrics(const std::string& type) const = 0;
-    /// What may follow a name: ".avg", ".sum.per_second", ... Throws InvalidArgument for an unknown name.
+    /// Submetrics that may follow a name: ".avg", ".sum.per_second", ... Throws InvalidArgument for an unknown name.
     virtual std::vector<std::string> submetrics(const std::string& metric) const = 0;
     /// Throws InvalidArgument for an unknown name.
     virtual MetricInfo describe(const std::string& metric) const = 0;
-    /// Whether this full name, with its submetric, can be collected.
+    /// True if this full name, with its submetric, can be collected.
     virtual bool accepts(const std::string& metric) const = 0;
     /// The configuration of these metrics together; none when they cannot be mixed, because some are counted for the
     /// context and others (PCIe, NVLink) for the device. Throws InvalidArgument when one of them is not accepted.
     virtual std::optional<CounterConfig> configure(const std::vector<std::string>& metrics) const = 0;
     /// CUPTI's upper bound, which real sets do not reach.
     virtual std::size_t max_metrics_per_pass() const = 0;
-    /// Of an image as CUPTI filled it, while its `sampler` (cuptiPmSampling's object; nullptr for ranges) is there.
+    /// Values of an image as CUPTI filled it, while its `sampler` (cuptiPmSampling's object; nullptr for ranges) is there.
     virtual CounterValues evaluate(const std::vector<std::uint8_t>& image, const std::vector<std::string>& metrics,
                                    void* sampler) const = 0;
-    /// Of an image from anywhere. Throws Error for anything but one that this package has sealed.
+    /// Values of an image from anywhere. Throws Error for anything but one that this package has sealed.
     CounterValues evaluate_sealed(const std::uint8_t* sealed, std::size_t size,
                                   const std::vector<std::string>& metrics) const {
         return evaluate(unseal_image(sealed, size), metrics, nullptr);

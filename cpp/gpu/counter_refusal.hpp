@@ -11,13 +11,13 @@ struct CounterRefusal {
     const char* remedy;
 };
 
-/// What one of CUPTI's error numbers says about the machine; nullptr for one that says that this program erred.
+/// Meaning of one of CUPTI's error numbers for the machine; nullptr for an error of this program.
 const CounterRefusal* counter_refusal(int cupti_result) noexcept;
 
 /// The name that CUPTI's headers give an error number, as "CUPTI_ERROR_HARDWARE_BUSY".
 const char* cupti_result_name(int cupti_result) noexcept;
 
-/// What everything about counters throws in a build without CUPTI's headers.
+/// Error of all functions of counters in a build without CUPTI's headers.
 Unavailable built_without_cupti();
 
 }  // namespace dnnsuite::gpu

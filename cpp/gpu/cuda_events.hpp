@@ -54,7 +54,7 @@ class CudaEvents {
     void collect() noexcept;
     /// Waits for the device, once, and collects all. Pairs that have not ended stay.
     void finish();
-    /// What was resolved since the last call, in the order in which it ended.
+    /// Events resolved since the last call, in the order in which they ended.
     std::vector<Resolved> take();
 
     std::int64_t pending() const;  ///< ended and not yet over on the device

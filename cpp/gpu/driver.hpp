@@ -5,7 +5,7 @@ namespace dnnsuite::gpu {
 
 /// Returns when CUDA's driver is there, initialised, and has a device. Throws Unavailable otherwise.
 ///
-/// To be asked first: without a driver CUPTI answers everything with "unknown error".
+/// Ask this first: without a driver CUPTI answers everything with "unknown error".
 void require_driver();
 
 /// Waits until every device on which this process has begun to work has nothing left to do.

@@ -28,7 +28,7 @@ struct SamplingOptions {
     std::int64_t decode_every_ns = 10'000'000;
 };
 
-/// What was sampled in one window.
+/// Samples of one window.
 struct SampledWindow {
     std::int64_t realtime_ns = 0, monotonic_ns = 0;  ///< this machine's clocks as sampling began
     std::size_t overflows = 0;                       ///< times that the GPU's buffer was found to have run over

@@ -55,11 +55,11 @@ class RangeSession {
     /// Ends profiling; again does nothing. In a child of fork it only forgets.
     void close() noexcept;
 
-    /// Of each group: over how many consecutive steps it is collected.
+    /// Number of consecutive steps over which each group is collected.
     const std::vector<std::size_t>& passes() const noexcept { return passes_; }
     /// Steps that were counted in some but not all passes of their group as a window closed, and so are left out.
     std::size_t steps_left_out() const noexcept { return steps_left_out_; }
-    /// What has been counted since the last call.
+    /// Counts since the last call.
     std::vector<RangeSegment> take();
 
   private:

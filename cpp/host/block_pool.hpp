@@ -13,7 +13,7 @@ namespace dnnsuite::host {
 /// Memory of large sizes that come again and again, as a training step's do: a block that was given back is handed out
 /// again for the next request of its size, or of a sixteenth less, with its pages in place.
 ///
-/// What malloc does instead costs a page fault for every 4 KiB of each step, or, told to keep its memory, splits it: an
+/// malloc instead costs a page fault for every 4 KiB of each step, or, told to keep its memory, splits it: an
 /// aligned block of glibc before 2.38 does not fit where one of the same size was.
 ///
 /// No more is kept than brings the whole to kSlack times the most that was in use at once, or to kFree more than it: small
@@ -40,7 +40,7 @@ class BlockPool {
     void give(void* pointer) noexcept;
     /// Unmaps all that is kept.
     void release() noexcept;
-    /// Whether blocks that are given back are kept for the next request (the default) or unmapped at once.
+    /// True if blocks that are given back are kept for the next request (the default) or unmapped at once.
     void keep(bool on) noexcept;
     Usage usage() const noexcept;
 

@@ -16,7 +16,7 @@ struct Branch {
     std::vector<std::string> controllers;
 };
 
-/// What a group used so far; nothing where the kernel does not count it.
+/// Use of a group so far; empty where the kernel does not count it.
 struct GroupCounters {
     std::optional<long long> memory_peak_bytes;  ///< page cache included; version 1 cuts it at the limit
     std::optional<long long> oom_kills;          ///< processes of the group that the kernel killed for memory

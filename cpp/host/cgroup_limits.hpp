@@ -7,7 +7,7 @@
 
 namespace dnnsuite::host {
 
-/// What a group may use; what is not set is not limited.
+/// Limits of a group; an unset one is no limit.
 struct Limits {
     std::optional<std::string> cpus = {};        ///< as a list, "0-3,8"
     std::optional<std::string> mems = {};        ///< NUMA nodes whose memory may be used, as a list

@@ -10,7 +10,7 @@ namespace dnnsuite::host {
 /// itself. Throws InvalidArgument for less than 1.
 double addition_ns(std::int64_t additions);
 
-/// What may have disturbed this process so far; counters that only grow.
+/// Disturbances of this process so far; counters that only grow.
 struct Disturbances {
     std::int64_t t_ns;                  ///< when it was read, on now_ns
     std::int64_t involuntary_switches;  ///< times that a thread of the process was taken off its core

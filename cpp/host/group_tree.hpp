@@ -11,7 +11,7 @@
 
 namespace dnnsuite::host {
 
-/// Where the groups of one supervisor are made: a folder `name` in each hierarchy that has one of the controllers.
+/// Place of the groups of one supervisor: a folder `name` in each hierarchy that has one of the controllers.
 ///
 /// `parent` ("/a/b") is below the root of each hierarchy; it is made where it is not. Without one it is, in version
 /// 2, this process's own group, which then must hold no stranger: this process and its descendants move to a group

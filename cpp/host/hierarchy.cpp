@@ -51,7 +51,7 @@ std::vector<Mount> mounts(const std::string& root) {
     return found;
 }
 
-/// Where the group `path` is in a mount that shows the tree from `mount.root` on; empty when it is outside.
+/// Folder of the group `path` in a mount that shows the tree from `mount.root` on; empty when it is outside.
 std::string place(const Mount& mount, const std::string& path) {
     if (path.starts_with("/..")) return "";
     const std::string from = mount.root == "/" ? "" : mount.root;

@@ -142,7 +142,7 @@ Child clone(int folder) {
     return child;
 }
 
-/// What the child says until exec: nothing at all when it was killed before it could.
+/// Message of the child before exec; empty if it was killed before it could write.
 std::optional<Report> listen(int pipe) {
     std::optional<Report> last;
     Report report{};

@@ -24,7 +24,7 @@ struct Command {
     bool close_files = true;                         ///< every descriptor but the three
 };
 
-/// How a process ended.
+/// End of a process.
 struct ExitStatus {
     int code = 0;    ///< of exit; meaningless after a signal
     int signal = 0;  ///< 0: it exited
@@ -43,7 +43,7 @@ class Process {
     Process& operator=(Process&&) = delete;
     ~Process();
 
-    /// How it ended, if it does within `timeout_s`, which may be infinite. The process is reaped.
+    /// Its end, if it ends within `timeout_s`, which may be infinite. The process is reaped.
     /// Throws InvalidArgument for a negative time or NaN.
     const std::optional<ExitStatus>& wait(double timeout_s);
     /// Sends a signal to it, or to all of its session's first process group. Nothing happens after its end.

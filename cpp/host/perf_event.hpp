@@ -20,14 +20,14 @@ struct PerfEvent {
 /// Every event known by name: hardware first, then software.
 const std::vector<PerfEvent>& perf_events();
 
-/// What a counter has counted.
+/// Reading of a counter.
 struct PerfValue {
     std::uint64_t raw;
     std::uint64_t enabled_ns;  // how long it was meant to count
     std::uint64_t running_ns;  // how long it did: less where more events were asked for than there are counters
     /// raw scaled to the whole of enabled_ns; NaN when it never ran.
     double scaled() const noexcept;
-    /// Whether it counted part of the time only, so that `scaled` is an estimate.
+    /// True if it counted part of the time only, so that `scaled` is an estimate.
     bool multiplexed() const noexcept { return running_ns < enabled_ns; }
 };
 
@@ -52,7 +52,7 @@ class PerfGroup {
     std::vector<PerfValue> read() const;
 
     const std::vector<std::string>& names() const noexcept { return names_; }
-    /// Whether the kernel's own instructions are left out, which perf_event_paranoid asks of us.
+    /// True if the kernel's own instructions are left out, which perf_event_paranoid asks of us.
     bool user_only() const noexcept { return user_only_; }
 
   private:

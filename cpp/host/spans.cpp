@@ -22,7 +22,7 @@ struct Stack {
     std::array<std::int32_t, Spans::kDeepest> names;
 };
 
-/// What a thread keeps for itself. A few stacks, because a user's own spans may nest with a profiler's.
+/// State of one thread. A few stacks, because a user's own spans may nest with a profiler's.
 struct Thread {
     std::int32_t id = 0;
     std::array<Stack, 4> stacks;

@@ -22,7 +22,7 @@ struct Bandwidth {
 /// Throws InvalidArgument for no thread, less than 192 bytes or no repeat, and Error when a CPU is refused.
 Bandwidth stream_triad(const std::vector<int>& cpus, std::int64_t bytes_per_thread, int repeats, std::int64_t least_ns);
 
-/// How long a fixed piece of arithmetic took on this thread, which needs no memory: whoever shares the CPU makes it
+/// Seconds of a fixed piece of arithmetic on this thread, without memory traffic: whoever shares the CPU makes it
 /// longer. `iterations` dependent multiply-adds.
 struct Spin {
     std::int64_t wall_ns;

@@ -31,7 +31,7 @@ struct TopologyDevice {
     std::string cpus;  ///< the CPUs near it, as a list
 };
 
-/// What a plan of shares has to know of a machine.
+/// Facts of a machine that a plan of shares needs.
 struct Topology {
     std::vector<TopologyCpu> cpus;
     std::vector<TopologyNode> nodes;

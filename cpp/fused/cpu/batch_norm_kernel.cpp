@@ -100,7 +100,7 @@ void for_each_row(const Model<T>& m, int64_t begin, int64_t end, const Start& st
     }
 }
 
-/// Where a row's sums go, and its parameters.
+/// Destination of a row's sums, and its parameters.
 template <bool planes, class T>
 Sums<planes, T> sums_of(const Model<T>& m, int64_t task, int64_t row) {
     const int64_t place = planes ? row : task * m.columns;

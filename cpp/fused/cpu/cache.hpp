@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How much the processor's caches hold.
+// Sizes of the processor's caches.
 #pragma once
 
 #include <unistd.h>

@@ -157,7 +157,7 @@ DNNSUITE_HD void pixel_sums(const Line<T>& line, const Taps& columns, int64_t p)
     }
 }
 
-/// Whether there are tiled kernels. A number of float64 takes four registers with AVX2, and float64 serves checks: there
+/// True if there are tiled kernels. A number of float64 takes four registers with AVX2, and float64 serves checks: there
 /// the plain loops do it, which are quicker to compile.
 template <class T>
 constexpr bool kTiled = !kOldProcessor && (sizeof(T) == 4 || kRegisterBytes == 64);

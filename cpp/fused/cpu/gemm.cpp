@@ -116,7 +116,7 @@ Tensor weight_gradient(GemmArguments args, const Tensor& grad, const Tensor& x) 
     return dweight;
 }
 
-/// What is not needed comes as an empty tensor.
+/// A result that is not needed comes as an empty tensor.
 std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
                                                    OptionalTensor relu_output, bool needs_x, bool needs_weight,
                                                    bool needs_bias) {

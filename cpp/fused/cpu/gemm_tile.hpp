@@ -8,7 +8,7 @@
 
 namespace dnnsuite::fused::DNNSUITE_ISA {
 
-/// What a tile reads and writes: C[Rows, columns] = init + A B; the last of its vectors has `last` (1 to 16) columns.
+/// Arithmetic of a tile: C[Rows, columns] = init + A B; the last of its vectors has `last` (1 to 16) columns.
 template <class T>
 struct TileArguments {
     Strided<T> a;

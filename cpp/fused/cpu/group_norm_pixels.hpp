@@ -300,7 +300,7 @@ struct Pixels {
         });
     }
 
-    /// What dx takes from the statistics' dependence on x.
+    /// Part of dx from the statistics' dependence on x.
     void find_slopes(const T* weight) const {
         T *plain = sums + 2 * ld, *product = sums + 3 * ld;
         for (int64_t c = 0; weight != nullptr && c < channels; ++c) plain[c] *= weight[c], product[c] *= weight[c];

@@ -10,7 +10,7 @@
 namespace dnnsuite::fused::DNNSUITE_ISA {
 namespace {
 
-/// Where `value` replaces `best`, as masks for lanes of float and of int32.
+/// Lanes in which `value` replaces `best`, as masks for lanes of float and of int32.
 struct Replaced {
     Vec<float>::Mask floats;
     Vec<int32_t>::Mask integers;

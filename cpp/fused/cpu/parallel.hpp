@@ -27,7 +27,7 @@ void add_tasks(const T* part, T* total, const Rows& rows) {
     }
 }
 
-/// What every CPU back end of an operator has.
+/// Parts of every CPU back end of an operator.
 struct CpuBackend {
     static void add_task_sums(const void* parts, void* total, const Rows& rows, DType dtype, const Tensor&) {
         if (dtype == DType::kFloat64)

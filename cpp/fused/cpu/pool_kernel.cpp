@@ -88,7 +88,7 @@ DNNSUITE_HD void store_places(const Places<T>& v, uint8_t* to, int64_t count) {
     for (int64_t i = 0; i < count && whole != to; ++i) to[i] = lanes[i];
 }
 
-/// Where `value` is the larger or a NaN, as masks for numbers and for places.
+/// Lanes in which `value` is the larger or a NaN, as masks for numbers and for places.
 template <class T>
 struct Replaced {
     typename Vec<T>::Mask numbers;

@@ -83,7 +83,7 @@ void pack(const RecurrenceArguments& args, bool backward, int64_t model) {
     }
 }
 
-/// What a task works on, and where the numbers of a step are.
+/// Work of a task, and the places of a step's numbers.
 template <class T>
 struct Walk {
     const RecurrenceArguments& args;

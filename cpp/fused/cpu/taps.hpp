@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which pixels a window's taps meet, for kernels that go over images channels last.
+// Pixels under a window's taps, for kernels that go over images channels last.
 #pragma once
 
 #include "fused/arguments.hpp"

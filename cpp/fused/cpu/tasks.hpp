@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which rows a task covers (see arguments.hpp), and small helpers of the row kernels.
+// Rows of a task (see arguments.hpp), and small helpers of the row kernels.
 #pragma once
 
 #include "fused/arguments.hpp"

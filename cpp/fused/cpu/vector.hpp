@@ -150,7 +150,7 @@ struct Vec {
         if (kParts == 1 && kRegisterBytes == 64 && !__builtin_constant_p(count)) return false;
         return count >= kLanes;
     }
-    /// How many of the first `count` numbers are in register i.
+    /// Number of the first `count` numbers that are in register i.
     DNNSUITE_HD static int64_t lanes_of(int i, int64_t count) {
         const int64_t left = count - i * kPerRegister;
         return left < 0 ? 0 : left < kPerRegister ? left : int64_t{kPerRegister};

@@ -14,7 +14,7 @@ constexpr int kColumns = 32, kRows = 8, kThreads = kColumns * kRows;
 
 __device__ int64_t values_of(const BatchNormArguments& args) { return quotient(args.rows.elements, args.channels); }
 
-/// Where element e of a model lies in an array whose units are `step` apart.
+/// Place of element e of a model in an array whose units are `step` apart.
 __device__ int64_t place_of(const BatchNormArguments& args, int64_t e, int64_t step) {
     return step == args.unit() ? e : e + quotient(e, args.unit()) * (step - args.unit());
 }

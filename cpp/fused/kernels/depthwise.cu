@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// Where the numbers of a thread are in a result [B, N, height, width, C].
+/// Places of a thread's numbers in a result [B, N, height, width, C].
 struct Place {
     int64_t model, line, pixel, channel, end;  // line: of N * height; end: one after the last channel
     bool inside;

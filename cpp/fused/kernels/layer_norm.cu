@@ -47,7 +47,7 @@ struct LayerRow {
     __device__ Values<T> of_model(const void* base, int64_t i, double absent) const {
         return load_pack_or<T>(base, parameter + i, parameter + columns, whole, absent);
     }
-    /// What is normalised.
+    /// Input of the normalisation.
     __device__ Values<T> read(int64_t i) const {
         Values<T> s = of_row(args.x, i);
         if (args.residual == nullptr) return s;

@@ -39,7 +39,7 @@ struct Factors {
     }
 };
 
-/// Where a thread's packs are.
+/// Places of a thread's packs.
 template <class T>
 struct Packs {
     int64_t model, call, begin, base;

@@ -26,7 +26,7 @@ constexpr int64_t kGradientChunk = 16384;  // elements
 
 namespace DNNSUITE_ISA {
 
-/// What an element adds to a sum, or is compared with in a maximum.
+/// Term of an element in a sum or a maximum.
 DNNSUITE_HD double norm_term(Norm norm, double power, double x) {
     const double size = x < 0.0 ? -x : x;
     if (norm == Norm::kTwo) return x * x;

@@ -40,7 +40,7 @@ void with_rule(Optimizer kind, const Body& body) {
     }
 }
 
-/// How many states and scalars of a parameter the rule of `kind` needs.
+/// Number of states and scalars of a parameter for the rule of `kind`.
 struct RuleNeeds {
     int states = 0, scalars = 0, hypers = 0;
 };

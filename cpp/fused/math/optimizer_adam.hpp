@@ -6,7 +6,7 @@
 
 namespace dnnsuite::fused::DNNSUITE_ISA {
 
-/// What the rules of this file begin with. Hyper-parameters: lr, beta1, beta2, eps, weight_decay.
+/// Beginning of the rules of this file. Hyper-parameters: lr, beta1, beta2, eps, weight_decay.
 template <class S>
 struct Moments {
     S beta1, one_minus_beta1, beta2, one_minus_beta2, eps;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What an optimizer's step is told, the same for the CPU and CUDA.
+// Arguments of an optimizer's step, the same for the CPU and CUDA.
 #pragma once
 
 #include "fused/arguments.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the update rules share. A rule has kStates tensors, kScalars numbers per model and kHypers hyper-parameters, a
+// Parts that the update rules share. A rule has kStates tensors, kScalars numbers per model and kHypers hyper-parameters, a
 // constructor from RuleValues and `update`; one that carries a second scalar has `carry`, its value after this step, and
 // one that does not count every step has `counted`, the count after this one.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the formulas of this folder need to be compiled for every device and instruction set from one text.
+// Macros with which the formulas of this folder are compiled for every device and instruction set from one text.
 //
 // A formula is a template over its number type T: `float` in a CUDA kernel, `Vec<float>` in a CPU kernel. Names
 // such as sqrt(T) are found by the argument's type. Everything sits in a namespace called after the instruction

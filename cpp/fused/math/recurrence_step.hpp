@@ -9,7 +9,7 @@
 
 namespace dnnsuite::fused::DNNSUITE_ISA {
 
-/// Where number `index` of the state [B, N, H] is in the arrays of all steps. T: as it is kept, A: as it is computed;
+/// Place of number `index` of the state [B, N, H] in the arrays of all steps. T: as it is kept, A: as it is computed;
 /// Memory has load(const T*, i) and store(T*, i, A).
 template <class T, class A, class Memory>
 struct StepPlace {
@@ -31,7 +31,7 @@ struct StepPlace {
     DNNSUITE_HD void write(void* to, int64_t at, A value) const {
         if (to != nullptr) Memory::store(static_cast<T*>(to), at, value);
     }
-    /// What a gate gets from the input, and from the state.
+    /// Terms of a gate from the input and from the state.
     DNNSUITE_HD A given(Cell cell, int64_t gate) const {
         return read(args.gates, step(args.time, gates_of(cell)) + gate * args.hidden);
     }

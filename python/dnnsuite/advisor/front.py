@@ -63,7 +63,15 @@ def advise(
 def advise_job(
     job: str, *, trials: int = _TRIALS, steps: int | None = None, threads: int | None = None, **options: Any
 ) -> Advice:
-    """The same for a job; `options` are `preset`, `device`, `precision`, `batch_size`, `seed`, `data` and `options`."""
+    """Recommend the fastest way to train many models of a job, as :func:`advise` does for a user's models.
+
+    Args:
+        job: a fused job.
+        trials: number of models in the sweep.
+        steps: training steps of each model; by default those of the job's preset.
+        threads: CPU threads; by default all.
+        options: `preset`, `device`, `precision`, `batch_size`, `seed`, `data` and `options` of the job.
+    """
     from .. import host
 
     _check(trials, steps, threads)

@@ -32,6 +32,11 @@ class VAE(nn.Module):
 def negative_elbo(
     reconstruction: torch.Tensor, x: torch.Tensor, mean: torch.Tensor, log_variance: torch.Tensor
 ) -> torch.Tensor:
-    """Binary cross-entropy plus the divergence from N(0, 1), summed over the batch `[]` (their appendix B)."""
+    """Return the binary cross-entropy plus the divergence from N(0, 1), summed over the batch, `[]` (their appendix B).
+
+    Args:
+        reconstruction, x: pictures `[N, 784]` between 0 and 1.
+        mean, log_variance: of the latent variables, `[N, 20]`.
+    """
     entropy = nn.functional.binary_cross_entropy(reconstruction, x, reduction="sum")
     return entropy - 0.5 * torch.sum(1 + log_variance - mean.square() - log_variance.exp())

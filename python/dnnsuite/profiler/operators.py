@@ -36,7 +36,13 @@ Int64s = NDArray[np.int64]
 
 
 def operator_table(t0_ns: Int64s, t1_ns: Int64s, names: pd.Series, threads: Int64s) -> pd.DataFrame:
-    """Table `ops` of operators `[N]`, in the order of their begin."""
+    """Make the table `ops` of operators `[N]`, in the order of their begin.
+
+    Args:
+        t0_ns, t1_ns: begin and end of each.
+        names: name of each.
+        threads: number of the thread of each.
+    """
     import pandas as pd
 
     order = np.lexsort((-t1_ns, t0_ns, threads))

@@ -38,10 +38,21 @@ def run_script(
     monitor: str = "auto",
     step_on: str = "auto",
 ) -> int:
-    """Run `command` with the profiler in every Python that it starts; print what was seen.
+    """Run `command` with the profiler in every Python that it starts, and print the profile.
+
+    Args:
+        command: the user's command, a word each.
+        out: directory of the profile.
+        start_iteration: first step to observe.
+        profile_iterations: number of steps to observe.
+        metrics: metrics, as `dnnsuite profile --metrics` takes them.
+        stop: end the command once it has been observed.
+        as_json: print one JSON object.
+        monitor: samples of the machine: auto, nvml, dcgm or none.
+        step_on: event that ends a step: optimizer, backward or auto.
 
     Returns:
-        the command's exit status (128 + signal); 1 where it ended well and nothing was observed.
+        The command's exit status (128 + signal); 1 if it ended well and nothing was observed.
 
     Raises:
         Error: the command cannot be started.

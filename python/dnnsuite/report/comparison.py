@@ -55,7 +55,13 @@ def fail_on(words: Sequence[str]) -> list[FailOn]:
 def comparison_text(
     points: Sequence[Compared], names: tuple[str, str], failing: Sequence[FailOn] = ()
 ) -> str:
-    """The table and what is to be known of it, in plain text."""
+    """Render a comparison as plain text: the table, and remarks.
+
+    Args:
+        points: verdicts, from :func:`dnnsuite.results.compare`.
+        names: names of the baseline and of the candidate.
+        failing: conditions on which the comparison fails.
+    """
     rows = [list(_HEAD), *(_cells(point) for point in points)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
     lines = [
@@ -72,7 +78,13 @@ def comparison_text(
 def comparison_markdown(
     points: Sequence[Compared], names: tuple[str, str], failing: Sequence[FailOn] = ()
 ) -> str:
-    """The same as Markdown, for the comment of a pull request: what is slower or faster stands first."""
+    """Render a comparison as Markdown for a pull request: what is slower or faster comes first.
+
+    Args:
+        points: verdicts, from :func:`dnnsuite.results.compare`.
+        names: names of the baseline and of the candidate.
+        failing: conditions on which the comparison fails.
+    """
     order = {
         verdict: i
         for i, verdict in enumerate(("failed", "slower", "unlike", "missing", "faster", "inconclusive"))

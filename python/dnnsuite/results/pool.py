@@ -173,5 +173,14 @@ def refuse(found: Sequence[Reason]) -> None:
 
 
 def refuse_unlike(table: pd.DataFrame, by: Sequence[str] = CELL, ignoring: Sequence[str] = ()) -> None:
-    """Raise UnlikeRuns if :func:`reasons` finds one."""
+    """Raise UnlikeRuns if :func:`reasons` finds a reason not to pool the runs.
+
+    Args:
+        table: table of `results.load`, completed.
+        by: columns whose values are not pooled anyway.
+        ignoring: names of conditions that may differ.
+
+    Raises:
+        UnlikeRuns: with every reason.
+    """
     refuse(reasons(table, by, ignoring))

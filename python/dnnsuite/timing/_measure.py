@@ -57,7 +57,7 @@ def measure(
 
 
 def abba(pairs: int) -> list[Literal[0, 1]]:
-    """List the order in which two candidates take turns: 0 1 1 0 0 1 1 0 …
+    """List the order in which two candidates take turns: 0 1 1 0 0 1 1 0, and so on.
 
     Each pair of neighbours has both candidates, and a drift that is linear over two pairs favours neither.
 

@@ -159,7 +159,16 @@ class ArrayStepper:
         return [float(each.values(0, "lr")) for each in self._members]
 
     def train(self, inputs: torch.Tensor, labels: torch.Tensor, share: Share, phases: Phases) -> Results:
-        """Ask for one step; gives (mean losses `[B]`, counts of the metrics `[B, n]`) once it is done."""
+        """Ask for one step of all models.
+
+        Args:
+            inputs, labels: batch `[B, N, ...]` on the device.
+            share: part of the batch that this process has.
+            phases: clocks of the step's phases.
+
+        Returns:
+            A function that waits for the step: mean losses `[B]`, counts of the metrics `[B, n]`.
+        """
         with phases.compute:
             step = self._runner.step(inputs, labels)
             if phases.on:

@@ -43,7 +43,14 @@ def model_rows(
 def save_models(
     folder: Path, array: ExperimentArray, history: Sequence[Row], ended: Mapping[int, str]
 ) -> None:
-    """Write `models.csv`."""
+    """Write `models.csv`: a row for each model of an array.
+
+    Args:
+        folder: directory of the run.
+        array: the experiments.
+        history: a row per epoch and model.
+        ended: models that ended before the others, with the reason.
+    """
     rows, text = model_rows(array, history, ended), io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()

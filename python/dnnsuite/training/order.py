@@ -68,7 +68,13 @@ def share_of(batch: torch.Tensor, epoch: int, rank: int, world_size: int) -> Sha
 
 
 def validation_batches(samples: int, batch_size: int, rank: int, world_size: int) -> Iterator[Share]:
-    """Batches of one process: every sample is in one batch of one process."""
+    """Yield the validation batches of one process; every sample is in one batch of one process.
+
+    Args:
+        samples: number of samples.
+        batch_size: most samples of a batch.
+        rank, world_size: number of this process, and of all.
+    """
     mine = range(samples)[rank::world_size]
     for start in range(0, len(mine), batch_size):
         indices = list(mine[start : start + batch_size])

@@ -84,7 +84,16 @@ class Stepper:
         return [float(self.optimizer.param_groups[0]["lr"])]
 
     def train(self, inputs: torch.Tensor, labels: torch.Tensor, share: Share, phases: Phases) -> Results:
-        """One step; gives (mean loss of this process's samples, counts of the metrics)."""
+        """Train one step.
+
+        Args:
+            inputs, labels: batch `[N, ...]` on the device.
+            share: part of the batch that this process has.
+            phases: clocks of the step's phases.
+
+        Returns:
+            A function for the mean loss `[]` of this process's samples and the counts of the metrics.
+        """
         with phases.zero_grad:
             self.optimizer.zero_grad(set_to_none=self._experiment.set_to_none)
         with phases.compute:

@@ -33,10 +33,19 @@ def validate(
     epoch: int = 0,
     between: Callable[[], None] = lambda: None,
 ) -> list[dict[str, float]]:
-    """Means over every sample of the validation part, of each model that `stepper` has.
+    """Validate each model of `stepper` on every sample of the validation part.
 
     Args:
+        experiment: the run, or the first of an array's.
+        stepper: models to validate.
+        feed: batches.
+        processes: processes of the run, which share the samples.
+        lines: log.
+        epoch: number of the epoch, for the log.
         between: called after each batch; may raise.
+
+    Returns:
+        Means over the samples, by metric, for each model.
     """
     tally = Tally(experiment.metrics.names, len(stepper.numbers))
     stepper.model.eval()
@@ -67,10 +76,16 @@ def evaluate(
     """Validate a checkpoint's model: loss and metrics over every sample of the validation part. Nothing is written.
 
     Args:
+        experiment: the run of the checkpoint, or a function that makes it for a device.
         checkpoint: checkpoint.pt or best.pt of a run of one model, or of one model of an array.
+        device: auto, cpu or cuda.
+        quiet: print nothing.
+
+    Returns:
+        Means by metric.
 
     Raises:
-        BadCheckpoint: it is missing, damaged, or of another model.
+        BadCheckpoint: the checkpoint is missing, damaged, or of another model.
     """
     kind = choose_device(device)
     processes = Processes(kind)

@@ -44,7 +44,16 @@ def attainable_flops_per_s(intensity: float, peak_flops_per_s: float, peak_bytes
 
 
 def bound_s(flops: float, bytes_: float, peak_flops_per_s: float, peak_bytes_per_s: float) -> float:
-    """The least time in which the work can be done when arithmetic and traffic overlap: the longer of the two."""
+    """Return the least seconds for the work if arithmetic and traffic overlap: the longer of the two.
+
+    Args:
+        flops: floating-point operations.
+        bytes_: bytes read and written.
+        peak_flops_per_s, peak_bytes_per_s: peaks of the machine.
+
+    >>> bound_s(flops=2e9, bytes_=1e9, peak_flops_per_s=1e9, peak_bytes_per_s=1e9)
+    2.0
+    """
     return max(flops / peak_flops_per_s, bytes_ / peak_bytes_per_s)
 
 
