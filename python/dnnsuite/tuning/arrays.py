@@ -136,6 +136,7 @@ class Arrays:
                 _rewind(trial)
         if kind == "oom":
             self.width.halve(len(trials))
+        if kind == "oom" and len(trials) > 1:
             logging.getLogger("dnnsuite").warning(
                 "memory ran out with %d models at once; the sweep goes on with %d",
                 len(trials),
