@@ -162,7 +162,7 @@ class Heads:
     def __init__(self, kind: str) -> None:
         self._kind = kind
 
-    def backbone(self) -> torch.nn.Module:
+    def base(self) -> torch.nn.Module:
         torch.manual_seed(0)
         models = import_torchvision().models
         if self._kind == "resnet18":
@@ -203,7 +203,7 @@ class Heads:
 
     def loop(self, B: int, size: Size) -> Way:
         """Each head runs the backbone."""
-        backbone, (heads, optimizers), (x, y) = self.backbone(), self._heads(B), self.batch(size)
+        backbone, (heads, optimizers), (x, y) = self.base(), self._heads(B), self.batch(size)
 
         def step() -> None:
             for head, optimizer in zip(heads, optimizers, strict=True):
@@ -215,7 +215,7 @@ class Heads:
 
     def once(self, B: int, size: Size) -> Way:
         """The backbone by hand once, then each head."""
-        backbone, (heads, optimizers), (x, y) = self.backbone(), self._heads(B), self.batch(size)
+        backbone, (heads, optimizers), (x, y) = self.base(), self._heads(B), self.batch(size)
 
         def step() -> None:
             features = backbone(x)
@@ -227,7 +227,7 @@ class Heads:
         return repeat(step)
 
     def array(self, B: int, size: Size, threads: int) -> Way:
-        backbone = self.backbone()
+        backbone = self.base()
         models = [
             torch.nn.Sequential(copy.deepcopy(backbone, _kept(backbone)), head) for head in self._heads(B)[0]
         ]

@@ -15,6 +15,7 @@ what one model adds to it would take.
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import sys
 import time
@@ -33,6 +34,7 @@ from fused_table import speed
 from setting import cpu_clock, machine
 from ways import close, measure
 
+from dnnsuite import _C
 from dnnsuite._files import write_text
 from dnnsuite.errors import Error
 from dnnsuite.profiler.memory import begin_peak, level
@@ -86,6 +88,8 @@ def _train(connection: Any, name: str, size: Size, way: str, B: int, threads: in
     torch.set_num_threads(threads)
     workload = WORKLOADS[name]
     workload.ways(1, size, threads)["loop"]()(1)  # what is imported and set up once for all
+    gc.collect()
+    _C.heap_release()  # free pages that were still held would hide what the way under test takes
     begin_peak("cpu")
     before = level("cpu")
     workload.ways(B, size, threads)[way]()(_MEMORY_STEPS)
@@ -93,11 +97,19 @@ def _train(connection: Any, name: str, size: Size, way: str, B: int, threads: in
 
 
 def memory(name: str, size: Size, options: argparse.Namespace) -> str:
-    """A row: MiB of the loop and of the array."""
-    peaks = {
-        way: peak_bytes(name, size, way, options.B, options.threads) / MIB for way in ("loop", "dnnsuite")
-    }
-    return f"| {name} | {size} | {peaks['loop']:.0f} | {peaks['dnnsuite']:.0f} |"
+    """A row, in MiB: the base, the loop over one model and over B, the array, and the base with B times one model."""
+    base = _base_bytes(name) / MIB
+    one, loop, array = (
+        peak_bytes(name, size, way, B, options.threads) / MIB
+        for way, B in (("loop", 1), ("loop", options.B), ("dnnsuite", options.B))
+    )
+    limit = base + options.B * (one - base)
+    return f"| {name} | {size} | {base:.0f} | {one:.0f} | {loop:.0f} | {array:.0f} | {limit:.0f} |"
+
+
+def _base_bytes(name: str) -> int:
+    base = WORKLOADS[name].base()
+    return sum(tensor.nbytes for tensor in (*base.parameters(), *base.buffers()))
 
 
 def row(name: str, size: Size, seconds: dict[str, list[float]]) -> str:
@@ -129,7 +141,10 @@ TIMES = (
     "| base | batch | loop, ms | backbone once | processes | PEFT, mixed batch | dnnsuite |",
     "|---|---|---|---|---|---|---|",
 )
-PEAKS = ("| base | batch | loop, MiB | dnnsuite, MiB |", "|---|---|---|---|")
+PEAKS = (
+    "| base | batch | base, MiB | loop of one, MiB | loop, MiB | dnnsuite, MiB | base + B x what one adds, MiB |",
+    "|---|---|---|---|---|---|---|",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
