@@ -4,22 +4,8 @@ import torch
 
 from dnnsuite import ops
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.ops._recurrence import GATES, _composed
-
-KINDS = list(GATES)
-
-
-def inputs(kind, T=4, N=3, H=5, B=2, given=True, dtype=torch.float64):
-    """gates, weight, bias (GRU), h, c (LSTM)."""
-    generator = torch.Generator().manual_seed(1)
-
-    def normal(*shape):
-        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
-
-    width = GATES[kind] * H
-    bias = normal(B, width) if kind == "gru" else None
-    h, c = (normal(B, N, H), normal(B, N, H) if kind == "lstm" else None) if given else (None, None)
-    return normal(B, T, N, width), normal(B, width, H), bias, h, c
+from dnnsuite.ops._recurrence import _composed
+from recurrence_inputs import KINDS, inputs
 
 
 @pytest.mark.parametrize("kind", KINDS)
