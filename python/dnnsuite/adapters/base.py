@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -30,12 +30,20 @@ class SharedBase:
             for p in self._base.parameters()
         }
         frozen_of = {id(own): self._frozen[key] for key, own in memo.items()}
-        for module in self._base.modules():
-            if not isinstance(module, _NormBase):
-                memo.update({id(b): b for b in module._buffers.values() if b is not None})
+        memo.update({id(buffer): buffer for buffer in self._buffers()})
         model = adapt(copy.deepcopy(self._base, memo))
         self._settle(model, frozen_of)
         return model
+
+    def holds(self, tensor: Any) -> bool:
+        """Return True for a tensor that all models have in common."""
+        return any(tensor is own for own in (*self._frozen.values(), *self._buffers()))
+
+    def _buffers(self) -> Iterator[torch.Tensor]:
+        """Buffers of the base that no forward writes."""
+        for module in self._base.modules():
+            if not isinstance(module, _NormBase):
+                yield from (buffer for buffer in module._buffers.values() if buffer is not None)
 
     @staticmethod
     def _settle(model: torch.nn.Module, frozen_of: dict[int, torch.nn.Parameter]) -> None:

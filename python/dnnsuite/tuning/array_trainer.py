@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .._fuse import asks_for_numbers, fuse, run_in_a_loop, stack
+from .._fuse import asks_for_numbers, fuse, run_in_a_loop, stack, state_bytes
 from .._step import StepRunner
 from ..errors import InvalidArgument
 from .feeds import Feed
@@ -43,6 +43,7 @@ class TrialArray:
         self._recipe, self._evaluation, self._metric, self._threads = recipe, evaluation, metric, threads
         self.trials: list[Trial] = []
         self._trained: dict[int, int] = {}  # epochs in the slots' weights, by trial
+        self._of_base: dict[int, frozenset[str]] = {}  # names of tensors that no state needs, by trial
         self._array: Any = None
         self._optimizer: Any = None
         self._schedule: Any = None
@@ -101,13 +102,17 @@ class TrialArray:
 
     def _shard_width(self, B: int) -> int:
         """Models per thread and step. It is given, not measured, so that a step has the same bits in each run."""
-        light = sum(p.numel() * p.element_size() for p in self._array.parameters()) <= _LIGHT_BYTES
+        shared, own, _ = state_bytes(self._array)
+        light = (
+            shared > 0 or B * own <= _LIGHT_BYTES
+        )  # what is shared is computed once for the models of a step
         return -(-B // max(1, self._threads)) if light else 1
 
     def _trainee(self, trial: Trial) -> Any:
         trainee = self._recipe.build(trial)
+        self._of_base[trial.number] = self._recipe.names_of_base(trainee)
         if trial.state is not None:
-            trainee.load_state_dict(trial.state["model"])
+            trainee.load_state_dict({**trainee.state_dict(), **trial.state["model"]})
         return trainee.train()
 
     def _go_on(self, slot: int, trial: Trial) -> None:
@@ -157,7 +162,9 @@ class TrialArray:
 
     def state(self, trial: Trial) -> dict[str, Any]:
         """Copy the state of one of its trials."""
-        held = read_slot(self._slot(trial), self._array, self._optimizer, self._schedule)
+        held = read_slot(
+            self._slot(trial), self._array, self._optimizer, self._schedule, self._of_base[trial.number]
+        )
         return {**held, "epoch": trial.trained}
 
     def weights(self, trial: Trial) -> dict[str, Any]:

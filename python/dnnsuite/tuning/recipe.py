@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from .._fuse import fuse
+from ..adapters.base import SharedBase
 from ..errors import InvalidArgument
 from .feeds import Feeds, seeded
 from .optimizers import OfTorch, Optimization, chosen_optimization
@@ -37,11 +38,12 @@ class Recipe:
         measure: (model, *batch) → measures of one model by name, means over the batch.
         device, autocast: where and in which precision to train.
         schedule_every: epoch or batch, after which the schedule moves; None for what is usual for its class.
+        base: a module that all models are made over; `make_model` then takes (configuration, base).
     """
 
     def __init__(
         self,
-        make_model: Callable[[Any], torch.nn.Module],
+        make_model: Callable[..., torch.nn.Module],
         feeds: Feeds,
         optimizer: Any = None,
         schedule: Any = None,
@@ -50,7 +52,13 @@ class Recipe:
         device: str = "cpu",
         autocast: torch.dtype | None = None,
         schedule_every: str | None = None,
+        base: torch.nn.Module | None = None,
     ) -> None:
+        if base is not None and not isinstance(base, torch.nn.Module):
+            raise InvalidArgument(
+                f"base is a {type(base).__name__}: give a torch module, which make_model takes, too"
+            )
+        self._base = None if base is None else SharedBase(base)
         if schedule_every not in (None, "epoch", "batch"):
             raise InvalidArgument(f"scheduler_every is {schedule_every!r}: give 'epoch' or 'batch'")
         self._schedule_every = schedule_every
@@ -84,15 +92,34 @@ class Recipe:
             return self._built.pop(trial.number)
         config = WatchedConfig(trial.config)
         with seeded(trial.seed):
-            model = self.make_model(config)
-        if not isinstance(model, torch.nn.Module):
-            raise InvalidArgument(
-                f"make_model returned a {type(model).__name__} for {dict(trial.config)}: return a model"
-            )
+            model = self._made(config, trial)
         self.read |= config.read
         if self.optimization is None:
             self.optimization = chosen_optimization(*self._asked, lightning=is_lightning(model))
         return Trainee(model.to(self.device), self.loss, self._measure)
+
+    def names_of_base(self, trainee: Trainee) -> frozenset[str]:
+        """Names of the tensors that a model has from the base, which is there wherever a trial goes on."""
+        if self._base is None:
+            return frozenset()
+        held = trainee.state_dict(keep_vars=True)
+        return frozenset(name for name, value in held.items() if self._base.holds(value))
+
+    def rebuild(self, trial: Trial) -> torch.nn.Module:
+        """A trial's model as it starts, with memory of its own."""
+        model = self.build(trial).model
+        return model if self._base is None else copy.deepcopy(model)
+
+    def _made(self, config: WatchedConfig, trial: Trial) -> torch.nn.Module:
+        def make(*base: torch.nn.Module) -> torch.nn.Module:
+            model = self.make_model(config, *base)
+            if not isinstance(model, torch.nn.Module):
+                raise InvalidArgument(
+                    f"make_model returned a {type(model).__name__} for {dict(trial.config)}: return a model"
+                )
+            return model
+
+        return make() if self._base is None else self._base.model(lambda own: make(own.requires_grad_(False)))
 
     def admit(self, trial: Trial) -> None:
         """Find the group of a trial that begins: those of a group can be in one array."""
@@ -116,7 +143,7 @@ class Recipe:
             if details in seen or _can_fuse(like, trainee):
                 seen.add(details)
                 return signature, place
-        known.append(({details}, copy.deepcopy(trainee) if len(known) < 64 else trainee))
+        known.append(({details}, _copied(trainee) if len(known) < 64 else trainee))
         return signature, len(known) - 1
 
     def refuse_unread(self, configs: Sequence[Config], known: set[str]) -> None:
@@ -162,6 +189,11 @@ def _told(part: torch.nn.Module) -> str:
     if type(part) in _DROPOUTS:
         return f"inplace={part.inplace}"
     return part.extra_repr()
+
+
+def _copied(trainee: Trainee) -> Trainee:
+    """Copy a model, but not what it has frozen."""
+    return copy.deepcopy(trainee, {id(p): p for p in trainee.parameters() if not p.requires_grad})
 
 
 def _can_fuse(one: torch.nn.Module, other: torch.nn.Module) -> bool:

@@ -7,7 +7,7 @@ streams; on the CPU, as a file keeps them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 import torch
@@ -25,9 +25,9 @@ def _copied(value: torch.Tensor) -> torch.Tensor:
     return value.detach().to("cpu", copy=True)
 
 
-def read_slot(slot: int, array: Any, optimizer: Any, schedule: Any) -> State:
-    """Copy the state of the model in `slot`."""
-    held = array.model_state_dict(slot)
+def read_slot(slot: int, array: Any, optimizer: Any, schedule: Any, without: Container[str] = ()) -> State:
+    """Copy the state of the model in `slot`, but for the tensors `without`, by name."""
+    held = {name: value for name, value in array.model_state_dict(slot).items() if name not in without}
     return {
         "model": {name: _copied(v) if isinstance(v, torch.Tensor) else v for name, v in held.items()},
         "optimizer": [

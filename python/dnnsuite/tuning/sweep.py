@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,10 +39,11 @@ Callback = Callable[[Event], None]
 
 
 def sweep(
-    make_model: Callable[[Any], torch.nn.Module],
+    make_model: Callable[..., torch.nn.Module],
     space: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     train: Any,
     *,
+    base: torch.nn.Module | None = None,
     evaluate: Any = None,
     loss: Loss | None = None,
     measure: Measure | None = None,
@@ -82,6 +84,9 @@ def sweep(
             `batch_size` to the loader, a `seed` to the model; `make_model` is given all.
         train: a DataLoader; a Dataset or a tuple of tensors, with `batch_size`; a list with one per trial; or a
             function of the configuration that returns one.
+        base: a module that all models are made over, as a pretrained one: `make_model(configuration, base)` gets it
+            frozen, to put heads or adapters on. An array holds it once; layers of it that `make_model` sets to train
+            are each model's own.
         evaluate: held-out data in any of these forms, or a function of one plain model that returns a number or numbers
             by name. Without it trials are compared by `train_loss`.
         loss: (model, *batch) → the loss `[]` of one model. By default a LightningModule's training step, the loss of a
@@ -141,6 +146,7 @@ def sweep(
         device,
         autocast,
         scheduler_every,
+        base,
     )
     evaluation = _evaluation(evaluate, batch_size)
     trainer = _trainer(mode, recipe, evaluation, aim, threads, width)
@@ -148,6 +154,7 @@ def sweep(
         "algorithm": chosen.describe(), "space": str(setting.space or setting.configs), "epochs": str(epochs),
         "seed": str(seed), "metric": str(metric), "goal": str(goal), "patience": f"{patience}, {min_delta}",
         "optimizer": _named(optimizer), "scheduler": _named(scheduler), "batch_size": str(batch_size),
+        **({} if base is None else {"base": _fingerprint(base)}),
     }  # fmt: skip
     began_s = time.monotonic()
     with (
@@ -247,6 +254,15 @@ def _named(given: Any) -> str:
     return str(getattr(given, "__name__", given))
 
 
+def _fingerprint(base: torch.nn.Module) -> str:
+    """Class and hash of the tensors of a base: trials that are resumed do not hold it."""
+    found = hashlib.blake2b(digest_size=8)
+    for name, tensor in base.state_dict().items():
+        found.update(name.encode())
+        found.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    return f"{type(base).__name__} {found.hexdigest()}"
+
+
 @contextmanager
 def _place(
     out: Any, resume: bool, share: Any, algorithm: Algorithm, setting: Setting, asked: Mapping[str, str]
@@ -294,5 +310,5 @@ def _result(engine: Engine, recipe: Recipe, seconds: float, algorithm: Algorithm
         out=engine.store.folder.root if engine.store else None,
         points=engine.trajectory,
         plan=algorithm.plan(),
-        rebuild=lambda trial: recipe.build(trial).model,
+        rebuild=recipe.rebuild,
     )
