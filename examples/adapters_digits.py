@@ -5,6 +5,7 @@ import warnings
 
 import torch
 from sklearn.datasets import load_digits
+from torch.nn import Linear, ReLU, Sequential
 
 import dnnsuite
 from dnnsuite import nn, optim
@@ -15,13 +16,7 @@ images, y = torch.tensor(digits.images).float() / 16, torch.tensor(digits.target
 upright, lying = images.flatten(1), torch.rot90(images, 1, (1, 2)).flatten(1)
 
 torch.manual_seed(0)
-base = torch.nn.Sequential(
-    torch.nn.Linear(64, 256),
-    torch.nn.ReLU(),
-    torch.nn.Linear(256, 256),
-    torch.nn.ReLU(),
-    torch.nn.Linear(256, 10),
-)
+base = Sequential(Linear(64, 256), ReLU(), Linear(256, 256), ReLU(), Linear(256, 10))
 train = torch.optim.Adam(base.parameters(), lr=1e-3)
 for _ in range(100):
     train.zero_grad()

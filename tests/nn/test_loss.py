@@ -96,7 +96,7 @@ def test_has_torchs_arguments_and_defaults(name):
     arguments = (3, 4) if name == "LinearCrossEntropyLoss" else ()
     plain = cls(*arguments)
     assert type(plain) is cls.torch_class
-    array = cls.from_models([plain, plain])
+    array = cls.from_models([plain, cls(*arguments) if arguments else plain])
     assert type(array.to_model(1)) is cls.torch_class
     assert array.B == 2
     assert "B=2" in repr(array)

@@ -64,7 +64,7 @@ def test_files_of_the_plot_command(runs, tmp_path):
 @pytest.mark.parametrize(
     ("metric", "place", "words"),
     [
-        ("acc7", "done", "has no metric 'acc7'; it has loss, acc1, acc5"),
+        ("acc7", "done", "has no metric 'acc7' .did you mean 'acc5'..; it has loss, acc1, acc5"),
         (None, "done/nothing", "no metrics.csv"),
     ],
 )

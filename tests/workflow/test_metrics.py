@@ -30,7 +30,7 @@ def test_the_first_epoch_is_dropped() -> None:
     throughput = named(found, "throughput")
     assert throughput.value == pytest.approx(1000)
     assert throughput.unit == "naps/s"
-    assert throughput.low == pytest.approx(1000)
+    assert throughput.low is None  # four steps are too few for an interval
     assert named(found, "time/step", 0).value == pytest.approx(0.01)
 
 
@@ -62,7 +62,7 @@ def test_replicas_are_rated_while_all_run() -> None:
 
 def test_asynchronous_steps_are_rated_by_epoch() -> None:
     # Two steps return at once and the third waits for all: only 30 items in 30 ms is known.
-    found, window = metrics.measured([steps([0.1, 0.1, 29.8] * 4, per_epoch=3)], "naps", asynchronous=True)
+    found, window = metrics.measured([steps([0.1, 0.1, 29.8] * 60, per_epoch=3)], "naps", asynchronous=True)
     assert window["dated_by"] == "epoch"
     assert named(found, "throughput").value == pytest.approx(1000)
     assert named(found, "throughput").low == pytest.approx(1000)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.nn.modules.batchnorm import _NormBase
 
 
 class SharedBase:
@@ -42,7 +41,7 @@ class SharedBase:
     def _buffers(self) -> Iterator[torch.Tensor]:
         """Buffers of the base that no forward writes."""
         for module in self._base.modules():
-            if not isinstance(module, _NormBase):
+            if not hasattr(module, "running_mean"):
                 yield from (buffer for buffer in module._buffers.values() if buffer is not None)
 
     @staticmethod

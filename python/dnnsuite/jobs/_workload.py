@@ -223,8 +223,8 @@ def names(kind: type = Workload) -> list[str]:
         kind: `FusedJob` or `PlainJob` for those of one kind.
 
     >>> from dnnsuite import jobs
-    >>> jobs.names(jobs.FusedJob)[:2]
-    ['bert', 'dcgan']
+    >>> "bert" in jobs.names(jobs.FusedJob)
+    True
     """
     found = {
         name for family in _families(kind) for name in (*_OWN.get(family, ()), *_REGISTRY.get(family, ()))

@@ -285,8 +285,13 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tens
         if is_frozen(weight):
             one = None if bias is None else bias[:1]
             return linear_composition(folded(x), weight[:1], one, relu).view(models, -1, outputs)
-        watched = tracing() or transforming() or torch.is_autocast_enabled(x.device.type)
-        if watched or not on_gpu(x) or x.dtype != weight.dtype:
+        if (
+            not on_gpu(x)
+            or x.dtype != weight.dtype
+            or tracing()
+            or transforming()
+            or torch.is_autocast_enabled(x.device.type)
+        ):
             return linear_composition(x, weight, bias, relu)
         product: Tensor = _Batched.apply(x, weight, bias)
         return torch.relu(product) if relu else product

@@ -58,8 +58,9 @@ def _model_state(
     optimizer: OptimizerState, state: Group, group: Group, index: int, target: torch.Tensor
 ) -> Group:
     names = ops.RULES[optimizer.rule(group, group)].states
-    # An array may hold room that a model does not have, as for adapters of larger rank.
-    room = tuple(slice(size) for size in target.shape)
+    # An array may hold room that a model does not have, as for adapters of larger rank. A parameter without numbers
+    # stands for one whose memory was given up.
+    room = tuple(slice(size) for size in target.shape) if target.numel() else ()
     own: Group = {name: state[name][index][room].clone() for name in names}
     step = float(state["step"][index])
     if optimizer.torch_class is not torch.optim.SGD:

@@ -82,5 +82,6 @@ def put_back(kept: Kept) -> None:
         for module, name, buffer, value in kept.buffers:
             module._buffers[name] = buffer
             # One that autograd may have kept is not touched for nothing.
-            if buffer is not None and value is not None and not torch.equal(buffer, value):
-                buffer.copy_(value)
+            if buffer is None or value is None or buffer.is_meta or torch.equal(buffer, value):
+                continue
+            buffer.copy_(value)
