@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import multiprocessing
 import sys
 import time
 import warnings
@@ -30,13 +29,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 
 import command
 from adapter_ways import WORKLOADS, Size
+from fresh_process import answer
 from fused_table import speed
 from setting import cpu_clock, machine
 from ways import close, measure
 
 from dnnsuite import _C
 from dnnsuite._files import write_text
-from dnnsuite.errors import Error
 from dnnsuite.profiler.memory import begin_peak, level
 
 QUICK = {"gpt2-768": [Size(1, 32)], "gpt2-256": [Size(1, 32), Size(4, 32)], "resnet18": [Size(8, 32)]}
@@ -69,18 +68,9 @@ def timed(name: str, size: Size, options: argparse.Namespace, progress: Any) -> 
 
 def peak_bytes(name: str, size: Size, way: str, B: int, threads: int) -> int:
     """Peak of the resident set of a fresh process that trains for some steps, above that of the imports."""
-    context = multiprocessing.get_context("spawn")
-    mine, theirs = context.Pipe()
-    process = context.Process(target=_train, args=(theirs, name, size, way, B, threads))
-    process.start()
-    theirs.close()
-    try:
-        found: int = mine.recv()
-        return found
-    except EOFError:
-        raise Error(f"{name}, {size}: the process that trains by {way} ended without an answer") from None
-    finally:
-        process.join()
+    what = f"{name}, {size}: the process that trains by {way}"
+    found: int = answer(_train, name, size, way, B, threads, what=what)
+    return found
 
 
 def _train(connection: Any, name: str, size: Size, way: str, B: int, threads: int) -> None:

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from typing import Any, NamedTuple
 
 import torch
+from fresh_process import answer
 from setting import Setting
 from variants import VARIANTS
 from workloads import WORKLOADS
 
-from dnnsuite.errors import Error
 from dnnsuite.profiler.memory import begin_peak, level
 
 _STEPS = 24  # the heap may grow for a while after a step was recorded
@@ -50,18 +49,9 @@ def line(workload: str, B: int, peak: Memory, what: str) -> str:
 
 def peak_bytes(variant: str, workload: str, B: int, setting: Setting) -> Peak:
     """Peak bytes of training B models for some steps in a fresh process, above those of the imports."""
-    context = multiprocessing.get_context("spawn")
-    mine, theirs = context.Pipe()
-    process = context.Process(target=_train, args=(theirs, variant, workload, B, setting))
-    process.start()
-    theirs.close()
-    try:
-        found: Peak = mine.recv()
-        return found
-    except EOFError:
-        raise Error(f"{workload}, B={B}: the process that trains {variant} ended without an answer") from None
-    finally:
-        process.join()
+    what = f"{workload}, B={B}: the process that trains {variant}"
+    found: Peak = answer(_train, variant, workload, B, setting, what=what)
+    return found
 
 
 def _train(connection: Any, variant: str, workload: str, B: int, setting: Setting) -> None:

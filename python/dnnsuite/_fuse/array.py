@@ -407,9 +407,8 @@ def fuse(
         The array, with `state_dict` names as in the models and parameters `[B, ...]`.
 
     Raises:
-        InvalidArgument: the models have different shapes, and the message names the first difference; or a name of
-        `unfused`
-            matches no module.
+        InvalidArgument: naming the first difference, if the models do not have the same shape; the nearest modules, if
+            a name of `unfused` matches none; the tensor, if models share one that takes a gradient.
 
     >>> import torch, dnnsuite
     >>> models = [torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()) for _ in range(3)]
@@ -450,8 +449,8 @@ def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
 
     Returns:
         B modules; module i computes what the array computes for model i. What the models share in the array, one copy
-        of it, they share again. `optimizer.to_model(i, module.parameters())`
-        makes the optimizer of module i, with its state.
+        of it, they share again. `optimizer.to_model(i, module.parameters())` makes the optimizer of module i, with its
+        state.
 
     >>> import torch, dnnsuite
     >>> array = dnnsuite.fuse([torch.nn.Linear(8, 4) for _ in range(3)])

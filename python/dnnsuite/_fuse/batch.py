@@ -15,8 +15,7 @@ def stack(batch: torch.Tensor | Sequence[torch.Tensor], B: int | None = None) ->
 
     Args:
         batch: one tensor that all models share, which is not copied (stride 0 in dimension 0), or a sequence of B
-        tensors of
-            one shape.
+            tensors of one shape.
         B: number of models; needed for one shared tensor.
 
     Raises:

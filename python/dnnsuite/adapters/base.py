@@ -34,9 +34,11 @@ class SharedBase:
         self._settle(model, frozen_of)
         return model
 
-    def holds(self, tensor: Any) -> bool:
-        """Return True for a tensor that all models have in common."""
-        return any(tensor is own for own in (*self._frozen.values(), *self._buffers()))
+    def names_in(self, model: torch.nn.Module) -> frozenset[str]:
+        """Find the tensors of a model that all models have in common, by their names in its `state_dict`."""
+        common = {id(tensor) for tensor in (*self._frozen.values(), *self._buffers())}
+        held = model.state_dict(keep_vars=True)
+        return frozenset(name for name, value in held.items() if id(value) in common)
 
     def _buffers(self) -> Iterator[torch.Tensor]:
         """Buffers of the base that no forward writes."""

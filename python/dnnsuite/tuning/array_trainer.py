@@ -103,9 +103,8 @@ class TrialArray:
     def _shard_width(self, B: int) -> int:
         """Models per thread and step. It is given, not measured, so that a step has the same bits in each run."""
         shared, own, _ = state_bytes(self._array)
-        light = (
-            shared > 0 or B * own <= _LIGHT_BYTES
-        )  # what is shared is computed once for the models of a step
+        # What is shared is computed once for all models of a step.
+        light = shared > 0 or B * own <= _LIGHT_BYTES
         return -(-B // max(1, self._threads)) if light else 1
 
     def _trainee(self, trial: Trial) -> Any:

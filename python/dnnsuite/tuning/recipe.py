@@ -100,10 +100,7 @@ class Recipe:
 
     def names_of_base(self, trainee: Trainee) -> frozenset[str]:
         """Names of the tensors that a model has from the base, which is there wherever a trial goes on."""
-        if self._base is None:
-            return frozenset()
-        held = trainee.state_dict(keep_vars=True)
-        return frozenset(name for name, value in held.items() if self._base.holds(value))
+        return frozenset() if self._base is None else self._base.names_in(trainee)
 
     def rebuild(self, trial: Trial) -> torch.nn.Module:
         """A trial's model as it starts, with memory of its own."""
