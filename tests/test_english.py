@@ -9,7 +9,8 @@ from pathlib import Path
 import dnnsuite
 
 PACKAGE = Path(dnnsuite.__file__).parent
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+SOURCES = [*sorted(PACKAGE.rglob("*.py")), PACKAGE / "_C.pyi"]
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
 
 # A relative clause, a bare preposition or a pronoun is no name for a thing.
 CLAUSE = re.compile(
@@ -97,3 +98,43 @@ def test_public_functions_explain_their_parameters() -> None:
         if len(silent) > 2:
             unclear.append(f"{place} says nothing of {', '.join(silent)}")
     assert unclear == []
+
+
+def parameters_of(node: Documented) -> set[str]:
+    """Names of a function's parameters, or of a class's fields and of the parameters that make one."""
+    if isinstance(node, ast.ClassDef):
+        fields = {
+            each.target.id
+            for each in node.body
+            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+        }
+        makers = (each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__")
+        return fields.union(*map(parameters_of, makers))
+    if isinstance(node, ast.Module):
+        return set()
+    return {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)} - {"self"}
+
+
+def joined_parameters(node: Documented) -> Iterator[str]:
+    """Parameters whose description begins in the middle of a line, where no reader of docstrings finds it."""
+    section = re.search(
+        r"^(?:Args|Attributes):\n((?:    .*\n?|\n)*)", ast.get_docstring(node) or "", re.MULTILINE
+    )
+    names = "|".join(sorted(parameters_of(node)))
+    if section and names:
+        yield from re.findall(rf"(?<=[.;] )({names}): ", section[1])
+
+
+def test_each_documented_parameter_begins_a_line() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}: {getattr(node, 'name', '')}: {name}"
+        for path, tree in TREES.items()
+        for node in _definitions(tree)
+        for name in joined_parameters(node)
+    ]
+    assert found == []
+
+
+def test_a_parameter_in_the_middle_of_a_line_is_found() -> None:
+    code = 'def f(a, b):\n    """Do.\n\n    Args:\n        a: one. b: two.\n    """'
+    assert list(joined_parameters(ast.parse(code).body[0])) == ["b"]  # type: ignore[arg-type]

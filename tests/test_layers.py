@@ -17,7 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from import_graph import Graph, Import, private_imports
+from import_graph import Graph, private_imports
+from room_ranks import unplaced, upward
+from small_package import tree
 from twins import Vocabulary, uses, vocabulary
 
 ROOT = Path(__file__).parent.parent
@@ -75,6 +77,29 @@ TESTED_BY: dict[str, str] = {
     "adapters/builder.py": "adapters/test_adapt.py",
     "adapters/checks.py": "adapters/test_adapt.py",
     "adapters/places.py": "adapters/test_lora.py",
+    "_fuse/array_attributes.py": "_fuse/test_array.py",
+    "_fuse/fusing.py": "_fuse/test_array.py",
+    "_runs/record_checks.py": "_runs/test_record.py",
+    "_runs/record_parts.py": "_runs/test_record.py",
+    "_runs/starters.py": "_runs/test_group.py",
+    "_step/choices.py": "_step/test_runner.py",
+    "_step/refusals.py": "_step/test_runner.py",
+    "_torch/autograd.py": "test_torch.py",
+    "_torch/checkpoints.py": "test_torch.py",
+    "_torch/clipping.py": "test_torch.py",
+    "_torch/compiler.py": "test_torch.py",
+    "_torch/hooks.py": "test_torch.py",
+    "_torch/interpreter.py": "test_torch.py",
+    "_torch/lookup.py": "test_torch.py",
+    "_torch/names.py": "test_torch.py",
+    "_torch/profilers_and_loaders.py": "test_torch.py",
+    "_torch/tensors.py": "test_torch.py",
+    "_torch/trees.py": "test_torch.py",
+    "nn/deferred.py": "nn/test_model_tensor.py",
+    "nn/forward_state.py": "nn/test_model_tensor.py",
+    "nn/layer_call.py": "nn/test_model_tensor.py",
+    "nn/own_tensors.py": "nn/test_model_tensor.py",
+    "optim/_updates.py": "optim/test_optimizers.py",
     "cpp/fused/cpu/isa.cpp": "ops/test_library.py",
     "cpp/fused/schema.cpp": "ops/test_operators.py",
     "cpp/gpu/nvtx.cpp": "profiler/test_nvtx.py",
@@ -141,35 +166,6 @@ SOURCES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 UNITS = [path for path in SOURCES if path.name not in ("__init__.py", "__main__.py")]
 
 
-def unplaced(graph: Graph, rank: dict[str, int], sides: dict[str, set[str]]) -> Iterator[str]:
-    """Rooms of which the tables do not say where they belong, and names in the tables that are no room."""
-    rooms = {graph.room(module) for module in graph.files} - {"", "__main__"}
-    for room in sorted(rooms):
-        if room not in rank:
-            yield f"{room} has no rank"
-        if (number := sum(room in side for side in sides.values())) != 1:
-            yield f"{room} is on {number} sides"
-    for room in sorted({*rank, *set[str]().union(*sides.values())} - rooms):
-        yield f"{room} is no room any more"
-
-
-def upward(graph: Graph, rank: dict[str, int], sides: dict[str, set[str]]) -> Iterator[str]:
-    """Imports of a room that is not below the importer's, or that is on the side apart from it."""
-    side_of = {room: side for side, rooms in sides.items() for room in rooms}
-    for step in graph.all_imports():
-        mine, other = graph.room(step.source), graph.room(step.target)
-        is_command = step.source.endswith(".__main__")
-        if not mine or is_command or other == mine or not graph.is_inside(step.target):
-            continue
-        if not other:
-            if step.name not in ("", "__version__"):
-                yield f"{step}: import it from its own module, not from the root"
-        elif rank[other] >= rank[mine]:
-            yield f"{step}: {other} is not below {mine}"
-        elif (side_of[mine], side_of[other]) in APART:
-            yield f"{step}: {other} is {side_of[other]}, {mine} is {side_of[mine]}"
-
-
 def refuse(found: Iterator[str] | list[str]) -> None:
     lines = list(found)
     assert not lines, "\n".join(lines)
@@ -182,7 +178,7 @@ def test_every_room_has_a_rank_and_a_side():
 
 
 def test_imports_point_down():
-    refuse(upward(GRAPH, RANK, SIDES))
+    refuse(upward(GRAPH, RANK, SIDES, APART))
 
 
 def test_private_names_stay_in_their_package():
@@ -204,193 +200,6 @@ def test_import_does_not_bring_torch(room):
     modules = [module for module in GRAPH.files if GRAPH.room(module) == room]
     ways = [GRAPH.way_to(TORCH, module) for module in modules]
     refuse([" → ".join(map(str, way)) for way in ways if way])
-
-
-def tree(folder: Path, **sources: str) -> Graph:
-    """A package `house` of these modules; `__` in a name stands for a folder."""
-    for name, text in {"": "", **sources}.items():
-        path = folder / "house" / (name.replace("__", "/") or "__init__")
-        path = path / "__init__.py" if text.startswith("# package") else path.with_suffix(".py")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return Graph(folder / "house")
-
-
-def where(steps: list[Import]) -> list[tuple[str, str, str]]:
-    return [(step.source, step.target, step.name) for step in steps]
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "from .low import thing",
-        "from . import low",
-        "import house.low",
-        "import house\nhouse.low.thing()",
-        "def f():\n    from house import low",
-        "def f():\n    from .low import *",
-        "import importlib\nimportlib.import_module('house.low')",
-        "import importlib\nimportlib.import_module('.low', __package__)",
-        "from importlib import import_module\ndef f():\n    import_module('house.low')",
-        "__import__('house.low')",
-        "import importlib\nHOMES = {'thing': '.low'}\ndef f(name):\n    importlib.import_module(HOMES[name], __name__)",
-        "import importlib\nNAMES = ('low',)\ndef f(name):\n    importlib.import_module(f'.{name}', __name__)",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .low import thing",
-        "try:\n    from .low import thing\nexcept ImportError:\n    thing = None",
-    ],
-)
-def test_every_way_to_import_is_seen(tmp_path, statement):
-    graph = tree(tmp_path, low="", high=statement)
-    assert "house.low" in {step.target for step in graph.imports("house.high")}
-    assert not list(upward(graph, {"low": 0, "high": 1}, {"both": {"low", "high"}}))
-    assert len(list(upward(graph, {"low": 1, "high": 0}, {"both": {"low", "high"}}))) > 0
-    assert len(list(upward(graph, {"low": 0, "high": 1}, {"training": {"low"}, "observing": {"high"}}))) > 0
-
-
-def test_a_name_of_the_root_hides_where_it_is_from(tmp_path):
-    high = "import house\nfrom house import thing\nhouse.other()\n"
-    graph = tree(tmp_path, low="from . import __version__", high=high)
-    assert list(upward(graph, {"low": 0, "high": 1}, {"both": {"low", "high"}})) == [
-        "house.high:2 imports house.thing: import it from its own module, not from the root",
-        "house.high:3 imports house.other: import it from its own module, not from the root",
-    ]
-
-
-def test_a_room_without_a_rank_or_a_side_is_told(tmp_path):
-    graph = tree(tmp_path, old="", new="# package", new__part="")
-    assert list(unplaced(graph, {"old": 0}, {"left": {"old", "new"}, "right": {"new"}})) == [
-        "new has no rank",
-        "new is on 2 sides",
-    ]
-    assert list(unplaced(graph, {"old": 0, "new": 1}, {"left": {"old"}})) == ["new is on 0 sides"]
-    assert list(unplaced(graph, {"old": 0, "new": 1, "gone": 0}, {"left": {"old", "new", "lost"}})) == [
-        "gone is no room any more",
-        "lost is no room any more",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("statement", "target", "name"),
-    [
-        ("from ..nn._base import Layer", "house.nn._base", "Layer"),
-        ("from ..nn import _base", "house.nn._base", ""),
-        ("from ..nn import _hidden", "house.nn", "_hidden"),
-        ("from ..nn.conv import _hidden", "house.nn.conv", "_hidden"),
-        ("from .. import nn\nx = nn._hidden", "house.nn", "_hidden"),
-        ("from .. import nn\ndef f(): return nn._base.Layer", "house.nn._base", ""),
-        (
-            "def f():\n    import importlib\n    importlib.import_module('house.nn._base')",
-            "house.nn._base",
-            "",
-        ),
-        ("from ..nn.inner._deep import x", "house.nn.inner._deep", "x"),
-    ],
-)
-def test_a_private_import_is_found(tmp_path, statement, target, name):
-    rooms = {
-        "nn": "# package",
-        "nn___base": "",
-        "nn__conv": "",
-        "nn__inner": "# package",
-        "nn__inner___deep": "",
-    }
-    graph = tree(tmp_path, _fuse="# package", _fuse__build=statement, **rooms)
-    assert where(private_imports(graph)) == [("house._fuse.build", target, name)]
-
-
-def test_what_is_private_in_a_package_is_for_all_inside_of_it(tmp_path):
-    graph = tree(
-        tmp_path,
-        _files="",
-        _fuse="# package",
-        _fuse__code="# package",
-        _fuse__build="from .code import walk\nfrom .._files import write\nfrom . import _state",
-        _fuse__code__walk="from .._state import held, _held\nfrom ..build import __doc__",
-        _fuse___state="",
-        step="from ._fuse.build import fuse\nfrom . import _files",
-        outer="from ._fuse.code import walk",
-    )
-    assert not private_imports(graph)
-    graph = tree(
-        tmp_path, _fuse__build="from .code.walk import _x"
-    )  # a package does not see into those inside of it
-    assert where(private_imports(graph)) == [("house._fuse.build", "house._fuse.code.walk", "_x")]
-
-
-def test_a_circle_is_found_and_its_way_told(tmp_path):
-    graph = tree(tmp_path, a="from .b import x", b="from . import c", c="def f():\n    from house.a import y")
-    (circle,) = graph.circles()
-    assert " → ".join(map(str, circle)) == (
-        "house.a:1 imports house.b.x → house.b:1 imports house.c → house.c:2 imports house.a.y"
-    )
-
-
-@pytest.mark.parametrize(
-    "sources",
-    [
-        {"nn": "# package\nfrom .layer import Layer", "nn__layer": "def f():\n    from . import Layer"},
-        {"nn": "# package\nfrom .layer import Layer", "nn__layer": "def f():\n    from .. import nn"},
-        {"a": "import importlib\nimportlib.import_module('.b', __package__)", "b": "from .a import x"},
-        {
-            "a": "from .b import x\nfrom .c import x",
-            "b": "",
-            "c": "from .d import x",
-            "d": "from .c import x",
-        },
-        {  # by way of a lazy package
-            "lazy": "# package\nimport importlib\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
-            "    from .part import Part\nHOMES = {'Part': '.part'}\n"
-            "def __getattr__(name): return importlib.import_module(HOMES[name], __name__)",
-            "lazy__part": "from .other import x",
-            "lazy__other": "def f():\n    from . import Part",
-        },
-    ],
-)
-def test_circles_of_every_kind(tmp_path, sources):
-    assert len(tree(tmp_path, **sources).circles()) == 1
-
-
-def test_no_circle(tmp_path):
-    registry = "import importlib\nJOBS = {'x': '.x'}\ndef get(name): importlib.import_module(JOBS[name], __package__)"
-    graph = tree(
-        tmp_path,
-        a="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .b import B",
-        b="from .a import x",
-        jobs="# package\nfrom .registry import get",
-        jobs__registry=registry,
-        jobs__x="from .registry import get",
-        nn="# package\nfrom .layer import Layer",
-        nn__layer="from . import base",
-        nn__base="",
-    )
-    assert graph.circles() == []
-
-
-@pytest.mark.parametrize(
-    ("middle", "way"),
-    [
-        ("import torch.nn", "house.top:1 imports house.middle → house.middle:1 imports torch.nn"),
-        (
-            "if True:\n    from torchvision import ops",
-            "house.top:1 imports house.middle → house.middle:2 imports torchvision.ops",
-        ),
-        ("def f():\n    import torch", ""),
-        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch", ""),
-        (
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import torch",
-            "house.top:1 imports house.middle → house.middle:5 imports torch",
-        ),
-        (
-            "from .heavy.light import x",
-            "house.top:1 imports house.middle → house.middle:1 imports house.heavy → "
-            "house.heavy:2 imports torch",
-        ),
-    ],
-)
-def test_a_way_to_torch_is_found(tmp_path, middle, way):
-    rooms = {"heavy": "# package\nimport torch", "heavy__light": ""}
-    graph = tree(tmp_path, top="from . import middle", middle=middle, **rooms)
-    assert " → ".join(map(str, graph.way_to(TORCH, "house.top"))) == way
 
 
 INCLUDES = {  # folder or file of cpp/ → (our own folders it may include, words that may not occur in an include)

@@ -18,8 +18,8 @@ from dnnsuite._fuse.code.fused_attributes import INTERNAL
 from dnnsuite.doctor import _software
 from torch_names import load_without, own_names, private_names
 
-PACKAGE = Path(_torch.__file__).parent
-SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "_torch.py")
+PACKAGE = Path(_torch.__file__).parents[1]
+SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent.name != "_torch")
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
 OWN = own_names(TREES.values()) | set(INTERNAL)
 ATTRIBUTES = {name for one in _torch.ATTRIBUTES for name in one.names}

@@ -112,10 +112,10 @@ void init_session(py::module_& m) {
         .def("stop", &ActivitySession::stop, unlocked, "Wait for the devices, fetch the records, record no more.")
         .def("take", &take, "Tables of columns [rows], without a copy, their strings, and counts; they are then gone.")
         .def("close", &ActivitySession::close, unlocked, "Give CUPTI back. May be repeated.")
-        .def_property_readonly("losses", &losses, "How many records and buffers were lost.")
+        .def_property_readonly("losses", &losses, "Numbers of records and buffers that were lost.")
         .def_property_readonly("window_ns", &ActivitySession::window_ns,
                                "Begin and end of the last window, on `now_ns`; zeros before there was one.")
-        .def_property_readonly("recording", &ActivitySession::recording, "Whether a window is open.");
+        .def_property_readonly("recording", &ActivitySession::recording, "True while a window is open.");
     m.def("decode_activity", &decode, "buffer"_a,
           "The records in a buffer that CUPTI filled in this process: its pointers are followed.\n\n"
           "Tables of columns [rows], strings and counts, as `ActivitySession.take` gives.");
@@ -136,7 +136,7 @@ void init_session(py::module_& m) {
 
 void init_session(py::module_& m) {
     for (const char* const name : {"ActivitySession", "decode_activity", "cupti_function_name"}) {
-        m.def(name, [](const py::args&, const py::kwargs&) { missing(); }, "Not compiled in.");
+        m.def(name, [](const py::args&, const py::kwargs&) { missing(); }, "Missing: this build has none.");
     }
 }
 

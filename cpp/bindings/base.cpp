@@ -22,11 +22,11 @@ void init_running(py::module_& m) {
                                         "Count, mean, variance, minimum and maximum of values seen one at a time.")
         .def(py::init<>())
         .def("add", &base::RunningStatistics::add, "value"_a, "Take one value in.")
-        .def("merge", &base::RunningStatistics::merge, "other"_a, "As if every value of `other` had been added too.")
+        .def("merge", &base::RunningStatistics::merge, "other"_a, "Add every value of `other`.")
         .def_property_readonly("count", &base::RunningStatistics::count, "Number of values.")
         .def_property_readonly("mean", &base::RunningStatistics::mean, "NaN without values.")
         .def_property_readonly("variance", &base::RunningStatistics::variance,
-                               "Of the sample (n - 1); NaN below two values.")
+                               "Standard deviation of the sample (n - 1); NaN below two values.")
         .def_property_readonly("min", &base::RunningStatistics::min, "NaN without values.")
         .def_property_readonly("max", &base::RunningStatistics::max, "NaN without values.");
 }
@@ -40,7 +40,7 @@ void init_interval(py::module_& m) {
         .def_readonly("batches", &base::Interval::batches, "Batches used, never more than there are values.")
         .def_readonly("lag1", &base::Interval::lag1,
                       "Correlation of neighbouring batches, NaN below three; above 0.2 the series is too short.")
-        .def_readonly("why", &base::Interval::why, "Why values are too few to rely on it; empty where they are enough.")
+        .def_readonly("why", &base::Interval::why, "Reason why values are too few to rely on it; empty where they are enough.")
         .def_property_readonly(
             "enough", [](const base::Interval& self) { return self.why.empty(); },
             "True where the interval may be relied on: neither too short nor too few.")
@@ -75,10 +75,10 @@ void init_interval(py::module_& m) {
 }
 
 void init_warmup(py::module_& m) {
-    py::class_<base::Warmup>(m, "Warmup", "Where a series of times settles.")
+    py::class_<base::Warmup>(m, "Warmup", "The end of warm-up in a series of times.")
         .def_readonly("truncated", &base::Warmup::truncated, "Values to drop from the front.")
-        .def_readonly("steady", &base::Warmup::steady, "Whether what is left may be summarised by one number.")
-        .def_readonly("reason", &base::Warmup::reason, "Why, or why not, as a sentence.")
+        .def_readonly("steady", &base::Warmup::steady, "True if one number may summarise the values that are left.")
+        .def_readonly("reason", &base::Warmup::reason, "Reason, as a sentence.")
         .def_readonly("drift_per_100", &base::Warmup::drift_per_100,
                       "Relative change per 100 values in what is left (0.01 is 1 %).")
         .def("__repr__", [](const base::Warmup& self) {

@@ -61,7 +61,7 @@ void init_group(py::module_& m) {
         .def("processes", &Cgroup::processes, "Ids of the processes in it and below it.")
         .def("kill", &Cgroup::kill, "timeout_s"_a = 5.0, Waiting(),
              "Kill all but this process, wait for their end; returns the ids that are left.")
-        .def("counters", &counters, "What was used: a dict; None where the kernel does not count it.")
+        .def("counters", &counters, "Use of each resource: a dict; None where the kernel does not count it.")
         .def("remove", &Cgroup::remove, Waiting(), "Remove the folders. Raises CgroupBusy with processes inside.")
         .def_property_readonly(
             "folders", [](const Cgroup& group) { return folders(group.branches()); },
@@ -71,7 +71,7 @@ void init_group(py::module_& m) {
 
 void init_tree(py::module_& m) {
     using host::GroupTree;
-    py::class_<GroupTree>(m, "GroupTree", "Where a supervisor makes its groups; puts everything back when closed.")
+    py::class_<GroupTree>(m, "GroupTree", "A place for a supervisor's groups; puts everything back when closed.")
         .def(py::init<const std::string&, const std::string&, const std::string&, const std::vector<std::string>&>(),
              "root"_a, "parent"_a, "name"_a, "controllers"_a,
              "Make the folder `name` below `parent` (\"\": where this process may) in each hierarchy that has one of\n"
@@ -94,7 +94,7 @@ void init_process(py::module_& m) {
     using host::Process;
     py::class_<Process>(m, "Process", "A process that was started in a group.")
         .def_property_readonly("id", &Process::id)
-        .def_property_readonly("method", &Process::method, "How it got into its group.")
+        .def_property_readonly("method", &Process::method, "Means by which it entered its group.")
         .def("send", &Process::send, "signal"_a, "to_group"_a = false, "Send a signal; nothing after its end.")
         .def(
             "wait",
@@ -109,7 +109,7 @@ void init_process(py::module_& m) {
                                 "cpu_seconds"_a = status->cpu_seconds,
                                 "peak_resident_bytes"_a = status->peak_resident_bytes);
             },
-            "timeout_s"_a, "How it ended (code, signal, cpu_seconds, peak_resident_bytes), or None if it has not.");
+            "timeout_s"_a, "Its end (code, signal, cpu_seconds, peak_resident_bytes), or None while it runs.");
     m.def(
         "launch",
         [](const std::vector<std::string>& arguments, const std::vector<std::string>& environment,

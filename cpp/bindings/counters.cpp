@@ -20,24 +20,24 @@ namespace {
 void init_perf_event(py::module_& m) {
     using host::PerfGroup;
     using host::PerfValue;
-    py::class_<PerfValue>(m, "PerfValue", "What one counter of a `PerfGroup` has counted.")
+    py::class_<PerfValue>(m, "PerfValue", "Count of one counter of a `PerfGroup`.")
         .def(py::init<std::uint64_t, std::uint64_t, std::uint64_t>(), "raw"_a, "enabled_ns"_a, "running_ns"_a)
         .def_readonly("raw", &PerfValue::raw)
-        .def_readonly("enabled_ns", &PerfValue::enabled_ns, "How long it was meant to count.")
-        .def_readonly("running_ns", &PerfValue::running_ns, "How long it did.")
+        .def_readonly("enabled_ns", &PerfValue::enabled_ns, "Time in which it was to count.")
+        .def_readonly("running_ns", &PerfValue::running_ns, "Time in which it did count.")
         .def_property_readonly("scaled", &PerfValue::scaled,
                                "`raw` scaled to the whole of `enabled_ns`; NaN when it never ran.")
         .def_property_readonly("multiplexed", &PerfValue::multiplexed,
-                               "Whether it counted part of the time only, so that `scaled` is an estimate.");
+                               "True if it counted part of the time only, so that `scaled` is an estimate.");
     py::class_<PerfGroup>(m, "PerfGroup", "Counters of one thread that count over the same instants (perf_event_open).")
         .def(py::init<int, const std::vector<std::string>&>(), "tid"_a, "names"_a,
              "`tid` 0 is the caller. Raises Unavailable when the kernel refuses, with the reason and the way out.")
-        .def("enable", &PerfGroup::enable, "Counting goes on, from where it was.")
+        .def("enable", &PerfGroup::enable, "Go on counting, from where it was.")
         .def("disable", &PerfGroup::disable)
         .def("read", &PerfGroup::read, "A `PerfValue` for each of `names`.")
         .def_property_readonly("names", &PerfGroup::names)
         .def_property_readonly("user_only", &PerfGroup::user_only,
-                               "Whether the kernel's own instructions are left out.");
+                               "True if the kernel's own instructions are left out.");
     m.def(
         "perf_events",
         [] {

@@ -64,9 +64,9 @@ void init_summary(py::module_& m) {
     m.def(
         "quantile", [](const Doubles& values, double q) { return base::quantile(series(values, "values"), q); },
         "values"_a, "q"_a, "The `q` quantile of values [n], between neighbours linearly; NaN without values.");
-    py::class_<Trend>(m, "Trend", "Whether a series goes somewhere.")
+    py::class_<Trend>(m, "Trend", "Test of a trend in a series.")
         .def_readonly("slope_per_100", &Trend::slope_per_100, "Relative change per 100 values (0.01 is 1 %).")
-        .def_readonly("p", &Trend::p, "Of so much order in a series that goes nowhere.")
+        .def_readonly("p", &Trend::p, "Probability of as much order in a series without a trend.")
         .def_readonly("drifting", &Trend::drifting, "p < 0.01, and more than 0.5 % from end to end.");
     m.def(
         "trend", [](const Doubles& values) { return base::trend(series(values, "values")); }, "values"_a,
@@ -76,7 +76,7 @@ void init_summary(py::module_& m) {
 void init_compare(py::module_& m) {
     using base::Comparison, base::Bootstrap;
     py::class_<Comparison>(m, "Comparison",
-                           "How much faster a candidate is than a baseline, and whether that is known.")
+                           "Speed of a candidate over a baseline's, with a verdict.")
         .def_property_readonly(
             "verdict", [](const Comparison& self) { return name_of(self.verdict); },
             "faster, slower, same or inconclusive.")
@@ -84,9 +84,9 @@ void init_compare(py::module_& m) {
         .def_readonly("low", &Comparison::low, "")
         .def_readonly("high", &Comparison::high, "")
         .def_readonly("blocks", &Comparison::blocks, "Pairs, or values of the smaller side.")
-        .def_readonly("more_blocks", &Comparison::more_blocks, "How many more an inconclusive one needs, roughly.")
-        .def_readonly("p", &Comparison::p, "By flipping the signs of all pairs; NaN from 10 pairs on, or unpaired.")
-        .def_readonly("reason", &Comparison::reason, "Why, as a sentence.");
+        .def_readonly("more_blocks", &Comparison::more_blocks, "Blocks that an inconclusive verdict still needs, roughly.")
+        .def_readonly("p", &Comparison::p, "Exact p by flipping the signs of all pairs; NaN from 10 pairs on, or unpaired.")
+        .def_readonly("reason", &Comparison::reason, "Reason, as a sentence.");
     m.def(
         "compare",
         [](const Doubles& baseline_s, const Doubles& candidate_s, bool paired, double threshold, double confidence,
@@ -107,7 +107,7 @@ void init_compare(py::module_& m) {
         .def_readonly("value", &Bootstrap::value, "")
         .def_readonly("low", &Bootstrap::low, "NaN where there was nothing to resample.")
         .def_readonly("high", &Bootstrap::high, "NaN where there was nothing to resample.")
-        .def_readonly("runs", &Bootstrap::runs, "Of the side that has fewer.")
+        .def_readonly("runs", &Bootstrap::runs, "Runs of the side that has fewer.")
         .def_readonly("method", &Bootstrap::method,
                       "BCa; percentile where its corrections cannot be had; t for fewer than 20 runs.");
     m.def("bootstrap_mean", &base::bootstrap_mean, "runs"_a, "resamples"_a = 2000, "confidence"_a = 0.95, "seed"_a = 0,
@@ -138,7 +138,7 @@ void init_stop_rules(py::module_& m) {
         .def_property_readonly(
             "status", [](const StopRule& self) { return name_of(self.status()); },
             "running, converged, noisy (it ended, but one number does not summarise the samples) or timeout.")
-        .def_property_readonly("reason", &StopRule::reason, "Why it ended, as a sentence.")
+        .def_property_readonly("reason", &StopRule::reason, "Reason for the end, as a sentence.")
         .def_property_readonly(
             "seconds", [](const StopRule& self) { return py::array_t<double>(py::cast(self.seconds())); },
             "The samples [n].");
@@ -152,7 +152,7 @@ void init_stop_rules(py::module_& m) {
         .def(py::init<double, double, double, double>(), "max_angle_deg"_a = 0.048, "min_r2"_a = 0.36,
              "resolution"_a = 0.005, "budget_s"_a = 15.0);
     RuleClass<base::Precision>(m, "Precision",
-                               "Until the mean is known to `target` (95 %), looked at each time the number of samples\n"
+                               "Takes samples until the mean is known to `target` (95 %), looked at each time their number\n"
                                "has doubled; noisy when neither of two doublings narrows the interval by 10 %.")
         .def(py::init<double, std::int64_t, double>(), "target"_a = 0.01, "first"_a = 80, "budget_s"_a = kForever);
 }
@@ -161,8 +161,8 @@ void init_contention(py::module_& m) {
     using host::Disturbances;
     m.def("addition_ns", &host::addition_ns, "additions"_a = 100'000, py::call_guard<py::gil_scoped_release>(),
           "Nanoseconds of one addition in a dependent chain: a cycle of the core, if this thread has it to itself.");
-    py::class_<Disturbances>(m, "Disturbances", "What may have disturbed this process so far; counters that only grow.")
-        .def_readonly("t_ns", &Disturbances::t_ns, "When it was read, on `now_ns`.")
+    py::class_<Disturbances>(m, "Disturbances", "Counters of what disturbs this process; they only grow.")
+        .def_readonly("t_ns", &Disturbances::t_ns, "Time of reading, on `now_ns`.")
         .def_readonly("involuntary_switches", &Disturbances::involuntary_switches, "Threads taken off their core.")
         .def_readonly("steal_s", &Disturbances::steal_s, "CPU time the hypervisor gave to others; NaN if unknown.")
         .def_readonly("pressure_s", &Disturbances::pressure_s, "Time in which some task waited for a CPU; or NaN.");

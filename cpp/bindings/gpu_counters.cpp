@@ -69,19 +69,19 @@ void init_host(py::module_& m) {
     m.def(
         "seal_counter_image", [](const py::bytes& image) { return as_bytes(gpu::seal_image(from_bytes(image))); },
         "image"_a, "A counter-data image of CUPTI's with the seal that `CounterHost.evaluate` asks for.");
-    py::class_<gpu::CounterHost>(m, "CounterHost", "What CUPTI knows about a chip's metrics. Needs no GPU.")
+    py::class_<gpu::CounterHost>(m, "CounterHost", "A chip's metrics, as CUPTI knows them. Needs no GPU.")
         .def(py::init([](const std::string& chip, const std::string& collection, const py::bytes& availability) {
                  return gpu::open_counter_host(chip, collection_called(collection), from_bytes(availability));
              }),
              "chip"_a, "collection"_a = "ranges", "availability"_a = py::bytes(),
              "Raises Unavailable without CUPTI, and for a chip that it does not know or cannot count on.")
         .def("metrics", &gpu::CounterHost::metrics, "type"_a, "Names without submetric of one type.")
-        .def("submetrics", &gpu::CounterHost::submetrics, "metric"_a, "What may follow a name.")
+        .def("submetrics", &gpu::CounterHost::submetrics, "metric"_a, "List the submetrics that may follow a name.")
         .def(
             "describe",
             [](const gpu::CounterHost& host, const std::string& name) { return as_dict(host.describe(name)); },
             "metric"_a, "type, description, hardware_unit, unit. Raises InvalidArgument for an unknown name.")
-        .def("accepts", &gpu::CounterHost::accepts, "metric"_a, "Whether this full name can be collected.")
+        .def("accepts", &gpu::CounterHost::accepts, "metric"_a, "True if this full name can be collected.")
         .def("max_metrics_per_pass", &gpu::CounterHost::max_metrics_per_pass, "CUPTI's upper bound.")
         .def(
             "configure",
@@ -112,7 +112,7 @@ void init_device(py::module_& m) {
             [](const gpu::CounterDevice& device, const std::string& collection) {
                 return as_bytes(device.availability(collection_called(collection)));
             },
-            "collection"_a, "What the GPU has of what its chip could have, for `CounterHost`.")
+            "collection"_a, "Availability image: the GPU's part of its chip's counters, for `CounterHost`.")
         .def(
             "support",
             [](const gpu::CounterDevice& device) {
@@ -123,7 +123,7 @@ void init_device(py::module_& m) {
                 }
                 return all;
             },
-            "Which of CUPTI's interfaces work on it, and the conditions of each.");
+            "Support of each of CUPTI's interfaces on it, with its conditions.");
 }
 
 #ifdef DNNSUITE_HAS_CUPTI

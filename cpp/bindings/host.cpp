@@ -32,17 +32,17 @@ void init_step_timer(py::module_& m) {
                           "The views are numpy arrays [count] of int64 without a copy: read-only, of the\n"
                           "steps kept so far, and they keep the timer alive.")
         .def(py::init<std::int64_t>(), "capacity"_a, "Room for `capacity` steps. Raises InvalidArgument when negative.")
-        .def("start", &StepTimer::start, "A step begins now.")
+        .def("start", &StepTimer::start, "Begin a step now.")
         .def("stop", &StepTimer::stop, "items"_a,
-             "The step ends now. Raises Error without a start, or when the timer is full.")
-        .def("lap", &StepTimer::lap, "items"_a, "The step ends and the next begins at the same instant.")
+             "End the step now. Raises Error without a start, or when the timer is full.")
+        .def("lap", &StepTimer::lap, "items"_a, "End a step and begin the next at the same instant.")
         .def("clear", &StepTimer::clear, "Forget all steps. Earlier views see the steps that follow.")
         .def("__len__", &StepTimer::count)
         .def_property_readonly("capacity", &StepTimer::capacity, "Steps there is room for.")
         .def_property_readonly("count", &StepTimer::count, "Steps kept.")
-        .def_property_readonly("starts_ns", &view<&StepTimer::starts_ns>, "When each step began, on `now_ns`.")
-        .def_property_readonly("stops_ns", &view<&StepTimer::stops_ns>, "When each step ended, on `now_ns`.")
-        .def_property_readonly("items", &view<&StepTimer::items>, "What each step finished.");
+        .def_property_readonly("starts_ns", &view<&StepTimer::starts_ns>, "Start of each step, on `now_ns`.")
+        .def_property_readonly("stops_ns", &view<&StepTimer::stops_ns>, "End of each step, on `now_ns`.")
+        .def_property_readonly("items", &view<&StepTimer::items>, "Items that each step finished.");
 }
 
 }  // namespace

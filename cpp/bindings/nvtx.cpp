@@ -110,8 +110,8 @@ void init_events(py::module_& m) {
              }),
              "pairs"_a = 1024, "Raises Unavailable without a driver, a device or libcudart.")
         .def("set_stream", &CudaEvents::set_stream, "stream"_a, "Record in this cudaStream_t from now on.")
-        .def("begin", &CudaEvents::begin, "key"_a, "The piece of work `key` begins.")
-        .def("end", &CudaEvents::end, "key"_a, "It ends.")
+        .def("begin", &CudaEvents::begin, "key"_a, "Begin the piece of work `key`.")
+        .def("end", &CudaEvents::end, "key"_a, "End the piece of work.")
         .def("collect", &CudaEvents::collect, py::call_guard<py::gil_scoped_release>(), "Resolve without waiting.")
         .def("finish", &CudaEvents::finish, py::call_guard<py::gil_scoped_release>(), "Wait for the device; resolve.")
         .def(
@@ -135,12 +135,12 @@ void init_nvtx(py::module_& m) {
           "An `NvtxRange`, or an object of a class derived from it. Raises Unavailable in a build without NVTX.");
     m.def(
         "nvtx_mark", [](const std::string& name, std::int64_t step) { gpu::nvtx_mark(gpu::nvtx_name(name), step); },
-        "name"_a, "step"_a = 0, "An instant.");
+        "name"_a, "step"_a = 0, "Mark an instant.");
     m.def(
         "nvtx_start",
         [](const std::string& name, std::int64_t step) { return gpu::nvtx_start(gpu::nvtx_name(name), step); },
-        "name"_a, "step"_a = 0, "A range of the process begins; returns what `nvtx_stop` takes.");
-    m.def("nvtx_stop", &gpu::nvtx_stop, "range"_a, "It ends, in any thread.");
+        "name"_a, "step"_a = 0, "Begin a range of the process; returns what `nvtx_stop` takes.");
+    m.def("nvtx_stop", &gpu::nvtx_stop, "range"_a, "End the range, from any thread.");
     m.def("cuda_profiler_start", &gpu::cuda_profiler_start, py::call_guard<py::gil_scoped_release>(),
           "cudaProfilerStart. Raises Unavailable without a driver, a device or libcudart.");
     m.def("cuda_profiler_stop", &gpu::cuda_profiler_stop, py::call_guard<py::gil_scoped_release>(),

@@ -80,7 +80,7 @@ PyMethodDef span_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef span_properties[] = {
-    {"name", span_name, nullptr, "What it was registered as.", nullptr},
+    {"name", span_name, nullptr, "Name that it was registered under.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyType_Slot span_slots[] = {

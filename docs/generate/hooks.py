@@ -10,6 +10,7 @@ import docstring_markdown  # noqa: F401  so that griffe_extension finds it: the 
 import example_pages
 import figures
 import job_pages
+import notebook_pages
 import page_links
 import torch_page
 
@@ -65,8 +66,12 @@ def on_files(files: Files, config: Any) -> Files:
         **{f"reference/cli/{name}.md": text for name, text in commands.items()},
         **{f"figures/{name}.svg": figures.svg(name) for name in figures.FIGURES},
     }
+    notebooks = notebook_pages.pages()
     for source, page in page_links.copied().items():
-        made[page] = page_links.relinked(page_links.text_of(source), source, page)
+        text = notebooks[source].markdown if source in notebooks else page_links.text_of(source)
+        made[page] = page_links.relinked(text, source, page)
+    for notebook in notebooks.values():
+        made |= {f"notebooks/{name}": drawing for name, drawing in notebook.figures.items()}
     for uri, content in made.items():
         if (existing := files.get_file_from_path(uri)) is not None:
             files.remove(existing)

@@ -5,7 +5,6 @@ In the repository a link names a file, so that it works where the files are read
 made of the file.
 """
 
-import json
 import os
 import re
 from pathlib import Path
@@ -41,19 +40,10 @@ def copied() -> dict[str, str]:
 
 
 def text_of(source: str) -> str:
-    """Markdown of a file outside docs/, with its links as they are there; scripts and cells of notebooks as code."""
+    """Markdown of a file outside docs/, with its links as they are there; scripts as code."""
     text = (ROOT / source).read_text(encoding="utf-8")
-    if source.endswith(".ipynb"):
-        cells = json.loads(text)["cells"]
-        return (
-            "\n\n".join(_cell("".join(cell["source"]), cell["cell_type"] == "code") for cell in cells) + "\n"
-        )
     language = _LANGUAGES.get(Path(source).suffix)
     return f"# {source}\n\n```{language}\n{text}```\n" if language else text
-
-
-def _cell(text: str, is_code: bool) -> str:
-    return f"```python\n{text}\n```" if is_code else text
 
 
 def relinked(markdown: str, source: str, page: str) -> str:

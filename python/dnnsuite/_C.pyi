@@ -20,7 +20,7 @@ class RunningStatistics:
         """
     def merge(self, other: RunningStatistics) -> None:
         """
-        As if every value of `other` had been added too.
+        Add every value of `other`.
         """
     @property
     def count(self) -> int:
@@ -45,7 +45,7 @@ class RunningStatistics:
     @property
     def variance(self) -> float:
         """
-        Of the sample (n - 1); NaN below two values.
+        Standard deviation of the sample (n - 1); NaN below two values.
         """
 class Interval:
     """
@@ -91,11 +91,11 @@ class Interval:
     @property
     def why(self) -> str:
         """
-        Why values are too few to rely on it; empty where they are enough.
+        Reason why values are too few to rely on it; empty where they are enough.
         """
 class Warmup:
     """
-    Where a series of times settles.
+    The end of warm-up in a series of times.
     """
     def __repr__(self) -> str:
         ...
@@ -107,12 +107,12 @@ class Warmup:
     @property
     def reason(self) -> str:
         """
-        Why, or why not, as a sentence.
+        Reason, as a sentence.
         """
     @property
     def steady(self) -> bool:
         """
-        Whether what is left may be summarised by one number.
+        True if one number may summarise the values that are left.
         """
     @property
     def truncated(self) -> int:
@@ -181,7 +181,7 @@ class Summary:
         """
 class Trend:
     """
-    Whether a series goes somewhere.
+    Test of a trend in a series.
     """
     @property
     def drifting(self) -> bool:
@@ -191,7 +191,7 @@ class Trend:
     @property
     def p(self) -> float:
         """
-        Of so much order in a series that goes nowhere.
+        Probability of as much order in a series without a trend.
         """
     @property
     def slope_per_100(self) -> float:
@@ -200,7 +200,7 @@ class Trend:
         """
 class Comparison:
     """
-    How much faster a candidate is than a baseline, and whether that is known.
+    Speed of a candidate over a baseline's, with a verdict.
     """
     @property
     def blocks(self) -> int:
@@ -216,12 +216,12 @@ class Comparison:
     @property
     def more_blocks(self) -> int:
         """
-        How many more an inconclusive one needs, roughly.
+        Blocks that an inconclusive verdict still needs, roughly.
         """
     @property
     def p(self) -> float:
         """
-        By flipping the signs of all pairs; NaN from 10 pairs on, or unpaired.
+        Exact p by flipping the signs of all pairs; NaN from 10 pairs on, or unpaired.
         """
     @property
     def ratio(self) -> float:
@@ -231,7 +231,7 @@ class Comparison:
     @property
     def reason(self) -> str:
         """
-        Why, as a sentence.
+        Reason, as a sentence.
         """
     @property
     def verdict(self) -> str:
@@ -260,7 +260,7 @@ class Bootstrap:
     @property
     def runs(self) -> int:
         """
-        Of the side that has fewer.
+        Runs of the side that has fewer.
         """
     @property
     def value(self) -> float:
@@ -278,7 +278,7 @@ class StopRule:
     @property
     def reason(self) -> str:
         """
-        Why it ended, as a sentence.
+        Reason for the end, as a sentence.
         """
     @property
     def seconds(self) -> numpy.typing.NDArray[numpy.float64]:
@@ -310,14 +310,14 @@ class Entropy(StopRule):
         ...
 class Precision(StopRule):
     """
-    Until the mean is known to `target` (95 %), looked at each time the number of samples
+    Takes samples until the mean is known to `target` (95 %), looked at each time their number
     has doubled; noisy when neither of two doublings narrows the interval by 10 %.
     """
     def __init__(self, target: typing.SupportsFloat | typing.SupportsIndex = 0.01, first: typing.SupportsInt | typing.SupportsIndex = 80, budget_s: typing.SupportsFloat | typing.SupportsIndex = ...) -> None:
         ...
 class Disturbances:
     """
-    What may have disturbed this process so far; counters that only grow.
+    Counters of what disturbs this process; they only grow.
     """
     @property
     def involuntary_switches(self) -> int:
@@ -337,7 +337,7 @@ class Disturbances:
     @property
     def t_ns(self) -> int:
         """
-        When it was read, on `now_ns`.
+        Time of reading, on `now_ns`.
         """
 class StepTimer:
     """
@@ -358,15 +358,15 @@ class StepTimer:
         """
     def lap(self, items: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
-        The step ends and the next begins at the same instant.
+        End a step and begin the next at the same instant.
         """
     def start(self) -> None:
         """
-        A step begins now.
+        Begin a step now.
         """
     def stop(self, items: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
-        The step ends now. Raises Error without a start, or when the timer is full.
+        End the step now. Raises Error without a start, or when the timer is full.
         """
     @property
     def capacity(self) -> int:
@@ -381,17 +381,17 @@ class StepTimer:
     @property
     def items(self) -> numpy.typing.NDArray[numpy.int64]:
         """
-        What each step finished.
+        Items that each step finished.
         """
     @property
     def starts_ns(self) -> numpy.typing.NDArray[numpy.int64]:
         """
-        When each step began, on `now_ns`.
+        Start of each step, on `now_ns`.
         """
     @property
     def stops_ns(self) -> numpy.typing.NDArray[numpy.int64]:
         """
-        When each step ended, on `now_ns`.
+        End of each step, on `now_ns`.
         """
 class Cgroup:
     """
@@ -408,7 +408,7 @@ class Cgroup:
         """
     def counters(self) -> dict:
         """
-        What was used: a dict; None where the kernel does not count it.
+        Use of each resource: a dict; None where the kernel does not count it.
         """
     def kill(self, timeout_s: typing.SupportsFloat | typing.SupportsIndex = 5.0) -> list[int]:
         """
@@ -434,7 +434,7 @@ class Cgroup:
         """
 class GroupTree:
     """
-    Where a supervisor makes its groups; puts everything back when closed.
+    A place for a supervisor's groups; puts everything back when closed.
     """
     def __init__(self, root: str, parent: str, name: str, controllers: collections.abc.Sequence[str]) -> None:
         """
@@ -467,7 +467,7 @@ class Process:
         """
     def wait(self, timeout_s: typing.SupportsFloat | typing.SupportsIndex) -> typing.Any:
         """
-        How it ended (code, signal, cpu_seconds, peak_resident_bytes), or None if it has not.
+        Its end (code, signal, cpu_seconds, peak_resident_bytes), or None while it runs.
         """
     @property
     def id(self) -> int:
@@ -475,23 +475,23 @@ class Process:
     @property
     def method(self) -> str:
         """
-        How it got into its group.
+        Means by which it entered its group.
         """
 class PerfValue:
     """
-    What one counter of a `PerfGroup` has counted.
+    Count of one counter of a `PerfGroup`.
     """
     def __init__(self, raw: typing.SupportsInt | typing.SupportsIndex, enabled_ns: typing.SupportsInt | typing.SupportsIndex, running_ns: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
     @property
     def enabled_ns(self) -> int:
         """
-        How long it was meant to count.
+        Time in which it was to count.
         """
     @property
     def multiplexed(self) -> bool:
         """
-        Whether it counted part of the time only, so that `scaled` is an estimate.
+        True if it counted part of the time only, so that `scaled` is an estimate.
         """
     @property
     def raw(self) -> int:
@@ -499,7 +499,7 @@ class PerfValue:
     @property
     def running_ns(self) -> int:
         """
-        How long it did.
+        Time in which it did count.
         """
     @property
     def scaled(self) -> float:
@@ -518,7 +518,7 @@ class PerfGroup:
         ...
     def enable(self) -> None:
         """
-        Counting goes on, from where it was.
+        Go on counting, from where it was.
         """
     def read(self) -> list[PerfValue]:
         """
@@ -530,7 +530,7 @@ class PerfGroup:
     @property
     def user_only(self) -> bool:
         """
-        Whether the kernel's own instructions are left out.
+        True if the kernel's own instructions are left out.
         """
 class Bandwidth:
     """
@@ -577,12 +577,12 @@ class ActivitySession:
     @property
     def losses(self) -> dict:
         """
-        How many records and buffers were lost.
+        Numbers of records and buffers that were lost.
         """
     @property
     def recording(self) -> bool:
         """
-        Whether a window is open.
+        True while a window is open.
         """
     @property
     def window_ns(self) -> tuple[int, int]:
@@ -603,11 +603,11 @@ class NvtxRange:
         """
     def pop(self) -> None:
         """
-        The innermost range of this thread ends.
+        End the innermost range of this thread.
         """
     def push(self, step: int) -> None:
         """
-        The range begins in this thread, with the payload `step`.
+        Begin the range in this thread, with the payload `step`.
         """
 class CudaEvents:
     """
@@ -619,7 +619,7 @@ class CudaEvents:
         """
     def begin(self, key: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
-        The piece of work `key` begins.
+        Begin the piece of work `key`.
         """
     def collect(self) -> None:
         """
@@ -627,7 +627,7 @@ class CudaEvents:
         """
     def end(self, key: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
-        It ends.
+        End the piece of work.
         """
     def finish(self) -> None:
         """
@@ -662,19 +662,19 @@ class Span:
     """
     def __enter__(self) -> Span:
         """
-        As begin.
+        Same as begin.
         """
     def __exit__(self, *error: typing.Any) -> None:
         """
-        As end.
+        Same as end.
         """
     def begin(self) -> None:
         """
-        The span begins now, inside those of this thread that are open.
+        Begin the span now, inside those of this thread that are open.
         """
     def end(self) -> None:
         """
-        The span ends now. Raises Error unless it is this thread's innermost.
+        End the span now. Raises Error unless it is this thread's innermost.
         """
 class Spans:
     """
@@ -726,7 +726,7 @@ class Spans:
         ...
 class CounterHost:
     """
-    What CUPTI knows about a chip's metrics. Needs no GPU.
+    A chip's metrics, as CUPTI knows them. Needs no GPU.
     """
     def __init__(self, chip: str, collection: str = 'ranges', availability: bytes = b'') -> None:
         """
@@ -734,7 +734,7 @@ class CounterHost:
         """
     def accepts(self, metric: str) -> bool:
         """
-        Whether this full name can be collected.
+        True if this full name can be collected.
         """
     def configure(self, metrics: collections.abc.Sequence[str]) -> typing.Any:
         """
@@ -760,7 +760,7 @@ class CounterHost:
         """
     def submetrics(self, metric: str) -> list[str]:
         """
-        What may follow a name.
+        List the submetrics that may follow a name.
         """
 class CounterDevice:
     """
@@ -772,11 +772,11 @@ class CounterDevice:
         """
     def availability(self, collection: str) -> bytes:
         """
-        What the GPU has of what its chip could have, for `CounterHost`.
+        Availability image: the GPU's part of its chip's counters, for `CounterHost`.
         """
     def support(self) -> list:
         """
-        Which of CUPTI's interfaces work on it, and the conditions of each.
+        Support of each of CUPTI's interfaces on it, with its conditions.
         """
     @property
     def chip(self) -> str:
@@ -919,7 +919,7 @@ def launch(arguments: collections.abc.Sequence[str], environment: collections.ab
     """
 def library_folders() -> list[str]:
     """
-    Where vendors' libraries are looked for, in this order.
+    List the folders of vendors' libraries, in the order of the search.
     """
 def library_path(name: str, remedy: str = '') -> str:
     """
@@ -946,15 +946,15 @@ def now_ns() -> int:
     """
 def nvtx_mark(name: str, step: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
     """
-    An instant.
+    Mark an instant.
     """
 def nvtx_start(name: str, step: typing.SupportsInt | typing.SupportsIndex = 0) -> int:
     """
-    A range of the process begins; returns what `nvtx_stop` takes.
+    Begin a range of the process; returns what `nvtx_stop` takes.
     """
 def nvtx_stop(range: typing.SupportsInt | typing.SupportsIndex) -> None:
     """
-    It ends, in any thread.
+    End the range, from any thread.
     """
 def parse_cpu_list(text: str) -> list[int]:
     """

@@ -10,6 +10,7 @@ import command_pages
 import docstring_markdown
 import example_pages
 import job_pages
+import notebook_pages
 import page_links
 import pages
 import torch_page
@@ -101,10 +102,28 @@ def test_every_example_is_listed_with_what_it_says():
     assert example_pages.about("examples/spirals.py").startswith("A workload of your own")
 
 
-def test_a_notebook_is_shown_with_its_code():
-    text = page_links.text_of("notebooks/05_report.ipynb")
-    assert text.startswith("# Report")
-    assert "```python\nimport os\n" in text
+def test_a_notebook_is_shown_with_its_code_and_what_its_cells_show():
+    nbformat = pytest.importorskip("nbformat", reason="pip install '.[docs]'")
+    v4 = nbformat.v4
+    cells = [
+        v4.new_markdown_cell("# A curve"),
+        v4.new_code_cell(
+            "draw()",
+            outputs=[
+                v4.new_output("stream", name="stdout", text="\x1b[1mthree\x1b[0m runs\n"),
+                v4.new_output("stream", name="stderr", text="a warning"),
+                v4.new_output("display_data", {"image/svg+xml": "<svg/>", "text/plain": "<Figure>"}),
+                v4.new_output("execute_result", {"text/html": "<table>\n\n</table>"}, execution_count=1),
+                v4.new_output("execute_result", {"text/plain": "7"}, execution_count=1),
+            ],
+        ),
+    ]
+    page = notebook_pages.page(v4.new_notebook(cells=cells), "01_curve")
+    assert page.figures == {"01_curve-1.svg": b"<svg/>"}
+    assert page.markdown == (
+        "# A curve\n\n```python\ndraw()\n```\n\n```text\nthree runs\n```\n\n![A curve](01_curve-1.svg)\n\n"
+        '<div class="output">\n<table>\n</table>\n</div>\n\n```text\n7\n```\n'
+    )
 
 
 def test_files_of_the_map_exist():

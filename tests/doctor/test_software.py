@@ -75,3 +75,21 @@ def test_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert _software.notebooks()[2] == "pip install '.[notebook]'"
+
+
+@pytest.mark.parametrize(
+    ("loads", "status", "words"),
+    [
+        (None, "missing", "pip install '.[jobs]'"),
+        (False, "warning", "dnnsuite.data.import_torchvision()"),
+        (True, "ok", ""),
+    ],
+)
+def test_torchvision_beside_this_torch(
+    monkeypatch: pytest.MonkeyPatch, loads: bool | None, status: str, words: str
+) -> None:
+    monkeypatch.setattr("dnnsuite.data.torchvision_loads", lambda: loads)
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.28.0")
+    finding = _software.torchvision()
+    assert finding.status == status
+    assert words in finding.remedy

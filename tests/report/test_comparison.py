@@ -18,7 +18,7 @@ def test_text_has_a_line_for_each_point_and_what_would_tell() -> None:
     (line,) = [line for line in text.splitlines() if line.startswith("w|m")]
     assert line.split("  ")[-1] == "▼ slower"
     assert "-10.0 %" in line
-    assert "-12.0 … -8.0 %" in line
+    assert "[-12.0, -8.0] %" in line
     assert "ssd: inconclusive; about 7 more runs of each would tell (noisy)" in text
     assert "fails on slower by 5 % or more: w|m" in text
     assert "\x1b" not in text

@@ -59,7 +59,7 @@ def test_what_was_not_measured_is_nan() -> None:
     (row,) = results.gains(measured({("hfta", 2): (1.0, 1.0)})).to_dict("records")
     assert math.isnan(row["over_serial"])
     assert math.isnan(row["over_concurrent"])
-    assert results.gains_markdown(pd.DataFrame([row])).endswith("| – | – |\n")
+    assert results.gains_markdown(pd.DataFrame([row])).endswith("| - | - |\n")
 
 
 def test_without_arrays_there_is_no_row() -> None:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib
+import importlib.abc
+import importlib.machinery
 import importlib.util
 import json
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -35,16 +38,69 @@ def _owner(dotted: str) -> tuple[Any, str]:
 def load_without(hidden: Iterable[str], name: str = "a_copy_of_dnnsuite_torch") -> ModuleType:
     """`dnnsuite._torch` as it is under a torch without the names `hidden`. torch itself keeps and uses them.
 
-    The module finds torch's names by `getattr`: it gets one that does not find these.
+    The package finds torch's names by `getattr`: its modules get one that does not find these.
     """
-    spec = importlib.util.find_spec("dnnsuite._torch")
-    assert spec is not None
-    assert spec.origin is not None
-    renamed = importlib.util.spec_from_file_location(name, spec.origin)
-    assert renamed is not None
-    assert renamed.loader is not None
-    module = importlib.util.module_from_spec(renamed)
     hidden = set(hidden)
+    dynamo = sys.modules.get("torch._dynamo")
+    before = {each: sys.modules.pop(each) for each in list(sys.modules) if f"{each}.".startswith(f"{name}.")}
+    if "torch._dynamo" in hidden:
+        sys.modules["torch._dynamo"] = None  # type: ignore[assignment]
+    finder = _Finder(name, hidden)
+    sys.meta_path.insert(0, finder)
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.meta_path.remove(finder)
+        if "torch._dynamo" in hidden:
+            del sys.modules["torch._dynamo"]
+            if dynamo is not None:
+                sys.modules["torch._dynamo"] = dynamo
+        if name != "dnnsuite._torch":
+            for each in [each for each in sys.modules if f"{each}.".startswith(f"{name}.")]:
+                del sys.modules[each]
+            sys.modules.update(before)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds `dnnsuite._torch` and its modules under the name of a copy."""
+
+    def __init__(self, name: str, hidden: set[str]) -> None:
+        found = importlib.util.find_spec("dnnsuite._torch")
+        assert found is not None
+        assert found.origin is not None
+        self._name, self._folder = name, Path(found.origin).parent
+        self._builtins = _builtins_without(hidden)
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        if fullname == self._name:
+            return self._spec(fullname, self._folder / "__init__.py", [str(self._folder)])
+        if fullname.rpartition(".")[0] == self._name:
+            return self._spec(fullname, self._folder / f"{fullname.rpartition('.')[2]}.py", None)
+        return None
+
+    def _spec(self, fullname: str, path: Path, places: list[str] | None) -> Any:
+        return importlib.util.spec_from_file_location(
+            fullname,
+            path,
+            loader=_Loader(fullname, str(path), self._builtins),
+            submodule_search_locations=places,
+        )
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Gives a module functions in place of Python's own before it runs."""
+
+    def __init__(self, fullname: str, path: str, builtins: dict[str, Any]) -> None:
+        super().__init__(fullname, path)
+        self._builtins = builtins
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module).update(self._builtins)
+        super().exec_module(module)
+
+
+def _builtins_without(hidden: set[str]) -> dict[str, Any]:
+    """Python's `getattr` and `isinstance` for code that must not find the names `hidden`."""
     places = []
     for one in hidden - {"torch._dynamo"}:
         with contextlib.suppress(
@@ -66,25 +122,7 @@ def load_without(hidden: Iterable[str], name: str = "a_copy_of_dnnsuite_torch") 
         marked = "torch.nn.Parameter._is_param" in hidden and kind is torch.nn.Parameter
         return isinstance(value, kind) and not marked
 
-    module.getattr = own_getattr  # type: ignore[attr-defined]  # in place of the builtin
-    module.isinstance = own_isinstance  # type: ignore[attr-defined]
-    dynamo = sys.modules.get("torch._dynamo")
-    if "torch._dynamo" in hidden:
-        sys.modules["torch._dynamo"] = None  # type: ignore[assignment]
-    before = sys.modules.get(name)
-    sys.modules[name] = module  # dataclasses look for their module there
-    try:
-        renamed.loader.exec_module(module)
-    finally:
-        if "torch._dynamo" in hidden:
-            del sys.modules["torch._dynamo"]
-            if dynamo is not None:
-                sys.modules["torch._dynamo"] = dynamo
-        if name != "dnnsuite._torch":
-            sys.modules.pop(name)
-            if before is not None:
-                sys.modules[name] = before
-    return module
+    return {"getattr": own_getattr, "isinstance": own_isinstance}
 
 
 # -- private names in source code --------------------------------------------------------------------------------------

@@ -2,9 +2,6 @@
 """Models into an array of models, and back."""
 
 from .array import Array as Array
-from .array import fuse as fuse
-from .array import unfuse as unfuse
-from .array import width as width
 from .batch import stack as stack
 from .batch import unstack as unstack
 from .code.one_by_one import generator_loans as generator_loans
@@ -12,6 +9,9 @@ from .code.one_by_one import models_apart as models_apart
 from .coverage import Cover as Cover
 from .coverage import coverage as coverage
 from .diverged import models_differ as models_differ
+from .fusing import fuse as fuse
+from .fusing import unfuse as unfuse
+from .fusing import width as width
 from .loop_choice import asks_for_numbers as asks_for_numbers
 from .loop_choice import loops as loops
 from .loop_choice import run_in_a_loop as run_in_a_loop

@@ -11,14 +11,13 @@ import torch
 
 from .. import _memory as memory
 from .. import _under_way as under_way
-from .. import nn
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM, new_stream
-from ..nn.sharing import copied, copies_of_shared, equal_values, held_by, make_own, own_what_trains
-from .build import Fusion
+from ..nn.sharing import SharedState, held_by, own_what_trains
+from .array_attributes import check_of_all_models, models_have, registered
 from .code.call_user_code import enter
-from .code.fused_attributes import bare_class, is_fused
+from .code.fused_attributes import bare_class
 from .code.user_module import UserModule
 from .coverage import Cover, coverage
 from .edits import ArrayEdit
@@ -26,9 +25,9 @@ from .html import array_html
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .loop_choice import LoopChoice
 from .model_signature import ForwardOfModels
-from .single_model import model_of, models_of, parts_of
+from .single_model import model_of, parts_of
 from .slices import narrow
-from .unfused import ASKED, Unfused, chosen_parts
+from .unfused import ASKED
 
 
 def _gather(root: torch.nn.Module) -> None:
@@ -43,38 +42,11 @@ def _gather(root: torch.nn.Module) -> None:
             module.to(device)
 
 
-def _registered(root: torch.nn.Module) -> set[str]:
-    return {*root._parameters, *root._buffers, *root._modules}
-
-
-def _has(root: torch.nn.Module, name: str) -> bool:
-    """True if the models have the attribute, alike or each its own."""
-    return hasattr(root, name) or name in root.__dict__.get("_fused_withheld", ())
-
-
-def _check_of_all_models(name: str, value: Any, B: int) -> None:
-    """Refuse state that is not that of B models."""
-    if isinstance(value, torch.nn.Module):
-        for part in parts_of(value):
-            known = (
-                isinstance(part, ArrayModule) or type(part) in (*ELEMENTWISE, *CONTAINERS) or is_fused(part)
-            )
-            if not known or getattr(part, "_fused_B", getattr(part, "B", B)) != B:
-                raise InvalidArgument(
-                    f"array.{name}: a {type(part).__name__} is not a layer of {B} models: give one of dnnsuite.nn with "
-                    f"B={B}, or change the models and fuse them anew"
-                )
-    elif isinstance(value, torch.Tensor) and (value.dim() == 0 or value.size(0) != B):
-        raise InvalidArgument(
-            f"array.{name} is that of {B} models, [{B}, ...]; got {list(value.shape)}: torch.stack the models' values"
-        )
-
-
 #: Arrays that have been trained by hand; what they hold is no state of theirs, which copies would share.
 _pooled: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
 
 
-class Array(torch.nn.Module):
+class Array(SharedState, torch.nn.Module):
     """B models of one architecture as one module, on inputs and outputs `[B, ...]`; made by `fuse`.
 
     Parameters, buffers and `state_dict` have the models' names and are stacked on dimension 0. `array[i]` is a copy
@@ -180,11 +152,11 @@ class Array(torch.nn.Module):
         root = self.__dict__.get("_root")
         if root is None or name in self.__dict__ or hasattr(type(self), name):
             super().__setattr__(name, value)
-        elif isinstance(value, (torch.nn.Parameter, torch.nn.Module)) or name in _registered(root):
-            _check_of_all_models(name, value, self.B)
+        elif isinstance(value, (torch.nn.Parameter, torch.nn.Module)) or name in registered(root):
+            check_of_all_models(name, value, self.B)
             setattr(root, name, value)
             self.__dict__.pop("_plain", None)
-        elif _has(root, name):
+        elif models_have(root, name):
             under_way.finish(self)
             setattr(root, name, value)  # the models' code may look at it
         else:
@@ -192,7 +164,7 @@ class Array(torch.nn.Module):
 
     def __delattr__(self, name: str) -> None:
         root = self.__dict__.get("_root")
-        if root is None or name in self.__dict__ or not _has(root, name):
+        if root is None or name in self.__dict__ or not models_have(root, name):
             super().__delattr__(name)
         else:
             delattr(root, name)
@@ -216,20 +188,6 @@ class Array(torch.nn.Module):
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Array:
         self._root._apply(fn, recurse)
         return self
-
-    def requires_grad_(self, requires_grad: bool = True) -> Array:
-        """Set `requires_grad` of all parameters; a tensor shared by all models becomes each model's own if it is
-        trained."""
-        under_way.finish(self)
-        for module in self._root.modules() if requires_grad else ():
-            make_own(module, list(module._parameters))
-        return super().requires_grad_(requires_grad)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
-        under_way.finish(self)
-        copies_of_shared(self._root, memo)
-        made: Array = copied(self, memo)
-        return made
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
         under_way.finish(self)
@@ -375,101 +333,3 @@ class Array(torch.nn.Module):
                 "name it in fuse(models, unfused=...)"
             )
         module._fused_report.reason = module._fused_report.reason or reason
-
-
-def fuse(
-    models: Sequence[torch.nn.Module],
-    *,
-    seeds: Sequence[int] | None = None,
-    unfused: Unfused = (),
-    share: str = "same",
-) -> Array:
-    """Make an array of `models`: one module that computes what each model would, on inputs and outputs `[B, ...]`.
-
-    The models are ordinary torch modules of one architecture. Their parameters and buffers are copied, so the models
-    stay as they are; weights, dropout rates and other hyper-parameters may differ. Layers of torch become layers of
-    `dnnsuite.nn`. A module of the user's own keeps its code, which runs once for all models: every tensor in it looks
-    like one model's. Code that cannot be fused, such as a branch on data, runs once per model; `array.coverage()`
-    lists it. A class with `array_forward = True` has a `forward` for `[B, ...]` itself.
-
-    A tensor that is one in all models and takes no gradient, as of a frozen base, is kept once: `[B, ...]` with stride
-    0 in dimension 0. Parameters of that kind are not copied at all, buffers once; running statistics become each
-    model's own when they are trained. What depends on nothing else is computed once for a batch that the models share.
-    On a CPU the weights of frozen convolutions are laid out with the channels last, in the models, too.
-
-    Args:
-        models: B modules; model i is slot i of the array.
-        seeds: starts of each model's random streams (`dnnsuite.nn.seed`); by default drawn from torch's generator.
-        unfused: parts to run model by model although they could be fused: names of modules (`"fc"`, `"layer1.0"`,
-            `"blocks.*"` as in `fnmatch`), or a function of a module's name and the module that returns True for them.
-
-    Returns:
-        The array, with `state_dict` names as in the models and parameters `[B, ...]`.
-
-    Raises:
-        InvalidArgument: naming the first difference, if the models do not have the same shape; the nearest modules, if
-            a name of `unfused` matches none; the tensor, if models share one that takes a gradient.
-
-    >>> import torch, dnnsuite
-    >>> models = [torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()) for _ in range(3)]
-    >>> array = dnnsuite.fuse(models)
-    >>> array
-    Array(
-      Sequential, B=3
-      (0): Linear(in_features=8, out_features=4, bias=True, B=3)
-      (1): ReLU()
-    )
-    >>> x = torch.randn(5, 8)
-    >>> y = array(dnnsuite.stack(x, B=3))
-    >>> y.shape, torch.allclose(y[1], models[1](x), atol=1e-6)
-    (torch.Size([3, 5, 4]), True)
-    """
-    if share not in ("same", "equal"):
-        raise InvalidArgument(f"share is 'same' or 'equal', got {share!r}")
-    models = list(models)
-    if not models:
-        raise InvalidArgument("fuse takes one or more models, got none")
-    for index, model in enumerate(models):
-        if not isinstance(model, torch.nn.Module):
-            raise InvalidArgument(f"fuse takes torch modules; model {index} is a {type(model).__name__}")
-        if isinstance(model, (Array, ArrayModule)):
-            raise InvalidArgument(f"model {index} is an array of models already")
-    with equal_values(share == "equal"):
-        array = Array(Fusion(models, unfused=chosen_parts(models[0], unfused)).tree(), len(models))
-    if seeds is not None:
-        nn.seed(array, seeds)
-    return array
-
-
-def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
-    """Copy the models of an array into ordinary torch modules.
-
-    Args:
-        array: an array of B models.
-
-    Returns:
-        B modules; module i computes what the array computes for model i. What the models share in the array, one copy
-        of it, they share again. `optimizer.to_model(i, module.parameters())` makes the optimizer of module i, with its
-        state.
-
-    >>> import torch, dnnsuite
-    >>> array = dnnsuite.fuse([torch.nn.Linear(8, 4) for _ in range(3)])
-    >>> dnnsuite.unfuse(array)[2]
-    Linear(in_features=8, out_features=4, bias=True)
-    """
-    under_way.finish(array)
-    if isinstance(array, Array):
-        return [array._finished(model, i) for i, model in enumerate(models_of(array._root, array.B))]
-    return models_of(array, width(array))
-
-
-def width(array: torch.nn.Module) -> int:
-    """Return B, the number of models in `array`. Raises InvalidArgument for a module that is no array."""
-    for module in array.modules():
-        if isinstance(module, UserModule):
-            return module._fused_B
-        if isinstance(module, (Array, ArrayModule)):
-            return module.B
-    raise InvalidArgument(
-        f"{type(array).__name__} is no array of models: make one with dnnsuite.fuse or dnnsuite.nn.array"
-    )

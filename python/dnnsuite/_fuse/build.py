@@ -92,43 +92,24 @@ class Fusion:
         return root
 
     def _visit(self, models: Sequence[torch.nn.Module], path: str) -> None:
+        """Find what each part of the models becomes, a layer of an array or a copy of the user's module."""
         first, where = models[0], path or "the top"
         if id(first) in self._memo:
             self._check_shared(models, where)
             return
         self._visited[id(first)] = [id(model) for model in models]
-        for index, model in enumerate(models):
-            if _kind(model) != _kind(first):
-                kinds = f"{type(first).__name__} and {type(model).__name__}"
-                raise InvalidArgument(f"models 0 and {index} differ at {where}: {kinds}")
-            if model.training != first.training:
-                raise InvalidArgument(
-                    f"models 0 and {index} differ at {where}: training is {first.training} and {model.training}"
-                )
         kind = type(first)
+        _refuse_other_kinds(models, where)
         _refuse_what_is_no_plain_module(first, where)
         refuse_other_hooks(models, where)
         for inner, parts in _together(models) if kind in RULES else [("", models)]:
             refuse_backward_hooks(parts, ".".join(filter(None, (path, inner))) or "the top")
-        # A stack of layers can refuse: what it is made of may have no rule; then it is fused part by part.
-        can_fuse = getattr(RULES.get(kind), "can_fuse", None)
-        apart = bool(self._unfused) and any(id(part) in self._unfused for part in first.modules())
-        whole = not apart and as_torch_made_it(models) and not hooked_inside(first)
-        if whole and (can_fuse is None or can_fuse(models)) and not _has_more_state(models):
-            leaf = self._leaf(models, path)
-            if leaf is not None:
-                self._memo[id(first)] = leaf
-                return
+        leaf = self._leaf(models, path) if self._is_whole(models) else None
+        if leaf is not None:
+            self._memo[id(first)] = leaf
+            return
         self._memo[id(first)] = None  # on the way
-        for index, model in enumerate(models):
-            if list(model._modules) != list(first._modules):
-                raise InvalidArgument(
-                    f"models 0 and {index} differ at {where}: {list(first._modules)} and {list(model._modules)}"
-                )
-        for name, child in first._modules.items():
-            children = [model._modules[name] for model in models]
-            if child is not None and all(c is not None for c in children):
-                self._visit(children, f"{path}.{name}".lstrip("."))  # type: ignore[arg-type]
+        self._visit_children(models, path)
         self._own_state(models, where)
         for value in vars(first).values():
             if isinstance(value, torch.Tensor) and value.grad_fn is not None:  # deepcopy would refuse it
@@ -137,6 +118,30 @@ class Fusion:
         as_it_is = (kind in ELEMENTWISE or kind is torch.nn.Sequential) and id(first) not in self._unfused
         if not (as_it_is and not differences(models, self._registered) and "forward" not in vars(first)):
             self._shells.append((first, list(models)))
+
+    def _is_whole(self, models: Sequence[torch.nn.Module]) -> bool:
+        """True if the modules may become one layer of an array: torch's own, as torch made them.
+
+        A stack of layers can refuse: what it is made of may have no rule; then it is fused part by part.
+        """
+        first = models[0]
+        can_fuse = getattr(RULES.get(type(first)), "can_fuse", None)
+        apart = bool(self._unfused) and any(id(part) in self._unfused for part in first.modules())
+        whole = not apart and as_torch_made_it(models) and not hooked_inside(first)
+        return whole and (can_fuse is None or can_fuse(models)) and not _has_more_state(models)
+
+    def _visit_children(self, models: Sequence[torch.nn.Module], path: str) -> None:
+        first = models[0]
+        for index, model in enumerate(models):
+            if list(model._modules) != list(first._modules):
+                raise InvalidArgument(
+                    f"models 0 and {index} differ at {path or 'the top'}: {list(first._modules)} and "
+                    f"{list(model._modules)}"
+                )
+        for name, child in first._modules.items():
+            children = [model._modules[name] for model in models]
+            if child is not None and all(c is not None for c in children):
+                self._visit(children, f"{path}.{name}".lstrip("."))  # type: ignore[arg-type]
 
     def _check_shared(self, models: Sequence[torch.nn.Module], where: str) -> None:
         """Refuse models of which one has a module in several places, and another has other ones there."""
@@ -246,6 +251,19 @@ def _uncopied(model: torch.nn.Module) -> str | None:
             except Exception:
                 return f"{path}.{name}".lstrip(".")
     return None
+
+
+def _refuse_other_kinds(models: Sequence[torch.nn.Module], where: str) -> None:
+    """Refuse modules of which one is of another class or in another mode than the first."""
+    first = models[0]
+    for index, model in enumerate(models):
+        if _kind(model) != _kind(first):
+            kinds = f"{type(first).__name__} and {type(model).__name__}"
+            raise InvalidArgument(f"models 0 and {index} differ at {where}: {kinds}")
+        if model.training != first.training:
+            raise InvalidArgument(
+                f"models 0 and {index} differ at {where}: training is {first.training} and {model.training}"
+            )
 
 
 def _refuse_what_is_no_plain_module(module: torch.nn.Module, where: str) -> None:

@@ -90,46 +90,59 @@ def _model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
     memo: dict[int, Any] = {}
     for module in parts_of(root):
         if isinstance(module, ArrayModule):
-            leaf = memo[id(module)] = module.to_model(index)
-            leaf.__dict__.update(module.__dict__.get("extra_attributes", {}))
-            for name in FORWARD_HOOKS:
-                hooks = getattr(module, name)
-                memo[id(hooks)] = leaf.__dict__[name] = copy.copy(hooks)  # in the memo for their handles
-            continue
-        for parameter in module._parameters.values():
-            if parameter is not None and id(parameter) not in memo:
-                own = parameter.detach()[index].clone()
-                memo[id(parameter)] = torch.nn.Parameter(own, requires_grad=parameter.requires_grad)
-        for buffer in module._buffers.values():
-            if buffer is not None and id(buffer) not in memo:
-                memo[id(buffer)] = buffer.detach()[index].clone()
-        if is_fused(module):
-            memo[id(module._fused_report)] = None
-            if module._fused_parts is not None:
-                memo[id(module._fused_parts)] = None
+            _copy_layer(module, index, memo)
+        else:
+            _copy_state(module, index, memo)
     model: torch.nn.Module = copy.deepcopy(root, memo)
     for module in parts_of(root):
         made = memo.get(id(module))
-        if made is None:
-            continue
-        bind_hooks(made, memo)
-        if isinstance(module, ArrayModule):
-            continue
-        if type(module) is Sequential:
-            made.__class__ = torch.nn.Sequential
-        if is_fused(module):
-            made.__class__ = bare_class(module)
-            forget(made)
-            for name in INTERNAL:
-                made.__dict__.pop(name, None)
-            parts: Any = module._fused_parts
-            if parts is not None:
-                made.__dict__.update(parts.attributes(index, made))
-        made._buffers.pop(FUNCTION_STREAM, None)
-        made._non_persistent_buffers_set.discard(FUNCTION_STREAM)
+        if made is not None:
+            bind_hooks(made, memo)
+            if not isinstance(module, ArrayModule):
+                _give_back_class(module, made, index)
     tie(model, [root])
     plain(model)
     return model
+
+
+def _copy_layer(layer: ArrayModule, index: int, memo: dict[int, Any]) -> None:
+    """Put model `index`'s layer of torch's into `memo`, with the hooks of the array's."""
+    leaf = memo[id(layer)] = layer.to_model(index)
+    leaf.__dict__.update(layer.__dict__.get("extra_attributes", {}))
+    for name in FORWARD_HOOKS:
+        hooks = getattr(layer, name)
+        memo[id(hooks)] = leaf.__dict__[name] = copy.copy(hooks)  # in the memo for their handles
+
+
+def _copy_state(module: torch.nn.Module, index: int, memo: dict[int, Any]) -> None:
+    """Put model `index`'s part of the tensors that `module` itself holds into `memo`."""
+    for parameter in module._parameters.values():
+        if parameter is not None and id(parameter) not in memo:
+            own = parameter.detach()[index].clone()
+            memo[id(parameter)] = torch.nn.Parameter(own, requires_grad=parameter.requires_grad)
+    for buffer in module._buffers.values():
+        if buffer is not None and id(buffer) not in memo:
+            memo[id(buffer)] = buffer.detach()[index].clone()
+    if is_fused(module):
+        memo[id(module._fused_report)] = None
+        if module._fused_parts is not None:
+            memo[id(module._fused_parts)] = None
+
+
+def _give_back_class(module: torch.nn.Module, made: Any, index: int) -> None:
+    """Make `made`, the copy of an array's `module`, one of the user's own class with model `index`'s attributes."""
+    if type(module) is Sequential:
+        made.__class__ = torch.nn.Sequential
+    if is_fused(module):
+        made.__class__ = bare_class(module)
+        forget(made)
+        for name in INTERNAL:
+            made.__dict__.pop(name, None)
+        parts: Any = module._fused_parts
+        if parts is not None:
+            made.__dict__.update(parts.attributes(index, made))
+    made._buffers.pop(FUNCTION_STREAM, None)
+    made._non_persistent_buffers_set.discard(FUNCTION_STREAM)
 
 
 def with_dense_gradients(model: torch.nn.Module) -> torch.nn.Module:

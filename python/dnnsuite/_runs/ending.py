@@ -44,7 +44,7 @@ def attempt(body: Callable[[], Result], classify: Callable[[BaseException], str]
 
 
 def status_of(work: Callable[[], Result]) -> int:
-    """The exit status for the result that `work` returns when it has written it: it only repeats it."""
+    """Exit status for a result that `work` has written."""
     try:
         result = work()
     except OutputError as error:
@@ -55,7 +55,7 @@ def status_of(work: Callable[[], Result]) -> int:
 
 
 def leave(status: int) -> NoReturn:
-    """End this process with `status`, or as one that cannot write where its last output found no room.
+    """End this process with `status`, or with that of a full disk where its last output found no room.
 
     Shutdown can hang or abort (gloo, CUDA); what matters is on disk already.
     """

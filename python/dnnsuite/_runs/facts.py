@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Facts of the machine as records have them, and what of it must be the same for a plan to be continued."""
+"""Facts of the machine for records, and those that must stay the same for a plan to be continued."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def environment() -> dict[str, Any]:
 
 
 def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Differences between two environments that forbid to continue in one what the other began, as sentences."""
+    """List, as sentences, the differences between two environments that forbid continuing a plan in the other."""
     return [
         f"{name} is {now[group].get(name)}, was {then[group].get(name)}"
         for group, name in _SAME
@@ -44,7 +44,7 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def machine(described: Mapping[str, Any]) -> Machine:
-    """The typed form of what :func:`dnnsuite.host.describe` says."""
+    """Convert the facts of :func:`dnnsuite.host.describe` to a `Machine`."""
     gpus = described.get("gpus") or []
     return Machine(
         hostname=socket.gethostname(),
@@ -74,7 +74,7 @@ def source_hash(job: type) -> str:
 
 @cache
 def commit() -> str:
-    """The commit of dnnsuite, where it runs from a checkout of its own; empty elsewhere."""
+    """Return the commit of dnnsuite where it runs from a checkout; empty elsewhere."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists() or not (root / "python" / "dnnsuite").is_dir():
         return ""

@@ -77,14 +77,14 @@ class KernelKill:
 
     @property
     def own(self) -> bool:
-        """True if the worker itself used too much, False if it fell victim to others."""
+        """Tell a worker that used too much itself (True) from a victim of others (False)."""
         if self.scope == "group":
             return True
         small = self.allowed_bytes is not None and 0 < self.used_bytes < _INNOCENT * self.allowed_bytes
         return not small and self.scope != "outside"
 
     def verdict(self) -> tuple[str, str]:
-        """(class, message)."""
+        """Return (class, message)."""
         had = f"it had {self.used_bytes >> 20} MiB"
         if self.allowed_bytes is not None:
             had += f" of the {self.allowed_bytes >> 20} that it might have"

@@ -69,11 +69,11 @@ class PlanFolder:
         return path
 
     def begin_run(self, name: str) -> Path:
-        """The directory a run is made in, invisible to readers until :meth:`finish_run`."""
+        """Make the directory of a run, hidden from readers until :meth:`finish_run`."""
         return self.scratch(str(self.runs.relative_to(self.root)), f"{TEMPORARY}{name}")
 
     def finish_run(self, temporary: Path, run: RunRecord, name: str | None = None) -> Path:
-        """Write `run.json` and give the directory its name: from now on the run exists, and an older one does not."""
+        """Write `run.json` and give the directory its name, in place of an older run's."""
         write_json(temporary / RUN_FILE, run.to_dict())
         final = temporary.with_name(name or temporary.name.removeprefix(TEMPORARY))
         try:
@@ -85,7 +85,7 @@ class PlanFolder:
         return final
 
     def drop_unfinished(self) -> None:
-        """Remove what a dead process left half-made."""
+        """Remove half-made directories of a dead process."""
         for leftover in self.runs.glob(f"{TEMPORARY}*"):
             shutil.rmtree(leftover, ignore_errors=True)
         for leftover in self.root.glob(f"{TEMPORARY}*"):
@@ -93,7 +93,7 @@ class PlanFolder:
                 leftover.unlink(missing_ok=True)
 
     def end_early(self, error: BaseException) -> None:
-        """Remove what is half-made, and note the error that ended the plan; on a full disk it stays untold."""
+        """Remove half-made directories and note the error that ended the plan, unless the disk is full."""
         self.drop_unfinished()
         self.state["status"] = f"{'interrupted' if isinstance(error, Interrupted) else 'ended'} by {error}"
         with suppress(OutputError):
@@ -111,7 +111,7 @@ def stamp(now_s: float | None = None) -> str:
 
 
 def default_out(name: str, file: str, resume: bool) -> Path:
-    """A directory that nobody named: a new one, or with `resume` the last that holds `file`.
+    """Choose a directory that the user did not name: a new one, or with `resume` the last that holds `file`.
 
     Raises:
         InvalidArgument: there is none to continue.
@@ -128,7 +128,7 @@ def default_out(name: str, file: str, resume: bool) -> Path:
 
 @contextmanager
 def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[PlanFolder]:
-    """The directory, made if need be and locked against a second process.
+    """Open a plan's directory: make it if need be, and lock it against a second process.
 
     Args:
         root: the output directory.
@@ -174,7 +174,7 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
 
 @contextmanager
 def joined(root: Path, file: str) -> Iterator[PlanFolder]:
-    """The directory of a plan that several processes do together, locked for a moment: its file is read afresh.
+    """Open the directory of a plan that several processes share: lock it for a moment and read its file afresh.
 
     Args:
         root: the output directory, made if need be; on a file system that all of them share.

@@ -5,26 +5,24 @@ from __future__ import annotations
 
 import os
 import selectors
-import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from .. import host
 from .._files import OutputError, read_json, read_tail
 from ..errors import Error
-from ..pin import Outcome, Partition, Running
-from .failures import DISK_EXIT, KernelKill, classify_exit
+from .failures import DISK_EXIT, classify_exit
 from .interrupts import check, deferred, worker_ended, worker_started
 from .kept_output import free_middle, keep_ends
 from .record import Verdict
 from .spec import RESULT_FILE, WorkerSpec
+from .starters import Direct, Ended, InShares, Started, Starter
 
 __all__ = ["Direct", "GroupOutcome", "InShares", "OnFailure", "Starter", "WorkerOutcome", "run_group"]
 
@@ -34,15 +32,6 @@ _TICK_S = 0.1
 _TERM_GRACE_S = 3.0
 # Which of several processes this one is itself: not its workers' business.
 _PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """The end of a process, and what it used."""
-
-    returncode: int
-    kernel_kill: KernelKill | None = None
-    held: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,24 +72,6 @@ class GroupOutcome:
     def not_started(cls, failure: str, message: str, seconds: float = 0.0) -> GroupOutcome:
         """A group of which no worker could be started."""
         return cls(Verdict.failed(failure, message), (), seconds)
-
-
-class Started(Protocol):
-    """A process that leads a session of its own."""
-
-    @property
-    def pid(self) -> int: ...
-    def poll(self) -> int | None: ...
-    def terminate(self) -> None: ...
-    def finish(self) -> _Ended: ...
-
-
-class Starter(Protocol):
-    """Starts the process of a worker."""
-
-    def start(
-        self, index: int, command: Sequence[str], variables: Mapping[str, str], files: tuple[int, int, int]
-    ) -> Started: ...
 
 
 def run_group(
@@ -184,7 +155,7 @@ class _Group:
         return process.pid
 
     def wait(self, deadline_s: float, tick: Callable[[], None]) -> None:
-        """Wait until all have ended, or one has failed whose failure ends the others, or time is over."""
+        """Wait until all have ended, or one failed and its failure ends the others, or time is over."""
         alive, begun = dict(enumerate(self._members)), False
         with selectors.DefaultSelector() as selector:
             for member in self._members:
@@ -219,8 +190,8 @@ class _Group:
             for name in ("stdout", "stderr"):
                 shorten(member.spec.folder / f"{name}.txt")
 
-    def end(self) -> list[_Ended]:
-        """Ask what still runs to end, then make it; nothing is left, not even children of workers."""
+    def end(self) -> list[Ended]:
+        """Ask the workers that still run to end, then kill them with all their children."""
         for member in self._members:
             member.process.terminate()
         grace_until_s = time.monotonic() + _TERM_GRACE_S
@@ -239,7 +210,7 @@ class _Group:
         """True while a worker that was asked to end has not done so."""
         return isinstance(self._starter, Direct) and any(m.process.poll() is None for m in self._members)
 
-    def judged(self, ended: Sequence[_Ended], struck: bool) -> GroupOutcome:
+    def judged(self, ended: Sequence[Ended], struck: bool) -> GroupOutcome:
         seconds = time.monotonic() - self._began_s
         workers = tuple(
             self._worker(index, member, end, struck)
@@ -257,7 +228,7 @@ class _Group:
             Verdict.failed(verdict.failure or "crash", who + verdict.message), workers, seconds
         )
 
-    def _worker(self, index: int, member: _Member, ended: _Ended, struck: bool) -> WorkerOutcome:
+    def _worker(self, index: int, member: _Member, ended: Ended, struck: bool) -> WorkerOutcome:
         folder, seconds = member.spec.folder, member.seconds or 0.0
         stderr = read_tail(folder / "stderr.txt")
         if ended.returncode == DISK_EXIT:
@@ -270,9 +241,9 @@ class _Group:
         )
 
     def _verdict(
-        self, index: int, result: Mapping[str, Any], ended: _Ended, stderr: str, seconds: float, struck: bool
+        self, index: int, result: Mapping[str, Any], ended: Ended, stderr: str, seconds: float, struck: bool
     ) -> Verdict:
-        """The cause of a process's end is stronger than what it says of itself."""
+        """Judge one worker: the cause of its process's end counts more than its own result."""
         if index in self._late:
             return _timeout(seconds)
         kill = ended.kernel_kill
@@ -288,7 +259,7 @@ def _timeout(seconds: float) -> Verdict:
 
 
 def _listen(selector: selectors.BaseSelector, seconds: float) -> None:
-    """Take in who is set up; a channel at its end is listened to no more."""
+    """Note which workers are set up; stop listening to a channel at its end."""
     for key, _ in selector.select(seconds):
         member: _Member = key.data
         try:
@@ -302,110 +273,9 @@ def _listen(selector: selectors.BaseSelector, seconds: float) -> None:
 
 
 def _command(processes: int, spec: Path) -> list[str]:
-    """The worker, or torchrun with that many of them."""
+    """Command of a worker, or of torchrun with several processes."""
     worker = ["-m", "dnnsuite._runs.worker", str(spec)]
     if processes == 1:
         return [sys.executable, *worker]
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     return [sys.executable, *torchrun, *worker]
-
-
-class Direct:
-    """Starts workers as processes of this machine, each in a session of its own.
-
-    Args:
-        allowed_bytes: the most memory that each of them might have, to tell its own excess from that of others.
-    """
-
-    def __init__(self, allowed_bytes: int | None = None) -> None:
-        self._allowed_bytes = allowed_bytes
-
-    def start(
-        self, index: int, command: Sequence[str], variables: Mapping[str, str], files: tuple[int, int, int]
-    ) -> Started:
-        """Ctrl-C reaches this process alone, which ends the group."""
-        stdin, stdout, stderr = files
-        process = subprocess.Popen(
-            list(command),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            env=dict(variables),
-            start_new_session=True,
-        )
-        return _Direct(process, self._allowed_bytes)
-
-
-class _Direct:
-    def __init__(self, process: subprocess.Popen[bytes], allowed_bytes: int | None) -> None:
-        self._process, self._allowed_bytes = process, allowed_bytes
-        self._peak_bytes = 0
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def poll(self) -> int | None:
-        return self._wait(os.WNOHANG)
-
-    def _wait(self, options: int) -> int | None:
-        """Wait as Popen does, and keep the memory that the process had."""
-        if self._process.returncode is None:
-            pid, status, usage = os.wait4(self._process.pid, options)
-            if pid:
-                self._process.returncode = os.waitstatus_to_exitcode(status)
-                self._peak_bytes = usage.ru_maxrss * 1024
-        return self._process.returncode
-
-    def terminate(self) -> None:
-        self._signal(signal.SIGTERM)
-
-    def finish(self) -> _Ended:
-        self._signal(signal.SIGKILL)
-        code = self._wait(0)
-        assert code is not None
-        return _Ended(code, KernelKill("", self._peak_bytes, self._allowed_bytes))
-
-    def _signal(self, number: signal.Signals) -> None:
-        # The group outlives its leader as long as a child of it runs. Its id is not reused before that, and a leader
-        # that has been waited for and had no children gives ProcessLookupError.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
-
-
-class InShares:
-    """Starts worker i in the i-th of some shares of a partition."""
-
-    def __init__(self, partition: Partition, shares: Sequence[int | str]) -> None:
-        self._partition, self._shares = partition, shares
-
-    def start(
-        self, index: int, command: Sequence[str], variables: Mapping[str, str], files: tuple[int, int, int]
-    ) -> Started:
-        """Start processes in a share, with the arguments of :meth:`Partition.start`."""
-        share = self._shares[index]
-        running = self._partition.start(share, command, env=variables, files=files)
-        return _InShare(running, running.slot.memory_bytes)
-
-
-class _InShare:
-    def __init__(self, running: Running, allowed_bytes: int) -> None:
-        self._running, self._allowed_bytes = running, allowed_bytes
-
-    @property
-    def pid(self) -> int:
-        return self._running.pid
-
-    def poll(self) -> int | None:
-        return self._running.poll()
-
-    def terminate(self) -> None:
-        """A share ends everything in it at once."""
-
-    def finish(self) -> _Ended:
-        outcome = self._running.finish(0)
-        return _Ended(outcome.returncode, self._kernel_kill(outcome), outcome.to_dict())
-
-    def _kernel_kill(self, outcome: Outcome) -> KernelKill:
-        scope = (outcome.oom_scope or "unknown") if outcome.oom_killed else ""
-        return KernelKill(scope, outcome.memory_peak_bytes or 0, self._allowed_bytes)

@@ -39,7 +39,7 @@ class Interrupted(BaseException):
 
 
 class _Signals:
-    """Signals of the outermost :func:`interruptible` block, and the thread that watches for a second one."""
+    """Signals within the outermost :func:`interruptible` block, and the thread that watches for a second one."""
 
     def __init__(self) -> None:
         self.blocks = 0  # nested interruptible()
@@ -72,7 +72,7 @@ class _Signals:
             self._woken = None
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Main thread: raise the first signal, now or at the end of what must not be cut in two; end at a second."""
+        """Main thread: raise the first signal, now or at the end of a :func:`deferred` block; end at a second."""
         if self.first is None:
             self.first, self.handled_s = number, time.monotonic()
             _say(f"{signal.Signals(number).name}: cleaning up; once more to end at once")
@@ -81,7 +81,7 @@ class _Signals:
         self.raise_if_due()
 
     def raise_if_due(self) -> None:
-        """Raise what has arrived, unless that was done or has to wait."""
+        """Raise the signal that has arrived, unless it was raised already or has to wait."""
         if self.first is not None and not self.raised and not self.held:
             self.raised = True
             raise Interrupted(self.first)
@@ -142,7 +142,7 @@ def _in_main_thread() -> bool:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Inside, the first SIGINT, SIGTERM or SIGHUP raises :class:`Interrupted`; a second one ends the process.
+    """Context manager: the first SIGINT, SIGTERM or SIGHUP raises :class:`Interrupted`; a second one ends the process.
 
     Blocks nest: the outermost installs the handlers and puts them back. Does nothing outside the main thread, where
     Python can set no handler.
@@ -178,7 +178,7 @@ def pending() -> bool:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Inside, a first signal waits; it is raised at the end of the outermost block.
+    """Context manager: a first signal waits; it is raised at the end of the outermost block.
 
     For steps that must not be cut in two: starting a process and noting its id, changing the machine and
     noting what to put back. Other threads are never interrupted, so there it does nothing.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The output of a worker, of which the beginning and the end are kept where it is more than anybody reads."""
+"""Output of a worker: of a very long one the beginning and the end are kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01  # of <linux/falloc.h>
 
 
 def free_middle(path: Path, kept_bytes: int = KEPT_BYTES) -> None:
-    """Give the disk back what lies in the middle of a file that a process is writing; nothing that it writes is lost.
+    """Free the disk space of the middle of a file that a process is still writing, whose next lines are kept.
 
     Where the file system cannot, nothing is done: :func:`keep_ends` shortens the file in the end.
     """
@@ -42,7 +42,7 @@ def _fallocate() -> Any:
 
 
 def keep_ends(path: Path, kept_bytes: int = KEPT_BYTES) -> None:
-    """Leave out the middle of a file that has grown too long, once nobody writes to it, and say there how much it was.
+    """Cut the middle out of a file that has grown too long, once nobody writes to it; a line there says how much.
 
     Raises:
         OutputError: the file cannot be written.

@@ -50,7 +50,7 @@ def limit_memory(limit_bytes: int | None) -> None:
 
 
 def offer_to_oom_killer() -> None:
-    """Should the kernel need a victim after all, let it be this worker and not the user's shell."""
+    """Let the kernel's out-of-memory killer prefer this worker to the user's shell."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 

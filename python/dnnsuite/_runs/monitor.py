@@ -43,7 +43,7 @@ class MonitorColumn(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> MonitorColumn:
-        """The inverse of `str`."""
+        """Read a column's name, as `str` writes it."""
         device, _, name = text.partition(".")
         for unit, suffix in _SUFFIXES.items():
             if name.endswith(f"_{suffix}"):
@@ -68,7 +68,7 @@ class MonitorLog:
         return list(self._columns)
 
     def add(self, t_ns: int, values: Iterable[tuple[MonitorColumn, float]]) -> None:
-        """Add a row; of a column that comes twice the later value counts, one that is absent is empty."""
+        """Add a row. The later value of a column that comes twice counts; a column that is absent is empty."""
         found = dict(values)
         with self._whole:
             for column in found.keys() - self._columns.keys():
@@ -78,7 +78,7 @@ class MonitorLog:
                 kept.append(found.get(column, math.nan))
 
     def text(self, leave_out: Iterable[str] = ()) -> str:
-        """The file of these samples, without the devices in `leave_out`; columns by name."""
+        """Text of the file, without the devices in `leave_out`; columns in order of their names."""
         without = frozenset(leave_out)
         with self._whole:
             kept = {

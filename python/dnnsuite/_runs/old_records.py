@@ -12,20 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .record import (
-    BadRecord,
-    Device,
-    Isolation,
-    Json,
-    Machine,
-    Metric,
-    Moment,
-    RunRecord,
-    Samples,
-    Verdict,
-    checked,
-    data_source,
-)
+from .record import RunRecord, data_source
+from .record_checks import checked
+from .record_parts import BadRecord, Device, Isolation, Json, Machine, Metric, Moment, Samples, Verdict
 
 __all__ = ["from_old", "is_old"]
 
@@ -55,7 +44,7 @@ def is_old(values: Any) -> bool:
 
 
 def from_old(values: Mapping[str, Any], path: Path) -> RunRecord:
-    """The record in an old `run.json`.
+    """Convert an old `run.json` into a record.
 
     Args:
         values: the file's contents.
@@ -149,8 +138,6 @@ def _suite(old: Mapping[str, Any], path: Path) -> RunRecord:
     versions = dict(environment.get("versions") or {})
     if environment.get("torch"):
         versions.setdefault("torch", str(environment["torch"]))
-    details = {name: old[name] for name in _SUITE_DETAILS if name in old}
-    details |= {"observations": old.get("repeat"), "job_metrics": dict(old.get("metrics") or {})}
     good = old["status"] == "ok"
     return RunRecord(
         id=_id("run", path),
@@ -164,11 +151,7 @@ def _suite(old: Mapping[str, Any], path: Path) -> RunRecord:
         repeat=old["repeat_index"],
         verdict=_verdict(old),
         machine=_machine(environment.get("machine")),
-        device=Device(
-            str(config.get("device") or "unknown").split(":")[0],
-            str(environment.get("device_name") or ""),
-            tuple(environment.get("device_uuids") or ()),
-        ),
+        device=_suite_device(config, environment),
         started=Moment(_utc(old.get("started")), 0),
         unit=old["unit"],
         seconds=float(old.get("elapsed_s") or 0.0),
@@ -187,9 +170,26 @@ def _suite(old: Mapping[str, Any], path: Path) -> RunRecord:
         samples=Samples(columns=_SUITE_SAMPLES) if good else None,
         disturbances=tuple(old.get("flags") or ()),
         window={name: old[name] for name in ("dropped", "kept", "window_s", "steady") if name in old},
-        details=details,
+        details=_suite_details(old),
         version=1,
     )
+
+
+def _suite_device(config: Json, environment: Json) -> Device:
+    return Device(
+        str(config.get("device") or "unknown").split(":")[0],
+        str(environment.get("device_name") or ""),
+        tuple(environment.get("device_uuids") or ()),
+    )
+
+
+def _suite_details(old: Mapping[str, Any]) -> dict[str, Any]:
+    details = {name: old[name] for name in _SUITE_DETAILS if name in old}
+    return {
+        **details,
+        "observations": old.get("repeat"),
+        "job_metrics": dict(old.get("metrics") or {}),
+    }
 
 
 def _rate(old: Mapping[str, Any]) -> tuple[Metric, ...]:
@@ -225,19 +225,19 @@ def _data(replicas: Sequence[Json], config: Json) -> str:
 
 
 def _number(value: Any) -> float:
-    """A number of a file; null, which stands for NaN there, as NaN."""
+    """Read a number; null stands for NaN."""
     if isinstance(value, bool) or not isinstance(value, (int, float, type(None))):
         raise ValueError(f"{value!r} is not a number")
     return math.nan if value is None else float(value)
 
 
 def _end(value: Any) -> float | None:
-    """An end of an interval; null where it is not known or infinite."""
+    """Read an end of an interval; null where it is not known or infinite."""
     return None if value is None else _number(value)
 
 
 def _utc(started: Any) -> str:
-    """ISO 8601 in UTC of a workflow's time (with its offset) or a suite's (local, as 20261121-051612-250)."""
+    """Convert a workflow's time (with its offset) or a suite's (local, as 20261121-051612-250) to ISO 8601 in UTC."""
     text = str(started or "")
     if match := re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)([+-])(\d\d)(\d\d)", text):
         seconds = calendar.timegm(time.strptime(match[1], "%Y-%m-%dT%H:%M:%S"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Orders in which the runs of a plan are made, so that a drift of the machine does not always meet the same ones."""
+"""Orders of a plan's runs, such that a drift of the machine does not always meet the same ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ORDERS = ("fixed", "shuffled")
 
 
 def interleave(keys: Sequence[Key], repeats: int, seed: int = 0) -> list[tuple[int, Key]]:
-    """Every key once per repeat, as (repeat, key), so that a drift of the machine meets all of them alike.
+    """Go through all keys once per repeat, as (repeat, key), so that a drift of the machine meets all of them alike.
 
     Repeats come in pairs: a shuffled order, then the same order backwards (ABBA), which cancels a linear
     drift between any two keys. The next pair is shuffled anew; the same seed gives the same order.
@@ -38,7 +38,7 @@ def interleave(keys: Sequence[Key], repeats: int, seed: int = 0) -> list[tuple[i
 
 
 def ordered(kind: str, keys: Sequence[str], repeat: int, seed: int) -> list[str]:
-    """The keys as given (`fixed`), or in an order that depends on the seed and the repeat alone (`shuffled`).
+    """Order the keys as given (`fixed`), or by the seed and the repeat alone (`shuffled`).
 
     Raises:
         InvalidArgument: `kind` is none of ORDERS.

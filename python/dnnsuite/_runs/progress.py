@@ -22,7 +22,7 @@ _REFRESH_S = 0.5
 
 
 class Durations(Generic[Key]):
-    """Seconds that runs have taken, and from them what others will take.
+    """Durations of finished runs, and a forecast of the others from them.
 
     Args:
         guess: for a run of which none has been seen: (its key, mean of each one seen) → seconds; the mean of all by
@@ -38,7 +38,7 @@ class Durations(Generic[Key]):
         self._seen.setdefault(key, []).append(seconds)
 
     def expect_s(self, keys: Iterable[Key]) -> float | None:
-        """Seconds for all of `keys` one after another; None before anything was seen."""
+        """Forecast the seconds for all of `keys`, one after another; None before anything was seen."""
         keys = list(keys)
         if not self._seen:
             return None if keys else 0.0
@@ -47,7 +47,7 @@ class Durations(Generic[Key]):
 
 
 class Progress:
-    """Tells a person how far a plan is. Use as a context manager.
+    """Context manager: shows a person how far a plan is.
 
     On a terminal: a table of the plan's jobs if :meth:`rows` was called, and below it a line with a bar, what runs now
     and the time left. Elsewhere, in a log file say, one line for each thing that ended, with the time left at its end.
@@ -97,7 +97,7 @@ class Progress:
         self.tick()
 
     def stage(self, text: str, total: int = 0) -> None:
-        """A new stage of `total` runs begins."""
+        """Begin a stage of `total` runs."""
         self._text, self._done, self._total, self._eta_at_s = text, 0, total, None
         self._began_s = time.monotonic()
         if self._live is None or self._rows:
@@ -122,7 +122,7 @@ class Progress:
             self._draw()
 
     def done(self, text: str, eta_s: float | None = None) -> None:
-        """A run of the stage has ended; `eta_s` seconds are left."""
+        """Count a run of the stage that has ended; `eta_s` seconds are left."""
         self._done += 1
         self._eta_at_s = None if eta_s is None else time.monotonic() + eta_s
         eta = self._eta_text()
@@ -130,7 +130,7 @@ class Progress:
         self._draw()
 
     def line(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         if not self._quiet:
             self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
@@ -173,14 +173,14 @@ class Progress:
 
 
 def clock_text(seconds: float) -> str:
-    """75 → "1:15", 3700 → "1:01:40"."""
+    """Write seconds as a clock does: 75 as "1:15", 3700 as "1:01:40"."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
 
 
 def _plain(text: str) -> Text:
-    """A cell as it is: no colours by what a program wrote, no markup."""
+    """Show a program's text literally, without markup or colours."""
     from rich.text import Text
 
     return Text(printable(text))

@@ -38,12 +38,12 @@ class Steps:
         return len(self.stops_ns)
 
     def after_epochs(self, dropped: int) -> Steps:
-        """Without the first `dropped` epochs (warm-up)."""
+        """Leave out the first `dropped` epochs (warm-up)."""
         kept = self.epochs >= (self.epochs[0] + dropped if len(self) else 0)
         return Steps(self.starts_ns[kept], self.stops_ns[kept], self.items[kept], self.epochs[kept])
 
     def by_epoch(self) -> Steps:
-        """Each epoch as one step: all that is known of a job whose steps return before they are done."""
+        """Take each epoch as one step, for a job whose steps return before they are done."""
         epochs, first = np.unique(self.epochs, return_index=True)
         last = np.append(first[1:], len(self)) - 1
         return Steps(self.starts_ns[first], self.stops_ns[last], np.add.reduceat(self.items, first), epochs)
@@ -79,7 +79,7 @@ def rate(replicas: Sequence[Steps]) -> float:
 
 
 def block_rates(replicas: Sequence[Steps], blocks: int) -> npt.NDArray[np.float64]:
-    """The common window cut into equal `blocks`: the rate of each [blocks]; empty when there is no window."""
+    """Rates [blocks] in equal blocks of the common window; empty when there is no window."""
     if blocks < 1:
         raise InvalidArgument(f"blocks={blocks}: must be at least 1")
     window = common_window(replicas)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Read records back: one file, or every run of a directory with what is damaged named and left out."""
+"""Read records back: one file, or every run of a directory; damaged ones are named and left out."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ __all__ = ["final", "refuse_other_settings"]
 
 
 def final(record: RunRecord) -> bool:
-    """True if a run need not be made again: it ended well, or with a finding that would be the same."""
+    """True if --resume keeps a run: it ended well, or with a failure that would come again."""
     return record.ok or record.verdict.failure in FINAL
 
 
 def refuse_other_settings(root: Path, odd: Sequence[str]) -> None:
-    """Refuse to continue what was begun with other settings or in another environment.
+    """Refuse to continue a plan that was begun with other settings or in another environment.
 
     Args:
         odd: what differs, as sentences; nothing is refused where there are none.

@@ -31,7 +31,7 @@ class Sample(NamedTuple):
 
 
 def samples_text(samples: Iterable[Sample]) -> str:
-    """The file of these observations."""
+    """Text of the file."""
     rows = [
         f"{i},{s.epoch},{s.start_ns},{s.stop_ns},{s.items:.12g},{s.phase},{s.flag}"
         for i, s in enumerate(samples)

@@ -26,7 +26,8 @@ class WorkerSpec:
         directory: existing folder of its files, its own.
         job, config: a registered job and the fields of its `JobConfig`.
         details: what the task alone reads.
-        plugins: modules that register a user's own jobs; sys_path: where else they are looked for.
+        plugins: modules that register a user's own jobs.
+        sys_path: where else they are looked for.
         memory_limit_bytes: the most that it may reserve; None leaves it unlimited.
         processes: how many torchrun starts of it; 1 is the worker alone.
         parent_pid: the process that it must not outlive; filled in when it is started.
@@ -49,7 +50,7 @@ class WorkerSpec:
         return Path(self.directory)
 
     def write(self) -> Path:
-        """Write it into its directory, as of this process; returns the file.
+        """Write the order into its directory; return the file.
 
         Raises:
             OutputError: it cannot be written.
@@ -60,6 +61,6 @@ class WorkerSpec:
 
     @classmethod
     def read(cls, path: Path) -> WorkerSpec:
-        """The inverse of :meth:`write`."""
+        """Read what :meth:`write` wrote."""
         values = read_json(path)
         return cls(**{**values, "plugins": tuple(values["plugins"]), "sys_path": tuple(values["sys_path"])})

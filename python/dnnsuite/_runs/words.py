@@ -15,7 +15,7 @@ def truth(word: str) -> bool | None:
 
 
 def printable(text: str) -> str:
-    """Return `text` without what a terminal obeys: control characters, but line ends and tabs, become U+FFFD.
+    """Return `text` safe for a terminal: control characters other than line ends and tabs become U+FFFD.
 
     Text from records, files and other programs goes through this before a person sees it.
     """

@@ -70,7 +70,7 @@ def task_named(name: str) -> Task:
 
 
 def _group() -> socket.socket | None:
-    """The socket that is standard input, of the leading process alone. The job's own input becomes empty."""
+    """Socket to the group, which is the leading process's standard input; the job's own input becomes empty."""
     group = None
     if leads():
         copy = os.dup(0)
@@ -110,7 +110,7 @@ def _done(spec: WorkerSpec, group: socket.socket | None) -> Result:
 
 
 def _tell(path: Path, result: Result) -> None:
-    """Write the result: of several processes, the leading one if all went well, else whichever fails first.
+    """Write the result. Of several processes the leading one writes it, or the first that fails.
 
     The others fail after it, because it is gone: that is not what went wrong.
     """
@@ -126,7 +126,7 @@ def _tell(path: Path, result: Result) -> None:
 
 
 def work(spec: WorkerSpec) -> int:
-    """Do what the spec says; returns the exit status."""
+    """Do the work that the spec describes; return the exit status."""
     # torchrun, which starts the processes of a distributed job, is their parent.
     die_with_parent(spec.parent_pid if spec.processes == 1 else os.getppid())
     offer_to_oom_killer()

@@ -6,27 +6,26 @@ from __future__ import annotations
 import contextlib
 import time
 import weakref
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from .. import _memory as memory
-from .. import _tune as tune
 from .. import _under_way as under_way
-from .. import optim
 from .._fuse import OwnAttributes, asks_for_numbers, loops, models_differ, run_in_a_loop, state_bytes
 from .._fuse import width as array_width
-from .._torch import mark_stepped, step_hooks
+from .._torch import mark_stepped
 from ..errors import InvalidArgument
 from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler, HyperParameters
-from .batches import opened, own_copy
+from .batches import own_copy
 from .capture import CudaDevice, CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
+from .choices import loop_key, width_trial
 from .deal import Deal, autocast_now, parts_of
 from .denormals import Flushed
 from .generators import SharedDraws
 from .loop_trial import LoopTrial
+from .refusals import check_batch, check_counts, check_optimizer, check_scaler, hooks_after_a_step
 from .samples import warn_of_single_samples
 from .shard import LossFunction, Shard, StepOptions, Vectors
 from .shard_width_search import WidthTrial
@@ -39,9 +38,7 @@ def _wants_gradient(tensor: torch.Tensor) -> bool:
     return tensor.requires_grad
 
 
-_CAPTURE_STEPS = 4  # of a new shard until it is replayed for the second time
 _FEW_BYTES = 2**26  # that are kept: to page them in again costs a small model's step
-_LIGHT_BYTES = 2**22  # of parameters: less is mostly overhead, and its activations are small
 
 
 class StepRunner:
@@ -52,21 +49,21 @@ class StepRunner:
     context manager, or call `close`. docs/multiply/step_runner.md has the details.
 
     Args:
-        array: an array of B models, from `dnnsuite.fuse` or of layers of `dnnsuite.nn`. optimizer: an optimizer of
-        `dnnsuite.optim` for the array's parameters. Its hooks before a step are refused, those
-            after a step are called.
+        array: an array of B models, from `dnnsuite.fuse` or of layers of `dnnsuite.nn`.
+        optimizer: an optimizer of `dnnsuite.optim` for the array's parameters. Its hooks before a step are refused,
+            those after a step are called.
         loss_function: `(array, *batch)` → losses `[b]` of the `b` models in the array that it is given, all B or a
-        shard
-            of them; or `(losses, figures)` with numbers `[b, n]` to look at. It must only compute: what it prints or
-            counts happens in the first steps only. `torch.autocast` may be used inside, or around `step`.
-        threads: CPU threads; by default torch's number. With several, `step` returns before the step is done. width:
-        models per shard; by default measured on the first steps, which train as all others do. queue_depth: most
-        steps under way at a time. capture: record steps and replay them; False runs every step as written.
+            shard of them; or `(losses, figures)` with numbers `[b, n]` to look at. It must only compute: what it
+            prints or counts happens in the first steps only. `torch.autocast` may be used inside, or around `step`.
+        threads: CPU threads; by default torch's number. With several, `step` returns before the step is done.
+        width: models per shard; by default measured on the first steps, which train as all others do.
+        queue_depth: most steps under way at a time.
+        capture: record steps and replay them; False runs every step as written.
         accumulate: take each batch in this many equal parts (dimension 1) before the update, to save activations.
         scaler: `optim.GradScaler`, with a scale per model, or torch's, which skips the step of all models on an
-        overflow. flush_denormals: on a CPU treat numbers below 1.2e-38 as zero inside a step: models whose softmax
-        saturates make
-            many of them, and they can double the time of a step.
+            overflow.
+        flush_denormals: on a CPU treat numbers below 1.2e-38 as zero inside a step: models whose softmax saturates
+            make many of them, and they can double the time of a step.
 
     Raises:
         InvalidArgument: an argument is refused, or array and optimizer are of different numbers of models.
@@ -114,16 +111,12 @@ class StepRunner:
         scaler: GradScaler | torch.amp.GradScaler | None = None,
         flush_denormals: bool = True,
     ) -> None:
-        named = {"threads": threads, "width": width, "queue_depth": queue_depth, "accumulate": accumulate}
-        for name, value in named.items():
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise InvalidArgument(f"{name} must be a whole number, 1 or more; got {value!r}")
+        check_counts(
+            {"threads": threads, "width": width, "queue_depth": queue_depth, "accumulate": accumulate}
+        )
         self._loss_function = loss_function
         self._on_cpu = all(p.device.type == "cpu" for p in array.parameters())
-        if self._on_cpu and scaler is not None and not isinstance(scaler, GradScaler):
-            raise InvalidArgument(
-                "torch's GradScaler is for float16 on a GPU; on a CPU give dnnsuite.optim.GradScaler, or none"
-            )
+        check_scaler(scaler, self._on_cpu)
         self._options = StepOptions(scaler, accumulate)
         devices = {p.device for p in array.parameters()}
         self._flush = Flushed if flush_denormals and self._on_cpu else contextlib.nullcontext
@@ -160,16 +153,11 @@ class StepRunner:
     def _set_up(self, array: torch.nn.Module, optimizer: ArrayOptimizer) -> None:
         """Choose a width for `array` as it is now, deal it out and start the threads; an error changes nothing."""
         B = array_width(array)
-        _check_optimizer(optimizer)
-        if optimizer.B != B:
-            raise InvalidArgument(
-                f"the array holds {B} models and its optimizer {optimizer.B}: give the optimizer to the "
-                "edit of the array, as in array.drop(2, optimizer)"
-            )
+        check_optimizer(optimizer, B)
         own_what_trains(array)  # a shard would keep it for itself
         width, trial = self._choose_width(array, B)
         self._loop_trial: LoopTrial | None = None
-        self._loop_key = tune.key("loop of steps", *_described(array), self._capture, B, self.threads)
+        self._loop_key = loop_key(array, B, self.threads, self._capture)
         deal = self._dealt_out(array, optimizer, width, False)
         self._end_threads()
         self._array, self._optimizer, self.B, self.width, self._trial = array, optimizer, B, width, trial
@@ -200,11 +188,7 @@ class StepRunner:
             return 1 if self.width == 1 else -(-B // min(self.threads, B)), self._trial
         if state_bytes(array).shared:  # each shard would compute again what its models share
             return -(-B // min(self.threads, B)), None
-        shapes = [list(p.shape[1:]) for p in array.parameters()]
-        how = "width of captured steps" if self._capture else "width of steps"
-        key = tune.key(how, type(array).__name__, shapes, B, self.threads)
-        light = sum(p.numel() * p.element_size() for p in array.parameters()) <= _LIGHT_BYTES
-        trial = WidthTrial(B, self.threads, key, _CAPTURE_STEPS if self._capture else 1, light)
+        trial = width_trial(array, B, self.threads, self._capture)
         return trial.width, trial
 
     def _dealt_out(self, array: torch.nn.Module, optimizer: ArrayOptimizer, width: int, loop: bool) -> Deal:
@@ -244,9 +228,9 @@ class StepRunner:
         """
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
-        after = self._hooks_after_a_step()
+        after = hooks_after_a_step(self._optimizer)
         vectors = self._follow()
-        ragged = self._check(batch)
+        ragged = check_batch(batch, self.B)
         if not self._looked and not ragged:
             self._looked = True
             warn_of_single_samples(batch, self.B)
@@ -279,16 +263,6 @@ class StepRunner:
             )  # what the steps on the way to a replay took, copies of the state among it
         return step
 
-    def _hooks_after_a_step(self) -> list[Any]:
-        """Return the optimizer's hooks that wait for a step; refuse those before it, which would see no gradients."""
-        before, after = step_hooks(self._optimizer)
-        if before:
-            raise InvalidArgument(
-                "there is a hook before each step of the optimizer, which would see no gradients under StepRunner: "
-                "take it away, use the optimizer's max_grad_norm, or train without StepRunner"
-            )
-        return after
-
     def _submit(self, step: SubmittedStep) -> None:
         """Hand a step to the threads; wait for one that may read what the user changes before the next."""
         deal = self._deal
@@ -307,25 +281,6 @@ class StepRunner:
         self._threads.submit(step)
         if live:
             self._threads.settle()
-
-    def _check(self, batch: Any) -> bool:
-        """Refuse a batch that is not one of B models; return True if a list of one tensor per model is in it."""
-        if isinstance(batch, torch.Tensor):
-            if batch.dim() == 0 or batch.size(0) != self.B:
-                raise InvalidArgument(
-                    f"a batch for {self.B} models is [{self.B}, ...], got {list(batch.shape)}; "
-                    f"dnnsuite.stack(x, B={self.B}) "
-                    "shares one batch among them"
-                )
-            return False
-        if not isinstance(batch, list):
-            ragged = list(map(self._check, _parts(batch)))
-            return any(ragged)
-        if len(batch) != self.B or not all(isinstance(t, torch.Tensor) for t in batch):
-            raise InvalidArgument(
-                f"a list in a batch holds one tensor per model, {self.B}; got {len(batch)} values"
-            )
-        return True
 
     def _follow(self) -> Vectors:
         """Deal the array out anew if it (train or eval, frozen or not, hooks, other models), the optimizer or autocast
@@ -483,42 +438,3 @@ class StepRunner:
             return
         with contextlib.suppress(Exception):  # the error on its way out came first
             self.close()
-
-
-def _parts(batch: Any) -> Sequence[Any]:
-    """List the parts of a batch; refuse an object that holds tensors in a way that nobody knows."""
-    if type(batch) is tuple:
-        return batch
-    found = opened(batch)
-    if found is not None:
-        return found[1]
-    held = getattr(batch, "__dict__", {})
-    for name, value in held.items() if not isinstance(batch, (type, torch.nn.Module)) else ():
-        if isinstance(value, torch.Tensor):
-            raise InvalidArgument(
-                f"a batch is of tensors, tuples, lists, mappings and dataclasses; a {type(batch).__name__} holds a "
-                f"tensor in .{name}, which StepRunner would not deal out: give the tensors themselves"
-            )
-    return ()
-
-
-def _check_optimizer(optimizer: Any) -> None:
-    """Refuse what is no optimizer of an array."""
-    if isinstance(optimizer, ArrayOptimizer):
-        return
-    kind = type(optimizer)
-    if isinstance(optimizer, torch.optim.Optimizer) and hasattr(optim, kind.__name__):
-        raise InvalidArgument(
-            f"StepRunner trains with optimizers of dnnsuite.optim, got torch's {kind.__name__}: "
-            f"dnnsuite.optim.{kind.__name__}(array.parameters(), ...) takes the same arguments, each also with one "
-            "value per model"
-        )
-    raise InvalidArgument(
-        f"StepRunner trains with optimizers of dnnsuite.optim, got a {kind.__name__}: use one of those, or step by hand"
-    )
-
-
-def _described(array: torch.nn.Module) -> tuple[Any, ...]:
-    """Describe an array for the table of choices: its modules and the shapes of its parameters."""
-    modules = [type(module).__qualname__ for _, module in guards.modules_of(array)]
-    return modules, [list(p.shape[1:]) for p in array.parameters()]

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .._fuse.array import fuse
+from .._fuse.fusing import fuse
 from ..errors import InvalidArgument
 from .array import AdapterArray, as_adapter_array
 from .builder import AdapterBuilder, fill_lora, set_configs

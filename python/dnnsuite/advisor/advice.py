@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import bisect
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from .._shown import duration, interval, number, percent, ratio
 from .prediction import Limits, Measured, StepTime, fitted
 
 __all__ = ["Advice", "Curve", "Point", "concluded"]
@@ -90,14 +90,11 @@ class Advice:
         lines = [f"{'mode':<11} {'B':>3}  {'steps/s':>9}  times serial"]
         for curve in self.curves:
             for point in curve.points:
+                gain = _gain(point, point.gain / point.rate)
                 noted = "" if point.measured else "  predicted"
-                share = point.gain / point.rate
-                between = f"[{point.low * share:.2f}, {point.high * share:.2f}]"
-                lines.append(
-                    f"{point.mode:<11} {point.B:>3}  {point.rate:>9.4g}  {point.gain:.2f} {between}{noted}"
-                )
+                lines.append(f"{point.mode:<11} {point.B:>3}  {number(point.rate):>9}  {gain}{noted}")
         lines.append(self.reason)
-        costs = ", ".join(f"{mode} {_duration(s)}" for mode, s in self.sweep_s.items())
+        costs = ", ".join(f"{mode} {duration(s)}" for mode, s in self.sweep_s.items())
         lines.append(f"A sweep of {self.trials} trials of {self.steps} steps: {costs}.")
         return "\n".join(lines)
 
@@ -114,7 +111,8 @@ def concluded(
     """Conclude from the measured steps.
 
     Args:
-        plain: a step of one plain model with all threads. arrays: a step of an array, by its B.
+        plain: a step of one plain model with all threads.
+        arrays: a step of an array, by its B.
         alone: a step of one plain model with one thread, which processes side by side have; None on a GPU.
         threads: CPU threads of a run; 1 on a GPU.
         trials, steps: of the sweep whose cost is asked.
@@ -184,25 +182,26 @@ def _sweep_s(curve: Curve, point: Point, trials: int, steps: int) -> float:
 def _reason(chosen: Point, winner: Point, share: float, most: int | None, fit: StepTime) -> str:
     if chosen is not winner:
         return (
-            f"Use serial: {winner.mode} with B={winner.B} may be {winner.gain:.2f} times as fast, but the interval "
-            f"[{winner.low * share:.2f}, {winner.high * share:.2f}] includes no gain."
+            f"Use serial: {winner.mode} with B={winner.B} may be {ratio(winner.gain)} times as fast, but the "
+            f"interval{_between(winner, share)} includes no gain."
         )
     if chosen.mode == "serial":
         return "Use serial: nothing that trains several models at once is faster here."
     fixed = 100 * fit.fixed_s / fit.seconds(1)
     room = f"; at most {most} models fit in memory" if most is not None else ""
-    why = f"{fixed:.0f} % of an array's step of one model does not grow with B" if chosen.mode == "hfta" else (
+    why = f"{percent(fixed)} of an array's step of one model does not grow with B" if chosen.mode == "hfta" else (
         "the cores train models side by side"
     )  # fmt: skip
     return (
-        f"Use {chosen.mode} with B={chosen.B}: {chosen.gain:.2f} times serial "
-        f"[{chosen.low * share:.2f}, {chosen.high * share:.2f}]; {why}{room}."
+        f"Use {chosen.mode} with B={chosen.B}: {ratio(chosen.gain)} times serial{_between(chosen, share)}; "
+        f"{why}{room}."
     )
 
 
-def _duration(seconds: float) -> str:
-    if not math.isfinite(seconds):
-        return "unknown"
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+def _gain(point: Point, share: float) -> str:
+    """Rate of a point over the serial one, of which `share` is the reciprocal, with its interval."""
+    return f"{ratio(point.gain)}{_between(point, share)}"
+
+
+def _between(point: Point, share: float) -> str:
+    return interval(point.low * share, point.high * share, ratio)

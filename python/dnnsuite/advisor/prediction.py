@@ -41,7 +41,8 @@ class Limits:
     Attributes:
         flop: floating-point operations of one model's step.
         peak: the most of them that the device does in a second; 0 is unknown.
-        model_bytes: memory that one more model takes. free_bytes: memory that is there.
+        model_bytes: memory that one more model takes.
+        free_bytes: memory that is there.
     """
 
     flop: float = 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""HFTA's flags of the search for the largest B, one of each for each mode, for a command of the command line."""
+"""HFTA's flags of the search for the largest B: a set of them for each mode."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Command = Callable[..., int]
 
 
 def with_search_flags(command: Command) -> Command:
-    """Give `command` the parameters `hfta_max_num_Bs` and so on, which its `**search` takes."""
+    """Give a command the parameters `hfta_max_num_Bs` and so on, collected in its `**search`."""
     signature = inspect.signature(command, eval_str=True)
     own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     flags = [_parameter(mode, name) for mode in SEARCHED for name in FLAGS]

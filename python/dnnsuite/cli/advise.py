@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._shown import percent, ratio
 from ..errors import InvalidArgument
 from ._options import PRESETS, Json, Number, Text, Texts
 
@@ -84,13 +85,14 @@ def _verify(jobs: list[str], B: int, threads: int | None, options: dict[str, Any
         predicted = advice.fit.interval(B, advice.limits)
         gain, low, high = (B * serial_s / s for s in (predicted.seconds, predicted.high, predicted.low))
         measured = B * serial_s / step.seconds
+        error_pct = 100 * (gain / measured - 1)
         row = {"job": job, "B": B, "predicted": gain, "low": low, "high": high, "measured": measured,
-               "error_pct": 100 * (gain / measured - 1), "inside": low <= measured <= high,
+               "error_pct": error_pct, "inside": low <= measured <= high,
                "mode": advice.mode, "best_B": advice.B}  # fmt: skip
         rows.append(row)
         if not as_json:
             print(
-                f"| {job} | {B} | {gain:.2f} [{low:.2f}, {high:.2f}] | {measured:.2f} | {row['error_pct']:+.0f} % | "
+                f"| {job} | {B} | {ratio(gain, low, high)} | {ratio(measured)} | {percent(error_pct, signed=True)} | "
                 f"{'yes' if row['inside'] else 'no'} | {advice.mode}, B={advice.B} |",
                 flush=True,
             )

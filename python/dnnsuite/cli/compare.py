@@ -134,7 +134,7 @@ def _refuse_if_nothing_is_like(found: Sequence[Sequence[Compared]]) -> None:
 
 
 class _Written:
-    """A comparison in each of the forms that it can be asked for."""
+    """A comparison as text, Markdown or JSON."""
 
     def __init__(
         self, found: Sequence[list[Compared]], names: Sequence[str], failing: Sequence[FailOn]
@@ -155,7 +155,7 @@ class _Written:
         return "\n".join(forms[style](points, names, self._failing) for points, names in self._parts)
 
     def plain(self) -> dict[str, Any]:
-        """Plain values, as JSON has them."""
+        """Return plain values for JSON."""
         return {
             "comparisons": [
                 {
@@ -182,7 +182,7 @@ class _Written:
         return pd.DataFrame(rows)
 
     def all_points(self) -> list[Compared]:
-        """The points of all candidates, named by theirs where there are several."""
+        """List the points of all candidates, with the candidate's name where there are several."""
         from dataclasses import replace
 
         if len(self._parts) == 1:

@@ -24,7 +24,7 @@ _HERE = frozenset(
 
 
 def compare(asked: dict[str, Any], out: str | None, resume: bool, dry_run: bool, as_json: bool) -> int:
-    """Run the comparison, or say what it would be.
+    """Run the comparison, or print its plan.
 
     Raises:
         InvalidArgument: an option has no meaning here, or a value is refused.

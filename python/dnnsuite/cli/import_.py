@@ -142,7 +142,7 @@ def _show(shown: _Shown, files: list[Path], as_json: bool, written: list[Path]) 
 
 
 def _results(found: Imported) -> tuple[Results, list[str]]:
-    """Results that a file of its kind gives at once, and remarks on those that it cannot."""
+    """Compute the results that a file of this kind allows, with remarks on those that it does not."""
     from .. import importers
 
     if found.kind in importers.TRACES:
@@ -182,7 +182,7 @@ def _fp32(found: Imported, results: Results) -> list[str]:
 
 
 def _by_device(samples: pd.DataFrame) -> pd.DataFrame:
-    """Mean, least and most of each quantity of each device."""
+    """Mean, minimum and maximum of each quantity of each device."""
     from ..profiler import define
 
     grouped = samples.groupby(["device", "name", "unit"], observed=True, sort=False)["value"]

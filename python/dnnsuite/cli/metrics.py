@@ -82,7 +82,7 @@ def _chip(asked: str | None, collection: str = "ranges") -> str:
 
 
 def _named(asked: str) -> str:
-    """The chip of that name; of a product (H100), the chip in it, with a line that says so."""
+    """Find the chip of this name, or of this product (H100) with a line that says so."""
     name = asked.upper().replace(" ", "")
     if name not in PRODUCTS:
         return name
@@ -227,7 +227,7 @@ def _by_metric(metrics: dict[str, str | None], alone: bool) -> str:
 def support(
     device: Annotated[int, typer.Option(help="Number of the GPU, as CUDA counts.")] = 0, as_json: Json = False
 ) -> int:
-    """Say whether counters can be read here, and what each thing that keeps them from it needs."""
+    """Say whether counters can be read here, and name the remedy for each obstacle."""
     from ..profiler.counters import support as features
 
     found = features(device)

@@ -81,7 +81,7 @@ def throughput(request: Request) -> Drawn:
 
 
 def monitor(request: Request) -> Drawn:
-    """Draw the load of the machine during the rated windows: a panel per quantity, or the one that was asked for."""
+    """Draw the load of the machine during the rated windows: a panel per quantity, or one quantity."""
     from matplotlib.figure import Figure
 
     from .. import plots, results
@@ -146,7 +146,7 @@ _ACROSS = 3  # panels beside each other
 
 
 def _quantities(summary: pd.DataFrame, metric: str | None) -> pd.DataFrame:
-    """The rows of a quantity, named as `busy` or `machine.busy`; without one, of all that ever were above zero."""
+    """Select the rows of a quantity, named as `busy` or `machine.busy`; by default all that ever were above zero."""
     if metric is None:
         moving = summary.groupby(["of", "metric"])["peak"].transform("max") > 0
         return summary[moving] if moving.any() else summary

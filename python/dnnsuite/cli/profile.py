@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from .._shown import percent, rate
 from ._options import Number, Text, Texts
 from ._status import tell
 
@@ -156,14 +157,10 @@ def _print(results: list[dict[str, Any]]) -> None:
 def _row_text(row: dict[str, Any]) -> str:
     if row["status"] != "ok":
         return f"{row['batch_size']:>10}  {row['status']}: {row['message']}"
-    rate = "not known" if row["rate"] is None else f"{row['rate']:.4g} {row['unit']}{_interval(row)}"
-    cost = "?" if row["overhead_pct"] is None else f"{row['overhead_pct']:+.1f} %"
+    told = "not known"
+    if row["rate"] is not None:
+        told = rate(row["rate"], row["unit"], row["rate_low"], row["rate_high"])
+    cost = "?" if row["overhead_pct"] is None else percent(row["overhead_pct"], signed=True)
     shares = sorted(((value, key) for key, value in row.items() if key.endswith("(%)")), reverse=True)[:3]
-    largest = ", ".join(f"{key.removesuffix(' (%)')} {value:.0f} %" for value, key in shares)
-    return f"{row['batch_size']:>10}  {rate:<35}  {row['cpu_busy_pct']:>7.0f} %  {cost:>8}  {largest}"
-
-
-def _interval(row: dict[str, Any]) -> str:
-    if row["rate_low"] is None or row["rate_high"] is None:
-        return ""
-    return f" [{row['rate_low']:.4g}, {row['rate_high']:.4g}]"
+    largest = ", ".join(f"{key.removesuffix(' (%)')} {percent(value)}" for value, key in shares)
+    return f"{row['batch_size']:>10}  {told:<35}  {percent(row['cpu_busy_pct']):>9}  {cost:>8}  {largest}"

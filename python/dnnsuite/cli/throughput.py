@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from .._shown import duration, percent, rate, size
 from ._options import Json, Number, Text, Texts
 from ._status import FAILED, say
 
@@ -126,15 +127,11 @@ def _lines(table: pd.DataFrame) -> list[str]:
         if not row["rate"] > 0:
             lines.append(f"{row['batch_size']:>10}  {row['status']}: {row['message']}")
             continue
-        known = row["rate_low"] == row["rate_low"]
-        interval = f" [{row['rate_low']:.4g}, {row['rate_high']:.4g}]" if known else ""
-        rate = f"{row['rate']:.4g} {row['unit']}{interval}"
-        gain = f"{row['gain_pct']:+.0f} %" if row["gain_pct"] == row["gain_pct"] else ""
-        memory = f"{row['peak_memory_bytes'] / 2**20:.0f} MiB"
+        told = rate(row["rate"], row["unit"], row["rate_low"], row["rate_high"])
+        gain = percent(row["gain_pct"], signed=True) if row["gain_pct"] == row["gain_pct"] else ""
+        memory, step = size(row["peak_memory_bytes"]), duration(row["ms_per_step"] / 1e3)
         mark = "  <- knee" if row["knee"] else ""
-        lines.append(
-            f"{row['batch_size']:>10}  {rate:<45}  {row['ms_per_step']:>7.4g} ms  {memory:>10}  {gain:>8}{mark}"
-        )
+        lines.append(f"{row['batch_size']:>10}  {told:<45}  {step:>10}  {memory:>10}  {gain:>8}{mark}")
     measured = table[table["rate"] > 0]
     if len(measured) > 1 and not measured["knee"].any():
         lines.append(

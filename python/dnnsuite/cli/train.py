@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from .._shown import metric, ratio
 from ..errors import InvalidArgument, did_you_mean
 from ._options import Json, Number, Text, Texts
 from ._status import FAILED, say
@@ -273,7 +274,7 @@ def _tell(trained: Trained, asked: _Asked, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"out": str(trained.folder), "data": trained.record.data, "last": last}))
         return
-    accuracy = f", acc1 {last['acc1/valid']:.4f}" if "acc1/valid" in last else ""
+    accuracy = f", acc1 {metric(last['acc1/valid'])}" if "acc1/valid" in last else ""
     print(f"{trained.folder}: {len(trained.history)} epochs{accuracy} on {trained.record.data}")
 
 
@@ -289,7 +290,7 @@ def _tell_of_models(trained: Trained, as_json: bool) -> None:
         print(json.dumps(found))
         return
     for model in models:
-        scores = [f"{key.partition('/')[0]} {model[key]:.4f}" for key in _SCORES if model.get(key) != ""]
+        scores = [f"{key.partition('/')[0]} {metric(model[key])}" for key in _SCORES if model.get(key) != ""]
         what = ", ".join(scores) if model["status"] == "ok" else f"ended: {model['status']}"
         print(f"model {model['model']}, {model['name']}: {model['epochs']} epochs, {what}")
     print(f"{trained.folder}: {len(models)} models{_times(speedup)} on {trained.record.data}")
@@ -301,8 +302,8 @@ _SCORES = ("loss/valid", "acc1/valid")
 def _times(speedup: Metric | None) -> str:
     if speedup is None:
         return ""
-    interval = f" [{speedup.low:.2f}, {speedup.high:.2f}]" if speedup.low is not None else ""
-    return f", {speedup.value:.2f} times as fast as one after another{interval},"
+    told = ratio(speedup.value, speedup.low, speedup.high)
+    return f", {told} times as fast as one after another,"
 
 
 def _end(status: int) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._shown import rate as shown_rate
 from ._status import FAILED
 
 if TYPE_CHECKING:
@@ -88,14 +89,14 @@ class TrainingOnCluster:
         self.parts = [Part(name, {"arguments": list(arguments), "checkpoint": checkpoint})]
 
     def ended(self, root: Path, part: Part, state: Mapping[str, Any] | None) -> str:
-        """A line about the run: what it reached, or what it can go on from."""
+        """Describe the run in a line: its result, or the checkpoint from which it can go on."""
         from .._runs.reading import RUN_FILE, read_run
 
         folder = root / part.name
         if state is not None:
             record = read_run(folder / RUN_FILE)
             rate = next((metric for metric in record.metrics if metric.name == "throughput"), None)
-            told = f", {rate.value:.4g} {rate.unit}" if rate else ""
+            told = f", {shown_rate(rate.value, rate.unit)}" if rate else ""
             reached = f"{record.details['epochs']} epochs on {record.processes} processes{told}"
             return f"{part.name}: {reached if record.ok else record.verdict.message}"
         kept = folder / "checkpoint.pt"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._shown import duration, metric, ratio
 from ..errors import InvalidArgument, did_you_mean
 from ._options import PRESETS, Json, Number, Text, Texts
 from ._status import FAILED
@@ -223,12 +224,12 @@ def _print(found: Mapping[str, Any], out: Path, as_json: bool) -> None:
 
     print(found["best"])
     rows = found["rows"]
-    table = Table("mode", "trials", "model-epochs", f"best {rows[0]['metric']}", "s to the best", "times serial (95 %)",
-                  "sum of runtimes, s", box=None, pad_edge=False)  # fmt: skip
+    heads = ("mode", "trials", "model-epochs", f"best {rows[0]['metric']}", "time to the best")
+    table = Table(*heads, "times serial (95 %)", "sum of runtimes", box=None, pad_edge=False)
     for row in rows:
         table.add_row(
-            row["mode"], str(row["trials"]), str(row["epochs"]), f"{row['best']:.5g}", f"{row['seconds_to_best']:.1f}",
-            _interval(row), f"{row['sum_of_runtimes']:.1f}",
+            row["mode"], str(row["trials"]), str(row["epochs"]), metric(row["best"]), duration(row["seconds_to_best"]),
+            _speedup(row), duration(row["sum_of_runtimes"]),
         )  # fmt: skip
     for mode, why in found["unavailable"].items():
         table.add_row(mode, "", "", "", "", f"unavailable: {why}", "")
@@ -239,8 +240,5 @@ def _print(found: Mapping[str, Any], out: Path, as_json: bool) -> None:
     print("\n".join(files))
 
 
-def _interval(row: dict[str, Any]) -> str:
-    if "speedup" not in row:
-        return ""
-    known = row["low"] is not None and row["low"] == row["low"]
-    return f"{row['speedup']:.2f}" + (f" [{row['low']:.2f}, {row['high']:.2f}]" if known else "")
+def _speedup(row: dict[str, Any]) -> str:
+    return ratio(row["speedup"], row["low"], row["high"]) if "speedup" in row else ""

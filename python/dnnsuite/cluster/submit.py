@@ -67,7 +67,7 @@ class ClusterPlan(Protocol):
         ...
 
     def all_ended(self, root: Path, seconds: float) -> None:
-        """Called when every part has ended."""
+        """Conclude the plan when every part has ended."""
         ...
 
 
@@ -121,7 +121,7 @@ def run_parts(
 
 
 def _logs(out: Path) -> Path:
-    """Beside `out`, whose directory does not exist yet or is to be found empty."""
+    """Path beside `out`, whose directory does not exist yet or has to stay empty."""
     return out.parent / f".{out.name}-tasks"
 
 
@@ -174,7 +174,7 @@ def _submitted(executor: Any, orders: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 
 def _finished(cluster: str, parts: Sequence[Part], tasks: Sequence[Any]) -> Iterable[Part]:
-    """Yield the parts in the order in which they end; one that its scheduler lost has ended, too."""
+    """Yield the parts in the order in which they end; a part that its scheduler lost has ended, too."""
     waiting = dict(zip(parts, tasks, strict=True))
     missed_s: dict[Part, float] = {}
     asked_s = -_QUEUE_S

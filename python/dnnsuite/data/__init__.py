@@ -22,3 +22,4 @@ from . import translation as translation
 from . import words as words
 from ._origin import Origin as Origin
 from ._torchvision import import_torchvision as import_torchvision
+from ._torchvision import torchvision_loads as torchvision_loads

@@ -25,7 +25,7 @@ _LOCK_TIMEOUT_S = 600.0
 def cached(
     name: str, build: Callable[[], _T], write: Callable[[_T, Path], None], read: Callable[[Path], _T]
 ) -> _T:
-    """The entry `name`: read if it is there and whole, else built, and kept for the next time where possible.
+    """Read the entry `name` if it is there and whole; else build it, and keep it where possible.
 
     Args:
         name: a file name that contains a hash of everything that the entry depends on.

@@ -41,6 +41,12 @@ def import_torchvision() -> ModuleType:
     return importlib.import_module("torchvision")
 
 
+def torchvision_loads() -> bool | None:
+    """Return True if torchvision's compiled operators load beside this torch; None where it is not installed."""
+    spec = importlib.util.find_spec("torchvision")
+    return None if spec is None or spec.origin is None else _loads(Path(spec.origin).parent)
+
+
 def _loads(folder: Path) -> bool:
     """Return True if the compiled operators in `folder` are loaded, or can be."""
     import torch
@@ -55,7 +61,7 @@ def _loads(folder: Path) -> bool:
 
 
 def _declare() -> None:
-    """Declares what is missing of `_SCHEMAS`; nothing computes them."""
+    """Declare the operators of `_SCHEMAS` that are missing, without an implementation."""
     import torch
 
     missing = [schema for schema in _SCHEMAS if not hasattr(torch.ops.torchvision, schema.split("(")[0])]

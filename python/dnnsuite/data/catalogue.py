@@ -50,9 +50,12 @@ class DataSet:
     """A data set.
 
     Attributes:
-        folder: what `prepare` makes below the dataroot. find: the folder of a complete set below a dataroot, or None.
-        layout: files below `folder`, a line each. size: of the archives and of the files, in words.
-        page: where its owner gives it away. without: what jobs read instead, in words.
+        folder: what `prepare` makes below the dataroot.
+        find: the folder of a complete set below a dataroot, or None.
+        layout: files below `folder`, a line each.
+        size: of the archives and of the files, in words.
+        page: where its owner gives it away.
+        without: what jobs read instead, in words.
     """
 
     name: str

@@ -95,7 +95,7 @@ def _read(folder: Path, part: str) -> ColourPictures:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """A file from the network runs no code here."""
+    """Unpickler that runs no code of the file."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _HARMLESS:

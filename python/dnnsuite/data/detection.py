@@ -106,7 +106,7 @@ class Coco:
 
 
 def _quiet(images: Path, annotations: Path) -> Any:
-    """torchvision's reader, without what pycocotools prints."""
+    """Make torchvision's reader, silencing pycocotools."""
     import contextlib
     import io
 
@@ -116,7 +116,7 @@ def _quiet(images: Path, annotations: Path) -> Any:
 
 
 def _checked(path: Path) -> dict[int, int]:
-    """The label of each category in the file, which is looked through, for what is wrong shows late otherwise."""
+    """Read the label of each category in the file, and check the file, whose faults would show late otherwise."""
     try:
         content = json.loads(path.read_bytes())
     except ValueError as error:  # of which JSON's own name the line

@@ -84,7 +84,7 @@ class MaskedLM:
         return len(self._sequences) // self.batch_size
 
     def batch(self, i: int) -> MaskedBatch:
-        """The i-th batch since training began, `i >= 0`; it does not matter which were asked for before."""
+        """Return the i-th batch since training began, `i >= 0`, independent of earlier calls."""
         import numpy as np
         import torch
 
@@ -104,7 +104,7 @@ class MaskedLM:
         return self._order[place * self.batch_size : (place + 1) * self.batch_size]
 
     def _mask(self, sequences: npt.NDArray[np.int64], i: int) -> tuple[npt.NDArray[np.int64], ...]:
-        """Positions, targets and what stands there instead, each `[N, P]`."""
+        """Draw positions, targets and replacements, each `[N, P]`."""
         import numpy as np
 
         length, chosen = self.seq_len, self.num_masked

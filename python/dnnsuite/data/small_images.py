@@ -89,7 +89,7 @@ def _checked(path: Path, pixels: Any, labels: Any) -> tuple[Any, Any]:
 
 
 class _Arrays(pickle.Unpickler):
-    """Reads arrays of numpy and nothing that could run."""
+    """Unpickler of arrays of numpy; refuses anything that could run."""
 
     def find_class(self, module: str, name: str) -> Any:
         of_numpy = module.split(".")[0] == "numpy" and name in ("_reconstruct", "ndarray", "dtype")

@@ -92,7 +92,7 @@ def read_labels(path: Path, synsets: Path | None = None) -> Labels:
 
 
 def _rows(path: Path) -> tuple[dict[str, str], list[str]]:
-    """(classes by name, classes in order): one of the two is empty."""
+    """Read (classes by name, classes in order), one of which is empty."""
     named: dict[str, str] = {}
     ordered: list[str] = []
     for number, line in enumerate(_lines(path), 1):

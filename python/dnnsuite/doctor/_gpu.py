@@ -27,7 +27,7 @@ _TOOL_TIMEOUT_S = 10.0
 
 
 def driver() -> Finding:
-    """Opens libcuda and asks for its version; makes no context."""
+    """Open libcuda and ask for its version, without a context."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError as error:

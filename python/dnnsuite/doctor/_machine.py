@@ -34,7 +34,7 @@ def cpus(root: Path = Path("/")) -> Finding:
 
 
 def cpu_quota(root: Path = Path("/")) -> Finding:
-    """A quota lets more threads start than it lets run, and stops all of them when it is used up."""
+    """Check the quota of CPU time, which stops all threads when it is used up."""
     group = _own_group(root, "cpu")
     limit = None
     if group is not None:

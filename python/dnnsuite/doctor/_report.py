@@ -21,7 +21,7 @@ _NAME_WIDTH = 22
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """One check and its finding.
 
     Attributes:
         name: what.
@@ -53,6 +53,7 @@ CHECKS: tuple[tuple[str, str, Callable[[], Finding]], ...] = (
     ("software", "instruments", _software.instruments),
     ("software", "operators", _software.operators),
     ("software", "packages", _software.packages),
+    ("software", "torchvision", _software.torchvision),
     ("software", "notebooks", _software.notebooks),
     ("gpu", "driver", _gpu.driver),
     ("gpu", "torch CUDA", _gpu.torch_cuda),
@@ -78,7 +79,7 @@ CHECKS: tuple[tuple[str, str, Callable[[], Finding]], ...] = (
 
 
 def report() -> list[Check]:
-    """Looks at everything; takes a second or two, most of it the import of torch. Raises nothing."""
+    """Make every check; takes a second or two, most of it the import of torch. Raises nothing."""
     return [_look(group, name, look) for group, name, look in CHECKS]
 
 
@@ -92,7 +93,7 @@ def _look(group: str, name: str, look: Callable[[], Finding]) -> Check:
 
 
 def exit_code(checks: Iterable[Check]) -> int:
-    """0, or 2 where something essential is missing."""
+    """Exit status: 0, or 2 where something essential is missing."""
     return 2 if any(check.essential and check.status == "missing" for check in checks) else 0
 
 

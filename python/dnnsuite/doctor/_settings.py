@@ -35,7 +35,7 @@ _INSTRUCTION_SETS = ("generic", "avx2", "avx512")
 
 
 def cache_folder() -> Finding:
-    """Tries to write there what a cache would."""
+    """Check the cache folder by writing to it."""
     place = Path(os.environ.get("DNNSUITE_CACHE") or os.path.expanduser("~/.cache/dnnsuite"))
     existing = next(folder for folder in (place, *place.parents) if folder.exists())
     try:
@@ -50,7 +50,7 @@ def cache_folder() -> Finding:
 
 
 def environment(variables: Mapping[str, str] = os.environ) -> Finding:
-    """The variables that are set, and those that look like ours and are not."""
+    """List the variables that are set, and those that look like ours and are not."""
     mine = {name: value for name, value in sorted(variables.items()) if name.startswith("DNNSUITE_")}
     unknown = [name for name in mine if name not in VARIABLES]
     listing = "; ".join(f"{name}={value}" for name, value in mine.items()) or "no DNNSUITE_ variable is set"

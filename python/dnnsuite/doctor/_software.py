@@ -23,7 +23,7 @@ def python() -> Finding:
 
 
 def torch() -> Finding:
-    """Imports torch, and compares its version with the range this package was tested with."""
+    """Import torch, and compare its version with the range this package was tested with."""
     try:
         module = importlib.import_module("torch")
     except ImportError as error:
@@ -48,7 +48,7 @@ def torch_names() -> Finding:
         return missing(f"import torch: {error}", f"pip install 'torch{TESTED_TORCH}'")
     lost = lost_names()
     if not lost:
-        return ok(f"all there, for {len(NAMES)} uses; dnnsuite/_torch.py says which")
+        return ok(f"all there, for {len(NAMES)} uses; dnnsuite/_torch/names.py says which")
     detail = "; ".join(f"{name} is not there: {without}" for name, without in lost)
     return warning(detail, f"pip install 'torch{TESTED_TORCH}', or a newer dnnsuite")
 
@@ -63,7 +63,7 @@ def instruments() -> Finding:
 
 
 def operators() -> Finding:
-    """Loads the operator library and runs one operator."""
+    """Load the operator library and run one operator."""
     import torch
 
     try:
@@ -110,6 +110,23 @@ def packages() -> Finding:
     if unfit:
         return warning("; ".join(unfit), "pip install . in the project's folder")
     return ok(", ".join(found))
+
+
+def torchvision() -> Finding:
+    """Check that torchvision's compiled operators load beside this torch; where not, importing it fails."""
+    from ..data import torchvision_loads
+
+    loads = torchvision_loads()
+    if loads is None:
+        return missing("not installed; only jobs with its models or data need it", "pip install '.[jobs]'")
+    version = importlib.metadata.version("torchvision")
+    if not loads:
+        return warning(
+            f"{version}, whose compiled operators do not load beside this torch: `import torchvision` fails, and "
+            "transformers' with it",
+            "call dnnsuite.data.import_torchvision() first, or install the torchvision of this build of torch",
+        )
+    return ok(f"{version}, its compiled operators load")
 
 
 def notebooks() -> Finding:

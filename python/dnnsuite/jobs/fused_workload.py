@@ -111,14 +111,15 @@ class FusedWorkload:
         sample: draws the hyperparameters of one model.
         model: (options, one model's hyperparameters) → a plain torch module.
         data: (job's configuration, options) → `Batches`.
-        loss: (model, *batch) → the loss `[]` of one model. Instead, a mapping of names of submodules to losses: in each
-            step these parts are trained one after the other, the others held, each by an optimizer of its own.
+        loss: (model, *batch) → the loss `[]` of one model. Instead, a mapping of names of submodules to losses: in
+            each step these parts are trained one after the other, the others held, each by an optimizer of its own.
         optimizer, schedule: of each model; the schedule goes on at the end of an epoch.
         presets: by name; one that is missing is that of `default`.
         items_per_sample: how many items of `unit` one sample of a batch is.
         units: parts of the model, names of modules each, as `NAME_partially_fused` leaves them unfused in turn.
-        held_out: as `data`, of samples that are not trained on. accuracy: (model, *batch) → the share `[]` of right
-            answers of one model. Both or neither; `convergence` reports them.
+        held_out: as `data`, of samples that are not trained on.
+        accuracy: (model, *batch) → the share `[]` of right answers of one model. Both or neither; `convergence`
+            reports them.
     """
 
     name: str

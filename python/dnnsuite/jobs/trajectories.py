@@ -75,7 +75,8 @@ def train(
         job: a declared workload's name.
         config: `B` is the number of models, whichever way they train.
         way: `hfta` is one array, `serial` the models one after the other, `control` that with reordered sums.
-        iterations: of each model. iters_per_epoch: after so many the learning-rate schedule goes on.
+        iterations: of each model.
+        iters_per_epoch: after so many the learning-rate schedule goes on.
         ready: called when the first model is set up.
     """
     kind = _same_start(_declared(job))

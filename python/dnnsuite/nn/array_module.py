@@ -12,17 +12,11 @@ from torch.overrides import TorchFunctionMode
 from .._shown import shown
 from ..errors import InvalidArgument
 from .computed_once import alike, layer_of_one
-from .model_tensor import (
-    Deferred,
-    OwnTensors,
-    logical,
-    ranks_of,
-    refuse_deletion,
-    seen_in_forward,
-    set_in_forward,
-    settle_all,
-    state,
-)
+from .deferred import Deferred
+from .forward_state import state
+from .layer_call import logical
+from .model_tensor import settle_all
+from .own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_forward, set_in_forward
 from .sharing import shareable, spread
 
 #: What to do with models of different shapes.

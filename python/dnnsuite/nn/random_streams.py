@@ -20,7 +20,7 @@ from .. import _under_way as under_way
 from .._torch import backward_pass
 from ..errors import InvalidArgument
 from .array_module import ArrayModule
-from .model_tensor import FUNCTION_STREAM
+from .computed_once import FUNCTION_STREAM
 
 __all__ = [
     "FUNCTION_STREAM",

@@ -10,6 +10,7 @@ CPU.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -99,60 +100,68 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 _eager = differentiable(_linear, _setup, _backward, linear_composition)
 
 
-class _OneByOne(torch.autograd.Function):
-    """Large products: x [B, R, I], weight [B, O, I], bias [B, O] or None."""
+def _products(
+    forward: Callable[..., Tensor], gradients: Callable[..., tuple[Any, ...]]
+) -> Callable[..., Tensor]:
+    """Make a differentiable product of x [B, R, I], weight [B, O, I] and bias [B, O] or None.
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        remember(ctx, (x, weight, bias))
-        y = x.new_empty(*x.shape[:2], weight.shape[1])
-        for model in range(len(x)):
-            if bias is None:
-                _product(x[model], weight[model].t(), y[model])
-            else:
-                torch.addmm(bias[model], x[model], weight[model].t(), out=y[model])
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        if torch.is_grad_enabled():
-            return gradients_through(linear_composition, ctx, (grad,))
-        x, weight = ctx.saved_tensors
-        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
-        dx = x.new_empty(x.shape) if needs_x else None
-        dweight = weight.new_empty(weight.shape) if needs_weight else None
-        for model, g in enumerate(grad):
-            if dx is not None:
-                _product(g, weight[model], dx[model])
-            if dweight is not None:
-                _product(g.t(), x[model], dweight[model])
-        return dx, dweight, _column_sums(grad) if needs_bias else None
-
-
-class _Batched(torch.autograd.Function):
-    """Batched products of a GPU: x [B, R, I], weight [B, O, I], bias [B, O] or None.
-
-    torch's own gradient of a transposed weight comes transposed, and is copied once more for the parameter.
+    Args:
+        forward: `(x, weight, bias)` → the product [B, R, O].
+        gradients: `(grad, x, weight, needs_x, needs_weight, needs_bias)` → the gradients, None where not needed.
     """
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        remember(ctx, (x, weight, bias))
-        return linear_composition(x, weight, bias)
+    class Products(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+            ctx.save_for_backward(x, weight)
+            remember(ctx, (x, weight, bias))
+            return forward(x, weight, bias)
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        if torch.is_grad_enabled():
-            return gradients_through(linear_composition, ctx, (grad,))
-        x, weight = ctx.saved_tensors
-        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
-        return (
-            torch.bmm(grad, weight) if needs_x else None,
-            torch.bmm(grad.transpose(1, 2), x) if needs_weight else None,
-            grad.sum(1) if needs_bias else None,
-        )
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+            if torch.is_grad_enabled():
+                return gradients_through(linear_composition, ctx, (grad,))
+            return gradients(grad, *ctx.saved_tensors, *ctx.needs_input_grad)
+
+    return Products.apply
+
+
+def _one_by_one_forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    y = x.new_empty(*x.shape[:2], weight.shape[1])
+    for model in range(len(x)):
+        if bias is None:
+            _product(x[model], weight[model].t(), y[model])
+        else:
+            torch.addmm(bias[model], x[model], weight[model].t(), out=y[model])
+    return y
+
+
+def _one_by_one_gradients(
+    grad: Tensor, x: Tensor, weight: Tensor, needs_x: bool, needs_weight: bool, needs_bias: bool
+) -> tuple[Any, ...]:
+    dx = x.new_empty(x.shape) if needs_x else None
+    dweight = weight.new_empty(weight.shape) if needs_weight else None
+    for model, g in enumerate(grad):
+        if dx is not None:
+            _product(g, weight[model], dx[model])
+        if dweight is not None:
+            _product(g.t(), x[model], dweight[model])
+    return dx, dweight, _column_sums(grad) if needs_bias else None
+
+
+def _batched_gradients(
+    grad: Tensor, x: Tensor, weight: Tensor, needs_x: bool, needs_weight: bool, needs_bias: bool
+) -> tuple[Any, ...]:
+    """Gradients in batched products; torch's own of a transposed weight is transposed, and copied for the parameter."""
+    return (
+        torch.bmm(grad, weight) if needs_x else None,
+        torch.bmm(grad.transpose(1, 2), x) if needs_weight else None,
+        grad.sum(1) if needs_bias else None,
+    )
+
+
+_one_by_one = _products(_one_by_one_forward, _one_by_one_gradients)  # large products of a CPU
+_batched = _products(linear_composition, _batched_gradients)  # products of a GPU
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
@@ -293,7 +302,7 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tens
             or torch.is_autocast_enabled(x.device.type)
         ):
             return linear_composition(x, weight, bias, relu)
-        product: Tensor = _Batched.apply(x, weight, bias)
+        product: Tensor = _batched(x, weight, bias)
         return torch.relu(product) if relu else product
     result: Tensor
     few = x.shape[1] * inputs * outputs < (LARGE if min(inputs, outputs) > 1 else LARGE_OF_ONE)
@@ -310,7 +319,7 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tens
         row_bias = None if bias is None else bias.squeeze(0)
         result = torch.nn.functional.linear(x.squeeze(0), weight.squeeze(0), row_bias).unsqueeze(0)
     else:
-        result = _OneByOne.apply(x, weight, bias)
+        result = _one_by_one(x, weight, bias)
     return torch.relu(result) if relu else result
 
 

@@ -16,7 +16,7 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXP
 def environment(
     plan: Plan, slot: Slot, base: Mapping[str, str], run: str = ""
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """`base` with what the share needs, and of the variables that were set already, the ones left as they were.
+    """Add a share's variables to `base`; return it and the variables that were set already and stay.
 
     Threads are one per core: the siblings of a core share its units, and what counts threads itself is told by
     `CPU_COUNT`. A user's own value wins.

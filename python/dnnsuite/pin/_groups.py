@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The names of our control groups, whose they are, and the removal of those whose owner is gone."""
+"""Control groups of this package: names, owners, and removal of those whose owner is gone."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Leftover:
 
 
 def run_name(process: int | None = None) -> str:
-    """A name for the groups of a run of `process` (this one): it tells whose they are after any death."""
+    """Name the groups of a run such that their owner, `process` (by default this one), is known after any death."""
     mine = os.getpid() if process is None else process
     return f"dnnsuite-{mine}-{_started_ticks(mine)}-{_pid_namespace()}-{secrets.token_hex(4)}"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A process that outlives its supervisor by a moment: however that dies, its groups and processes go with it."""
+"""Guard: a process that outlives its supervisor by a moment and ends the groups and processes it left."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ class Partition:
     def run_each(
         self, arguments: Callable[[Slot], Sequence[str]], timeout_s: float | None = None, **options: Any
     ) -> list[Outcome]:
-        """A command in every share at once. One that fails does not stop the others."""
+        """Run a command in every share at once. One that fails does not stop the others."""
         started: list[Running] = []
         try:
             for index, slot in enumerate(self.plan.slots):

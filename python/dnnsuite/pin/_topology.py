@@ -117,7 +117,7 @@ class Topology:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Topology:
-        """The inverse of :meth:`to_dict`.
+        """Read what :meth:`to_dict` returned.
 
         Raises:
             InvalidArgument: a key is missing or a value is no topology's.
@@ -144,7 +144,7 @@ class Topology:
         }
 
     def distance(self, one: int, other: int) -> int:
-        """Between two nodes: 10 is the same one; 20 where the machine does not tell."""
+        """Distance between two nodes: 10 is the same one; 20 where the machine does not tell."""
         if one == other:
             return 10
         order = sorted(node.node for node in self.nodes)

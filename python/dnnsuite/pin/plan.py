@@ -79,7 +79,7 @@ class Plan:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Plan:
-        """The inverse of :meth:`to_dict`.
+        """Read what :meth:`to_dict` returned.
 
         Raises:
             InvalidArgument: it is no plan, or was edited after it was made.

@@ -84,6 +84,6 @@ def _load_by_row(ax: Axes, summary: pd.DataFrame, label: str) -> None:
 
 
 def _limit(set_limits: Callable[[float, float], object], summary: pd.DataFrame) -> None:
-    """Upper limit of the axis, just above the largest mean: a wide interval must not flatten the curves."""
+    """Upper limit of the axis: just above the largest mean, so that a wide interval does not flatten the curves."""
     top = float(summary["mean"].max())
     set_limits(0, HEADROOM * top if top > 0 else 1)

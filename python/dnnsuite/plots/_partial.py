@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def partially_fused(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Draw normalised throughput over the number of units that are left unfused; serial is a level.
+    """Draw normalised throughput over the number of unfused units; serial is a horizontal line.
 
     Args:
         table: of `throughputs.csv`: index `serial num`, columns `serial:<precision>`, `hfta:<precision>`, and each with

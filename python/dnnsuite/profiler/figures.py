@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._shown import duration, percent
 from ._op_classes import TRANSPARENT, meaning
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def bars(breakdown: pd.DataFrame, ax: Axes) -> Axes:
     table = breakdown.iloc[::-1]
     drawn = ax.barh(table["class"], table["share_pct"], color=[colour(name) for name in table["class"]])
     labels = [
-        f"{share:.1f} %  ({ms:.3g} ms)"
+        f"{percent(share)}  ({duration(ms / 1e3)})"
         for share, ms in zip(table["share_pct"], table["ms_per_step"], strict=True)
     ]
     ax.bar_label(drawn, labels, padding=3, fontsize=8)

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from .._shown import duration, number, percent
+from .._shown import rate as shown_rate
 from ..timing import batch_means
 from . import _overhead
 from ._advice import Advice, advise
@@ -103,8 +105,8 @@ def _lines(profile: ProfileData) -> Iterator[str]:
     yield from utilization_lines(profile.tables.get("utilization"))
     yield ""
     yield "what to do next"
-    for number, each in enumerate(advice(profile), 1):
-        yield from _wrapped(each.action, f"  {number}. ")
+    for place, each in enumerate(advice(profile), 1):
+        yield from _wrapped(each.action, f"  {place}. ")
         yield from _wrapped(f"{each.because} [{each.rule}]", "     because ")
     if profile.notes:
         yield ""
@@ -147,7 +149,7 @@ def _facts_lines(profile: ProfileData) -> Iterator[str]:
     yield f"  {'observed':<12} {len(observed)} steps in {windows} window{plural}, from step {observed[0].step}"
     busy, displaced = cpu_busy_pct(profile), displaced_pct(profile)
     if busy is not None and displaced is not None:
-        yield f"  {'CPUs':<12} {busy:.0f} % busy with this process; its loop waited {displaced:.0f} % of the time"
+        yield f"  {'CPUs':<12} {percent(busy)} busy with this process; its loop waited {percent(displaced)} of the time"
     yield from _arithmetic_lines(profile)
     cost = profile.overhead
     unknown = (
@@ -167,17 +169,17 @@ def _arithmetic_lines(profile: ProfileData) -> Iterator[str]:
     roof = under_the_roofs(profile)
     near = "dnnsuite roofline measures the peak"
     if roof is not None:
-        near = f"{roof.summary.pct_of_peak:.1f} % of the measured peak"
-    yield f"  {'arithmetic':<12} {speed / 1e9:.4g} GFLOP/s (analytic), {near}"
+        near = f"{percent(roof.summary.pct_of_peak)} of the measured peak"
+    yield f"  {'arithmetic':<12} {number(speed / 1e9)} GFLOP/s (analytic), {near}"
 
 
 def _rate_text(found: Rate, about: dict[str, Any]) -> str:
     items, unit = about.get("items_per_step"), about.get("unit", "items")
     scale, name = (float(items), f"{unit}/s") if items else (1.0, "steps/s")
-    text = f"{scale * found.steps_per_s:.4g} {name}"
+    text = shown_rate(scale * found.steps_per_s, name, scale * found.low, scale * found.high)
     if not (math.isfinite(found.low) and math.isfinite(found.high)):
         return f"{text} (too few steps for an interval)"
-    return f"{text} [{scale * found.low:.4g}, {scale * found.high:.4g}]"
+    return text
 
 
 def _breakdown_lines(table: pd.DataFrame | None) -> Iterator[str]:
@@ -185,7 +187,7 @@ def _breakdown_lines(table: pd.DataFrame | None) -> Iterator[str]:
         yield "where the time goes is not known: no instrument saw operators or kernels (--metrics timeline does)"
         return
     whole_ms = table["ms_per_step"].sum()
-    yield f"where the {whole_ms:.4g} ms of a step go"
+    yield f"where the {duration(whole_ms / 1e3)} of a step go"
     for row in table.itertuples(index=False):
         name, ms, share, meaning = row
         bar = "#" * round(_BAR * share / 100)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import host
+from .._shown import size
 
 __all__ = ["Holder", "fitting_batch_size", "hint", "holders"]
 
@@ -61,8 +62,8 @@ def hint(results: Sequence[Mapping[str, Any]], device: str) -> list[str]:
     ran = [result for result in results if result["status"] == "ok"]
     peaks = {result["batch_size"]: result["process"][key] for result in ran if key in result["process"]}
     room, held = _room_bytes(device), holders(device)
-    said = [f"memory: {room / 2**30:.1f} GiB are free on this {_WORDS[device]}"] if room is not None else []
-    others = ", ".join(f"{each.name} (process {each.pid}): {each.bytes / 2**30:.1f} GiB" for each in held)
+    said = [f"memory: {size(room)} are free on this {_WORDS[device]}"] if room is not None else []
+    others = ", ".join(f"{each.name} (process {each.pid}): {size(each.bytes)}" for each in held)
     said.append(
         f"memory: held by {others}"
         if held

@@ -66,7 +66,7 @@ class SingleRun:
     def run(
         self, folder: PlanFolder, name: str, tick: Callable[[Path], None], figures: Figures
     ) -> tuple[RunRecord, Path]:
-        """Run it; (its record, its directory). What fails is a record, too.
+        """Make the run; return its record, also of a failure, and its directory.
 
         Args:
             tick: called about ten times a second with the directory under way.
@@ -138,7 +138,7 @@ class SingleRun:
 
 
 def version_of(job: type, options: Mapping[str, Any]) -> str:
-    """A text that is another one when the job's source, or an option of it, is another."""
+    """Fingerprint of the job's source and options."""
     source = facts.source_hash(job)
     if not options:
         return source[:12]

@@ -55,7 +55,7 @@ class Request:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def checked(self) -> Request:
-        """Itself, with batch sizes and device resolved.
+        """Return the request with batch sizes and device resolved.
 
         Raises:
             InvalidArgument: a value is refused; the message says what is accepted.
@@ -237,7 +237,7 @@ def _environment(request: Request) -> dict[str, str]:
 
 
 class _Ticker:
-    """Says how far the worker is, each time that changes by a tenth."""
+    """Report the worker's progress, each time it has changed by a tenth."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self._tenth = say, 0

@@ -17,6 +17,7 @@ from .._runs.rates import BLOCKS, Steps
 from .._runs.record import Metric, RunRecord, Samples
 from .._runs.resume import final, refuse_other_settings
 from .._runs.samples import SAMPLES_FILE, read_steps
+from .._shown import rate as shown_rate
 from .throughput_files import log_of, save_log, save_table
 from .throughput_request import Request
 
@@ -32,7 +33,7 @@ _ENDED = {
 
 
 def measure(request: Request, out: Path, resume: bool = False, quiet: bool = False) -> pd.DataFrame:
-    """Measure what `out` does not have yet; the table of :func:`dnnsuite.results.by_batch_size`.
+    """Make the runs that `out` does not have yet; return the table of :func:`dnnsuite.results.by_batch_size`.
 
     A size that fails is a row; the others are measured all the same. After each run its log and the table are written,
     so that Ctrl-C loses the run under way alone.
@@ -107,7 +108,7 @@ def _told(run: RunRecord) -> str:
         return f"{where}: {run.verdict.failure}, {run.verdict.message}"
     rate = run.metrics[0]
     noted = f"  ({'; '.join(run.disturbances)})" if run.disturbances else ""
-    return f"{where}: {rate.value:.5g} {rate.unit}{noted}"
+    return f"{where}: {shown_rate(rate.value, rate.unit)}{noted}"
 
 
 # What may be other when a directory is continued.

@@ -58,7 +58,7 @@ class Request:
     timeout_s: float = 3600.0
 
     def with_options(self, texts: Sequence[str]) -> Request:
-        """Itself with options of the job, `NAME=VALUE`.
+        """Return the request with options of the job, `NAME=VALUE`.
 
         Raises:
             InvalidArgument: the job has no such option, or a value is of another kind.
@@ -70,7 +70,7 @@ class Request:
         return replace(self, options=parse_options(texts, _option_defaults(jobs.get(self.job)), self.job))
 
     def checked(self) -> Request:
-        """Itself, with everything resolved.
+        """Return the request with everything resolved.
 
         Raises:
             InvalidArgument: a value is refused; the message says what is accepted.

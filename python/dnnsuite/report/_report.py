@@ -158,13 +158,14 @@ def make(
 
     Args:
         directories: outputs of runs, as :func:`dnnsuite.results.load` takes them. The original's table, targets and
-        score
-            are for runs of a suite; other runs have rates, intervals and failures.
+            score are for runs of a suite; other runs have rates, intervals and failures.
         name: name of the suite; others in the directories are left out.
         target: V100, MI50, RTX, or a CSV file of targets. Needed for differences and a score.
         title: title of the page.
         exclude: jobs to leave out.
-        price, cost_per_hour, currency: price of the machine, in the user's own currency.
+        price,
+        cost_per_hour,
+        currency: price of the machine, in the user's own currency.
         watts: power of the machine.
         jobs: number of jobs that must have a row.
         alone: directories of the same suite with one copy of each job: adds the table of interference.

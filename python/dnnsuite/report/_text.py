@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._runs.words import printable
+from .._shown import number, percent, ratio
 from ._entries import ReportEntry
 from ._report import SuiteReport
 from ._score import Score
@@ -22,47 +23,40 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _number(value: float) -> str:
-    """Four significant digits, and all digits before the point."""
-    if not math.isfinite(value):
-        return "-"
-    digits = max(0, 3 - math.floor(math.log10(abs(value)))) if value else 0
-    return f"{value:,.{min(digits, 6)}f}"
+def _fraction(value: float) -> str:
+    return percent(100 * value)
 
 
-def _percent(value: float) -> str:
+def _spread(value: float) -> str:
+    """A percentage with two decimals: runs of a quiet machine differ by a few tenths."""
     return f"{value:.2f} %" if math.isfinite(value) else "-"
 
 
-def _fraction(value: float) -> str:
-    return f"{value:.1%}" if math.isfinite(value) else "-"
-
-
 FORMATS: dict[str, Callable[[Any], str]] = {
-    "rate_per_s": _number,
-    "low_per_s": _number,
-    "high_per_s": _number,
-    "alone_per_s": _number,
-    "shared_per_s": _number,
-    "between_runs_pct": _percent,
-    "between_devices_pct": _percent,
-    "target": _number,
-    "mean": _number,
-    "sd": _number,
-    "perf": "{:.2f}".format,
-    "perf_tgt": "{:.2f}".format,
+    "rate_per_s": number,
+    "low_per_s": number,
+    "high_per_s": number,
+    "alone_per_s": number,
+    "shared_per_s": number,
+    "between_runs_pct": _spread,
+    "between_devices_pct": _spread,
+    "target": number,
+    "mean": number,
+    "sd": number,
+    "perf": ratio,
+    "perf_tgt": ratio,
     "sd%": _fraction,
     "sd%_tgt": _fraction,
-    "slowdown": "{:.3f}".format,
-    "low": "{:.3f}".format,
-    "high": "{:.3f}".format,
-    "machine_gain": "{:.2f}".format,
-    "machine_per_s": _number,
-    "with_loader_per_s": _number,
-    "cost_per_million": _number,
-    "joules_per_item": _number,
-    "result": _number,
-    "diff": lambda value: f"{value:+.1%}" if math.isfinite(value) else "-",
+    "slowdown": ratio,
+    "low": ratio,
+    "high": ratio,
+    "machine_gain": ratio,
+    "machine_per_s": number,
+    "with_loader_per_s": number,
+    "cost_per_million": number,
+    "joules_per_item": number,
+    "result": number,
+    "diff": lambda value: percent(100 * value, signed=True),
     "perf_pass": lambda ok: "PASS" if ok else "FAIL",
     "sd%_pass": lambda ok: "PASS" if ok else "FAIL",
 }
@@ -166,7 +160,7 @@ def _sections(report: SuiteReport, table: Callable[[pandas.DataFrame], str]) -> 
     """Title and body of each part after the original's."""
     found = [("Rates", table(report.summary))]
     if len(report.devices):
-        found.append(("Devices, as shares of the fastest", table(report.devices.map("{:.1%}".format))))
+        found.append(("Devices, as shares of the fastest", table(report.devices.map(_fraction))))
     if report.score is not None:
         found.append(("Score", style_score(report)))
     if report.interference is not None:

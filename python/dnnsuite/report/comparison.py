@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .._runs.words import printable
+from .._shown import interval, percent, rate
 from ..errors import InvalidArgument, did_you_mean
 from ..results.comparison import VERDICTS, Compared
 
@@ -103,22 +103,20 @@ def comparison_markdown(
 
 
 def _cells(point: Compared) -> list[str]:
-    interval = "-"
-    if math.isfinite(point.low) and math.isfinite(point.high):
-        interval = f"{100 * (point.low - 1):+.1f} … {100 * (point.high - 1):+.1f} %"
     return [
         point.point,
-        _rate(point.baseline, point.unit),
-        _rate(point.candidate, point.unit),
-        f"{point.change_pct:+.1f} %" if math.isfinite(point.ratio) else "-",
-        interval,
+        rate(point.baseline, point.unit),
+        rate(point.candidate, point.unit),
+        percent(point.change_pct, signed=True),
+        _change_interval(point),
         f"{point.runs[0]}, {point.runs[1]}",
         f"{_SIGNS.get(point.verdict, '!')} {point.verdict}",
     ]
 
 
-def _rate(value: float, unit: str) -> str:
-    return f"{value:.4g} {unit}" if math.isfinite(value) else "-"
+def _change_interval(point: Compared) -> str:
+    found = interval(100 * (point.low - 1), 100 * (point.high - 1), "{:+.1f}".format)
+    return f"{found.strip()} %" if found else "-"
 
 
 def _summary(points: Sequence[Compared]) -> str:

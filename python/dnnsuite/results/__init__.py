@@ -22,6 +22,7 @@ from .pool import reasons as reasons
 from .pool import refuse_unlike as refuse_unlike
 from .samples import steps as steps
 from .scaling import weak_scaling as weak_scaling
+from .styled import styled as styled
 from .summary import BASELINE as BASELINE
 from .summary import by_mode as by_mode
 from .summary import summarize as summarize
@@ -52,6 +53,7 @@ __all__ = [
     "save_csv",
     "save_hfta_tree",
     "steps",
+    "styled",
     "summarize",
     "summarize_monitors",
     "weak_scaling",

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .intervals import Interval, mean
+from .._shown import ratio
+from .intervals import mean
 from .summary import BASELINE, ratio_of, runs_of, unlike
 from .table import complete
 
@@ -80,14 +81,10 @@ def gains_markdown(found: pd.DataFrame) -> str:
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for row in found.to_dict("records"):
         name = str(row["job"]) if row["precision"] == BASELINE[1] else f"{row['job']}, {row['precision']}"
-        ratios = [_shown(row, ratio) for ratio in _RATIOS]
+        ratios = [_shown(row, of) for of in _RATIOS]
         lines.append("| " + " | ".join((name, str(row["B"]), *ratios)) + " |")
     return "\n".join(lines) + "\n"
 
 
 def _shown(row: Mapping[Any, Any], name: str) -> str:
-    ratio = Interval(*(float(row[f"{name}{end}"]) for end in ("", "_low", "_high")))
-    if ratio.mean != ratio.mean:
-        return "–"
-    between = "" if ratio.low != ratio.low else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
-    return f"{ratio.mean:.2f}{between}"
+    return ratio(*(float(row[f"{name}{end}"]) for end in ("", "_low", "_high")))

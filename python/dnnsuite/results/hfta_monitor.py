@@ -27,7 +27,8 @@ class DcgmField(NamedTuple):
         of, metric: our name of it; of `gpu`, every whole GPU of the run.
         scale: our unit divided by DCGM's.
         kept: figure of a run that is reported.
-        label: HFTA's label of the axis. plot_scale: DCGM's unit in that of the label.
+        label: HFTA's label of the axis.
+        plot_scale: DCGM's unit in that of the label.
     """
 
     name: str

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from .._runs.reading import ReadRun, output_directory
 from .._runs.record import FASTEST, WITH_LOADER, BadRecord, Metric, RunRecord
@@ -78,19 +79,26 @@ def _common(run: ReadRun) -> Row:
         isolation=record.isolation.level,
         disturbances=SEPARATOR.join(record.disturbances),
         message=record.verdict.message,
-        hostname=record.machine.hostname,
-        cpu_model=record.machine.cpu_model,
-        cpus=record.machine.cpus,
-        gpus=", ".join(record.machine.gpus),
-        driver=record.machine.driver,
-        device_name=record.device.name,
-        torch=str(record.versions.get("torch") or ""),
-        dnnsuite=str(record.versions.get("dnnsuite") or ""),
-        commit=record.commit,
         started=record.started.utc,
         seconds=record.seconds,
         path=str(run.directory),
+        **_machine(record),
     )
+
+
+def _machine(record: RunRecord) -> dict[str, Any]:
+    """The columns that say on what machine a run was made, and with which versions."""
+    return {
+        "hostname": record.machine.hostname,
+        "cpu_model": record.machine.cpu_model,
+        "cpus": record.machine.cpus,
+        "gpus": ", ".join(record.machine.gpus),
+        "driver": record.machine.driver,
+        "device_name": record.device.name,
+        "torch": str(record.versions.get("torch") or ""),
+        "dnnsuite": str(record.versions.get("dnnsuite") or ""),
+        "commit": record.commit,
+    }
 
 
 def _second(record: RunRecord) -> str:

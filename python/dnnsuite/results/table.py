@@ -29,12 +29,15 @@ class Row:
     Attributes:
         replica: worker process that the row speaks of; None for the whole run.
         low, high: a 95 % interval, NaN where none is known.
-        run: name of the run's directory. run_id: what tells it from every other run, also one of the same name.
+        run: name of the run's directory.
+        run_id: what tells it from every other run, also one of the same name.
         kind: workflow, suite, training, trial, profile, throughput; hfta, mila: of those projects' own tools.
-        plan: name of the workflow or suite. plan_id: what tells it from another of the same name.
+        plan: name of the workflow or suite.
+        plan_id: what tells it from another of the same name.
         plan_path: its output directory.
         share: of the machine; `all` for the whole of it, empty where it was not cut.
-        variant: what tells configurations of the job in one plan apart; changed: settings that are not the job's own.
+        variant: what tells configurations of the job in one plan apart.
+        changed: settings that are not the job's own.
         feed: of the batches, `memory` or `loader`; seed_feed is that of `seed_rate`.
         item: what a rate counts, as images.
         seed_rate: rate in what the original suite counted, `seed_unit`; NaN for what is no run of a suite.

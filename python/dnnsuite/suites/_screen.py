@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from .._files import read_tail
 from .._runs.progress import Durations, Progress
 from .._runs.record import RunRecord
+from .._shown import rate as shown_rate
 from ._records import rate_of
 
 if TYPE_CHECKING:
@@ -102,4 +103,4 @@ def rate_text(runs: Sequence[RunRecord]) -> str:
     if not rates:
         return ""
     times = f"{len(rates)} × " if len(rates) > 1 else ""
-    return f"{times}{sum(rate.value for rate in rates) / len(rates):.5g} {rates[0].unit}"
+    return f"{times}{shown_rate(sum(rate.value for rate in rates) / len(rates), rates[0].unit)}"

@@ -61,30 +61,34 @@ def measure(spec: WorkerSpec, siblings: Siblings) -> Result:
         loaded, from_files = _with_loader(job, order, repeat)
         if not leads():  # what is measured is the same for all processes of a job: the first tells it
             return {}
-        about = environment(job, order["device_uuids"])
-        metrics = {name: float(value) for name, value in job.metrics().items()}
-        found = figures(seen, job.items_per_step)
-        # The original's figures had the loader in them, where it had one.
-        feed = job.feed if loaded is None else "loader"
-        _write(
-            spec, job, seen, loaded or seen, metrics, digests["source"], {**order["conditions"], "feed": feed}
+        found = {**_described(job, seen, trained, order), "setup_s": setup_s, "hashes": digests}
+        found["loaded"] = (
+            None if loaded is None else {**figures(loaded, job.items_per_step), "data": from_files}
         )
-        return {
-            **found,
-            "flags": [*found["flags"], *trained["flags"]],
-            "training": trained,
-            "feed": job.feed,
-            "loaded": None if loaded is None else {**figures(loaded, job.items_per_step), "data": from_files},
-            "unit": job.unit,
-            "metrics": metrics,
-            "items_per_batch": job.items_per_step,
-            "seed_unit": job.seed_unit._asdict(),
-            "setup_s": setup_s,
-            "provenance": job.provenance(),
-            "environment": about,
-            "hashes": digests,
-            "window_s": sum(seen.seconds),
-        }
+        # The original's figures had the loader in them, where it had one.
+        conditions = {**order["conditions"], "feed": job.feed if loaded is None else "loader"}
+        _write(spec, job, seen, loaded or seen, found["metrics"], digests["source"], conditions)
+        return found
+
+
+def _described(
+    job: Training, seen: Observations, trained: Mapping[str, Any], order: Mapping[str, Any]
+) -> Result:
+    """Figures of the observations, and what the job says of itself."""
+    found = figures(seen, job.items_per_step)
+    return {
+        **found,
+        "flags": [*found["flags"], *trained["flags"]],
+        "training": trained,
+        "feed": job.feed,
+        "unit": job.unit,
+        "metrics": {name: float(value) for name, value in job.metrics().items()},
+        "items_per_batch": job.items_per_step,
+        "seed_unit": job.seed_unit._asdict(),
+        "provenance": job.provenance(),
+        "environment": environment(job, order["device_uuids"]),
+        "window_s": sum(seen.seconds),
+    }
 
 
 def _tell(repeat: int) -> Any:

@@ -66,7 +66,7 @@ class Alone:
         return len(self.pairs) < _ENOUGH or self.seconds < trained_s / _SHARE
 
     def measure(self, batches: Iterable[Fed], array_s: float) -> None:
-        """Take steps on these batches; `array_s` is what an item took in the array meanwhile."""
+        """Take steps on these batches; `array_s` is the time of an item in the array meanwhile."""
         began_s = time.perf_counter()
         before = random_state(self._processes.device)
         try:

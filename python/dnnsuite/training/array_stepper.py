@@ -266,7 +266,7 @@ def _in_order(
 
 @torch.no_grad()
 def _empty(model: torch.nn.Module) -> None:
-    """Let go of the memory of a model that the array has copied."""
+    """Free the memory of a model that the array has copied."""
     for tensor in [*model.parameters(), *model.buffers()]:
         tensor.data = tensor.data.new_empty(0)
 

@@ -74,7 +74,7 @@ def curves(
 
 
 def drawn(request: Request) -> Drawn:
-    """Draw what `dnnsuite plot --kind accuracy` asks for: a figure against epochs, one against minutes, and a CSV."""
+    """Draw `dnnsuite plot --kind accuracy`: a figure against epochs, one against minutes, and a CSV."""
     folders = [each for directory in request.directories for each in _runs(directory)]
     metric = request.metric or "acc1"
     stem = request.directories[0] / metric
@@ -106,7 +106,8 @@ class _Curve:
     """Epochs of one model: of a run, or of an array's.
 
     Attributes:
-        name: of the configuration. label: of the line: an array's say which model it is.
+        name: of the configuration.
+        label: of the line: an array's say which model it is.
     """
 
     folder: Path

@@ -17,6 +17,7 @@ from .. import timing
 from .._files import write_text
 from .._runs.device import choose_device
 from .._runs.failures import classify
+from .._shown import interval, number, ratio
 from ..errors import InvalidArgument, did_you_mean
 from .experiment import Experiment, experiment_of
 from .order import share_of
@@ -118,7 +119,8 @@ def climb(
         settings: a configuration; its own optimisations are set aside.
         data: with batches in memory.
         rungs: names of `RUNGS`, each with those above it in that table that are named before it.
-        rounds: measurements of each rung. steps: iterations of one.
+        rounds: measurements of each rung.
+        steps: iterations of one.
         tell: is given a line about each rung as it begins.
 
     Raises:
@@ -139,9 +141,9 @@ def climb(
                 rung, experiment_of(rung.name, settings.changed(keys), data, kind), processes, steps, climbers
             )
         ready = [rung for rung in made if rung.status == "ok"]
-        for number in range(rounds):
-            tell(f"round {number + 1} of {rounds}")
-            for rung in ready if number % 2 == 0 else reversed(ready):
+        for turn in range(rounds):
+            tell(f"round {turn + 1} of {rounds}")
+            for rung in ready if turn % 2 == 0 else reversed(ready):
                 rung.seconds.append(climbers[rung.name].round_s())
         for rung in ready:
             rung.phases_ms = climbers[rung.name].phases_ms()
@@ -218,10 +220,10 @@ def table(rungs: Sequence[Rung]) -> str:
         if rung.status != "ok":
             lines.append(f"{rung.name:<10}{rung.status}")
             continue
-        rate = f"{rung.rate:>10,.1f}  {f'[{rung.low:,.1f}, {rung.high:,.1f}]':<20}"
+        rate = f"{number(rung.rate):>10} {interval(rung.low, rung.high):<21}"
         step = f"{'':>8}  {'':<14}{'':<14}"
         if not math.isnan(rung.ratio):
-            step = f"{rung.ratio:>8.2f}  {f'[{rung.ratio_low:.2f}, {rung.ratio_high:.2f}]':<14}{rung.verdict:<14}"
+            step = f"{ratio(rung.ratio):>8} {interval(rung.ratio_low, rung.ratio_high, ratio):<15}{rung.verdict:<14}"
         lines.append(
             f"{rung.name:<10}{rate}{step}{', '.join(f'{each:.2f}' for each in rung.phases_ms.values())}"
         )

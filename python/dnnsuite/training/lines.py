@@ -18,8 +18,10 @@ class Window:
     """Steps between two looks at the losses.
 
     Attributes:
-        epoch, iteration: of the last of them, from 0. steps: of an epoch, or of a validation.
-        done: steps of the run so far. count: steps in the window.
+        epoch, iteration: of the last of them, from 0.
+        steps: of an epoch, or of a validation.
+        done: steps of the run so far.
+        count: steps in the window.
         seconds, data_s: that they took, and that they waited for data.
         items: of all models and processes.
         means: of this process's samples in the window.
@@ -37,7 +39,7 @@ class Window:
 
 
 class Lines:
-    """Lines of a run; a form says what it has to say.
+    """Base of the forms in which a run's lines are written.
 
     Args:
         names: of an array's models.

@@ -56,7 +56,7 @@ class Log:
             self._progress.line(line)
 
     def begin(self, name: str, steps: int, done: int) -> None:
-        """The loop begins: `steps` in all, `done` of them before."""
+        """Begin the loop: `steps` in all, `done` of them before."""
         self._began_s, self._begun = time.monotonic(), done
         if self._progress is not None:
             self._progress.stage(f"training {name}", steps)

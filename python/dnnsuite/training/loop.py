@@ -11,6 +11,7 @@ from pathlib import Path
 from .._runs.failures import NotFinite
 from .._runs.interrupts import pending
 from .._runs.samples import Sample
+from .._shown import rate as shown_rate
 from .alone import STEPS, Alone
 from .array import ExperimentArray
 from .array_stepper import ArrayStepper
@@ -193,7 +194,7 @@ class Loop:
             Window(at.epoch, i, self.order.steps, at.step, steps, took_s, data_s, items, means)
         )
         total = self._experiment.epochs * self.order.steps
-        text = f"epoch {self.at.epoch + 1}/{self._experiment.epochs}  {rate:,.0f} img/s"
+        text = f"epoch {self.at.epoch + 1}/{self._experiment.epochs}  {shown_rate(rate, 'img/s')}"
         self._log.at(self.at.step, total, text)
         self._mark_ns, self._mark_items, self._data_ns = time.monotonic_ns(), 0, 0
 

@@ -62,7 +62,7 @@ class Order:
 
 
 def share_of(batch: torch.Tensor, epoch: int, rank: int, world_size: int) -> Share:
-    """The part of a batch that one of `world_size` processes takes."""
+    """Take one of `world_size` processes' part of a batch."""
     mine = batch[rank::world_size].tolist()
     return Share(epoch, mine or batch[:1].tolist(), len(batch), len(mine))
 

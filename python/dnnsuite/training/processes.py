@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The processes of one run: what they agree on, apart from gradients."""
+"""Processes of one run: agreement on anything but gradients."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Processes:
         return self.rank == 0
 
     def any(self, flag: bool) -> bool:
-        """True everywhere if `flag` is so anywhere."""
+        """Return True in all processes if `flag` is True in any."""
         if self._control is None:
             return flag
         value = torch.tensor(int(flag))

@@ -77,14 +77,15 @@ def run(
     runs; a process ends with :func:`dnnsuite.jobs.distributed.finish`. Ctrl-C saves a checkpoint and ends.
 
     Args:
-        experiment: an experiment, an array of them, or a function that makes one for a device (cpu or cuda). out:
-        directory of the run, with metrics.csv, train.log, run.json, checkpoint.pt and best.pt. resume: `never` wants
-        `out` empty or absent; `auto` goes on with what is in it, or begins; a path is a checkpoint
-            to go on from, in an empty `out`.
+        experiment: an experiment, an array of them, or a function that makes one for a device (cpu or cuda).
+        out: directory of the run, with metrics.csv, train.log, run.json, checkpoint.pt and best.pt.
+        resume: `never` wants `out` empty or absent; `auto` goes on with what is in it, or begins; a path is a
+            checkpoint to go on from, in an empty `out`.
         device: auto, cpu or cuda.
         tensorboard: write tb_logs, where tensorboard is installed.
         quiet: print nothing.
-        preset, asked: entries of the record.
+        preset,
+        asked: entries of the record.
 
     Returns:
         The run: history, record and the trained model.

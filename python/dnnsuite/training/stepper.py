@@ -109,7 +109,7 @@ class Stepper:
         return lambda: found
 
     def _weighted(self, loss: torch.Tensor, share: Share) -> torch.Tensor:
-        """The loss so that the mean over processes is that over the samples of the batch."""
+        """Scale the loss such that its mean over processes is the mean over the batch's samples."""
         mine = share.counted * self._world_size
         return loss if mine == share.whole else loss * (mine / share.whole)
 
@@ -142,4 +142,4 @@ class Stepper:
         self.schedule.load_state_dict(state["schedule"])
 
     def close(self) -> None:
-        """End what the steps have begun: nothing."""
+        """Do nothing: steps of one model leave nothing running."""

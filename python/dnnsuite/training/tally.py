@@ -55,7 +55,7 @@ class Tally:
         self._counts.append(counts)
 
     def collect(self) -> list[float]:
-        """Add what was kept to `totals`; return, for each model, the number of its first batch with a loss not finite,
+        """Add the kept batches to `totals`; return, by model, its first batch whose loss is not finite,
         else infinity."""
         first = [math.inf] * len(self.totals)
         while self._asked:
@@ -77,7 +77,7 @@ class Tally:
         return first
 
     def since(self, before: Sequence[Sequence[float]], slot: int = 0) -> dict[str, float]:
-        """Means of one model over what was added to `before`, which `totals` were then."""
+        """Means of one model over the batches since its totals were `before`."""
         return self.means([now - then for now, then in zip(self.totals[slot], before[slot], strict=True)])
 
     def keep(self, slots: Sequence[int]) -> None:

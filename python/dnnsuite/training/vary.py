@@ -55,9 +55,11 @@ def varied(settings: Settings, vary: Mapping[str, Sequence[Any]], B: int | None 
     """Return (name, settings) of each model: `settings` with other values of the keys in `vary`.
 
     Args:
-        settings: values of all other keys. vary: values by key. B: number of models. Without it every combination of
-        the values is a model, the last key varying fastest. With it,
-            every combination if there are B of them; else each key has B values, one per model, or one for all.
+        settings: values of all other keys.
+        vary: values by key.
+        B: number of models. Without it every combination of the values is a model, the last key varying fastest.
+            With it, every combination if there are B of them; else each key has B values, one per model, or one for
+            all.
 
     Raises:
         InvalidArgument: a key that cannot vary, a refused value, values that make no B models, or two alike.

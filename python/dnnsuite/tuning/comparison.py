@@ -29,7 +29,8 @@ class Comparison:
     """Sweeps of the same search by mode, one per repeat.
 
     Attributes:
-        sweeps: by mode. unavailable: reasons by mode.
+        sweeps: by mode.
+        unavailable: reasons by mode.
     """
 
     sweeps: Mapping[str, Sequence[Sweep]]

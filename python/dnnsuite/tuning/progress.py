@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._runs import progress as runs
+from .._shown import metric, setting
 from .algorithms import Plan
 from .notebook import LiveTable, in_notebook, table_html
 
@@ -106,10 +107,10 @@ def _table(engine: Engine) -> tuple[list[str], list[list[str]]]:
     return columns, [
         [
             str(trial.number),
-            f"{engine.goal.sign * trial.best[0]:.5g}" if trial.best[1] else "",
+            metric(engine.goal.sign * trial.best[0]) if trial.best[1] else "",
             str(trial.epoch),
             trial.status,
-            ", ".join(f"{name}={_short(value)}" for name, value in trial.config.items()),
+            ", ".join(f"{name}={setting(value)}" for name, value in trial.config.items()),
         ]
         for trial in best
     ]
@@ -117,8 +118,4 @@ def _table(engine: Engine) -> tuple[list[str], list[list[str]]]:
 
 def _best_text(engine: Engine) -> str:
     value, trial, _ = engine.best.key
-    return "none yet" if trial < 0 else f"{engine.metric} {engine.goal.sign * value:.5g} (trial {trial})"
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return "none yet" if trial < 0 else f"{engine.metric} {metric(engine.goal.sign * value)} (trial {trial})"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._files import write_text
+from .._shown import duration, metric, setting
 from .algorithms import Plan
 from .trial import Trial
 
@@ -66,10 +67,12 @@ class Sweep:
         table: a row per trial, with `lr` and the like as columns.
         history: a row per trial and epoch, with every metric.
         trajectory: the best value over the seconds since the beginning.
-        best_trial: its number. best_config, best_value: of it, at its best epoch.
+        best_trial: its number.
+        best_config, best_value: of it, at its best epoch.
         best_state_dict: the weights after that epoch, as the plain model has them.
         metric, goal: by which the trials were compared.
-        epochs: model-epochs trained. epochs_from_scratch: those of the same search if each rung began anew.
+        epochs: model-epochs trained.
+        epochs_from_scratch: those of the same search if each rung began anew.
         out: the directory; None where nothing was written.
     """
 
@@ -136,13 +139,13 @@ class Sweep:
 
     def describe(self) -> str:
         """One line: the best trial, and what the sweep took."""
-        config = ", ".join(f"{name}={_short(value)}" for name, value in self.best_config.items())
+        config = ", ".join(f"{name}={setting(value)}" for name, value in self.best_config.items())
         saved = self.epochs_from_scratch - self.epochs
         rungs = f", {saved} fewer than from scratch" if self.plan and saved > 0 else ""
         return (
-            f"trial {self.best_trial} of {len(self.trials)} is the best: {self.metric} {self.best_value:.6g} with "
+            f"trial {self.best_trial} of {len(self.trials)} is the best: {self.metric} {metric(self.best_value)} with "
             f"{config} "
-            f"({self.epochs} model-epochs in {self.seconds:.1f} s{rungs})"
+            f"({self.epochs} model-epochs in {duration(self.seconds)}{rungs})"
         )
 
     def __str__(self) -> str:
@@ -173,7 +176,3 @@ def hfht_history(trials: Sequence[Trial]) -> pd.DataFrame:
          **{f"result.{name}": value for name, value in (t.history[-1] if t.history else {}).items()}}
         for t in trials
     ])  # fmt: skip
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

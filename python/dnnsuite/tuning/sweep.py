@@ -107,7 +107,8 @@ def sweep(
         mode: hfta (arrays), serial (one trial after another) or concurrent (`width` processes of this machine).
         width: trials at once; by default measured.
         threads: CPU threads; torch's number by default.
-        device: cpu or cuda. autocast: a half precision to train in.
+        device: cpu or cuda.
+        autocast: a half precision to train in.
         out: a directory for records and the best weights; a new one below `dnnsuite-runs` by default, False for none.
         resume: go on with what is in `out`, or in the last directory.
         share: True lets every process that makes the same call with the same `out`, on any machine that sees it, do a

@@ -21,14 +21,16 @@ class Trial:
 
     Attributes:
         number: from 0, in the order in which the algorithm thought of them.
-        config: its values by name. seed: of its weights and random streams.
-        status: waiting, running, paused, or one of `ENDED`: done, stopped (early, by patience), pruned, given up (by
-            its rung), failed.
+        config: its values by name.
+        seed: of its weights and random streams.
+        status: waiting, running, paused, or one of `ENDED`: done, stopped (early, by patience), pruned, given up
+            (by its rung), failed.
         history: metrics after each epoch.
         failure, message: class and sentence of what ended a failed trial.
         seconds: its share of the time of the arrays that it was in.
         known: epochs that an earlier process has finished, which are not trained again.
-        trained: epochs in its weights as they are now; fewer than `epoch` while it makes up for some that were lost.
+        trained: epochs in its weights as they are now; fewer than `epoch` while it makes up for some that were
+            lost.
         state: weights, optimizer, schedule and random streams while it is in no array; None at its start.
         kept: a state to go back to where an array is lost, or the file of one; None is its start.
         inherited: states taken over, in population-based training.

@@ -14,7 +14,7 @@ __all__ = ["Clock", "CudaClock", "HostClock", "clock_for"]
 
 
 class Clock(Protocol):
-    """Observes the steps of a job. Calls nest as its loop does; `end_epoch` follows the job's synchronise."""
+    """Observer of a job's steps. Calls nest as its loop does; `end_epoch` follows the job's synchronise."""
 
     @property
     def asynchronous(self) -> bool: ...

@@ -175,7 +175,7 @@ class Launcher:
 
 
 def _unwatched(pid: int) -> None:
-    """A worker that no monitor follows."""
+    """Ignore a worker that no monitor follows."""
 
 
 # A worker that imports torch reserves about 230 MB before it makes its first tensor.

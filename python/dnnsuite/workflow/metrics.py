@@ -55,7 +55,8 @@ def per_cpu_second(
     """Items per CPU second of all replicas after `dropped` epochs; nothing where a worker did not tell.
 
     Args:
-        results: of the workers, with `cpu_s` of each epoch. replicas: their steps.
+        results: of the workers, with `cpu_s` of each epoch.
+        replicas: their steps.
     """
     told = [result.get("cpu_s") for result in results]
     if not told or not all(told):

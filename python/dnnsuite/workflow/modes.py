@@ -51,7 +51,7 @@ class Mode:
 
 @contextmanager
 def _nothing(n: int) -> Iterator[list[Environment]]:
-    """A CPU needs no preparation."""
+    """Context manager for a device that needs no preparation."""
     yield [{} for _ in range(n)]
 
 
@@ -90,7 +90,7 @@ DEFAULT = [name for name, mode in MODES.items() if not mode.changes_machine]  # 
 
 
 def get(name: str) -> Mode:
-    """The mode of that name.
+    """Find a mode by its name.
 
     Raises:
         InvalidArgument: there is none; the message lists them.

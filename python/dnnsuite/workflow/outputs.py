@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import results
+from .._shown import rate, ratio
 from ..errors import Error
 from . import partial
 from .settings import WorkflowSettings
@@ -108,7 +109,7 @@ def _about_machine(table: pd.DataFrame) -> list[str]:
         return ["not normalised: no serial fp32 run has finished in this workflow"]
     if (spread := max(rates) / min(rates)) > _QUIET:
         return [
-            f"the machine was not quiet: serial runs differ by a factor of {spread:.2f}, which widens every interval"
+            f"the machine was not quiet: serial runs differ by a factor of {ratio(spread)}, which widens every interval"
         ]
     return []
 
@@ -137,15 +138,14 @@ def print_table(console: Console, table_rows: list[dict[str, Any]]) -> None:
 
 
 def _texts(row: dict[str, Any]) -> tuple[str, ...]:
-    rate, unit = row.get("rate"), row.get("unit", "")
-    ratio, low, high = row.get("normalized"), row.get("low"), row.get("high")
-    interval = f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else ""
+    value, unit = row.get("rate"), row.get("unit", "")
+    normalized, low, high = row.get("normalized"), row.get("low"), row.get("high")
     return (
         row["mode"],
         row.get("precision", ""),
         str(row.get("B", "")),
-        "" if rate is None else f"{rate:.4g} {unit}",
-        "" if ratio is None else f"{ratio:.2f}{interval}",
+        "" if value is None else rate(value, unit),
+        "" if normalized is None else ratio(normalized, low, high),
         str(row.get("runs", "")),
         row["status"],
     )

@@ -19,6 +19,7 @@ from .._runs.progress import Durations, Progress
 from .._runs.record import Isolation, Metric, Moment, RunRecord, Samples, Verdict, data_source, new_id
 from .._runs.resume import final
 from .._runs.samples import SAMPLES_FILE, read_steps
+from .._shown import duration, rate
 from ..errors import Error, Unavailable
 from ..profiler.monitor import Monitor
 from . import modes, plan
@@ -74,7 +75,7 @@ class Workflow:
         self.problems: list[str] = []
 
     def execute(self) -> WorkflowReport:
-        """Every phase, in order; what an earlier process has finished is not done again."""
+        """Run every phase, in order; what an earlier process has finished is not done again."""
         self.find_modes()
         self.find_Bs()
         self.check_equality()
@@ -109,7 +110,7 @@ class Workflow:
                 self.problems.append(f"{key}: {found['message']}")
 
     def _search(self, mode: modes.Mode, precision: str) -> dict[str, Any]:
-        """Doubling and bisection; each B is proven by a dry run."""
+        """Search by doubling and bisection; each B is proven by a dry run."""
         limits = [limit for limit in (mode.limit_B, self.settings.limit_B) if limit]
         self.progress.stage(f"how many models fit: {mode.name} {precision}")
         tried: list[dict[str, Any]] = []
@@ -194,7 +195,7 @@ class Workflow:
         return {"B": point.B, **outcome.results[0]["equality"]}
 
     def points(self) -> list[Point]:
-        """All that is to be measured; fused points only where the equality check passed."""
+        """List the points to measure; fused ones only where the equality check passed."""
         passed = {precision for precision, check in self.state["equality"].items() if check.get("passed")}
         return [
             Point(name, precision, B)
@@ -229,7 +230,7 @@ class Workflow:
         return self.durations.expect_s(point for _, point in left)
 
     def run_one(self, point: Point, repeat: int) -> RunRecord:
-        """One run, recorded whatever comes of it."""
+        """Make one run and record it, whatever comes of it."""
         started, began_s = Moment.now(), time.monotonic()
         name = f"{stamp()}-{self.settings.job}-{point.mode}-B{point.B}-{point.precision}-r{repeat}"
         directory = self.record.begin_run(name)
@@ -377,4 +378,4 @@ def _disturbances(window: Mapping[str, Any]) -> tuple[str, ...]:
 def _said(run: RunRecord) -> str:
     if not run.ok:
         return f"{run.verdict.failure}: {run.verdict.message}"
-    return f"{run.metrics[0].value:.1f} {run.metrics[0].unit} in {run.seconds:.1f} s"
+    return f"{rate(run.metrics[0].value, run.metrics[0].unit)} in {duration(run.seconds)}"

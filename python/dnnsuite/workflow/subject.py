@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import host
 from .._runs.limits import memory_share_bytes
+from .._shown import size
 from ..errors import Error, InvalidArgument
 from . import modes
 from .common import CommonSettings
@@ -76,10 +77,6 @@ def _check_room(settings: WorkflowSettings, mode: modes.Mode, B: int, model_byte
     if least > free:
         most = free // (_TIMES_PARAMETERS * model_bytes)
         raise InvalidArgument(
-            f"B={B} does not fit in mode {mode.name}: weights and gradients of {B} models take {_gib(least)}, and "
-            f"there are {_gib(free)}; name at most {most}"
+            f"B={B} does not fit in mode {mode.name}: weights and gradients of {B} models take {size(least)}, and "
+            f"there are {size(free)}; name at most {most}"
         )
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:,.1f} GiB"

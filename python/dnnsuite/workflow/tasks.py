@@ -59,7 +59,7 @@ def rate(spec: WorkerSpec, siblings: Siblings) -> Result:
 
 
 def _epoch(job: Job, clock: Clock, iters: int) -> tuple[int, int]:
-    """One timed epoch; when it began and ended, in nanoseconds."""
+    """Train a timed epoch; return its start and end in nanoseconds."""
     start_ns = timing.now_ns()
     clock.begin_epoch()
     for _ in range(iters):
@@ -82,7 +82,7 @@ def _without_loader(job: Job, iters: int) -> dict[str, Any] | None:
 
 
 def dry_run(spec: WorkerSpec, siblings: Siblings) -> Result:
-    """Run a few iterations at full size: only that it works matters."""
+    """Run a few iterations at full size, to see that they work."""
     with closing(_made(spec)) as job:
         job.setup()
         siblings.wait()

@@ -9,7 +9,8 @@ import torch
 
 from ...nn import MaxPool1d, MaxPool2d
 from ...nn.array_module import ArrayModule
-from ...nn.model_tensor import ModelTensor, OwnTensors, outside
+from ...nn.model_tensor import ModelTensor, outside
+from ...nn.own_tensors import OwnTensors
 from .epilogue_fusion import activation_of
 
 

@@ -15,19 +15,15 @@ from ...errors import InvalidArgument
 from ...nn.model_tensor import (
     ModelTensor,
     NotFusable,
-    OwnTensors,
     Refused,
     RunsAnew,
     WritesShared,
     expanded,
     outside,
-    ranks_of,
-    refuse_deletion,
-    seen_in_forward,
-    set_in_forward,
     state,
     wrap,
 )
+from ...nn.own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_forward, set_in_forward
 from ...nn.random_streams import FUNCTION_STREAM
 from ...ops.torch_clip import register
 from ..rules.table import settle_since
@@ -83,18 +79,14 @@ class UserModule(OwnTensors):
         mark = len(state.pending)
         kept = self._fused_keep()
         wary, state.wary = state.wary, state.wary or torch.is_grad_enabled()
-        again = False
         try:
-            with making(memory=True) if self._fused_making else nullcontext():
-                output = super().__call__(*args, **kwargs)  # type: ignore[misc]
-                settle_since(mark, output)
-                if kept is not None and self._fused_unsure and kept.numbers.moved():
-                    raise NotFusable("it draws from Python's or NumPy's random module")
+            output = self._fused_call(mark, kept, args, kwargs)
         except RunsAnew as error:
             state.pending = state.pending[:mark]
             if state.checkpoints:
                 raise
-            self._fused_turn_back(kept, "" if (again := kept is not None) else str(error))
+            again = kept is not None
+            self._fused_turn_back(kept, "" if again else str(error))
         except NotFusable as error:
             state.pending = state.pending[:mark]
             again = isinstance(error, WritesShared) and state.making < 2 and not self._fused_making
@@ -105,27 +97,32 @@ class UserModule(OwnTensors):
             start_anew(str(error))
         except Exception as error:
             state.pending = state.pending[:mark]
-            if isinstance(error, Refused) and kept is not None:
-                put_back(kept)
-            if kept is None or hasattr(error, "_of_a_model") or isinstance(error, Refused):
+            if _is_final(error, kept):
                 raise
-            if backward_pass() != -1:  # of a second run, or torch's own to say that it has run enough
-                raise
-            self._fused_turn_back(
-                kept, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            )
+            self._fused_turn_back(kept, f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}")
             start_anew(str(error))
             return self._fused_second_try(args, kwargs, error)
         else:
-            if not self._fused_report.asked:
-                self._fused_known.add((self.training, torch.is_grad_enabled()))
-            self._fused_report.calls += bool(self._fused_report.mapped)
+            self._fused_note_call()
             return output
         finally:
             state.B, state.report, state.wary = before, report, wary
-        if again:
-            return self._fused_all_at_once(args, kwargs)
-        return self._fused_one_by_one(args, kwargs)
+        return self._fused_all_at_once(args, kwargs) if again else self._fused_one_by_one(args, kwargs)
+
+    def _fused_call(self, mark: int, kept: Kept | None, args: Any, kwargs: Any) -> Any:
+        """Call the user's code; compute what still waits of the tensors after `mark`, but for its output."""
+        with making(memory=True) if self._fused_making else nullcontext():
+            output = super().__call__(*args, **kwargs)  # type: ignore[misc]
+            settle_since(mark, output)
+            if kept is not None and self._fused_unsure and kept.numbers.moved():
+                raise NotFusable("it draws from Python's or NumPy's random module")
+        return output
+
+    def _fused_note_call(self) -> None:
+        """Note that the code has run for all models at once in the modes of now."""
+        if not self._fused_report.asked:
+            self._fused_known.add((self.training, torch.is_grad_enabled()))
+        self._fused_report.calls += bool(self._fused_report.mapped)
 
     def _fused_second_try(self, args: Any, kwargs: Any, error: Exception) -> Any:
         """Run code that fails for all models at once one by one; if it fails again, that is the user's error."""
@@ -233,6 +230,16 @@ class UserModule(OwnTensors):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _bare, (self._fused_original,), self.__dict__
+
+
+def _is_final(error: Exception, kept: Kept | None) -> bool:
+    """Return True for an error that running the models one by one would not avoid; put back what a refusal changed."""
+    if isinstance(error, Refused):
+        if kept is not None:
+            put_back(kept)
+        return True
+    # In a backward pass it is of a second run, or torch's own to say that it has run enough.
+    return kept is None or hasattr(error, "_of_a_model") or backward_pass() != -1
 
 
 def _bare(original: type[torch.nn.Module]) -> torch.nn.Module:

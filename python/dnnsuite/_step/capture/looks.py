@@ -59,7 +59,8 @@ def _leading_to(recording: StepRecording, place: int, outer: set[int], dirty: se
     much work.
 
     Args:
-        outer: storages that were there before the step. dirty: those of them that are written before the assertion.
+        outer: storages that were there before the step.
+        dirty: those of them that are written before the assertion.
     """
     needed = slots_of(recording.calls[place].arguments)
     storages = {recording.storage[slot] for slot in needed}

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+"""Attributes of an array that are set from outside: of its models, or of the array alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgument
+from ..nn.array_module import ArrayModule
+from .code.fused_attributes import is_fused
+from .layer_table import CONTAINERS, ELEMENTWISE
+from .single_model import parts_of
+
+__all__ = ["check_of_all_models", "models_have", "registered"]
+
+
+def registered(root: torch.nn.Module) -> set[str]:
+    """Names of the parameters, buffers and modules that `root` itself holds."""
+    return {*root._parameters, *root._buffers, *root._modules}
+
+
+def models_have(root: torch.nn.Module, name: str) -> bool:
+    """True if the models have the attribute, alike or each its own."""
+    return hasattr(root, name) or name in root.__dict__.get("_fused_withheld", ())
+
+
+def check_of_all_models(name: str, value: Any, B: int) -> None:
+    """Refuse state that is not that of B models."""
+    if isinstance(value, torch.nn.Module):
+        for part in parts_of(value):
+            known = (
+                isinstance(part, ArrayModule) or type(part) in (*ELEMENTWISE, *CONTAINERS) or is_fused(part)
+            )
+            if not known or getattr(part, "_fused_B", getattr(part, "B", B)) != B:
+                raise InvalidArgument(
+                    f"array.{name}: a {type(part).__name__} is not a layer of {B} models: give one of dnnsuite.nn with "
+                    f"B={B}, or change the models and fuse them anew"
+                )
+    elif isinstance(value, torch.Tensor) and (value.dim() == 0 or value.size(0) != B):
+        raise InvalidArgument(
+            f"array.{name} is that of {B} models, [{B}, ...]; got {list(value.shape)}: torch.stack the models' values"
+        )

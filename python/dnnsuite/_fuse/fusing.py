@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT
+"""Models into an array, and an array into models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from .. import _under_way as under_way
+from .. import nn
+from ..errors import InvalidArgument
+from ..nn.array_module import ArrayModule
+from ..nn.sharing import equal_values
+from .array import Array
+from .build import Fusion
+from .code.user_module import UserModule
+from .single_model import models_of
+from .unfused import Unfused, chosen_parts
+
+__all__ = ["fuse", "unfuse", "width"]
+
+
+def fuse(
+    models: Sequence[torch.nn.Module],
+    *,
+    seeds: Sequence[int] | None = None,
+    unfused: Unfused = (),
+    share: str = "same",
+) -> Array:
+    """Make an array of `models`: one module that computes what each model would, on inputs and outputs `[B, ...]`.
+
+    The models are ordinary torch modules of one architecture. Their parameters and buffers are copied, so the models
+    stay as they are; weights, dropout rates and other hyper-parameters may differ. Layers of torch become layers of
+    `dnnsuite.nn`. A module of the user's own keeps its code, which runs once for all models: every tensor in it looks
+    like one model's. Code that cannot be fused, such as a branch on data, runs once per model; `array.coverage()`
+    lists it. A class with `array_forward = True` has a `forward` for `[B, ...]` itself.
+
+    A tensor that is one in all models and takes no gradient, as of a frozen base, is kept once: `[B, ...]` with stride
+    0 in dimension 0. Parameters of that kind are not copied at all, buffers once; running statistics become each
+    model's own when they are trained. What depends on nothing else is computed once for a batch that the models share.
+    On a CPU the weights of frozen convolutions are laid out with the channels last, in the models, too.
+
+    Args:
+        models: B modules; model i is slot i of the array.
+        seeds: starts of each model's random streams (`dnnsuite.nn.seed`); by default drawn from torch's generator.
+        unfused: parts to run model by model although they could be fused: names of modules (`"fc"`, `"layer1.0"`,
+            `"blocks.*"` as in `fnmatch`), or a function of a module's name and the module that returns True for them.
+
+    Returns:
+        The array, with `state_dict` names as in the models and parameters `[B, ...]`.
+
+    Raises:
+        InvalidArgument: naming the first difference, if the models do not have the same shape; the nearest modules, if
+            a name of `unfused` matches none; the tensor, if models share one that takes a gradient.
+
+    >>> import torch, dnnsuite
+    >>> models = [torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()) for _ in range(3)]
+    >>> array = dnnsuite.fuse(models)
+    >>> array
+    Array(
+      Sequential, B=3
+      (0): Linear(in_features=8, out_features=4, bias=True, B=3)
+      (1): ReLU()
+    )
+    >>> x = torch.randn(5, 8)
+    >>> y = array(dnnsuite.stack(x, B=3))
+    >>> y.shape, torch.allclose(y[1], models[1](x), atol=1e-6)
+    (torch.Size([3, 5, 4]), True)
+    """
+    if share not in ("same", "equal"):
+        raise InvalidArgument(f"share is 'same' or 'equal', got {share!r}")
+    models = list(models)
+    if not models:
+        raise InvalidArgument("fuse takes one or more models, got none")
+    for index, model in enumerate(models):
+        if not isinstance(model, torch.nn.Module):
+            raise InvalidArgument(f"fuse takes torch modules; model {index} is a {type(model).__name__}")
+        if isinstance(model, (Array, ArrayModule)):
+            raise InvalidArgument(f"model {index} is an array of models already")
+    with equal_values(share == "equal"):
+        array = Array(Fusion(models, unfused=chosen_parts(models[0], unfused)).tree(), len(models))
+    if seeds is not None:
+        nn.seed(array, seeds)
+    return array
+
+
+def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
+    """Copy the models of an array into ordinary torch modules.
+
+    Args:
+        array: an array of B models.
+
+    Returns:
+        B modules; module i computes what the array computes for model i. What the models share in the array, one copy
+        of it, they share again. `optimizer.to_model(i, module.parameters())` makes the optimizer of module i, with its
+        state.
+
+    >>> import torch, dnnsuite
+    >>> array = dnnsuite.fuse([torch.nn.Linear(8, 4) for _ in range(3)])
+    >>> dnnsuite.unfuse(array)[2]
+    Linear(in_features=8, out_features=4, bias=True)
+    """
+    under_way.finish(array)
+    if isinstance(array, Array):
+        return [array._finished(model, i) for i, model in enumerate(models_of(array._root, array.B))]
+    return models_of(array, width(array))
+
+
+def width(array: torch.nn.Module) -> int:
+    """Return B, the number of models in `array`. Raises InvalidArgument for a module that is no array."""
+    for module in array.modules():
+        if isinstance(module, UserModule):
+            return module._fused_B
+        if isinstance(module, (Array, ArrayModule)):
+            return module.B
+    raise InvalidArgument(
+        f"{type(array).__name__} is no array of models: make one with dnnsuite.fuse or dnnsuite.nn.array"
+    )

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""Checks of a run's record: every value in it is one that a run can have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, get_args
+
+from .record_parts import FASTEST, KINDS, MOST, BadRecord, Metric, Samples, Status
+
+if TYPE_CHECKING:
+    from .record import RunRecord
+
+__all__ = ["checked"]
+
+_TEXTS = (
+    "id",
+    "plan_id",
+    "plan",
+    "job",
+    "mode",
+    "precision",
+    "unit",
+    "share",
+    "preset",
+    "data",
+    "job_version",
+    "variant",
+    "feed",
+    "page_cache",
+)
+
+
+def checked(record: RunRecord) -> RunRecord:
+    """Return `record` if every value in it is one that a run can have.
+
+    Raises:
+        BadRecord: one is not; the message names it.
+    """
+    if record.kind not in KINDS:
+        raise BadRecord(f"kind is {record.kind!r}; known: {', '.join(KINDS)}")
+    if record.verdict.status not in get_args(Status):
+        raise BadRecord(f"status is {record.verdict.status!r}; known: {', '.join(get_args(Status))}")
+    for name in _TEXTS:
+        value = getattr(record, name)
+        if not isinstance(value, str):
+            raise BadRecord(f"{name} is {value!r}: not a text")
+    for name in ("B", "repeat", "copies"):
+        value = getattr(record, name)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST:
+            raise BadRecord(f"{name} is {value!r}: not a count")
+    for name in ("seconds", "skipped_steps", "items_per_step"):
+        value = getattr(record, name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < FASTEST:
+            raise BadRecord(f"{name} is {value!r}: not a number that it can be")
+    for name in ("changed", "asked", "resolved", "window", "details", "versions"):
+        if not isinstance(getattr(record, name), Mapping):
+            raise BadRecord(f"{name} is {getattr(record, name)!r}: not an object")
+    for metric in record.metrics:
+        _check_metric(metric)
+    _check_parts(record)
+    return record
+
+
+def _check_parts(record: RunRecord) -> None:
+    """Refuse a part of the record in which a text or a number is of another type."""
+    machine, device, verdict = record.machine, record.device, record.verdict
+    samples = record.samples or Samples()
+    lists = {
+        "gpus of the machine": machine.gpus,
+        "uuids of the device": device.uuids,
+        "disturbances": record.disturbances,
+        "files of the samples": samples.files,
+        "columns of the samples": samples.columns,
+    }
+    for name, found in lists.items():
+        if not isinstance(found, tuple) or not all(isinstance(each, str) for each in found):
+            raise BadRecord(f"{name} is {found!r}: not a list of texts")
+    texts = {
+        "machine's hostname": machine.hostname,
+        "machine's cpu_model": machine.cpu_model,
+        "machine's driver": machine.driver,
+        "device's type": device.type,
+        "device's name": device.name,
+        "isolation's level": record.isolation.level,
+        "started's utc": record.started.utc,
+        "verdict's message": verdict.message,
+        "verdict's failure": verdict.failure or "",
+        "commit": record.commit,
+        **{f"version of {name}": value or "" for name, value in record.versions.items()},
+    }
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise BadRecord(f"{name} is {value!r}: not a text")
+    counts = ("cpus of the machine", machine.cpus), ("batch_size", record.batch_size)
+    for name, count in (
+        *counts,
+        ("threads", record.threads),
+        ("processes", record.processes),
+        ("seed", record.seed),
+    ):
+        if isinstance(count, bool) or not isinstance(count, int) or not -MOST <= count <= MOST:
+            raise BadRecord(f"{name} is {count!r}: not a whole number that it can be")
+
+
+def _check_metric(metric: Metric) -> None:
+    for name, text in (("name", metric.name), ("unit", metric.unit), ("definition", metric.definition)):
+        if not isinstance(text, str):
+            raise BadRecord(f"{name} of a metric is {text!r}: not a text")
+    if metric.replica is not None and (
+        isinstance(metric.replica, bool) or not isinstance(metric.replica, int)
+    ):
+        raise BadRecord(f"{metric.name}: replica is {metric.replica!r}: not a whole number")
+    for name in ("value", "low", "high"):
+        value = getattr(metric, name)
+        if value is None and name != "value":
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise BadRecord(f"{metric.name}: {name} is {value!r}: not a number")
+        if isinstance(value, int) and abs(value) > MOST:
+            raise BadRecord(
+                f"{metric.name}: {name} has {len(str(value))} digits: not a number that it can be"
+            )
+    if metric.name.partition("/")[0] == "throughput" and not (
+        math.isnan(metric.value) or 0 <= metric.value < FASTEST
+    ):
+        raise BadRecord(f"throughput is {metric.value}: no rate is negative, or {FASTEST:g} and more")

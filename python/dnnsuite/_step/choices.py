@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+"""Choices of a StepRunner that are tried once for an array: under which key they are kept, and how a trial begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import _tune as tune
+from .capture import guards
+from .shard_width_search import WidthTrial
+
+__all__ = ["loop_key", "width_trial"]
+
+_CAPTURE_STEPS = 4  # of a new shard until it is replayed for the second time
+_LIGHT_BYTES = 2**22  # of parameters: less is mostly overhead, and its activations are small
+
+
+def width_trial(array: torch.nn.Module, B: int, threads: int, capture: bool) -> WidthTrial:
+    """Begin the search for the number of models per shard."""
+    shapes = [list(p.shape[1:]) for p in array.parameters()]
+    how = "width of captured steps" if capture else "width of steps"
+    key = tune.key(how, type(array).__name__, shapes, B, threads)
+    light = sum(p.numel() * p.element_size() for p in array.parameters()) <= _LIGHT_BYTES
+    return WidthTrial(B, threads, key, _CAPTURE_STEPS if capture else 1, light)
+
+
+def loop_key(array: torch.nn.Module, B: int, threads: int, capture: bool) -> str:
+    """Key of the choice between a step for all models and a loop over them."""
+    return tune.key("loop of steps", *_described(array), capture, B, threads)
+
+
+def _described(array: torch.nn.Module) -> tuple[Any, ...]:
+    """Modules of an array and the shapes of its parameters."""
+    modules = [type(module).__qualname__ for _, module in guards.modules_of(array)]
+    return modules, [list(p.shape[1:]) for p in array.parameters()]

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""Refusals of a StepRunner: arguments, optimizers and batches that it cannot train with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .. import optim
+from .._torch import step_hooks
+from ..errors import InvalidArgument
+from ..optim import ArrayOptimizer, GradScaler
+from .batches import opened
+
+__all__ = ["check_batch", "check_counts", "check_optimizer", "check_scaler", "hooks_after_a_step"]
+
+
+def check_counts(named: Mapping[str, Any]) -> None:
+    """Refuse what is no count of 1 or more; None stands for a default."""
+    for name, value in named.items():
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise InvalidArgument(f"{name} must be a whole number, 1 or more; got {value!r}")
+
+
+def check_scaler(scaler: Any, on_cpu: bool) -> None:
+    """Refuse torch's GradScaler for an array on a CPU."""
+    if on_cpu and scaler is not None and not isinstance(scaler, GradScaler):
+        raise InvalidArgument(
+            "torch's GradScaler is for float16 on a GPU; on a CPU give dnnsuite.optim.GradScaler, or none"
+        )
+
+
+def check_optimizer(optimizer: Any, B: int) -> None:
+    """Refuse what is no optimizer of an array of `B` models."""
+    kind = type(optimizer)
+    if isinstance(optimizer, ArrayOptimizer):
+        if optimizer.B != B:
+            raise InvalidArgument(
+                f"the array holds {B} models and its optimizer {optimizer.B}: give the optimizer to the "
+                "edit of the array, as in array.drop(2, optimizer)"
+            )
+    elif isinstance(optimizer, torch.optim.Optimizer) and hasattr(optim, kind.__name__):
+        raise InvalidArgument(
+            f"StepRunner trains with optimizers of dnnsuite.optim, got torch's {kind.__name__}: "
+            f"dnnsuite.optim.{kind.__name__}(array.parameters(), ...) takes the same arguments, each also with one "
+            "value per model"
+        )
+    else:
+        raise InvalidArgument(
+            f"StepRunner trains with optimizers of dnnsuite.optim, got a {kind.__name__}: use one of those, or step by "
+            "hand"
+        )
+
+
+def hooks_after_a_step(optimizer: ArrayOptimizer) -> list[Any]:
+    """Return the optimizer's hooks that wait for a step; refuse those before it, which would see no gradients."""
+    before, after = step_hooks(optimizer)
+    if before:
+        raise InvalidArgument(
+            "there is a hook before each step of the optimizer, which would see no gradients under StepRunner: "
+            "take it away, use the optimizer's max_grad_norm, or train without StepRunner"
+        )
+    return after
+
+
+def check_batch(batch: Any, B: int) -> bool:
+    """Refuse a batch that is not one of `B` models; return True if a list of one tensor per model is in it."""
+    if isinstance(batch, torch.Tensor):
+        if batch.dim() == 0 or batch.size(0) != B:
+            raise InvalidArgument(
+                f"a batch for {B} models is [{B}, ...], got {list(batch.shape)}; dnnsuite.stack(x, B={B}) "
+                "shares one batch among them"
+            )
+        return False
+    if not isinstance(batch, list):
+        ragged = [check_batch(part, B) for part in _parts(batch)]
+        return any(ragged)
+    if len(batch) != B or not all(isinstance(t, torch.Tensor) for t in batch):
+        raise InvalidArgument(f"a list in a batch holds one tensor per model, {B}; got {len(batch)} values")
+    return True
+
+
+def _parts(batch: Any) -> Sequence[Any]:
+    """List the parts of a batch; refuse an object that holds tensors in a way that nobody knows."""
+    if type(batch) is tuple:
+        return batch
+    found = opened(batch)
+    if found is not None:
+        return found[1]
+    held = getattr(batch, "__dict__", {})
+    for name, value in held.items() if not isinstance(batch, (type, torch.nn.Module)) else ():
+        if isinstance(value, torch.Tensor):
+            raise InvalidArgument(
+                f"a batch is of tensors, tuples, lists, mappings and dataclasses; a {type(batch).__name__} holds a "
+                f"tensor in .{name}, which StepRunner would not deal out: give the tensors themselves"
+            )
+    return ()

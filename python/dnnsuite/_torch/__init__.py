@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: MIT
+"""Private names of torch: each with its use, and with what is done where torch has it no more.
+
+A name of torch is private if a part of it begins with an underscore, or if it stands in a module that torch does not
+document. The rest of this package takes such a name from this one and from nowhere else. Importing it never fails
+for the lack of one. What is lost costs speed, or makes steps run without capture (`no_capture`, `no_script`), or makes
+modules run model by model; `lost()` lists it, and `dnnsuite doctor` prints that list.
+
+Private attributes of torch's *objects* are used where they stand if they are in `ATTRIBUTES`: names that torch's users
+are told of, or that lie in pickled modules and tensors, so that torch cannot rename them without breaking every file.
+
+Names are looked up once, when the package is imported: on a hot path they cost what torch's own cost.
+
+`names` is the table, `lookup` finds what stands in it; every other module holds what belongs to one subject.
+"""
+
+from __future__ import annotations
+
+from .autograd import (
+    at_end_of_backward,
+    backward_pass,
+    below_autograd,
+    forward_gradients,
+    function_apply_code,
+    has_gradient_hook,
+    transforming,
+)
+from .checkpoints import Checkpoints
+from .clipping import take_over_clipping
+from .compiler import DYNAMO, made_by_dynamo, not_compiled
+from .hooks import GlobalHooks, global_hooks, mark_stepped, step_hooks
+from .interpreter import create_function, get_graph_optimize, parse_ir, set_graph_optimize
+from .lookup import lost, reason_against
+from .names import ATTRIBUTES, NAMES, Attribute, Name
+from .profilers_and_loaders import (
+    abandon_loader,
+    all_threads_config,
+    loader_iterator,
+    loader_workers,
+    profiler_recording,
+)
+from .tensors import (
+    StorageWeakRef,
+    TorchDispatchMode,
+    assert_true,
+    dispatch_modes,
+    foreach_mul_,
+    foreach_norm,
+    hidden_from_modes,
+    mark_parameter,
+    unsafe_view,
+    wrapper_subclass,
+)
+from .trees import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+__all__ = [
+    "ATTRIBUTES",
+    "DYNAMO",
+    "NAMES",
+    "Attribute",
+    "Checkpoints",
+    "GlobalHooks",
+    "Name",
+    "StorageWeakRef",
+    "TorchDispatchMode",
+    "abandon_loader",
+    "all_threads_config",
+    "assert_true",
+    "at_end_of_backward",
+    "backward_pass",
+    "below_autograd",
+    "create_function",
+    "dispatch_modes",
+    "foreach_mul_",
+    "foreach_norm",
+    "forward_gradients",
+    "function_apply_code",
+    "get_graph_optimize",
+    "global_hooks",
+    "has_gradient_hook",
+    "hidden_from_modes",
+    "loader_iterator",
+    "loader_workers",
+    "lost",
+    "made_by_dynamo",
+    "mark_parameter",
+    "mark_stepped",
+    "no_capture",
+    "no_fuse",
+    "no_script",
+    "not_compiled",
+    "parse_ir",
+    "profiler_recording",
+    "set_graph_optimize",
+    "step_hooks",
+    "take_over_clipping",
+    "transforming",
+    "tree_flatten",
+    "tree_leaves",
+    "tree_map",
+    "tree_unflatten",
+    "unsafe_view",
+    "wrapper_subclass",
+]
+
+no_fuse: str | None = reason_against("fuse")
+"""Why models cannot be fused under this torch; None if they can."""
+no_capture: str | None = reason_against("capture", "fuse")
+"""Why no step can be captured under this torch; None if it can."""
+no_script: str | None = reason_against("script", "capture", "fuse")
+"""Why no step can be captured on a CPU under this torch; None if it can."""

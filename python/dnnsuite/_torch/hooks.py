@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""Hooks: those of every module, and those of an optimizer's steps."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+
+from .lookup import get, missing
+from .names import NAMES
+
+__all__ = ["GlobalHooks", "global_hooks", "mark_stepped", "step_hooks"]
+
+
+class GlobalHooks:
+    """The containers of hooks that are registered for every module."""
+
+    def __init__(self) -> None:
+        modules: Any = torch.nn.modules.module
+        self.containers = get("global hooks")
+        # Not that of backward hooks: registering one decides which kind of them this process may have.
+        registers = {
+            "_global_forward_pre_hooks": "register_module_forward_pre_hook",
+            "_global_forward_hooks": "register_module_forward_hook",
+            "_global_backward_pre_hooks": "register_module_full_backward_pre_hook",
+        }
+        for name, hooks in zip(NAMES["global hooks"].names, self.containers, strict=False):
+            register = registers.get(name.rpartition(".")[2])
+            if not isinstance(hooks, dict) or (
+                register and not _holds(hooks, getattr(modules, register, None))
+            ):
+                missing.setdefault("global hooks", []).append(name)
+        # Kinds of hooks that a later torch may have beside those.
+        known = set(map(id, self.containers))
+        others = [value for name, value in vars(modules).items() if re.fullmatch(r"_global_\w*hooks", name)]
+        self.containers += [hooks for hooks in others if isinstance(hooks, dict) and id(hooks) not in known]
+
+    def any(self) -> bool:
+        """True if there is a hook. Without meaning where `no_capture` names the containers as lost."""
+        return any(self.containers)
+
+
+def _holds(hooks: Any, register: Any) -> bool:
+    """True if `register`, torch's public way in, puts its hook into `hooks`."""
+    if register is None:
+        return False
+    before = len(hooks)
+    handle = register(lambda *_: None)
+    try:
+        return len(hooks) == before + 1
+    finally:
+        handle.remove()
+
+
+global_hooks = GlobalHooks()
+
+
+_global_step_hooks: list[dict[int, Any]] = get("optimizer hooks") or [{}, {}]
+
+
+def step_hooks(optimizer: torch.optim.Optimizer) -> tuple[list[Any], list[Any]]:
+    """The hooks that torch calls before a step of this optimizer, and those after it."""
+    before, after = _global_step_hooks
+    own: Any = optimizer
+    return (
+        [*before.values(), *own._optimizer_step_pre_hooks.values()],
+        [*own._optimizer_step_post_hooks.values(), *after.values()],
+    )
+
+
+def mark_stepped(optimizer: torch.optim.Optimizer) -> None:
+    """Tell torch's schedulers that the optimizer takes steps, though nobody calls its `step`: they would warn."""
+    vars(optimizer)["_opt_called"] = True

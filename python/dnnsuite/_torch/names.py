@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: MIT
+"""Table of the private names of torch that are used: each with its use, and with what is done where it is lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ATTRIBUTES", "NAMES", "Attribute", "Name"]
+
+
+@dataclass(frozen=True)
+class Name:
+    """One private name of torch, or a group that is of use only as a whole.
+
+    Attributes:
+        names: dotted, from `torch`. Any one of them serves where `any_of`, otherwise all are needed.
+        use: the reason why a public name does not do.
+        without: what happens where it is missing.
+        since: the oldest torch that is known to have it.
+        needed_by: `capture`, `script` or `fuse` if that is refused without it.
+    """
+
+    names: tuple[str, ...]
+    use: str
+    without: str
+    since: str = "2.10"
+    any_of: bool = False
+    needed_by: str = ""
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """Private attributes of one class of torch's objects, used where they stand.
+
+    Attributes:
+        owner: the class, dotted from `torch`.
+        names: the attributes.
+        reason: why they are not expected to change.
+        needed_by: as in `Name`.
+    """
+
+    owner: str
+    names: tuple[str, ...]
+    reason: str
+    needed_by: str = ""
+
+
+NAMES: dict[str, Name] = {
+    "backward": Name(
+        ("torch._C._current_graph_task_id",),
+        "tells a forward that a checkpoint runs again in a backward pass, where parameters and random numbers of an "
+        "array must not be taken anew",
+        "the call stack is searched for torch.autograd.backward: slower, same answers",
+    ),
+    "below autograd": Name(
+        ("torch._C._AutoDispatchBelowAutograd",),
+        "calls an operator without the 8 µs of its registered gradient, inside an autograd.Function that has its own",
+        "torch.no_grad: slower calls, same results; captured steps on a CPU run as written",
+        needed_by="script",
+    ),
+    "end of backward": Name(
+        ("torch.autograd.Variable._execution_engine.queue_callback",),
+        "times the backward pass of an array's first steps, to choose the faster way for its models",
+        "an array stepped by hand runs all its models at once wherever it can",
+    ),
+    "transforms": Name(
+        ("torch._C._are_functorch_transforms_active", "torch._C._functorch.maybe_current_level"),
+        "sends transforms of torch.func (grad, vmap, jvp) through compositions of torch's own operators",
+        "torch.func over layers of this package raises torch's own error",
+        any_of=True,
+    ),
+    "dispatch modes": Name(
+        ("torch._C._len_torch_dispatch_stack",),
+        "names the tensors that an optimizer's step writes only while somebody looks",
+        "they are named always: a longer call, same results",
+    ),
+    "hidden from modes": Name(
+        ("torch._C._DisableTorchDispatch",),
+        "reads the random generators' state out of sight of a step that is recorded",
+        "steps run without capture",
+        needed_by="capture",
+    ),
+    "recorder": Name(
+        ("torch.utils._python_dispatch.TorchDispatchMode",),
+        "sees the operators of a step below autograd, to record them",
+        "steps run without capture",
+        needed_by="capture",
+    ),
+    "storages": Name(
+        ("torch.multiprocessing.reductions.StorageWeakRef",),
+        "watches a storage without keeping its memory",
+        "steps run without capture; profiles have no feature maps",
+        needed_by="capture",
+    ),
+    "global hooks": Name(
+        (
+            "torch.nn.modules.module._global_forward_pre_hooks",
+            "torch.nn.modules.module._global_forward_hooks",
+            "torch.nn.modules.module._global_backward_pre_hooks",
+            "torch.nn.modules.module._global_backward_hooks",
+        ),
+        "a replay would skip hooks that were registered for every module",
+        "steps run without capture, for a hook might be there unseen",
+        needed_by="capture",
+    ),
+    "optimizer hooks": Name(
+        (
+            "torch.optim.optimizer._global_optimizer_pre_hooks",
+            "torch.optim.optimizer._global_optimizer_post_hooks",
+        ),
+        "StepRunner calls what waits for the step of every optimizer",
+        "StepRunner calls the hooks of its optimizer alone",
+    ),
+    "interpreter": Name(
+        (
+            "torch._C.parse_ir",
+            "torch._C._create_function_from_graph",
+            "torch._C._get_graph_executor_optimize",
+            "torch._C._set_graph_executor_optimize",
+            "torch._C.Graph.nodes",
+            "torch._C.Graph.inputs",
+            "torch._C.Graph.setInsertPoint",
+            "torch._C.Graph.insertConstant",
+            "torch._C.Graph.eraseInput",
+            "torch._C.Node.kind",
+            "torch._C.Node.schema",
+            "torch._C.Value.replaceAllUsesWith",
+        ),
+        "runs the operators of a captured step on a CPU without Python",
+        "steps on a CPU run without capture",
+        needed_by="script",
+    ),
+    "trees": Name(
+        (
+            "torch.utils._pytree.tree_flatten",
+            "torch.utils._pytree.tree_leaves",
+            "torch.utils._pytree.tree_map",
+            "torch.utils._pytree.tree_unflatten",
+        ),
+        "finds tensors in nested arguments and results, among them classes that other libraries have registered",
+        "tuples, lists and dictionaries only",
+    ),
+    "checkpoint": Name(
+        (
+            "torch.utils.checkpoint._checkpoint_without_reentrant_generator",
+            "torch.utils.checkpoint.CheckpointFunction",
+        ),
+        "tells where a checkpoint in a model's forward begins and ends, and lets what it runs again find the state of "
+        "the first run",
+        "torch's checkpoint in a model's forward raises an error, or its models run one by one; so does nn.checkpoint",
+    ),
+    "forward gradients": Name(
+        ("torch._C._is_fwd_grad_enabled",),
+        "tells a block of torch.no_grad, which leaves forward-mode gradients on, from the forward of an "
+        "autograd.Function, which does not",
+        "in both the call stack is searched for every torch function: slower, same answers",
+    ),
+    "function": Name(
+        ("torch.autograd.Function.apply.__func__.__code__",),
+        "recognizes the forward of a user's autograd.Function, whose backward knows nothing of B",
+        "a module whose forward enters inference mode runs model by model, for it may be such a Function (so in torch "
+        "2.15, which calls a Function from C++)",
+    ),
+    "wrapper": Name(
+        ("torch.Tensor._make_wrapper_subclass",),
+        "makes a tensor without storage that shows one model's shape",
+        "Tensor.as_subclass of a meta tensor: slower, same results",
+    ),
+    "parameter mark": Name(
+        ("torch.nn.Parameter._is_param",),
+        "isinstance(self.weight, Parameter) is true in a model's code when its models run at once",
+        "it is false there",
+    ),
+    "gradient hooks": Name(
+        ("torch.Tensor._post_accumulate_grad_hooks",),
+        "a replay would skip a hook that waits for a parameter's gradient",
+        "steps run without capture; fuse does not see such hooks",
+        needed_by="capture",
+    ),
+    "compiler": Name(
+        ("torch._dynamo",),
+        "is told to leave alone code that runs for B models, once torch.compile is in use",
+        "torch.compiler.disable from the first call on, which imports the compiler; compiled models are not "
+        "recognized when they are fused",
+    ),
+    "foreach": Name(
+        ("torch._foreach_norm", "torch._foreach_mul_"),
+        "norms and products of many gradients in one call",
+        "one call for each gradient",
+    ),
+    "unsafe view": Name(
+        ("torch.ops.aten._unsafe_view.default",),
+        "gives a fresh result another shape that autograd does not take for a view",
+        "Tensor.reshape: the same numbers",
+    ),
+    "assertion": Name(
+        ("torch.ops.aten._assert_async.msg",),
+        "looks in a replay whether a value that Python has read while recording is still the same",
+        "steps whose code reads values of the batch run as written",
+    ),
+    "profiler": Name(
+        ("torch._C._autograd._profiler_enabled", "torch.autograd._profiler_enabled"),
+        "refuses to profile while torch.profiler records",
+        "two recorders may measure each other unnoticed",
+        any_of=True,
+    ),
+    "profiler threads": Name(
+        ("torch._C._profiler._ExperimentalConfig",),
+        "records the operators of all threads (profile_all_threads)",
+        "profiles of operators have those of the calling thread only, and say so",
+    ),
+    "clip": Name(
+        ("torch.nn.utils.clip_grad._get_total_norm", "torch.nn.utils.clip_grad._clip_grads_with_norm_"),
+        "torch's clip_grad_norm_ clips each model of an array by itself: the two functions that it consists of are "
+        "changed when the first layer of an array is made, for tensors of arrays alone",
+        "torch's clip_grad_norm_ clips the models of an array together; dnnsuite.optim's does not",
+    ),
+    "data loader": Name(
+        ("torch.utils.data.dataloader._BaseDataLoaderIter",),
+        "measures the wait for a batch",
+        "profiles have no phase `data`",
+    ),
+}
+"""Every private name of torch by what it is for."""
+
+ATTRIBUTES: tuple[Attribute, ...] = (
+    Attribute(
+        "torch.nn.Module",
+        ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"),
+        "in every pickled module",
+        needed_by="fuse",
+    ),
+    Attribute(
+        "torch.nn.Module",
+        ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
+        "in every pickled module",
+        needed_by="fuse",
+    ),
+    Attribute(
+        "torch.nn.Module", ("_apply",), "overridden by layers of many libraries, torch's own RNNs among them"
+    ),
+    Attribute(
+        "torch.optim.Optimizer",
+        ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"),
+        "made anew when an optimizer is unpickled without them",
+    ),
+    Attribute("torch.Tensor", ("_version",), "in torch's notes on autograd", needed_by="fuse"),
+    Attribute("torch.Tensor", ("_backward_hooks",), "in every pickled tensor", needed_by="fuse"),
+    Attribute(
+        "torch.UntypedStorage", ("_cdata",), "the key under which torch.save finds shared storages", "capture"
+    ),
+    Attribute("torch.ops.aten.add.Tensor", ("_schema",), "in torch's manual of custom operators", "fuse"),
+    Attribute(
+        "torch.distributions.Distribution", ("_batch_shape",), "set by every distribution that expands itself"
+    ),
+)

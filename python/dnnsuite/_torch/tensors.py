@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+"""Operators and tensors below autograd: dispatch modes, tensors without storage, operators without a public name."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .lookup import get, note_lost, one
+
+__all__ = [
+    "StorageWeakRef",
+    "TorchDispatchMode",
+    "assert_true",
+    "dispatch_modes",
+    "foreach_mul_",
+    "foreach_norm",
+    "hidden_from_modes",
+    "mark_parameter",
+    "unsafe_view",
+    "wrapper_subclass",
+]
+
+dispatch_modes: Callable[[], int] = one("dispatch modes", lambda: 1)
+"""The number of `TorchDispatchMode`s that look at the operators of this thread; 1 where that cannot be known."""
+
+hidden_from_modes: Any = one("hidden from modes", contextlib.nullcontext)
+"""Context manager: no `TorchDispatchMode` sees what runs inside."""
+
+
+class _NoDispatchMode:
+    """In place of `TorchDispatchMode`; never entered, for `no_capture` says why."""
+
+
+TorchDispatchMode: Any = one("recorder", _NoDispatchMode)
+StorageWeakRef: Any = one("storages", None)
+
+
+def _meta_subclass(kind: Any, shape: Sequence[int], *, dtype: Any, device: Any) -> Any:
+    """A tensor of class `kind` on the meta device; the class says itself which device it shows."""
+    return torch.empty(tuple(shape), dtype=dtype, device="meta").as_subclass(kind)
+
+
+wrapper_subclass: Callable[..., Any] = one("wrapper", _meta_subclass)
+"""`wrapper_subclass(kind, shape, dtype=, device=)` makes a tensor of class `kind` without storage."""
+
+
+def mark_parameter(tensor: Any) -> None:
+    """Make `isinstance(tensor, torch.nn.Parameter)` true."""
+    tensor._is_param = True
+
+
+def _probe_parameter_mark() -> None:
+    tensor = torch.empty(0, device="cpu")
+    mark_parameter(tensor)
+    if not isinstance(tensor, torch.nn.Parameter):
+        note_lost("parameter mark")
+
+
+_probe_parameter_mark()
+
+_foreach = get("foreach")
+
+
+def _norms(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    return [torch.linalg.vector_norm(tensor) for tensor in tensors]
+
+
+def _scale_(tensors: Sequence[torch.Tensor], factor: float) -> None:
+    for tensor in tensors:
+        tensor.mul_(factor)
+
+
+foreach_norm: Callable[..., Any] = _foreach[0] if _foreach else _norms
+"""The 2-norm of each tensor in a list."""
+foreach_mul_: Callable[..., Any] = _foreach[1] if _foreach else _scale_
+"""Multiplies each tensor in a list by one number, in place."""
+
+assert_true: Any = one("assertion", None)
+"""The operator `assert_true(truth, message)`, which fails unless `truth` is true; None where there is none."""
+
+unsafe_view: Callable[..., Any] = one("unsafe view", torch.reshape)
+"""`unsafe_view(x, shape)` of a fresh result that nothing else looks at."""

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: MIT
+"""Outputs of layers that are not computed yet, and memory of those that were computed once for all models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .computed_once import runs_once, spread_all
+from .forward_state import outside
+from .sharing import is_frozen
+
+__all__ = ["Deferred", "Fresh"]
+
+
+class Deferred:
+    """A layer's output not yet computed, so that a following add or activation joins its kernel (`layer.activated`).
+
+    It is that of `x`, plus `residual`, through `activation` (name, slope); `shape` is that of the result, `[B, ...]`.
+    Where all models compute the same, `shared` is True: the layer and all of its inputs are then those of one model.
+    """
+
+    __slots__ = (
+        "activation",
+        "device",
+        "dtype",
+        "grad",
+        "layer",
+        "residual",
+        "shape",
+        "shared",
+        "taken",
+        "x",
+    )
+
+    def __init__(
+        self,
+        layer: Any,
+        x: torch.Tensor,
+        shape: torch.Size,
+        residual: torch.Tensor | None = None,
+        activation: tuple[str, float] | None = None,
+        shared: bool = False,
+    ) -> None:
+        self.layer, self.x, self.shape, self.residual = layer, x, shape, residual
+        self.activation, self.shared = activation, shared
+        self.dtype, self.device, self.grad = x.dtype, x.device, torch.is_grad_enabled()
+        self.taken = False  # computed already, with more: what this would change in the layer is changed
+
+    @classmethod
+    def of(cls, layer: Any, x: torch.Tensor) -> Deferred:
+        """Defer the output of `layer` for `x` `[B, ...]`."""
+        if runs_once(layer, (x,), {}):
+            return cls(layer.of_one(), x[:1], layer.shape_of_result(x), shared=True)
+        return cls(layer, x, layer.shape_of_result(x))
+
+    def plus(self, residual: torch.Tensor) -> Deferred | None:
+        """Defer the sum with `residual` `[B, ...]`; None if that is each model's own and this is not."""
+        if self.shared:
+            if not is_frozen(residual):
+                return None
+            residual = residual[:1]
+        return Deferred(self.layer, self.x, self.shape, residual, shared=self.shared)
+
+    def through(self, activation: tuple[str, float]) -> Deferred:
+        """Defer the result of `activation`."""
+        return Deferred(self.layer, self.x, self.shape, self.residual, activation, self.shared)
+
+    def given(self, result: Any) -> Any:
+        """Show a result of the layer as that of all models."""
+        return spread_all(result, self.shape[0]) if self.shared else result
+
+    def compute(self) -> Any:
+        """Compute the output now."""
+        return self.given(self._computed())
+
+    def _computed(self) -> Any:
+        with outside(), torch.set_grad_enabled(self.grad):
+            if self.taken:
+                result = self.layer.repeated(self.x)
+                result = result if self.residual is None else result + self.residual
+                return result if self.activation is None else self.layer.activate(result, *self.activation)
+            if self.residual is None and self.activation is None:
+                return self.layer.forward(self.x)
+            more = {} if self.residual is None else {"residual": self.residual}
+            return self.layer.activated(self.x, *(self.activation or ("none",)), **more)
+
+
+class Fresh:
+    """Memory of a result that was computed once for all models; `tensors` counts those that show it."""
+
+    __slots__ = ("tensors",)
+
+    def __init__(self) -> None:
+        self.tensors = 1

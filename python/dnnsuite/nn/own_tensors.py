@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+"""Parameters and buffers of an array's modules, seen and changed by the code of one model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from ..ops.torch_clip import register
+from .computed_once import FUNCTION_STREAM
+from .forward_state import NotFusable, Refused, state
+from .model_tensor import ModelTensor, expanded, physical, wrap_parameter
+from .sharing import SharedState
+
+__all__ = [
+    "GivenTensors",
+    "OwnTensors",
+    "given_in_forward",
+    "ranks_of",
+    "refuse_deletion",
+    "seen_in_forward",
+    "set_in_forward",
+]
+
+
+def ranks_of(module: torch.nn.Module) -> dict[str, int]:
+    """Return the number of dimensions, B included, of each tensor that `module` holds itself."""
+    held = (*module._parameters.items(), *module._buffers.items())
+    return {name: value.dim() for name, value in held if value is not None}
+
+
+def given_in_forward(value: torch.Tensor, rank: int | None) -> bool:
+    """Return True for a tensor that a model's code has put in a parameter's place, as `functional_call` does."""
+    return type(value) is ModelTensor or (rank is not None and value.dim() != rank)
+
+
+def seen_in_forward(module: torch.nn.Module, name: str, value: torch.Tensor, rank: int | None) -> Any:
+    """Show a parameter or buffer of `module` as one model's code sees it."""
+    if given_in_forward(value, rank):
+        return value
+    return wrap_parameter(value) if name in module._parameters else ModelTensor(value)
+
+
+class GivenTensors:
+    """Context manager: tensors that a model's code put in the place of parameters are `[B, ...]` in it."""
+
+    def __init__(self, layer: torch.nn.Module, B: int) -> None:
+        self.B = B
+        self.found: list[tuple[dict[str, Any], str, torch.Tensor]] = [
+            (held, name, value)
+            for module in (layer.modules() if layer._modules else (layer,))
+            for held in (module._parameters, module._buffers)
+            for name, value in held.items()
+            if value is not None and given_in_forward(value, module.__dict__.get("_ranks", {}).get(name))
+        ]
+
+    def __enter__(self) -> None:
+        for held, name, value in self.found:
+            held[name] = expanded(value, self.B)
+
+    def __exit__(self, *error: Any) -> None:
+        for held, name, value in self.found:
+            held[name] = value
+
+
+class OwnTensors(SharedState):
+    """Mixed into modules of an array: code of one model that goes through their parameters sees one model's."""
+
+    def __new__(cls, *_: Any, **__: Any) -> Any:
+        layer = super().__new__(cls)
+        register(layer)  # type: ignore[arg-type]
+        return layer
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
+        for name, value in super().named_parameters(*args, **kwargs):  # type: ignore[misc]
+            yield name, wrap_parameter(value) if state.B else value
+
+    def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
+        for name, value in super().named_buffers(*args, **kwargs):  # type: ignore[misc]
+            if not state.B:
+                yield name, value
+            elif not name.endswith(FUNCTION_STREAM):
+                yield name, ModelTensor(value)
+
+
+def set_in_forward(module: torch.nn.Module, B: int, name: str, value: torch.Tensor) -> None:
+    """Set an attribute of a module of B models from the code of one model.
+
+    Raises:
+        NotFusable: for another tensor in place of a parameter.
+    """
+    held = module.__dict__
+    if name in held["_parameters"]:
+        if type(value) is not ModelTensor or value._value is not held["_parameters"][name]:
+            raise NotFusable(f"it assigns the parameter {name} of a {type(module).__name__} in the forward")
+        return  # of `weight /= 2`: done already
+    own = (
+        physical(value) if type(value) is ModelTensor else value.unsqueeze(0).expand(B, *value.shape).clone()
+    )
+    if name in held["_buffers"]:
+        held["_buffers"][name] = own.detach()  # in its place, not into it: autograd may have kept the old one
+    else:
+        held[name] = value  # torch would register what looks like a parameter
+
+
+def refuse_deletion(module: torch.nn.Module, name: str) -> None:
+    """Raise Refused where the code of one model deletes a parameter of all: it could not be put back."""
+    if state.B and name in module._parameters:
+        raise Refused(
+            f"the forward deletes the parameter {name} of a {type(module).__name__}: leave it there and compute with "
+            "another one by torch.nn.functional or torch.func.functional_call, or use torch.nn.utils.parametrize"
+        )
