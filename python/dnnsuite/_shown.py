@@ -94,12 +94,12 @@ def size(count: float) -> str:
 
 
 def metric(value: float) -> str:
-    """A loss, an accuracy or another figure of a model, five significant digits.
+    """A loss, an accuracy or another figure of a model, with five significant digits.
 
     >>> metric(0.123456), metric(97.5)
-    ('0.12346', '97.5')
+    ('0.12346', '97.500')
     """
-    return f"{value:.5g}"
+    return f"{value:#.5g}"
 
 
 def setting(value: Any) -> str:
