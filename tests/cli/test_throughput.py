@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from command_line import status
+from dnnsuite._shown import number
 
 
 def test_a_measurement_its_files_its_figure_and_an_example_that_reads_it(
@@ -21,7 +22,7 @@ def test_a_measurement_its_files_its_figure_and_an_example_that_reads_it(
     assert all((out / name).exists() for name in ("throughput.png", "throughput_data/batch_2.log"))
     assert status(*order, "--out", str(out), "--resume", "--quiet") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].split()[:3] == ["2", f"{said['rows'][0]['rate']:.4g}", "samples/s"]
+    assert lines[1].split()[:3] == ["2", number(said["rows"][0]["rate"]), "samples/s"]
     assert status("plot", str(out), "--save", str(tmp_path / "mine")) == 0
     assert (tmp_path / "mine.png").is_file()
     capsys.readouterr()

@@ -53,10 +53,10 @@ def shown(terminal: bool, tmp_path: Path, quiet: bool = False) -> str:
 def test_plain_lines(tmp_path: Path) -> None:
     assert shown(False, tmp_path).splitlines() == [
         "baselines: 2 jobs 2 times, 4 of 4 to run",
-        "[ 1/19][ 1/ 3] FAILED | x | 2 × 150 images/s  ETA 3:00",
+        "[ 1/19][ 1/ 3] FAILED | x | 2 × 150.0 images/s  ETA 3:00",
         "        a copy 1: oom: no room",
         "        a: contended, throttled",
-        "[ 2/19][  /  ] PASSED | x | 100 images/s  ETA 1:30",
+        "[ 2/19][  /  ] PASSED | x | 100.0 images/s  ETA 1:30",
         "        b: contended, throttled",
     ]
 
@@ -75,7 +75,7 @@ def test_quiet_is_quiet(tmp_path: Path) -> None:
 
 def test_the_rate_is_that_of_the_copies_that_ended_well() -> None:
     assert rate_text([BAD]) == ""
-    assert rate_text([OK, BAD]) == "100 images/s"
+    assert rate_text([OK, BAD]) == "100.0 images/s"
 
 
 def test_weaker_isolation_is_told_with_its_reason() -> None:
