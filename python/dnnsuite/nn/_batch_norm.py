@@ -198,7 +198,8 @@ class _BatchNorm(_NormBase):
     ) -> torch.Tensor:
         """`activation(self(x) + residual)` in one pass forward and one backward."""
         arguments, tracked = self._arguments(x)
-        return functional.batch_norm_act(*arguments, activation, slope, residual, tracked=tracked)
+        arguments = (*arguments, activation, slope, residual)
+        return functional.batch_norm_act(*arguments, tracked=tracked)
 
     def before_maximum(self, x: torch.Tensor) -> frozenset[str]:
         return ops.MAX_ACTIVATIONS if functional.has_batch_norm_max(x) else frozenset()
@@ -210,7 +211,8 @@ class _BatchNorm(_NormBase):
         arguments, tracked = self._arguments(x)
         if tracked is not None:
             tracked.add_(1)
-        return functional.batch_norm_max(*arguments, activation, slope)
+        arguments = (*arguments, activation, slope)
+        return functional.batch_norm_max(*arguments)
 
     @staticmethod
     def activate(x: torch.Tensor, activation: str, slope: float) -> torch.Tensor:
