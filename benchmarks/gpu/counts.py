@@ -40,6 +40,7 @@ NONE = ("aten::empty", "aten::new_empty", "aten::lift_fresh", "aten::_unsafe_vie
 LAUNCHES = {
     "dnnsuite::batch_norm_act": 2,
     "dnnsuite::batch_norm_act_running_": 2,
+    "dnnsuite::batch_norm_act_counted_": 2,
     "dnnsuite::batch_norm_act_backward": 2,
     "dnnsuite::layer_norm_backward": 4,
     "dnnsuite::bias_dropout_add_layer_norm_backward": 5,

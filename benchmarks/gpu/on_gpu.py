@@ -5,6 +5,7 @@
     python benchmarks/on_gpu.py table          # benchmarks/fused.py, B = 8, every workload against every rival
     python benchmarks/on_gpu.py deep           # operators, growth with B, 16 bits, kernels of a step, memory
     python benchmarks/on_gpu.py table kernels --out /tmp/results --minutes 12
+    python benchmarks/on_gpu.py first --pack /tmp/first.tgz   # and all results so far as one file, after each part
 
 A phase is a list of parts; a part can be asked for alone. Each has its time, and the next one comes also if it fails or
 is not done by then; fused and ops keep what they have finished, and fused adds to what the folder has. The folder
@@ -21,9 +22,11 @@ import argparse
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,14 +37,19 @@ import command
 from setting import Setting
 from workloads import WORKLOADS
 
-from dnnsuite._files import write_text
+from dnnsuite._files import replacing, write_text
 
 BENCHMARKS = Path(__file__).parents[1]
-GRACE_S = 30.0  # for what has to be put back: an MPS daemon, a file
+PHASE_S = 9 * 60.0
+GRACE_S = 25.0  # for what has to be put back: an MPS daemon, a file
+KILL_S = 5.0
 _ONE_PROCESS = "serial,serial+fused_adam,serial+graph,serial+graph+streams,hfta,vmap,dnnsuite"
 _TABLE = f"{_ONE_PROCESS},concurrent+mps"
 _COMPILED = "serial,serial+compile,serial+autotuned,vmap+compile,vmap+compile+graph,dnnsuite"
 _GRAPHS = "tests/_step/capture/test_cuda.py"
+_KERNELS = "ops/test_operators.py"
+_CHECKED = "equals_separate and odd"  # of the tests of kernels, those whose sizes are no multiple of anything
+_MEMCHECK = ("compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9")
 # The most telling workloads first: a phase that is cut short has them.
 _ORDER = [
     "mlp_s",
@@ -57,10 +65,11 @@ _ORDER = [
 
 
 class Part(NamedTuple):
-    """A command of a session: the most seconds, and the arguments of Python."""
+    """A command of a session: the most seconds, the arguments of Python, and the tool that Python runs under."""
 
     most_s: float
     arguments: list[str]
+    tool: tuple[str, ...] = ()
 
 
 def parts(out: Path) -> dict[str, Part]:
@@ -68,6 +77,11 @@ def parts(out: Path) -> dict[str, Part]:
     tests, fixtures = BENCHMARKS.parent / "tests", out / "fixtures"
     fused = [str(BENCHMARKS / "arrays/fused.py"), "--device", "cuda", "--rounds", "5", "--segment", "0.2"]
     pytest = ["-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "--timeout", "100"]
+    pytest += [
+        "--continue-on-collection-errors",
+        "-W",
+        "default",
+    ]  # other versions of libraries are no failure
     apart = [f"--ignore={tests / name}" for name in ("profiler", "benchmarks", "test_install.py")]
     growth = [
         *fused,
@@ -83,32 +97,33 @@ def parts(out: Path) -> dict[str, Part]:
     ]
     return {
         "graphs": Part(60, [*pytest, str(BENCHMARKS.parent / _GRAPHS)]),
-        "tests": Part(230, [*pytest, "-n", "8", *apart, str(tests)]),
+        "tests": Part(210, [*pytest, "-n", "8", *apart, str(tests)]),
         "profiler": Part(60, [*pytest, str(tests / "profiler")]),
         "rates": Part(
-            90, [*fused, *_ORDER[:3], "--variants", "serial,serial+graph,vmap,dnnsuite", "--out", str(out)]
+            75, [*fused, *_ORDER[:3], "--variants", "serial,serial+graph,vmap,dnnsuite", "--out", str(out)]
         ),
         "record": Part(40, [str(BENCHMARKS / "gpu/record_fixtures.py"), "--out", str(fixtures)]),
         "activity": Part(25, [str(BENCHMARKS / "gpu/record_activity.py"), str(fixtures / "activity.npz")]),
         "nvml": Part(25, [str(BENCHMARKS / "gpu/record_nvml.py"), str(fixtures / "nvml.csv")]),
-        "fused": Part(530, [*fused, *_ordered(), "--variants", _TABLE, "--out", str(out)]),
-        "ops": Part(150, [str(BENCHMARKS / "ops/run.py"), "--device", "cuda", "--out", str(out)]),
-        "kernels": Part(60, [str(BENCHMARKS / "gpu/step_kernels.py"), *_ORDER[:3], "--out", str(out)]),
-        "growth": Part(90, [*growth, "--out", str(out / "growth")]),
+        "fused": Part(490, [*fused, *_ordered(), "--variants", _TABLE, "--out", str(out)]),
+        "ops": Part(130, [str(BENCHMARKS / "ops/run.py"), "--device", "cuda", "--out", str(out)]),
+        "kernels": Part(40, [str(BENCHMARKS / "gpu/step_kernels.py"), *_ORDER[:3], "--out", str(out)]),
+        "growth": Part(80, [*growth, "--out", str(out / "growth")]),
         "bf16": Part(
-            90, [*fused, *_ORDER[1:4], "--amp", "bf16", "--variants", _ONE_PROCESS, "--out", str(out)]
+            70, [*fused, *_ORDER[1:4], "--amp", "bf16", "--variants", _ONE_PROCESS, "--out", str(out)]
         ),
         "compiled": Part(
-            90, [*fused, "mlp_s", "bert", "--variants", _COMPILED, "--out", str(out / "compiled")]
+            80, [*fused, "mlp_s", "bert", "--variants", _COMPILED, "--out", str(out / "compiled")]
         ),
-        "memory": Part(60, [*fused, *_ORDER[:3], "--memory"]),
+        "memory": Part(40, [*fused, *_ORDER[:3], "--memory"]),
+        "memcheck": Part(50, [*pytest, "-p", "no:xdist", str(tests / _KERNELS), "-k", _CHECKED], _MEMCHECK),
     }
 
 
 PHASES = {
     "first": ["graphs", "tests", "profiler", "rates", "record", "activity", "nvml"],
     "table": ["fused"],
-    "deep": ["ops", "kernels", "growth", "bf16", "compiled", "memory"],
+    "deep": ["ops", "kernels", "growth", "bf16", "compiled", "memory", "memcheck"],
 }
 
 
@@ -121,9 +136,11 @@ def chosen(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(part for name in names or PHASES for part in PHASES.get(name, [name])))
 
 
-def run(arguments: list[str], log: Path, limit_s: float) -> str:
-    """Runs Python with its output in `log`; says how it ended."""
-    argv = [sys.executable, *arguments]
+def run(arguments: Sequence[str], log: Path, limit_s: float, tool: Sequence[str] = ()) -> str:
+    """Runs Python, under a tool if one is given, with its output in `log`; says how it ended."""
+    if tool and shutil.which(tool[0]) is None:
+        return f"no {tool[0]} on PATH"
+    argv = [*tool, sys.executable, *arguments]
     environment = {"DNNSUITE_CACHE": str(log.parent / "choices"), **os.environ}
     environment |= {"DNNSUITE_REQUIRE_CUDA": "1", "PYTHONUNBUFFERED": "1"}
     with log.open("wb") as file:
@@ -148,22 +165,29 @@ def run(arguments: list[str], log: Path, limit_s: float) -> str:
 
 def end(process: subprocess.Popen[bytes]) -> None:
     """As Ctrl-C does, so that it puts back what it has changed; with force where that does not help."""
-    for number in (signal.SIGINT, signal.SIGKILL):
+    for number, most_s in ((signal.SIGINT, GRACE_S), (signal.SIGKILL, KILL_S)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE_S)
+            process.wait(most_s)
             return
 
 
 def describe(out: Path) -> None:
-    found = subprocess.run(
-        [sys.executable, "-m", "dnnsuite", "doctor", "--json"], capture_output=True, text=True, check=False
-    )
-    write_text(out / "machine.json", found.stdout)
+    command = [sys.executable, "-m", "dnnsuite", "doctor", "--json"]
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        write_text(out / "machine.json", found.stdout)
+
+
+def pack(out: Path, file: Path) -> None:
+    """Writes the folder as one compressed file, whole or not at all."""
+    with replacing(file) as path, tarfile.open(path, "w:gz") as archive:
+        archive.add(out, out.name)
 
 
 def main() -> None:
+    begin = time.monotonic()
     import torch
 
     parser = argparse.ArgumentParser(
@@ -175,24 +199,31 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=float, help="for all that is asked for (default: 9 per phase)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the results")
+    parser.add_argument(
+        "--pack", type=Path, metavar="FILE", help="also all of it as FILE (.tgz), after each part"
+    )
     options = parser.parse_args()
+    if options.pack and options.out and options.pack.absolute().is_relative_to(options.out.absolute()):
+        parser.error(f"--pack {options.pack} lies in the folder that is packed: name a file outside of it")
     if unknown := [name for name in options.parts if name not in known]:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(known)}")
-    minutes = options.minutes or 9.0 * max(1, len([p for p in options.parts or PHASES if p in PHASES]))
+    seconds = PHASE_S * max(1, len([p for p in options.parts or PHASES if p in PHASES]))
+    until = begin + (60 * options.minutes if options.minutes else seconds) - GRACE_S - KILL_S
     Setting(device="cuda:0").enter()
     name = re.sub(r"\W+", "-", torch.cuda.get_device_name(0).lower())
     out = (options.out or BENCHMARKS / "results" / f"gpu-{name}").absolute()
     (out / "fixtures").mkdir(parents=True, exist_ok=True)
     describe(out)
-    until = time.monotonic() + 60 * minutes
     failed = False
     for part in chosen(options.parts):
-        most_s, arguments = parts(out)[part]
+        most_s, arguments, tool = parts(out)[part]
         limit_s = min(most_s, until - time.monotonic())
         print(f"{part}: at most {max(limit_s, 0.0):.0f} s", flush=True)
-        how = run(arguments, out / f"{part}.log", limit_s) if limit_s > 0 else "no time left"
+        how = run(arguments, out / f"{part}.log", limit_s, tool) if limit_s > 0 else "no time left"
         failed |= how != "done"
         print(f"{part}: {how}", flush=True)
+        if options.pack:
+            pack(out, options.pack)
     print(out)
     sys.exit(failed)
 

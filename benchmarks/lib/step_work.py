@@ -22,7 +22,7 @@ from dnnsuite.profiler import flops
 _EMPTY = ("aten::empty", "aten::new_empty", "aten::_unsafe_view", "aten::lift_fresh")
 _WRITES_FIRST = (
     "aten::zero_", "aten::fill_", "aten::copy_", "aten::bernoulli_", "aten::uniform_", "aten::normal_",
-    "aten::random_", "dnnsuite::batch_norm_act_running_",
+    "aten::random_", "dnnsuite::batch_norm_act_running_", "dnnsuite::batch_norm_act_counted_",
 )  # fmt: skip
 _OF_ONE_STEP = "dnnsuite::recurrence_step"
 _READS_WHAT_IT_WRITES = ("aten::embedding", "aten::index_select", "aten::gather", "aten::index")

@@ -54,7 +54,7 @@ struct LayerNormArguments {
     void *dx, *dresidual;  // backward; dresidual null when there is no residual, dx (CPU) when
                            // only the parameters' gradients are wanted
     void *weight_sums, *norm_bias_sums, *bias_sums;  // backward: [B, tasks_per_model, columns]; bias_sums may be null
-    void* statistics;                                // CUDA, backward: [B, rows, 2] room for mean, 1 / deviation
+    void* statistics;                                // CUDA, backward: room, see layer_norm_room
     DropoutArguments dropout;
 };
 

@@ -147,7 +147,29 @@ struct BatchNormOperators {
     static void running(const Tensor& y, const Tensor& statistics, const Tensor& running_mean,
                         const Tensor& running_variance, const Tensor& x, OptionalTensor weight, OptionalTensor bias,
                         OptionalTensor residual, double eps, std::string activation, double slope, double momentum) {
-        const Checker check("batch_norm_act_running_");
+        take_batch(Checker("batch_norm_act_running_"), y, statistics, running_mean, running_variance, x, weight, bias,
+                   residual, eps, activation, slope, momentum, nullptr);
+    }
+
+    /// The same, and the batches that each model has `tracked` [B] are one more.
+    static void counted(const Tensor& y, const Tensor& statistics, const Tensor& running_mean,
+                        const Tensor& running_variance, const Tensor& tracked, const Tensor& x, OptionalTensor weight,
+                        OptionalTensor bias, OptionalTensor residual, double eps, std::string activation, double slope,
+                        double momentum) {
+        const Checker check("batch_norm_act_counted_");
+        check.dtype(tracked, "tracked", ScalarType::Long);
+        check.same_device(tracked, "tracked", x);
+        check.at_least(x, "x", 1);
+        check.shape(tracked, "tracked", {x.size(0)});
+        STD_TORCH_CHECK(tracked.is_contiguous(), check.op(), ": tracked must be contiguous");
+        take_batch(check, y, statistics, running_mean, running_variance, x, weight, bias, residual, eps, activation,
+                   slope, momentum, static_cast<int64_t*>(tracked.data_ptr()));
+    }
+
+    static void take_batch(const Checker& check, const Tensor& y, const Tensor& statistics, const Tensor& running_mean,
+                           const Tensor& running_variance, const Tensor& x, const OptionalTensor& weight,
+                           const OptionalTensor& bias, const OptionalTensor& residual, double eps,
+                           const std::string& activation, double slope, double momentum, int64_t* tracked) {
         BatchNormInputs in(check, x, eps, activation, slope);
         BatchNormArguments& args = in.args;
         const auto address = [&](const Tensor& t, const char* name, std::initializer_list<int64_t> sizes) {
@@ -162,6 +184,7 @@ struct BatchNormOperators {
         args.residual = in.like_x(check, residual, "residual", in.residual, args.residual_stride, args.residual_step);
         args.training = true;
         args.momentum = momentum;
+        args.tracked = tracked;
         args.running_mean = address(running_mean, "running_mean", {x.size(0), in.layout.channels});
         args.running_variance = address(running_variance, "running_variance", {x.size(0), in.layout.channels});
         args.statistics = address(statistics, "statistics", {3, x.size(0), in.layout.channels});
@@ -228,6 +251,7 @@ struct BatchNormOperators {
     static void implement(torch::stable::detail::StableLibrary& m) {
         m.impl("batch_norm_act", TORCH_BOX(&forward));
         m.impl("batch_norm_act_running_", TORCH_BOX(&running));
+        m.impl("batch_norm_act_counted_", TORCH_BOX(&counted));
         m.impl("batch_norm_act_backward", TORCH_BOX(&backward));
         m.impl("batch_norm_statistics", TORCH_BOX(&statistics));
     }

@@ -28,6 +28,7 @@ struct BatchNormArguments {
     void *dx, *dresidual, *dweight, *dbias;           // backward
     double momentum;
     void *running_mean, *running_variance;  // [B, C] of the type of sums, which take the batch's in; or null
+    int64_t* tracked;                       // [B] batches that they have taken in; or null
     DNNSUITE_HD int64_t unit() const { return channels * inner; }
     int64_t values_per_channel() const { return channels > 0 ? rows.elements / channels : 0; }
 };

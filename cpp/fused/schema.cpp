@@ -42,6 +42,10 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         " Tensor(d!) running_variance, Tensor x, Tensor? weight, Tensor? bias, Tensor? residual, float eps,"
         " str activation, float slope, float momentum) -> ()");
     m.def(
+        "batch_norm_act_counted_(Tensor(a!) out, Tensor(b!) statistics, Tensor(c!) running_mean,"
+        " Tensor(d!) running_variance, Tensor(e!) tracked, Tensor x, Tensor? weight, Tensor? bias, Tensor? residual,"
+        " float eps, str activation, float slope, float momentum) -> ()");
+    m.def(
         "batch_norm_act_backward(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor? residual,"
         " Tensor statistics, bool training, str activation, float slope) -> (Tensor, Tensor, Tensor, Tensor)");
     m.def(

@@ -135,10 +135,30 @@ def test_running_statistics_in_the_same_pass_have_gradients_of_gradients():
     assert torch.autograd.gradgradcheck(call, (x,), fast_mode=True)
 
 
+def test_batches_are_counted_in_the_same_pass():
+    x, tracked = torch.randn(3, 4, 5), torch.tensor([0, 7, 2**40])
+    running = torch.zeros(3, 5), torch.ones(3, 5)
+    options = (None, None, None, *running, 1e-5, "none", 0.0, 0.1)
+    with cpu_for_gpu():
+        version = tracked._version
+        assert ops.batch_norm_act_running(x, *options, tracked) is not None
+        assert tracked.tolist() == [1, 8, 2**40 + 1]
+        assert tracked._version > version
+        for other in (tracked.int(), torch.zeros(6, dtype=torch.int64)[::2]):
+            assert ops.batch_norm_act_running(x, *options, other) is None
+    with pytest.raises(RuntimeError, match=r"tracked must have shape \[3\]"):
+        torch.ops.dnnsuite.batch_norm_act_counted_(
+            torch.empty_like(x), torch.empty(3, 3, 5), *running, torch.zeros(2, dtype=torch.int64), x, None, None,
+            None, 1e-5, "none", 0.0, 0.1,
+        )  # fmt: skip
+
+
 def test_running_statistics_of_another_type_are_not_taken_in():
     x, running = torch.randn(2, 3, 2, 2), torch.zeros(2, 2, dtype=torch.float64)
     with cpu_for_gpu():
         assert (
             ops.batch_norm_act_running(x, None, None, None, running, running, 1e-5, "none", 0.0, 0.1) is None
         )
+        own = torch.zeros(3, 2)  # of three models, which share the batch
+        assert ops.batch_norm_act_running(x[:1], None, None, None, own, own, 1e-5, "none", 0.0, 0.1) is None
     assert not running.any()

@@ -62,3 +62,13 @@ def test_writes_only_where_its_name_says(name):
         written = [argument.name for argument in schema.arguments if argument.alias_info is not None]
         assert "grads" not in written
         assert written[0] in ("params", "out", "written", "h", "past")
+
+
+def test_every_cuda_kernel_has_a_test_on_the_host():
+    started = set(
+        re.findall(r"cudaError_t (\w+)\(", (SOURCE / "kernels/kernels.hpp").read_text(encoding="utf-8"))
+    )
+    tests = Path(__file__).parents[1] / "cpp/fused/kernels"
+    text = "".join(path.read_text(encoding="utf-8") for path in tests.glob("*_test.cpp"))
+    assert len(started) > 20
+    assert not [name for name in started if not re.search(rf"(?<!generic::)\b{name}\b", text)]

@@ -44,6 +44,7 @@ struct BatchNormBackend {
         const int64_t count = args.rows.models * args.channels;
         const T* statistics = static_cast<const T*>(args.statistics);
         T *mean = static_cast<T*>(args.running_mean), *variance = static_cast<T*>(args.running_variance);
+        for (int64_t b = 0; args.tracked != nullptr && b < args.rows.models; ++b) ++args.tracked[b];
         for (int64_t i = 0; i < count; ++i) {
             mean[i] = generic::running_average(mean[i], statistics[i], static_cast<T>(args.momentum));
             variance[i] =

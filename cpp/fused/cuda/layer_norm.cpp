@@ -11,7 +11,8 @@ struct Backend : CudaBackend {
         on_device(like, [&](cudaStream_t stream) { return kernels::layer_norm_forward(args, stream); });
     }
     static void backward(LayerNormArguments args, const Tensor& like) {
-        const Tensor statistics = new_accumulator(like, {args.rows.models, args.rows.rows, 2});
+        const Tensor statistics =
+            new_accumulator(like, {args.rows.models * args.rows.rows, kernels::layer_norm_room(args)});
         args.statistics = statistics.data_ptr();
         on_device(like, [&](cudaStream_t stream) { return kernels::layer_norm_backward(args, stream); });
     }

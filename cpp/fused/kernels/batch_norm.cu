@@ -104,6 +104,7 @@ __global__ void __launch_bounds__(kThreads) statistics_kernel(BatchNormArguments
         const int64_t e = place_of(args, c.element(args, i), args.x_step);
         return load_pack(x, e, e + c.unit, whole && c.unit > 1);
     };
+    if (args.tracked != nullptr && blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) ++args.tracked[c.model];
     A mean = A(0), squares = A(0);
     if (args.training) {
         for (int64_t i = c.first; i < c.units; i += c.step) {

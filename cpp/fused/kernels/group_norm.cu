@@ -13,10 +13,11 @@ struct Place {
     int64_t model, index, channel, first, count;  // index: among all groups; channel: its first one
 
     __device__ explicit Place(const GroupNormArguments& args) {
-        const int64_t channels = args.channels / args.groups;
+        const int64_t channels = quotient(args.channels, args.groups);
         index = blockIdx.x;
-        model = index / args.groups / args.batch;
-        channel = index % args.groups * channels;
+        const int64_t sample = quotient(index, args.groups);
+        model = quotient(sample, args.batch);
+        channel = (index - sample * args.groups) * channels;
         count = channels * args.inner;
         first = index * count;
     }
@@ -49,11 +50,17 @@ struct Statistics {
 template <class T>
 __device__ Values<T> parameter_pack(const GroupNormArguments& args, const Place& at, const void* base, int64_t i,
                                     double absent) {
+    if (base == nullptr) return load_pack_or<T>(nullptr, 0, 0, true, absent);
     const T* own = static_cast<const T*>(base) + at.model * args.channels + at.channel;
-    int64_t channel = i / args.inner, within = i % args.inner;
+    int64_t channel = quotient(i, args.inner), within = i - channel * args.inner;
     Values<T> v;
+    if (args.inner % kPack<T> == 0) {  // the whole pack is of one channel
+        const accumulated<T> value = load(own, channel);
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) v[j] = value;
+        return v;
+    }
     DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) {
-        v[j] = base == nullptr || i + j >= at.count ? static_cast<accumulated<T>>(absent) : load(own, channel);
+        v[j] = i + j < at.count ? load(own, channel) : accumulated<T>(0);
         if (++within < args.inner) continue;
         within = 0;
         ++channel;
@@ -114,7 +121,8 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     sums_kernel(GroupNormArguments args, const accumulated<T>* statistics, bool whole) {
     using A = accumulated<T>;
-    const int64_t channel = blockIdx.x, model = blockIdx.y, group = channel / (args.channels / args.groups);
+    const int64_t channel = blockIdx.x, model = blockIdx.y,
+                  group = quotient(channel, quotient(args.channels, args.groups));
     A weight = A(0), bias = A(0);
     for (int64_t n = 0; n < args.batch; ++n) {
         const int64_t sample = model * args.batch + n, first = (sample * args.channels + channel) * args.inner;

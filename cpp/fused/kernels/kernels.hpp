@@ -16,6 +16,8 @@ namespace dnnsuite::fused::kernels {
 cudaError_t pointwise_forward(const PointwiseArguments& args, cudaStream_t stream);
 cudaError_t pointwise_backward(const PointwiseArguments& args, cudaStream_t stream);
 
+/// Numbers of room that the backward pass needs for each row in `statistics`, of the type that sums are kept in.
+int64_t layer_norm_room(const LayerNormArguments& args);
 cudaError_t layer_norm_forward(const LayerNormArguments& args, cudaStream_t stream);
 cudaError_t layer_norm_backward(const LayerNormArguments& args, cudaStream_t stream);
 

@@ -39,28 +39,33 @@ __global__ void __launch_bounds__(kThreads) run_kernel(MaxArguments args, bool w
 
 /// Neighbouring threads have neighbouring columns: loads are whole lines.
 template <class T>
-__global__ void __launch_bounds__(kThreads) columns_kernel(MaxArguments args, int64_t blocks) {
+__global__ void __launch_bounds__(kThreads) columns_kernel(MaxArguments args, unsigned blocks) {
     using A = accumulated<T>;
-    __shared__ Found<A> partial[kRows][kColumns];
-    const int64_t slice = blockIdx.x / blocks, column = blockIdx.x % blocks * kColumns + threadIdx.x;
+    __shared__ A values[kRows][kColumns];  // two arrays: neighbours in one have banks of their own
+    __shared__ int64_t places[kRows][kColumns];
+    const unsigned slice_of_block = blockIdx.x / blocks;
+    const int64_t slice = slice_of_block;
+    const int64_t column = static_cast<int64_t>(blockIdx.x - slice_of_block * blocks) * kColumns + threadIdx.x;
     const bool inside = column < args.inner;
     const T *x = static_cast<const T*>(args.x) + slice * args.count * args.inner,
             *sign = static_cast<const T*>(args.sign);
-    const A times = inside && sign != nullptr ? load(sign, slice / args.outer * args.inner + column) : A(1);
+    const A times = inside && sign != nullptr ? load(sign, quotient(slice, args.outer) * args.inner + column) : A(1);
     Found<A> best{A(0), -1};
     for (int64_t k = threadIdx.y; k < args.count && inside; k += kRows)
         best = larger(best, Found<A>{load(x, k * args.inner + column) * times, k});
-    partial[threadIdx.y][threadIdx.x] = best;
+    values[threadIdx.y][threadIdx.x] = best.value;
+    places[threadIdx.y][threadIdx.x] = best.at;
     __syncthreads();
     if (threadIdx.y != 0 || !inside) return;
-    for (int i = 1; i < kRows; ++i) best = larger(best, partial[i][threadIdx.x]);
+    for (int i = 1; i < kRows; ++i) best = larger(best, Found<A>{values[i][threadIdx.x], places[i][threadIdx.x]});
     write<T>(args, slice * args.inner + column, best);
 }
 
 }  // namespace
 
 cudaError_t max_over(const MaxArguments& args, cudaStream_t stream) {
-    const int64_t slices = args.models * args.outer, blocks = blocks_for(args.inner, kColumns);
+    const int64_t slices = args.models * args.outer;
+    const unsigned blocks = blocks_for(args.inner, kColumns);
     if (slices * args.inner == 0) return cudaSuccess;
     return by_dtype(args.dtype, [&](auto tag) {
         using T = pointed_to<decltype(tag)>;

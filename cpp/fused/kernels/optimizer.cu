@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // An optimizer's step over all parameters in one launch: their pointers travel as the kernel's argument. Only lists
 // longer than an argument can hold take more launches.
+#include <type_traits>
+
 #include "fused/kernels/pack.cuh"
 #include "fused/math/optimizer.hpp"
 
@@ -15,7 +17,7 @@ constexpr int kMaxEntries = 256;  // arguments of up to 32 KiB
 #else
 constexpr int kMaxEntries = 30;  // 4 KiB
 #endif
-constexpr int kFewEntries = 30;
+constexpr int kFewEntries = 30;  // of float32 alone: each size of the argument is a kernel of its own
 
 /// Entries, and which blocks are whose: entry e has blocks [first_block[e], first_block[e + 1]).
 template <int Entries>
@@ -125,16 +127,18 @@ cudaError_t step(const OptimizerArguments& args, int64_t begin, int64_t end, cud
     const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(args.models));
     return by_dtype(args.dtype, [&](auto tag) {
         using T = pointed_to<decltype(tag)>;
-        with_rule<accumulated<T>>(args.rule, [&](auto rule) {
-            launch(step_kernel<T, typename decltype(rule)::type, Entries>, grid, kThreads, 0, stream, table);
-        });
+        if constexpr (Entries == kMaxEntries || std::is_same_v<T, float>)
+            with_rule<accumulated<T>>(args.rule, [&](auto rule) {
+                launch(step_kernel<T, typename decltype(rule)::type, Entries>, grid, kThreads, 0, stream, table);
+            });
     });
 }
 
 }  // namespace
 
 cudaError_t optimizer_step(const OptimizerArguments& args, cudaStream_t stream) {
-    if (args.entry_count <= kFewEntries) return step<kFewEntries>(args, 0, args.entry_count, stream);
+    if (args.entry_count <= kFewEntries && args.dtype == DType::kFloat32)
+        return step<kFewEntries>(args, 0, args.entry_count, stream);
     for (int64_t begin = 0; begin < args.entry_count; begin += kMaxEntries) {
         const int64_t end = begin + kMaxEntries < args.entry_count ? begin + kMaxEntries : args.entry_count;
         const cudaError_t error = step<kMaxEntries>(args, begin, end, stream);

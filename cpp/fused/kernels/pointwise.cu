@@ -11,6 +11,11 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kPacks = 8;  // of a thread, 16 elements apart
+/// Blocks that have to fit an SM: without it some types take a few registers more than that leaves.
+template <class T>
+constexpr int kForwardBlocks = sizeof(T) == 2 ? 3 : 5;
+template <class T>
+constexpr int kBackwardBlocks = sizeof(T) == 2 ? 3 : 4;
 
 /// The factors of generator calls c, c + 1, ... of a model, a pack of them.
 template <class T>
@@ -52,15 +57,27 @@ struct Packs {
     }
 };
 
+/// Columns of a thread's packs, one after the other: the only division is that of the first.
+struct PackColumn {
+    int64_t columns, step, column;
+
+    __device__ PackColumn(const Rows& rows, int64_t begin)
+        : columns(rows.columns), step(columns > 16 ? 16 : 16 % static_cast<int>(columns)),
+          column(begin - quotient(begin, columns) * columns) {}
+    __device__ void advance() {
+        column += step;
+        if (column >= columns) column -= columns;
+    }
+};
+
 /// x + bias of the pack at element e of the model.
 template <class T>
 __device__ __forceinline__ Values<T> input_pack(const PointwiseArguments& args, const Packs<T>& at, int64_t e,
-                                                bool whole) {
+                                                int64_t column, bool whole) {
     const int64_t columns = args.rows.columns;
     Values<T> v = load_pack(static_cast<const T*>(args.x) + at.base, e, args.rows.elements, whole);
     if (args.bias == nullptr) return v;
     const T* bias = static_cast<const T*>(args.bias) + at.model * columns;
-    int64_t column = e % columns;
     if (whole) {
         const Values<T> own = load_pack(bias, column, columns, true);
         DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) v[j] += own[j];
@@ -74,15 +91,16 @@ __device__ __forceinline__ Values<T> input_pack(const PointwiseArguments& args, 
 }
 
 template <Activation kind, class T>
-__global__ void __launch_bounds__(kThreads) forward_kernel(PointwiseArguments args, bool whole) {
+__global__ void __launch_bounds__(kThreads, kForwardBlocks<T>) forward_kernel(PointwiseArguments args, bool whole) {
     const Packs<T> at(args.rows);
     const int64_t elements = args.rows.elements;
     if (at.begin >= elements) return;
     const Factors<T> factors(args.dropout, at.model, static_cast<uint64_t>(at.call));
-    DNNSUITE_UNROLL for (int k = 0; k < kPacks; ++k) {
+    PackColumn at_bias(args.rows, at.begin);
+    DNNSUITE_UNROLL for (int k = 0; k < kPacks; ++k, at_bias.advance()) {
         const int64_t e = at.begin + 16 * k;
         if (e >= elements) break;
-        Values<T> v = input_pack(args, at, e, whole);
+        Values<T> v = input_pack(args, at, e, at_bias.column, whole);
         DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) v[j] = activate<kind>(v[j]) * factors(k, j);
         if (args.residual != nullptr) {
             const Values<T> residual = load_pack(static_cast<const T*>(args.residual) + at.base, e, elements, whole);
@@ -93,18 +111,19 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(PointwiseArguments ar
 }
 
 template <Activation kind, class T>
-__global__ void __launch_bounds__(kThreads) backward_kernel(PointwiseArguments args, bool whole) {
+__global__ void __launch_bounds__(kThreads, kBackwardBlocks<T>) backward_kernel(PointwiseArguments args, bool whole) {
     const Packs<T> at(args.rows);
     const int64_t elements = args.rows.elements;
     if (at.begin >= elements) return;
     const Factors<T> factors(args.dropout, at.model, static_cast<uint64_t>(at.call));
-    DNNSUITE_UNROLL for (int k = 0; k < kPacks; ++k) {
+    PackColumn at_bias(args.rows, at.begin);
+    DNNSUITE_UNROLL for (int k = 0; k < kPacks; ++k, at_bias.advance()) {
         const int64_t e = at.begin + 16 * k;
         if (e >= elements) break;
         Values<T> g = load_pack(static_cast<const T*>(args.grad) + at.base, e, elements, whole);
         DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) g[j] *= factors(k, j);
         if (kind != Activation::kNone) {
-            const Values<T> input = input_pack(args, at, e, whole);
+            const Values<T> input = input_pack(args, at, e, at_bias.column, whole);
             DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) g[j] *= activation_derivative<kind>(input[j]);
         }
         store_pack(static_cast<T*>(args.y) + at.base, e, elements, whole, g);
@@ -127,7 +146,7 @@ __global__ void __launch_bounds__(kThreads) add_kernel(const accumulated<T>* sum
     using A = accumulated<T>;
     const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     if (i >= rows.models * rows.columns) return;
-    const int64_t model = i / rows.columns, column = i % rows.columns;
+    const int64_t model = quotient(i, rows.columns), column = i - model * rows.columns;
     A value = A(0);
     for (int64_t task = 0; task < rows.tasks_per_model; ++task)
         value += sums[(model * rows.tasks_per_model + task) * rows.columns + column];

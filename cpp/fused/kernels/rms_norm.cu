@@ -16,7 +16,7 @@ struct RmsRow {
     A inverse;
 
     __device__ RmsRow(const RmsNormArguments& args, int64_t index_in, bool keep, bool whole_in)
-        : index(index_in), columns(args.rows.columns), parameter(index / args.rows.rows * columns),
+        : index(index_in), columns(args.rows.columns), parameter(quotient(index, args.rows.rows) * columns),
           x(static_cast<const T*>(args.x) + index * columns), whole(whole_in), kept(keep, columns) {
         A squares = A(0);
         for_each_pack<T>(kWarp, columns, [&](int64_t i) {
@@ -35,7 +35,7 @@ struct RmsRow {
 };
 
 template <class T>
-__global__ void forward_kernel(RmsNormArguments args, bool keep, bool whole) {
+__global__ void __launch_bounds__(kMaxWarps* kWarp) forward_kernel(RmsNormArguments args, bool keep, bool whole) {
     const int64_t index = row_of_warp();
     if (index >= args.rows.models * args.rows.rows) return;
     const RmsRow<T> row(args, index, keep, whole);
@@ -50,7 +50,8 @@ __global__ void forward_kernel(RmsNormArguments args, bool keep, bool whole) {
 
 /// dx of a row; its inverse root is kept for the sums.
 template <class T>
-__global__ void backward_kernel(RmsNormArguments args, accumulated<T>* roots, bool keep, bool whole) {
+__global__ void __launch_bounds__(kMaxWarps* kWarp)
+    backward_kernel(RmsNormArguments args, accumulated<T>* roots, bool keep, bool whole) {
     using A = accumulated<T>;
     const int64_t index = row_of_warp();
     if (index >= args.rows.models * args.rows.rows) return;

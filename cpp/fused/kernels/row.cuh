@@ -2,6 +2,7 @@
 // What norms over rows share: a warp owns a row and keeps it in shared memory; sums over rows are formed by columns.
 #pragma once
 
+#include "fused/kernels/mask.cuh"
 #include "fused/kernels/pack.cuh"
 
 namespace dnnsuite::fused::kernels {
@@ -16,25 +17,28 @@ inline __host__ __device__ int64_t kept_numbers(int64_t columns, int pack) {
 /// Where number j of the pack that begins at column i is kept: what the lanes of a warp access together, the j-th of each
 /// one's pack, lies in 32 neighbouring words, and so in 32 banks.
 template <int pack>
-__host__ __device__ __forceinline__ int64_t kept_place(int64_t i, int j) {
+__host__ __device__ __forceinline__ unsigned kept_place(unsigned i, unsigned j) {
     return i / (kWarp * pack) * (kWarp * pack) + j * kWarp + i / pack % kWarp;
 }
 
-/// Warps of a block and its shared memory: as many rows as fit, none kept when not even one does.
+/// Warps of a block and its shared memory: as many rows as fit, none kept when not even one does. With dropout the bits of
+/// each row follow all rows, and have to fit.
 struct RowShape {
     dim3 grid, block;
     size_t shared_bytes;
     bool keep;
 };
 
-inline RowShape row_shape(const Rows& rows, DType dtype) {
+inline RowShape row_shape(const Rows& rows, DType dtype, bool drops = false) {
     const bool half = dtype == DType::kBFloat16 || dtype == DType::kFloat16;
     const int pack = half ? kPack<__half> : dtype == DType::kFloat64 ? kPack<double> : kPack<float>;
+    const size_t mask_bytes = drops ? static_cast<size_t>(mask_words(rows.columns)) * sizeof(uint32_t) : 0;
     const size_t row_bytes = static_cast<size_t>(kept_numbers(rows.columns, pack)) * (dtype == DType::kFloat64 ? 8 : 4);
-    const bool keep = row_bytes <= kSharedBytes;
-    const size_t fitting = keep && row_bytes > 0 ? kSharedBytes / row_bytes : kMaxWarps;
-    const unsigned warps = fitting < kMaxWarps ? static_cast<unsigned>(fitting) : kMaxWarps;
-    return {dim3(blocks_for(rows.models * rows.rows, warps)), dim3(kWarp, warps), keep ? warps * row_bytes : 0, keep};
+    const bool keep = row_bytes + mask_bytes <= kSharedBytes;
+    const size_t of_warp = (keep ? row_bytes : 0) + mask_bytes,
+                 fitting = of_warp > 0 ? kSharedBytes / of_warp : kMaxWarps;
+    const unsigned warps = fitting == 0 ? 1 : fitting < kMaxWarps ? static_cast<unsigned>(fitting) : kMaxWarps;
+    return {dim3(blocks_for(rows.models * rows.rows, warps)), dim3(kWarp, warps), warps * of_warp, keep};
 }
 
 /// The row of this warp among those of all models.
@@ -50,14 +54,20 @@ class Kept {
     }
     __device__ void put(int64_t i, const Values<T>& v) const {
         if (room_ == nullptr) return;
-        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) room_[kept_place<kPack<T>>(i, j)] = v[j];
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) room_[kept_place<kPack<T>>(static_cast<unsigned>(i), j)] =
+            v[j];
+    }
+    /// The end of all warps' rooms.
+    __device__ static A* end(bool keep, int64_t columns) {
+        return static_cast<A*>(dynamic_shared()) + (keep ? blockDim.y * kept_numbers(columns, kPack<T>) : 0);
     }
     /// What was put at i, or read(i) when nothing is kept.
     template <class Read>
     __device__ Values<T> get(int64_t i, const Read& read) const {
         if (room_ == nullptr) return read(i);
         Values<T> v;
-        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) v[j] = room_[kept_place<kPack<T>>(i, j)];
+        DNNSUITE_UNROLL for (int j = 0; j < kPack<T>; ++j) v[j] =
+            room_[kept_place<kPack<T>>(static_cast<unsigned>(i), j)];
         return v;
     }
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -31,22 +32,31 @@ def attention_ways(
 ) -> dict[str, Way]:
     """Return the ways that there are, by name; each takes qkv `[B, N, L, 3E]`.
 
-    torch's call is none where probabilities are dropped, by each model's own stream, or where padding may leave a token
-    nothing to see.
+    torch's call is none where probabilities are dropped: it would draw from the device's generator, not from each
+    model's own stream.
     """
     options = num_heads, p, rng, causal, key_padding_mask
     ways: dict[str, Way] = {
         "kernel": lambda qkv: ops.attention(qkv, *options),
         "products": lambda qkv: ops.attention_by_products(qkv, *options),
     }
-    if p is None and key_padding_mask is None:
-        ways["one call"] = lambda qkv: _in_one_call(qkv, num_heads, causal)
+    if p is None:
+        ways["one call"] = lambda qkv: _in_one_call(qkv, num_heads, causal, key_padding_mask)
     return ways
 
 
-def _in_one_call(qkv: Tensor, num_heads: int, causal: bool) -> Tensor:
+def _in_one_call(qkv: Tensor, num_heads: int, causal: bool, key_padding_mask: Tensor | None) -> Tensor:
     models, sequences, length, width = qkv.shape
     packed = qkv.reshape(models * sequences, length, 3, num_heads, width // (3 * num_heads))
     query, key, value = packed.permute(2, 0, 3, 1, 4).unbind(0)
-    y = scaled_dot_product_attention(query, key, value, is_causal=causal)
+    if key_padding_mask is None:
+        y = scaled_dot_product_attention(query, key, value, is_causal=causal)
+    else:
+        seen = ~key_padding_mask.reshape(models * sequences, 1, 1, length)
+        if causal:
+            seen = seen & torch.ones(length, length, dtype=torch.bool, device=qkv.device).tril()
+        y = scaled_dot_product_attention(query, key, value, attn_mask=seen)
+        # What a token gets that sees none is not the same in all of torch's kernels: NaN, as in the other ways.
+        blind = ~seen.any(-1, keepdim=True)
+        y = y * torch.ones_like(blind, dtype=y.dtype).masked_fill_(blind, torch.nan)
     return y.transpose(1, 2).reshape(models, sequences, length, width // 3)

@@ -137,7 +137,7 @@ class _NormBase(ArrayModule):
             )
 
     def _factor(self) -> float | torch.Tensor:
-        """Count the batch, and return the share of it that enters each model's running statistics."""
+        """Return the share of the batch that enters each model's running statistics, which have counted it."""
         first = self.momenta[0] if self.momenta else 0.1
         if first is not None and all(value == first for value in self.momenta):
             return first
@@ -186,7 +186,8 @@ class _BatchNorm(_NormBase):
         return one
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.batch_norm(*self._arguments(x))
+        arguments, tracked = self._arguments(x)
+        return functional.batch_norm(*arguments, tracked=tracked)
 
     def activated(
         self,
@@ -196,10 +197,9 @@ class _BatchNorm(_NormBase):
         residual: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """`activation(self(x) + residual)` in one pass forward and one backward."""
-        own, mean, var, weight, bias, training, momentum, eps = self._arguments(x)
-        return functional.batch_norm_act(
-            own, mean, var, weight, bias, training, momentum, eps, activation, slope, residual
-        )
+        arguments, tracked = self._arguments(x)
+        arguments = (*arguments, activation, slope, residual)
+        return functional.batch_norm_act(*arguments, tracked=tracked)
 
     def before_maximum(self, x: torch.Tensor) -> frozenset[str]:
         return ops.MAX_ACTIVATIONS if functional.has_batch_norm_max(x) else frozenset()
@@ -208,7 +208,10 @@ class _BatchNorm(_NormBase):
         self, x: torch.Tensor, activation: str = "none", slope: float = 0.01
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The largest of `activation(self(x))` over the last dimension, kept as 1, and where it is."""
-        arguments = (*self._arguments(x), activation, slope)
+        arguments, tracked = self._arguments(x)
+        if tracked is not None:
+            tracked.add_(1)
+        arguments = (*arguments, activation, slope)
         return functional.batch_norm_max(*arguments)
 
     @staticmethod
@@ -222,19 +225,22 @@ class _BatchNorm(_NormBase):
             return self.forward(x)
         return functional.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
 
-    def _arguments(self, x: torch.Tensor) -> tuple[Any, ...]:
-        """The arguments of `functional.batch_norm` for this input; in training the batch is counted."""
+    def _arguments(self, x: torch.Tensor) -> tuple[tuple[Any, ...], torch.Tensor | None]:
+        """The arguments of `functional.batch_norm` for this input; and what is to count the batch, if nothing has."""
         self._check(x)
         self.own_written()
         training = self.training or self.running_mean is None
         check_batch(x, training, type(self).__name__)
         keep = self.running_mean is not None and (not self.training or self.track_running_stats)
         momentum: float | torch.Tensor = 0.0
-        if self.training and keep and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
+        tracked = self.num_batches_tracked if self.training and keep else None
+        if tracked is not None:
+            if None in self.momenta:  # an average over all batches, with this one
+                tracked.add_(1)
             momentum = self._factor()
+            tracked = None if None in self.momenta else tracked
         mean, var = (self.running_mean, self.running_var) if keep else (None, None)
-        return x, mean, var, self.weight, self.bias, training, momentum, self.eps
+        return (x, mean, var, self.weight, self.bias, training, momentum, self.eps), tracked
 
 
 class BatchNorm1d(_BatchNorm, torch.nn.BatchNorm1d):  # type: ignore[misc]

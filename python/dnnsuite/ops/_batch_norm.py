@@ -24,6 +24,8 @@ from .library import (
 __all__ = ["NORM_ACTIVATIONS", "batch_norm_act", "batch_norm_act_running", "batch_norm_composition"]
 
 _forward = library.batch_norm_act.default
+_running = library.batch_norm_act_running_.default
+_counted = library.batch_norm_act_counted_.default
 _backward = library.batch_norm_act_backward.default
 _backward_parameters = library.batch_norm_act_backward_parameters.default
 
@@ -82,6 +84,7 @@ def _(
 
 
 @torch.library.register_fake("dnnsuite::batch_norm_act_running_")
+@torch.library.register_fake("dnnsuite::batch_norm_act_counted_")
 def _(*_: Any) -> None:
     return None
 
@@ -223,15 +226,18 @@ def _train(
     residual: Tensor | None,
     mean: Tensor,
     variance: Tensor,
+    tracked: Tensor | None,
     *rest: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Result and statistics of a batch, which the running `mean` and `variance` have taken in."""
+    """Result and statistics of a batch, which the running `mean` and `variance` have taken in, and `tracked` counts."""
     sums = torch.float64 if x.dtype == torch.float64 else torch.float32
     y = laid_out(x, True).data  # no view: torch refuses to write in place into one that a Function has made
     statistics = x.new_empty(3, x.shape[0], x.shape[2], dtype=sums)
+    running = [mean, variance] if tracked is None else [mean, variance, tracked]
     with below_autograd():
-        library.batch_norm_act_running_(y, statistics, mean, variance, x, weight, bias, residual, *rest)
-    torch.autograd.graph.increment_version([mean, variance])
+        call = _running if tracked is None else _counted
+        call(y, statistics, *running, x, weight, bias, residual, *rest)
+    torch.autograd.graph.increment_version(running)
     return y, statistics
 
 
@@ -241,7 +247,7 @@ class _Train(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor]:
         output = _train(*args)
-        known = (*args[:4], None, None, *args[6:9])
+        known = (*args[:4], None, None, *args[7:10])
         _setup(ctx, known, output)
         remember(ctx, known)
         return output
@@ -249,8 +255,8 @@ class _Train(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         if torch.is_grad_enabled():
-            return *gradients_through(batch_norm_composition, ctx, grads), None
-        return *_grad(ctx, *grads), None
+            return *gradients_through(batch_norm_composition, ctx, grads), None, None
+        return *_grad(ctx, *grads), None, None
 
 
 def batch_norm_act_running(
@@ -264,15 +270,21 @@ def batch_norm_act_running(
     activation: str,
     slope: float,
     momentum: float,
+    tracked: Tensor | None = None,
 ) -> Tensor | None:
-    """`batch_norm_act` of a batch in training that the running statistics [B, C] take in, in the same pass; None, and
-    nothing done, on a CPU and where they are not of the type of sums."""
+    """`batch_norm_act` of a batch in training that the running statistics [B, C] take in, in the same pass; it is one
+    more of the batches that `tracked` [B] counts. None, and nothing done, on a CPU and where they are not of the type
+    of sums."""
     sums = torch.float64 if x.dtype == torch.float64 else torch.float32
     running = running_mean, running_variance
-    known = all(t.dtype == sums and t.is_contiguous() and not t.requires_grad for t in running)
+    known = all(
+        t.dtype == sums and len(t) == len(x) and t.is_contiguous() and not t.requires_grad for t in running
+    )  # a batch that all models share may stand for one
+    if tracked is not None:
+        known &= tracked.dtype == torch.int64 and tracked.is_contiguous() and tracked.device == x.device
     has_kernels = on_gpu(x) and (x.is_cpu or cuda_kernels)
     if not (known and has_kernels) or tracing() or transforming():
         return None
     call = _Train.apply if torch.is_grad_enabled() else _train
-    y: Tensor = call(x, weight, bias, residual, *running, eps, activation, slope, momentum)[0]
+    y: Tensor = call(x, weight, bias, residual, *running, tracked, eps, activation, slope, momentum)[0]
     return y

@@ -124,6 +124,9 @@ def _join_composition(
     return _norm_composition(add_composition(x, bias, residual, p, rng), weight, norm_bias, eps)
 
 
+LONGEST_DROPPED = 2**18
+"""Up to this length a GPU's kernel has room for the bits of a row's dropout."""
+
 _norm_eager = differentiable(_norm, _norm_setup, _norm_grad, _norm_composition)
 _join_eager = differentiable(_join, _join_setup, _join_grad, _join_composition)
 
@@ -154,5 +157,7 @@ def bias_dropout_add_layer_norm(
     x and residual [B, ..., D]; bias, weight and norm_bias [B, D]; p [B] and rng [B, 2] as in `dropout`.
     """
     call = _join if tracing() else _join_eager
+    if p is not None and on_gpu(x) and x.shape[-1] > LONGEST_DROPPED:
+        call = _join_composition
     result: Tensor = call(x, bias, residual, p, rng, weight, norm_bias, eps)
     return result

@@ -5,6 +5,7 @@ import torch
 from dnnsuite import stack
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.nn.functional import scaled_dot_product_attention
+from dnnsuite.nn.functional.attention import attention_ways
 from helpers import assert_near
 
 LENGTHS = [(5, 7), (40, 50)]  # as it is written, and by torch's kernels
@@ -82,3 +83,19 @@ def test_refuses_a_mask_beside_is_causal_and_inputs_without_models():
         scaled_dot_product_attention(q, k, v, torch.ones(2, 5, 5, dtype=torch.bool), is_causal=True)
     with pytest.raises(InvalidArgument, match="of B models"):
         scaled_dot_product_attention(q[0, 0, 0], k, v)
+
+
+@pytest.mark.parametrize("masked", [None, "shared", "own"])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_every_way_of_a_gpu_is_every_other(masked, is_causal, device):
+    q, k, v = (x.to(device).double().requires_grad_() for x in qkv(6, 6))
+    mask = None if masked is None else torch.rand(2, 1, 1, 6, 6, device=device) < 0.3
+    if mask is not None:
+        mask[..., 0] = False
+        mask = mask[0, 0, 0] if masked == "shared" else mask
+    found = []
+    for way in attention_ways(is_causal and mask is None, 0.3).values():
+        y = way(q, k, v, mask)
+        found.append((y, *torch.autograd.grad(y.square().sum(), (q, k, v))))
+    assert len(found) == 2
+    torch.testing.assert_close(*found)

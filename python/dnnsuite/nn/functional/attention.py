@@ -11,6 +11,7 @@ from ... import ops
 from ..._torch import transforming
 from ...errors import InvalidArgument
 from .._precision import computable
+from ..measured import Way, fastest
 from .dropout import drawn
 
 Tensor = torch.Tensor
@@ -67,11 +68,36 @@ def attend(
     rng: Tensor | None,
 ) -> Tensor:
     """The same with `mask` as attention layers have it (True = ignore) and broadcasting to the scores."""
-    size = (query.shape[-2], key.shape[-2])
-    few = query.shape[1:].numel() <= FEW and not transforming()
-    if (p is None or rng is None) and (few or size[0] * size[1] > SHORT):
-        return _flash(query, key, value, mask, is_causal, scale)
+    if p is None or rng is None:
+        if query.is_cuda:
+            ways, inputs = attention_ways(is_causal, scale), (query, key, value, mask)
+            return ways[fastest("attention of heads", ways, inputs, is_causal, scale)](*inputs)
+        few = query.shape[1:].numel() <= FEW and not transforming()
+        if few or query.shape[-2] * key.shape[-2] > SHORT:
+            return _flash(query, key, value, mask, is_causal, scale)
+    return _by_products(query, key, value, mask, is_causal, scale, p, rng)
+
+
+def attention_ways(is_causal: bool, scale: float | None) -> dict[str, Way]:
+    """Return the ways without dropout on a GPU, by name; each takes queries, keys, values, and the mask or None."""
+    return {
+        "products": lambda q, k, v, mask: _by_products(q, k, v, mask, is_causal, scale, None, None),
+        "one call": lambda q, k, v, mask: _flash(q, k, v, mask, is_causal, scale),
+    }
+
+
+def _by_products(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+    p: Tensor | None,
+    rng: Tensor | None,
+) -> Tensor:
     if is_causal:
+        size = (query.shape[-2], key.shape[-2])
         mask = torch.ones(size, dtype=torch.bool, device=query.device).triu(1)
     weights = attention_weights(query, key, mask, scale)
     if p is not None and rng is not None:

@@ -52,11 +52,16 @@ def batch_norm(
     training: bool = False,
     momentum: float | torch.Tensor = 0.1,
     eps: float = 1e-5,
+    *,
+    tracked: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """`torch.nn.functional.batch_norm` of `[B, N, C, *]`: each model over its own batch. Weight, bias and running
     statistics are `[B, C]`, the latter updated in place when training; `momentum` is a number or one per model `[B]`.
+    `tracked` `[B]` counts the batches that they have taken in.
     """
-    return batch_norm_act(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    return batch_norm_act(
+        input, running_mean, running_var, weight, bias, training, momentum, eps, tracked=tracked
+    )
 
 
 def batch_norm_act(
@@ -71,11 +76,14 @@ def batch_norm_act(
     activation: str = "none",
     negative_slope: float = 0.01,
     residual: torch.Tensor | None = None,
+    *,
+    tracked: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """`activation(batch_norm(input, ...) + residual)` in one pass forward and one backward.
 
     `activation` is 'none', 'relu', 'relu6', 'leaky_relu' (with `negative_slope`), 'hardswish' or 'silu'; the residual
-    has the input's shape. The result lies in memory as the input does.
+    has the input's shape. The result lies in memory as the input does. `tracked` `[B]` counts the batches that running
+    statistics have taken in.
     """
     if residual is not None and residual.shape != input.shape:
         raise InvalidArgument(
@@ -92,8 +100,12 @@ def batch_norm_act(
         assert running_mean is not None
         assert running_var is not None
         options = (eps, activation, negative_slope, momentum)
-        y = ops.batch_norm_act_running(x, weight, bias, added, running_mean, running_var, *options)
+        y = ops.batch_norm_act_running(
+            x, weight, bias, added, running_mean, running_var, *options, tracked=tracked
+        )
     if y is None:
+        if tracked is not None:
+            tracked.add_(1)
         arguments = (x, weight, bias, added, mean, var, eps, activation, negative_slope)
         running = (running_mean, running_var) if known_running else (None, None)
         y = _with_statistics(ops.batch_norm_act, arguments, *running, momentum)[0]

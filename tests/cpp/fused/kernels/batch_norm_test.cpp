@@ -159,12 +159,18 @@ TYPED_TEST(BatchNorm, RunningStatisticsTakeTheBatchsIn) {
     args.x_step = args.out_step = 3, args.x_stride = args.out_stride = 15;
     args.x = x.cuda(), args.statistics = statistics.cuda();
     args.running_mean = mean.cuda(), args.running_variance = variance.cuda();
-    run_cuda({&statistics.room(), &mean.room(), &variance.room()}, [&] { return batch_norm_forward(args, nullptr); });
+    Both<int64_t> tracked(2);
+    tracked.cuda()[0] = 7, tracked.cuda()[1] = int64_t{1} << 40;
+    args.tracked = tracked.cuda();
+    run_cuda({&statistics.room(), &mean.room(), &variance.room(), &tracked.room()},
+             [&] { return batch_norm_forward(args, nullptr); });
     for (int64_t i = 0; i < kEach; ++i) {
         const Sum batch_mean = statistics.cuda()[i], batch_variance = statistics.cuda()[2 * kEach + i];
         mean.cpu()[i] += Sum(0.25) * (batch_mean - mean.cpu()[i]);
         variance.cpu()[i] += Sum(0.25) * (batch_variance - variance.cpu()[i]);
     }
+    EXPECT_EQ(tracked.cuda()[0], 8);
+    EXPECT_EQ(tracked.cuda()[1], (int64_t{1} << 40) + 1);
     mean.expect_near("running mean", 4);
     variance.expect_near("running variance", 4);
 }

@@ -27,7 +27,8 @@ struct LayerNorm : ::testing::Test {
         args.eps = 1e-5;
         if (drops) args.dropout = dropout.args;
         const int64_t sums = s.models * args.rows.tasks_per_model * s.columns;
-        Both<Wide<T>> weight_sums(sums), norm_bias_sums(sums), bias_sums(sums), statistics(2 * s.models * s.rows);
+        Both<Wide<T>> weight_sums(sums), norm_bias_sums(sums), bias_sums(sums),
+            statistics(layer_norm_room(args) * s.models * s.rows);
         LayerNormArguments cpu = for_cpu<T>(args);
         const auto give = [&](LayerNormArguments& to, auto&& at) {
             to.x = at(x), to.grad = at(grad), to.y = at(y), to.dx = at(dx);

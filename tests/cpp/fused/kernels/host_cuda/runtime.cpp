@@ -13,8 +13,9 @@ dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace host_cuda {
 
-bool descending = false;
+bool descending = false, in_kernel = false;
 int64_t launches = 0;
+void (*after_block)() = nullptr;
 
 namespace {
 
@@ -123,7 +124,10 @@ void run_block() {
     for (;;) {
         for (size_t i = 0; i < b.count; ++i) {
             const size_t index = descending ? b.count - 1 - i : i;
-            if (b.threads[index]->state == State::kReady) resume(index);
+            if (b.threads[index]->state != State::kReady) continue;
+            in_kernel = true;
+            resume(index);
+            in_kernel = false;
         }
         bool done = true;
         for (size_t i = 0; i < b.count; ++i) done = done && b.threads[i]->state == State::kDone;
@@ -132,6 +136,7 @@ void run_block() {
         b.threads.clear();  // these never come back
         throw std::logic_error("a CUDA block waits for threads that are elsewhere or have returned");
     }
+    if (after_block != nullptr) after_block();
     const auto beyond = b.shared.begin() + static_cast<std::ptrdiff_t>(b.shared_bytes);
     if (std::any_of(beyond, b.shared.end(), [](unsigned char byte) { return byte != kPoison; }))
         throw std::logic_error("a CUDA block writes beyond its dynamic shared memory");

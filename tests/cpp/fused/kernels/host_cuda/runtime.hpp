@@ -39,6 +39,9 @@ constexpr size_t kSharedBytes = 48 * 1024;  // what a kernel gets without asking
 
 /// Threads run in descending order: a result that changes with it lacks a barrier.
 extern bool descending;
+/// A thread of a kernel is running. After each block `after_block` is called, if it is set: for tools that count accesses.
+extern bool in_kernel;
+extern void (*after_block)();
 /// Launches since the program began, and the threads of all of them.
 extern int64_t launches;
 
