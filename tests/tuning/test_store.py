@@ -105,12 +105,12 @@ def test_killed_between_a_state_and_the_record_that_tells_of_it(tmp_path, name):
     out = tmp_path / "out"
     with pytest.raises(Stop):
         run(out, name, callbacks=[After(9)])
-    for path in sorted(out.glob("runs/trial-*/state-*.pt")):
-        epochs = int(path.stem.split("-")[1])
-        path.with_name(f"state-{epochs + 1}.pt").write_bytes(
-            path.read_bytes()
-        )  # of a rung that no record has
-        path.with_name(f".tmp-1-state-{epochs}.pt").write_bytes(b"half of")
+    for folder in out.glob("runs/trial-*"):
+        states = {int(path.stem.split("-")[1]): path for path in folder.glob("state-*.pt")}
+        last = max(states, default=0)
+        if last:  # a state of a rung that no record has, and half of another
+            (folder / f"state-{last + 1}.pt").write_bytes(states[last].read_bytes())
+            (folder / f".tmp-1-state-{last}.pt").write_bytes(b"half of")
     sweep = run(out, name, resume=True)
     assert sweep.history.equals(whole.history)
     assert not [path.name for path in out.glob("runs/*/*") if path.name != "run.json"]
