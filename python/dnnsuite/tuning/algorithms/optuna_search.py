@@ -109,10 +109,10 @@ class OptunaSearch(Algorithm):
             return Decision.DONE
         return Decision.GO
 
-    def _tell(self, asked: Any, *value: float, **state: Any) -> None:
+    def _tell(self, asked: Any, value: float | None = None, state: Any = None) -> None:
         """Tell the study. A sampler that stops it then, as GridSampler after its last point, ends the search."""
         try:
-            self._study.tell(asked, *value, **state)
+            self._study.tell(asked, value, state)
         except RuntimeError as error:
             if "Study.stop" not in str(error):
                 raise
