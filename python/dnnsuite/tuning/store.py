@@ -112,11 +112,13 @@ class Store:
         return _states_in(directory)
 
     def _needed(self, before: Mapping[int, Path], trial: Trial, state: Any) -> set[int]:
-        """Epochs of the states that may be asked for after this one was written."""
-        if state is None:
-            return set()
-        older = [epochs for epochs in before if epochs < trial.trained]
-        return {trial.trained, max(older, default=0) if self._keeps_states else 0}
+        """Epochs of the states that may be asked for after this one was written.
+
+        Others may take over the state before the last, or that of a trial that has ended, if they are not as far yet.
+        """
+        if not self._keeps_states:
+            return set() if state is None else {trial.trained}
+        return {trial.trained, *sorted(epochs for epochs in before if epochs < trial.trained)[-1:]}
 
     def states_of(self, trial: int) -> dict[int, Path]:
         """Files of a trial's states by epochs."""
