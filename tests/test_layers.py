@@ -156,7 +156,6 @@ TESTED_BY: dict[str, str] = {
     "tuning/slots.py": "tuning/test_store.py",
     "tuning/trial.py": "tuning/test_store.py",
     "tuning/watched.py": "tuning/test_sweep.py",
-    "tuning/widths.py": "tuning/test_sweep.py",
     "tuning/trainee.py": "tuning/test_sweep.py",
     "tuning/optimizers.py": "tuning/test_sweep.py",
     "tuning/processes.py": "tuning/test_sweep.py",

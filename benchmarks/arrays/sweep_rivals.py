@@ -66,9 +66,11 @@ class TinyBert(torch.nn.Module):
 
         sizes = BertConfig(
             vocab_size=100, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-            hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
         )  # fmt: skip
         self.bert = BertForSequenceClassification(sizes)
+        for part in self.bert.modules():  # in `sizes` it would be an object in which the models differ
+            if isinstance(part, torch.nn.Dropout):
+                part.p = dropout
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = self.bert(input_ids=x[:, 0], attention_mask=x[:, 1]).logits

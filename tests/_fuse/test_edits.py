@@ -226,3 +226,34 @@ def test_weights_and_their_states_go_on_lying_as_they_did():
     step(whole, whole_optimizer, x)
     for mine, theirs in ((0, 0), (1, 2)):
         assert_same(state(array, mine), state(whole, theirs))
+
+
+def test_several_at_once_are_as_one_after_another():
+    (first, first_optimizer), (second, second_optimizer) = trained(4), trained(4)
+    new = make_models(make, 5)
+    for slot, model, lr in zip((1, 3), new[:2], (0.1, 0.2), strict=True):
+        first.replace(slot, model, first_optimizer, lr=lr)
+    for model, lr in zip(new[2:], (0.3, 0.4, 0.5), strict=True):
+        first.append(model, first_optimizer, lr=lr)
+    second.replace([1, 3], new[:2], second_optimizer, lr=[0.1, 0.2])
+    second.append(new[2:], second_optimizer, lr=[0.3, 0.4, 0.5])
+    for array in (first, second):
+        dnnsuite.nn.seed(array, range(7))
+    train(first, first_optimizer, 2, range(7))
+    train(second, second_optimizer, 2, range(7))
+    assert second.B == 7
+    for slot in range(7):
+        assert_same(state(first, slot), state(second, slot))
+    assert torch.equal(first_optimizer.param_groups[0]["lr"], second_optimizer.param_groups[0]["lr"])
+
+
+def test_several_that_do_not_fit_change_nothing():
+    array, optimizer = trained(3)
+    before = {name: value.clone() for name, value in array.state_dict().items()}
+    new = [*make_models(make, 1), torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU())]
+    with pytest.raises(InvalidArgument, match="the array and new model 2 differ"):
+        array.replace([0, 2], new, optimizer, lr=[0.1, 0.2])
+    for slots in ([2, 0], [1, 1], [1]):
+        with pytest.raises(InvalidArgument, match=r"2 models for the slots .* in ascending order"):
+            array.replace(slots, make_models(make, 2), optimizer, lr=0.1)
+    assert_same(array.state_dict(), before)

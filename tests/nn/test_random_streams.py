@@ -12,6 +12,7 @@ from dnnsuite.nn.random_streams import (
     new_stream,
     noted,
     repeated,
+    seed_slots,
     seeds_of,
     stream_key,
 )
@@ -70,3 +71,18 @@ def test_a_seed_depends_on_key_and_step():
     assert len(set(seeds_of(rng))) == 3
     a, b = (torch.rand(3, generator=generators_of(rng, torch.device("cpu"))[1]) for _ in range(2))
     assert torch.equal(a, b)
+
+
+def test_some_slots_restart_as_all_do():
+    def array():
+        layers = torch.nn.Sequential(*[nn.Dropout(0.5, B=3) for _ in range(3)])
+        layers[1].seeded_by_name = True  # as LoRA's dropout, which a model alone may not have
+        return layers
+
+    whole, part = array(), array()
+    nn.seed(whole, [4, 5, 6])
+    before = nn.get_rng_state(part)
+    seed_slots(part, {2: 6, 0: 4})
+    for name, stream in nn.get_rng_state(part).items():
+        assert torch.equal(stream[[0, 2]], nn.get_rng_state(whole)[name][[0, 2]])
+        assert torch.equal(stream[1], before[name][1])

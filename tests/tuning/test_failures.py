@@ -11,7 +11,6 @@ import torch
 
 import dnnsuite
 from dnnsuite.errors import Error, InvalidArgument
-from dnnsuite.tuning.widths import Width
 
 FATES = ("nan", "raise", "no memory", "factory", "evaluation")
 
@@ -70,19 +69,6 @@ def test_two_hundred_trials_of_which_some_fail(task, tmp_path):
     )
     done = sweep.history[sweep.history["trial"].map(lambda number: well[number])]
     assert done["value"][:16].tolist() == alone.history["value"].tolist()
-
-
-def test_one_without_room_does_not_make_the_others_narrow():
-    width = Width(4)
-    width.halve(4)
-    width.halve(2)
-    assert width.now == 1
-    width.restore()  # one alone has no room
-    assert width.now == 4
-    width.halve(4)
-    width.measured(2, 0.1, 1)  # two have
-    width.restore()
-    assert width.now == 2
 
 
 SCRIPT = """

@@ -97,3 +97,20 @@ def test_killed_at_any_moment(tmp_path):
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     assert run(out, resume=True).history.equals(whole.history)
+
+
+@pytest.mark.parametrize("name", ["hyperband", "pbt"])
+def test_killed_between_a_state_and_the_record_that_tells_of_it(tmp_path, name):
+    whole = run(tmp_path / "whole", name)
+    out = tmp_path / "out"
+    with pytest.raises(Stop):
+        run(out, name, callbacks=[After(9)])
+    for folder in out.glob("runs/trial-*"):
+        states = {int(path.stem.split("-")[1]): path for path in folder.glob("state-*.pt")}
+        last = max(states, default=0)
+        if last:  # a state of a rung that no record has, and half of another
+            (folder / f"state-{last + 1}.pt").write_bytes(states[last].read_bytes())
+            (folder / f".tmp-1-state-{last}.pt").write_bytes(b"half of")
+    sweep = run(out, name, resume=True)
+    assert sweep.history.equals(whole.history)
+    assert not [path.name for path in out.glob("runs/*/*") if path.name != "run.json"]

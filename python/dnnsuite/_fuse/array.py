@@ -29,6 +29,8 @@ from .single_model import model_of, parts_of
 from .slices import narrow
 from .unfused import ASKED
 
+Models = torch.nn.Module | Sequence[torch.nn.Module]
+
 
 def _gather(root: torch.nn.Module) -> None:
     """Move layers without parameters to the device of the others: dropout's rates and keys have to be there, for a copy
@@ -260,28 +262,33 @@ class Array(SharedState, torch.nn.Module):
             raise InvalidArgument(f"drop of all {self.B} models leaves no array")
         self._select(left, {}, companions)
 
-    def append(self, model: torch.nn.Module, *companions: Any, **fresh: Any) -> None:
-        """Add a model at the end.
+    def append(self, model: Models, *companions: Any, **fresh: Any) -> None:
+        """Add a model at the end, or several at once.
 
         Args:
-            model: a plain torch module of the array's architecture.
-            companions: optimizer, scheduler and scaler, which add the model too.
-            fresh: hyper-parameters of the model, for the optimizer.
+            model: a plain torch module of the array's architecture, or a list of such.
+            companions: optimizer, scheduler and scaler, which add the models too.
+            fresh: hyper-parameters for the optimizer, each one number or one per new model.
         """
-        self._select([*range(self.B), None], {self.B: model}, companions, fresh)
+        models = dict(enumerate(_listed(model), self.B))
+        self._select([*range(self.B), *[None] * len(models)], models, companions, fresh)
 
-    def replace(self, index: int, model: torch.nn.Module, *companions: Any, **fresh: Any) -> None:
-        """Put another model in a slot; the optimizer starts it anew.
+    def replace(self, index: int | Sequence[int], model: Models, *companions: Any, **fresh: Any) -> None:
+        """Put another model in a slot, or others in several slots at once; the optimizer starts them anew.
 
         Args:
-            index: number of the slot.
-            model: a plain torch module of the array's architecture.
+            index: number of the slot, or a list in ascending order.
+            model: a plain torch module of the array's architecture, or a list with one for each slot.
             companions: optimizer, scheduler and scaler.
-            fresh: hyper-parameters of the model, for the optimizer.
+            fresh: hyper-parameters for the optimizer, each one number or one per new model.
         """
-        index = self._index(index)
-        kept = [None if i == index else i for i in range(self.B)]
-        self._select(kept, {index: model}, companions, fresh)
+        slots, new = [self._index(i) for i in _listed(index)], _listed(model)
+        if slots != sorted(set(slots)) or len(slots) != len(new):
+            raise InvalidArgument(
+                f"{len(new)} models for the slots {slots}: give one for each, and the slots in ascending order"
+            )
+        models = dict(zip(slots, new, strict=True))
+        self._select([None if i in models else i for i in range(self.B)], models, companions, fresh)
 
     def clone(self, index: int, *companions: Any, into: int | None = None) -> None:
         """Copy a model, with its state in `companions`, into another slot or to the end.
@@ -333,3 +340,8 @@ class Array(SharedState, torch.nn.Module):
                 "name it in fuse(models, unfused=...)"
             )
         module._fused_report.reason = module._fused_report.reason or reason
+
+
+def _listed(value: Any) -> list[Any]:
+    """List several values, or a single one."""
+    return list(value) if isinstance(value, (list, tuple, range)) else [value]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,23 +24,23 @@ from .slices import set_width
 
 
 class _NewModel:
-    """A model on its way into an array: the second of the two in `both`, whose first is one of the array's."""
+    """A model on its way into an array: number `place` of those fused in `tree`, whose first is one of the array's."""
 
-    def __init__(self, model: torch.nn.Module, both: Any) -> None:
-        self._model, self._both = model, both
+    def __init__(self, model: torch.nn.Module, tree: Any, place: int) -> None:
+        self._model, self._tree, self._place = model, tree, place
         self._alone: Any = None
 
     def state(self) -> dict[str, torch.Tensor]:
         """Collect the model's tensors by name."""
-        return {name: tensor[1] for name, tensor in _state(self._both)}
+        return {name: tensor[self._place] for name, tensor in _state(self._tree)}
 
     def shares(self, path: str, name: str) -> bool:
         """Return True if the model's tensor is that of the array, or equal to it."""
-        return is_shared(getattr(self._both.get_submodule(path), name))
+        return is_shared(getattr(self._tree.get_submodule(path), name))
 
     def value(self, path: str, name: str) -> Any:
         """Find the model's value in a list of one per model, in the layer at `path`."""
-        return getattr(self._both.get_submodule(path), name)[1]
+        return getattr(self._tree.get_submodule(path), name)[self._place]
 
     def alone(self) -> Any:
         """Return the array of this model alone, for models that have attributes of their own."""
@@ -75,24 +76,21 @@ class ArrayEdit:
             raise InvalidArgument(
                 f"no optimizer or scheduler given takes {', '.join(sorted(set(fresh) - taken))}"
             )
-        self.new: dict[int, _NewModel] = {}
         self._unlike: dict[str, set[str]] = {}  # attributes in which new models differ, by module
-        for slot, model in models.items():
-            self.new[slot] = self._one(model)
+        self.new = self._compared(models) if models else {}
 
-    def _one(self, model: torch.nn.Module) -> _NewModel:
-        """Fuse the new model with one of the array's, which compares them."""
-        like = model_of(self.array._root, 0, copied=False).train(model.training)
+    def _compared(self, models: dict[int, torch.nn.Module]) -> dict[int, _NewModel]:
+        """Fuse the new models with one of the array's, which compares them; return them by slot."""
+        new = list(models.values())
+        like = model_of(self.array._root, 0, copied=False).train(new[0].training)
         device = next((p.device for p in self.array.parameters()), None)
-        model = model if device is None else model.to(device)
+        new = new if device is None else [model.to(device) for model in new]
         try:
             with equal_values(True):
-                both = Fusion([like, model]).tree()
+                tree = Fusion([like, *new]).tree()
         except InvalidArgument as error:
-            raise InvalidArgument(
-                str(error).replace("models 0 and 1", "the array and the new model")
-            ) from None
-        for path, module in both.named_modules():
+            raise InvalidArgument(_of_new_models(str(error), len(new))) from None
+        for path, module in tree.named_modules():
             if isinstance(module, UserModule) and module._fused_withheld:
                 if isinstance(self.array._root.get_submodule(path), ArrayModule):
                     names = ", ".join(sorted(module._fused_withheld))
@@ -101,7 +99,7 @@ class ArrayEdit:
                         "are alike: fuse them anew, with the new one"
                     )
                 self._unlike.setdefault(path, set()).update(module._fused_withheld)
-        return _NewModel(model, both)
+        return {slot: _NewModel(new[place], tree, place + 1) for place, slot in enumerate(models)}
 
     @torch.no_grad()
     def carry_out(self) -> None:
@@ -202,6 +200,12 @@ class ArrayEdit:
             tree = held.trees[source]
             return tree if self.slots.count(source) == 1 else copy.deepcopy(tree)
         return Fusion([self._model]).tree().get_submodule(path)
+
+
+def _of_new_models(message: str, count: int) -> str:
+    """Put a refusal of `fuse` in terms of an edit: its model 0 is the array's."""
+    new = "the new model" if count == 1 else r"new model \1"
+    return re.sub(r"models 0 and (\d+)", rf"the array and {new}", message)
 
 
 def _like(tensor: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

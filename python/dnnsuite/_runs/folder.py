@@ -88,7 +88,7 @@ class PlanFolder:
         """Remove half-made directories of a dead process."""
         for leftover in self.runs.glob(f"{TEMPORARY}*"):
             shutil.rmtree(leftover, ignore_errors=True)
-        for leftover in self.root.glob(f"{TEMPORARY}*"):
+        for leftover in (*self.root.glob(f"{TEMPORARY}*"), *self.runs.glob(f"*/{TEMPORARY}*")):
             if not leftover.is_dir():
                 leftover.unlink(missing_ok=True)
 

@@ -141,7 +141,7 @@ class RunRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain values for JSON."""
-        return asdict(self)
+        return {**asdict(replace(self, details={})), "details": dict(self.details)}  # plain already
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunRecord:

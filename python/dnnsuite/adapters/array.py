@@ -75,12 +75,16 @@ class AdapterArray(Array):
                 layer.enabled = True  # type: ignore[assignment]
 
     def append(self, model: Any, *companions: Any, **fresh: Any) -> None:
-        """Add a model at the end: a model of PEFT's, a config or a folder. `fresh` are its hyper-parameters."""
-        super().append(self._model(model), *companions, **fresh)
+        """Add a model at the end: a model of PEFT's, a config or a folder, or a list of such. `fresh` are its
+        hyper-parameters."""
+        super().append(self._models(model), *companions, **fresh)
 
-    def replace(self, index: int, model: Any, *companions: Any, **fresh: Any) -> None:
-        """Put a model in slot `index`: a model of PEFT's, a config or a folder."""
-        super().replace(index, self._model(model), *companions, **fresh)
+    def replace(self, index: int | Sequence[int], model: Any, *companions: Any, **fresh: Any) -> None:
+        """Put a model in slot `index`: a model of PEFT's, a config or a folder; or a list of such in several."""
+        super().replace(index, self._models(model), *companions, **fresh)
+
+    def _models(self, given: Any) -> Any:
+        return [self._model(one) for one in given] if isinstance(given, (list, tuple)) else self._model(given)
 
     def _lora_layers(self) -> dict[str, Any]:
         """Find the layers in which models have ranks of their own, by path."""

@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +32,7 @@ __all__ = [
     "pass_over",
     "repeated",
     "seed",
+    "seed_slots",
     "seeds_of",
     "set_rng_state",
     "stream_key",
@@ -154,15 +155,23 @@ def seed(array: torch.nn.Module, seeds: Sequence[int]) -> None:
     True
     """
     under_way.finish(array)
+    for rng in _all_streams(array).values():
+        if len(seeds) != len(rng):
+            raise InvalidArgument(f"{len(seeds)} seeds for an array of {len(rng)} models: give one per model")
+    seed_slots(array, dict(enumerate(seeds)))
+
+
+@torch.no_grad()
+def seed_slots(array: torch.nn.Module, seeds: Mapping[int, int]) -> None:
+    """Restart the random streams of some models of `array` as :func:`seed` does; `seeds` has one by slot."""
+    under_way.finish(array)
     by_name = {f"{name}.rng".lstrip(".") for name, layer in streams(array) if layer.seeded_by_name}
     places = itertools.count()
     for name, rng in _all_streams(array).items():
         place = (1 << 32) + zlib.crc32(name.encode()) if name in by_name else next(places)
-        if len(seeds) != len(rng):
-            raise InvalidArgument(f"{len(seeds)} seeds for an array of {len(rng)} models: give one per model")
-        for index, value in enumerate(seeds):
-            rng[index, 0] = stream_key(int(value), place)
-            rng[index, 1] = 0
+        for slot, value in seeds.items():
+            rng[slot, 0] = stream_key(int(value), place)
+            rng[slot, 1] = 0
 
 
 def _all_streams(array: torch.nn.Module) -> dict[str, torch.Tensor]:

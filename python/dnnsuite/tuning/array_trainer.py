@@ -7,17 +7,20 @@ import math
 import numbers
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from .._fuse import asks_for_numbers, fuse, run_in_a_loop, stack, state_bytes
+from .._fuse import asks_for_numbers, fuse, run_in_a_loop, state_bytes
 from .._step import StepRunner
 from ..errors import InvalidArgument
+from ..nn.random_streams import seed_slots
+from .batches import arguments_of, side_by_side, stacked
 from .feeds import Feed
 from .recipe import Recipe
-from .slots import read_slot, seed_slot, write_slot
+from .slots import load_state, read_slot, write_slot
 from .torch_schedules import TorchSchedules, follows_metric
 from .trainee import size_of
 from .trial import Trial
@@ -37,17 +40,22 @@ class TrialArray:
     Args:
         evaluation: a `Feed` of held-out batches, a function of one plain model, or None.
         metric: that a schedule such as ReduceLROnPlateau follows.
+
+    Attributes:
+        steps: of the last epoch.
     """
 
     def __init__(self, recipe: Recipe, evaluation: Evaluation, metric: str, threads: int) -> None:
         self._recipe, self._evaluation, self._metric, self._threads = recipe, evaluation, metric, threads
         self.trials: list[Trial] = []
+        self.steps = 0
         self._trained: dict[int, int] = {}  # epochs in the slots' weights, by trial
         self._of_base: dict[int, frozenset[str]] = {}  # names of tensors that no state needs, by trial
         self._array: Any = None
         self._optimizer: Any = None
         self._schedule: Any = None
         self._runner: StepRunner | None = None
+        self._loss_function = self._losses  # one object, by which runners know that they record the same code
 
     # -- who is in it ----------------------------------------------------------------------------------------------
 
@@ -55,19 +63,36 @@ class TrialArray:
         """Hold exactly these trials: those present stay, others take the slots of those that leave."""
         staying = {id(trial) for trial in trials if self._is_current(trial)}
         leaving = [slot for slot, held in enumerate(self.trials) if id(held) not in staying]
-        coming = deque(trial for trial in trials if id(trial) not in staying)
+        coming = [trial for trial in trials if id(trial) not in staying]
+        for trial in coming:
+            if isinstance(trial.state, Path):
+                trial.state = load_state(trial.state)
         if len(leaving) == len(self.trials):
-            self._begin(list(trials))
+            self._begin(trials)
             return
-        for slot in [slot for slot in leaving if coming]:
-            if coming:
-                self._replace(slot, coming.popleft())
-                leaving.remove(slot)
-        if leaving:
-            self._array.drop(leaving, *self._companions)
-            self.trials = [held for slot, held in enumerate(self.trials) if slot not in leaving]
-        while coming:
-            self._append(coming.popleft())
+        try:
+            self._edit(leaving, coming)
+        except InvalidArgument:  # as for models that differ in what those of the array are alike in
+            self._begin_with_states(trials)
+
+    def _edit(self, leaving: Sequence[int], coming: Sequence[Trial]) -> None:
+        """Put trials into the slots of those that leave; let the array shrink or grow by the rest."""
+        count = min(len(leaving), len(coming))
+        if count:
+            self._fill(leaving[:count], coming[:count])
+        if leaving[count:]:
+            self._array.drop(leaving[count:], *self._companions)
+            self.trials = [held for slot, held in enumerate(self.trials) if slot not in leaving[count:]]
+        if coming[count:]:
+            B = len(self.trials)
+            self._fill(range(B, B + len(coming) - count), coming[count:])
+
+    def _begin_with_states(self, trials: Sequence[Trial]) -> None:
+        """Begin another array, in which the trials of this one go on from their states."""
+        for trial in trials:
+            if self._is_current(trial):
+                trial.state = self.state(trial)
+        self._begin(trials)
 
     def _is_current(self, trial: Trial) -> bool:
         """True if a trial's slot has its state of now, which a copy of it need not replace."""
@@ -81,7 +106,7 @@ class TrialArray:
     def _companions(self) -> list[Any]:
         return [one for one in (self._optimizer, self._schedule) if one is not None]
 
-    def _begin(self, trials: list[Trial]) -> None:
+    def _begin(self, trials: Sequence[Trial]) -> None:
         self.close()
         trainees = [self._trainee(trial) for trial in trials]
         recipe = self._recipe
@@ -89,13 +114,13 @@ class TrialArray:
         self._array = fuse(trainees, seeds=[trial.seed for trial in trials])
         configs = [trial.config for trial in trials]
         self._optimizer, self._schedule = recipe.optimization.made(self._array, trainees, configs)
-        self.trials = trials
+        self.trials = list(trials)
         for slot, trial in enumerate(trials):
             self._go_on(slot, trial)
         self._runner = StepRunner(
             self._array,
             self._optimizer,
-            self._losses,
+            self._loss_function,
             threads=self._threads,
             width=self._shard_width(len(trials)),
         )
@@ -126,7 +151,9 @@ class TrialArray:
         if not _has_inherited(trial):
             return
         assert self._recipe.optimization is not None
-        seed_slot(self._array, slot, trial.seed + 7919 * trial.trained)  # not the masks that its source draws
+        seed_slots(
+            self._array, {slot: trial.seed + 7919 * trial.trained}
+        )  # not the masks that its source draws
         values, _ = self._recipe.optimization.fresh(self._recipe.build(trial), trial.config)
         for group in self._optimizer.param_groups:
             for name, value in values.items():
@@ -135,29 +162,28 @@ class TrialArray:
                     vector[slot] = value
                     group[name] = vector
 
-    def _replace(self, slot: int, trial: Trial) -> None:
-        self._fill(
-            trial,
-            lambda trainee, values: self._array.replace(slot, trainee, *self._companions, **values),
-            slot,
-        )
-        self.trials[slot] = trial
-
-    def _append(self, trial: Trial) -> None:
-        slot = len(self.trials)
-        self._fill(
-            trial, lambda trainee, values: self._array.append(trainee, *self._companions, **values), slot
-        )
-        self.trials.append(trial)
-
-    def _fill(self, trial: Trial, edit: Callable[[Any, Any], None], slot: int) -> None:
+    def _fill(self, slots: Sequence[int], trials: Sequence[Trial]) -> None:
+        """Put trials into slots; those past the end are new."""
         assert self._recipe.optimization is not None
-        trainee = self._trainee(trial)
-        values, rest = self._recipe.optimization.fresh(trainee, trial.config)
-        edit(trainee, values)
-        rest(self._optimizer, self._schedule, slot)
-        seed_slot(self._array, slot, trial.seed)
-        self._go_on(slot, trial)
+        trainees = [self._trainee(trial) for trial in trials]
+        fresh = [
+            self._recipe.optimization.fresh(trainee, trial.config)
+            for trainee, trial in zip(trainees, trials, strict=True)
+        ]
+        values = _by_model([own for own, _ in fresh])
+        if values is None:
+            for slot, trial in zip(slots, trials, strict=True):
+                self._fill([slot], [trial])
+            return
+        if slots[0] < len(self.trials):
+            self._array.replace(slots, trainees, *self._companions, **values)
+        else:
+            self._array.append(trainees, *self._companions, **values)
+        seed_slots(self._array, {slot: trial.seed for slot, trial in zip(slots, trials, strict=True)})
+        for slot, trial, (_, rest) in zip(slots, trials, fresh, strict=True):
+            rest(self._optimizer, self._schedule, slot)
+            self._go_on(slot, trial)
+            self.trials[slot : slot + 1] = [trial]
 
     def state(self, trial: Trial) -> dict[str, Any]:
         """Copy the state of one of its trials."""
@@ -205,10 +231,10 @@ class TrialArray:
         steps: deque[Any] = deque()
         by_batch = self._steps_by_batch
         feeds = [self._recipe.feeds.of(trial.number, trial.config) for trial in self.trials]
-        for batch in _side_by_side(
+        for batch in side_by_side(
             [(feed, trial.trained) for feed, trial in zip(feeds, self.trials, strict=True)]
         ):
-            steps.append(self._runner.step(*self._placed(batch)))
+            steps.append(self._runner.step(*arguments_of(batch, self._recipe.device)))
             if by_batch:
                 self._schedule.step()
             count += 1
@@ -219,19 +245,13 @@ class TrialArray:
             total += step.losses().detach().double().cpu()
         if not count:
             raise InvalidArgument("an epoch of train has no batch")
+        self.steps = count
         return total / count
 
     def _losses(self, array: Any, *batch: Any) -> Any:
         """Losses `[B]` in training, measures by name in validation."""
         with self._recipe.lent_autocast():
             return array(*batch)
-
-    def _placed(self, batch: Any) -> tuple[Any, ...]:
-        """The arguments of a step: a mapping is one, a sequence is many."""
-        device = self._recipe.device
-        if device != "cpu":
-            batch = _mapped(lambda x: x.to(device, non_blocking=True), batch)
-        return tuple(batch) if isinstance(batch, (list, tuple)) and not _is_ragged(batch) else (batch,)
 
     @property
     def _steps_by_batch(self) -> bool:
@@ -282,9 +302,8 @@ class TrialArray:
             for batch in feed.epoch(0):
                 size = size_of(batch)
                 count += size
-                for name, value in self._losses(
-                    self._array, *self._placed(_stacked([batch] * B, True))
-                ).items():
+                given = arguments_of(stacked([batch] * B, True), self._recipe.device)
+                for name, value in self._losses(self._array, *given).items():
                     column = value if isinstance(value, torch.Tensor) else torch.full((B,), float(value))
                     totals[name] = totals.get(name, 0) + column.detach().double().cpu() * size
         finally:
@@ -300,6 +319,17 @@ class TrialArray:
             self._runner.close()
         self._runner = self._array = self._optimizer = self._schedule = None
         self.trials = []
+
+
+def _by_model(values: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Values of fresh models as an edit of several takes them; None if only those of a single model have a form."""
+    first = values[0]
+    if len(values) == 1:
+        return dict(first)
+    numbers_only = all(isinstance(value, (int, float)) for own in values for value in own.values())
+    if not numbers_only or any(own.keys() != first.keys() for own in values):
+        return None
+    return {name: [own[name] for own in values] for name in first}
 
 
 def _followed(found: Found, metric: str) -> float:
@@ -333,56 +363,3 @@ def _number(name: Any, value: Any) -> float:
     raise InvalidArgument(
         f"evaluate returned {type(value).__name__} for {name!r}: return a number, or numbers by name"
     )
-
-
-def _side_by_side(readers: Sequence[tuple[Feed, int]]) -> Iterator[Any]:
-    """Batches `[B, N, ...]`, one of each reader (feed, epoch); those alike are read once."""
-    keys = list(dict.fromkeys((id(feed), epoch) for feed, epoch in readers))
-    feeds = {id(feed): feed for feed, _ in readers}
-    iterators = [feeds[feed].epoch(epoch) for feed, epoch in keys]
-    places = [keys.index((id(feed), epoch)) for feed, epoch in readers]
-    for number, batches in enumerate(_together(iterators)):
-        if batches is None:
-            raise InvalidArgument(
-                f"the trials' data have different numbers of batches: one ends after {number}; give loaders with a "
-                "length, whose trials are dealt to arrays of their own"
-            )
-        yield _stacked([batches[place] for place in places], len(keys) == 1)
-
-
-def _together(iterators: Sequence[Iterator[Any]]) -> Iterator[list[Any] | None]:
-    while True:
-        batches = [next(iterator, None) for iterator in iterators]
-        if all(batch is None for batch in batches):
-            return
-        yield None if any(batch is None for batch in batches) else batches
-
-
-def _stacked(batches: Sequence[Any], shared: bool) -> Any:
-    """One batch for all models out of theirs: shared without a copy, or stacked, or a list where sizes differ."""
-    first = batches[0]
-    if isinstance(first, torch.Tensor):
-        if shared:
-            return stack(first, len(batches))
-        if len({batch.shape for batch in batches}) > 1:
-            return list(batches)
-        return torch.stack(list(batches))
-    if isinstance(first, Mapping):
-        return {name: _stacked([batch[name] for batch in batches], shared) for name in first}
-    if isinstance(first, (list, tuple)):
-        return tuple(_stacked([batch[i] for batch in batches], shared) for i in range(len(first)))
-    raise InvalidArgument(
-        f"a batch holds a {type(first).__name__}: it may hold tensors, and lists and dicts of them"
-    )
-
-
-def _is_ragged(batch: Any) -> bool:
-    return isinstance(batch, list)
-
-
-def _mapped(function: Callable[[torch.Tensor], torch.Tensor], batch: Any) -> Any:
-    if isinstance(batch, torch.Tensor):
-        return function(batch)
-    if isinstance(batch, Mapping):
-        return {name: _mapped(function, part) for name, part in batch.items()}
-    return type(batch)(_mapped(function, part) for part in batch)

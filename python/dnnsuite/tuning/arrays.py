@@ -9,31 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from .._runs.failures import classify
-from ..errors import Error
 from .array_trainer import Evaluation, Found, TrialArray
 from .recipe import Recipe
+from .slots import load_state
 from .trial import Trial
 from .widths import Width
 
-__all__ = ["Arrays", "Outcome", "load_state"]
+__all__ = ["Arrays", "Outcome"]
 
 Outcome = tuple[Trial, Found]
 _MOST_ARRAYS = 4
-
-
-def load_state(path: Path) -> Any:
-    """Read the state of a trial from its file.
-
-    Raises:
-        Error: it is missing or damaged; the message names it.
-    """
-    try:
-        return torch.load(path, weights_only=True)
-    except Exception as error:
-        raise Error(f"{path}: {error}") from error
 
 
 class Arrays:
@@ -47,7 +33,7 @@ class Arrays:
         self._held: dict[Any, TrialArray] = {}
 
     def chosen(self, ready: Sequence[Trial]) -> list[Trial]:
-        """The trials to train next: of one group, those that are in its array first."""
+        """The trials to train next: of one group, those in its array first, then those that have most before them."""
         groups: dict[Any, list[Trial]] = {}
         for trial in ready:
             groups.setdefault(trial.group, []).append(trial)
@@ -63,7 +49,7 @@ class Arrays:
         held = self._held.get(group[0].group)
         resident = {id(trial) for trial in held.trials} if held else set()
         together = [trial for trial in group if trial.alone <= trial.trained]
-        order = sorted(together, key=lambda trial: (id(trial) not in resident, trial.number))
+        order = sorted(together, key=lambda trial: (id(trial) not in resident, trial.trained, trial.number))
         self.width.begin(order[0].trained_bytes)
         return order[: self.width.now]
 
@@ -71,16 +57,13 @@ class Arrays:
         """Train an epoch of each; those without an outcome have to be trained again."""
         began, group = time.perf_counter(), trials[0].group
         try:
-            for trial in trials:
-                if isinstance(trial.state, Path):
-                    trial.state = load_state(trial.state)
             array = self._array(group)
             self._park_others(array, trials)
             array.hold(trials)
             found = dict(zip(map(id, array.trials), array.epoch(), strict=True))
         except Exception as error:
             return self._lost(group, trials, error)
-        self.width.measured(len(trials), time.perf_counter() - began, 1)
+        self.width.measured(len(trials), time.perf_counter() - began, array.steps)
         return [(trial, found[id(trial)]) for trial in trials]
 
     def _array(self, group: Any) -> TrialArray:

@@ -14,7 +14,8 @@ from .._runs.failures import classify
 from .._runs.interrupts import check, deferred
 from ..errors import Error, InvalidArgument, did_you_mean
 from .algorithms import Algorithm, Decision, Order
-from .arrays import Outcome, load_state
+from .arrays import Outcome
+from .slots import load_state
 from .store import Kept, Store
 from .trial import Trial
 
@@ -116,12 +117,14 @@ class Engine:
             self._kept = {}  # weights that cannot be had back without training
         self._active: dict[int, Trial] = {}
         self._heard: dict[int, tuple[Trial, Any]] = {}  # outcomes that wait until all have one
+        self._unwritten: dict[int, Trial] = {}  # trials of which a rung or the end is not on disk yet
         self._began_s = self._saved_s = time.monotonic()
         self.metric = self.goal.metric or ""
         self.train_s = 0.0
         while True:
             check()
             self._take_orders()
+            self._write()
             ready = [trial for trial in self._active.values() if trial.number not in self._heard]
             if not ready:
                 if not self._heard:
@@ -187,6 +190,11 @@ class Engine:
     def _inherit(self, trial: Trial, source: Trial, order: Order) -> None:
         """Let a trial go on from another's state, with values of its own."""
         state = self._state_at(source, trial.epoch)
+        if state is None and trial.epoch >= len(trial.known):
+            raise Error(
+                f"the state of trial {source.number} after epoch {trial.epoch}, with which trial {trial.number} goes on, "
+                "is missing; sweep again with another out"
+            )
         trial.config = dict(order.config or source.config)
         trial.inherited.append((trial.epoch, source.number))
         trial.state = trial.kept = state
@@ -275,11 +283,14 @@ class Engine:
     def _deliver(self) -> None:
         """Tell the algorithm what was heard, in the order of the trials, and do as it decides."""
         heard, self._heard = self._heard, {}
-        for _, (trial, found) in sorted(heard.items()):
-            if isinstance(found, BaseException):
-                self._hear_of_failure(trial, found)
-            else:
-                self._hear(trial, found)
+        try:
+            for _, (trial, found) in sorted(heard.items()):
+                if isinstance(found, BaseException):
+                    self._hear_of_failure(trial, found)
+                else:
+                    self._hear(trial, found)
+        finally:
+            self._write()
 
     def _hear_of_failure(self, trial: Trial, error: BaseException) -> None:
         self._fail(trial, *reason_of(error))
@@ -323,8 +334,7 @@ class Engine:
         trial.status = "paused"
         self._active.pop(trial.number, None)
         if new:
-            state = self.trainer.park(trial)
-            self._save(trial, state)
+            self._unwritten[trial.number] = trial
 
     def _end_given_up(self) -> None:
         for number in self.algorithm.given_up():
@@ -339,10 +349,18 @@ class Engine:
     def _end(self, trial: Trial, status: str) -> None:
         trial.status, trial.state, trial.kept = status, None, None
         self._active.pop(trial.number, None)
-        self._save(trial, None)
+        self._unwritten[trial.number] = trial
         self._say("end", trial)
 
     # -- disk ------------------------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        """Write the rungs and ends since the last call: a trial that its rung has ended needs no state."""
+        with deferred():
+            while self._unwritten:
+                number, trial = next(iter(self._unwritten.items()))
+                self._save(trial, self.trainer.park(trial) if trial.status == "paused" else None)
+                del self._unwritten[number]
 
     def _save(self, trial: Trial, state: Any) -> None:
         """Write a trial's rung. The best weights come first: what a record says is never better than what is kept."""

@@ -27,7 +27,10 @@ def seeded(seed: int) -> Iterator[None]:
 
     kept = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        if torch.cuda.is_available():
+            torch.manual_seed(seed)
+        else:  # without noting for other devices where it was called from, which takes a millisecond
+            torch.default_generator.manual_seed(seed)
         random.seed(seed)
         np.random.seed(seed % 2**32)
         try:

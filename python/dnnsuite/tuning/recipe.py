@@ -72,7 +72,7 @@ class Recipe:
             self.optimization = chosen_optimization(optimizer, schedule, lightning=False)
         self.read: set[str] = set()  # names that make_model reads
         self._groups: dict[Any, list[tuple[Any, torch.nn.Module]]] = {}
-        self._built: dict[int, Trainee] = {}
+        self._built: dict[int, tuple[Config, Trainee]] = {}
 
     def lent_autocast(self) -> contextlib.AbstractContextManager[Any]:
         """torch.autocast if a half precision was asked for."""
@@ -88,8 +88,9 @@ class Recipe:
 
     def build(self, trial: Trial) -> Trainee:
         """A trial's model as it starts, in training."""
-        if trial.number in self._built:
-            return self._built.pop(trial.number)
+        known = self._built.pop(trial.number, None)
+        if known is not None and known[0] == trial.config:  # a process that was forked has those of before
+            return known[1]
         config = WatchedConfig(trial.config)
         with seeded(trial.seed):
             model = self._made(config, trial)
@@ -129,7 +130,7 @@ class Recipe:
         )
         small = sum(p.numel() * p.element_size() for p in trainee.parameters()) < _SMALL_BYTES
         if small and len(self._built) < _MOST_BUILT:
-            self._built[trial.number] = trainee
+            self._built[trial.number] = dict(trial.config), trainee
 
     def _shape(self, trainee: Trainee) -> tuple[Any, int]:
         """(signature of the model's shapes, which of those that have it but cannot be fused)."""

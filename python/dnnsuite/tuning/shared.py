@@ -15,9 +15,9 @@ from typing import Any
 
 from .._runs.folder import joined
 from ..errors import Error
-from .arrays import load_state
 from .board import Board
 from .engine import Engine, FailedElsewhere, reason_of
+from .slots import load_state
 from .store import BEST_FILE, Store
 from .trial import Trial
 
@@ -192,9 +192,10 @@ class SharedEngine(Engine):
     def _hear(self, trial: Trial, metrics: dict[str, float]) -> None:
         mine = self._shared.mine(trial.number)
         super()._hear(trial, metrics)
+        self._write()  # before others are told that its rung is on disk
         if not mine:
             return
-        if self.algorithm.parallel is None:  # its rung is on disk
+        if self.algorithm.parallel is None:
             self._tell(trial, metrics)
         if trial.status != "running":
             self._shared.release(trial.number, metrics[self.metric])
@@ -202,6 +203,7 @@ class SharedEngine(Engine):
     def _hear_of_failure(self, trial: Trial, error: BaseException) -> None:
         mine = self._shared.mine(trial.number)
         super()._hear_of_failure(trial, error)
+        self._write()
         if mine and self.algorithm.parallel is None:
             self._tell(trial, error)
         self._shared.release(trial.number, None)

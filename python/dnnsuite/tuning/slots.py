@@ -8,17 +8,30 @@ streams; on the CPU, as a file keeps them.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from .. import nn
-from ..nn.random_streams import stream_key
+from ..errors import Error
 from .torch_schedules import TorchSchedules
 
-__all__ = ["read_slot", "seed_slot", "write_slot"]
+__all__ = ["load_state", "read_slot", "write_slot"]
 
 State = dict[str, Any]
+
+
+def load_state(path: Path) -> Any:
+    """Read the state of a trial from its file.
+
+    Raises:
+        Error: it is missing or damaged; the message names it.
+    """
+    try:
+        return torch.load(path, weights_only=True)
+    except Exception as error:
+        raise Error(f"{path}: {error}") from error
 
 
 def _copied(value: torch.Tensor) -> torch.Tensor:
@@ -66,14 +79,6 @@ def write_slot(state: State, slot: int, array: Any, optimizer: Any, schedule: An
     for one, own in zip(_schedules(schedule), state["schedule"], strict=True):
         _write_schedule(one, slot, own)
     _write_streams(array, slot, state["streams"])
-
-
-def seed_slot(array: Any, slot: int, seed: int) -> None:
-    """Start the random streams of a slot as `fuse(models, seeds=...)` does."""
-    streams = nn.get_rng_state(array)
-    for place, rng in enumerate(streams.values()):
-        rng[slot] = torch.tensor([stream_key(seed, place), 0])
-    nn.set_rng_state(array, streams)
 
 
 def _write_streams(array: Any, slot: int, own: dict[str, torch.Tensor]) -> None:

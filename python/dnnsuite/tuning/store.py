@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,9 +14,10 @@ from typing import Any
 
 import torch
 
-from .._files import TEMPORARY, replacing
+from .._files import TEMPORARY, replacing, write_json
 from .._runs import facts
 from .._runs.folder import PlanFolder
+from .._runs.reading import RUN_FILE
 from .._runs.record import Metric, Moment, RunRecord, Verdict, new_id
 from .._runs.resume import refuse_other_settings
 from .trial import Trial
@@ -93,26 +93,36 @@ class Store:
 
     def save(self, trial: Trial, state: Any, metric: str, sign: float) -> dict[int, Path]:
         """Write a trial's record and, if it may go on, its state; return the files of states by epochs."""
-        name = _folder_of(trial.number)
-        temporary = self.folder.begin_run(name + self.suffix)
+        directory = self.folder.runs / _folder_of(trial.number)
+        record = self._record(trial, metric, sign)
         if isinstance(state, Path):
             state = torch.load(state, weights_only=True)
-        if state is not None:
-            torch.save(state, temporary / f"state-{trial.trained}.pt")
-            if self._keeps_states:
-                self._keep_last(self.folder.runs / name, temporary)
-        return _states_in(self.folder.finish_run(temporary, self._record(trial, metric, sign), name))
+        if not (directory / RUN_FILE).is_file():
+            temporary = self.folder.begin_run(directory.name + self.suffix)
+            if state is not None:
+                torch.save(state, temporary / _file_of(trial.trained))
+            return _states_in(self.folder.finish_run(temporary, record, directory.name))
+        before = _states_in(directory)
+        if state is not None:  # before the record that tells of it: a kill between them loses nothing
+            with replacing(directory / _file_of(trial.trained)) as temporary:
+                torch.save(state, temporary)
+        write_json(directory / RUN_FILE, record.to_dict())
+        for epochs in before.keys() - self._needed(before, trial, state):
+            before[epochs].unlink(missing_ok=True)
+        return _states_in(directory)
+
+    def _needed(self, before: Mapping[int, Path], trial: Trial, state: Any) -> set[int]:
+        """Epochs of the states that may be asked for after this one was written.
+
+        Others may take over the state before the last, or that of a trial that has ended, if they are not as far yet.
+        """
+        if not self._keeps_states:
+            return set() if state is None else {trial.trained}
+        return {trial.trained, *sorted(epochs for epochs in before if epochs < trial.trained)[-1:]}
 
     def states_of(self, trial: int) -> dict[int, Path]:
         """Files of a trial's states by epochs."""
         return _states_in(self.folder.runs / _folder_of(trial))
-
-    @staticmethod
-    def _keep_last(before: Path, now: Path) -> None:
-        states = sorted(before.glob("state-*.pt"), key=lambda path: int(path.stem.split("-")[1]))
-        for path in states[-1:]:
-            with suppress(OSError):
-                os.link(path, now / path.name)
 
     def save_best(self, best: Mapping[str, Any]) -> None:
         """Write the best weights of all trials."""
@@ -177,10 +187,16 @@ class Store:
         )
 
     def clean(self) -> None:
-        """Remove states that no trial will go on from."""
-        for path in self.folder.runs.glob("trial-*/state-*.pt"):
-            if not path.parent.name.startswith(TEMPORARY):
-                path.unlink(missing_ok=True)
+        """Remove states that no trial will go on from, and what dead processes left half-made."""
+        for path in (
+            *self.folder.runs.glob("trial-*/state-*.pt"),
+            *self.folder.runs.glob(f"trial-*/{TEMPORARY}*"),
+        ):
+            path.unlink(missing_ok=True)
+
+
+def _file_of(epochs: int) -> str:
+    return f"state-{epochs}.pt"
 
 
 def _folder_of(trial: int) -> str:

@@ -35,6 +35,8 @@ __all__ = ["MODES", "sweep"]
 
 MODES = ("hfta", "serial", "concurrent")
 _HIGHER = ("acc", "f1", "auc", "precision", "recall", "score", "r2", "bleu", "top1", "top5")
+_HELD_OUT_BYTES = 2**18  # of a batch
+_LEAST_HELD_OUT, _MOST_HELD_OUT = 64, 1024  # samples of a batch
 Callback = Callable[[Event], None]
 
 
@@ -236,8 +238,16 @@ def _evaluation(evaluate: Any, batch_size: int | None) -> Any:
         callable(evaluate) and not hasattr(evaluate, "__iter__") and not hasattr(evaluate, "__getitem__")
     ):
         return evaluate
-    size = batch_size if batch_size is not None else 1024
+    size = _held_out_size(evaluate, batch_size)
     return Feeds(evaluate, size, 0, shuffle=False).of(0, {})
+
+
+def _held_out_size(evaluate: Any, batch_size: int | None) -> int:
+    """Samples of a held-out batch: as in training or more, for what keeps no gradients costs little memory."""
+    if not isinstance(evaluate, tuple) or not all(isinstance(part, torch.Tensor) for part in evaluate):
+        return batch_size or _MOST_HELD_OUT
+    sample = sum(part[:1].numel() * part.element_size() for part in evaluate)
+    return max(batch_size or _LEAST_HELD_OUT, min(_MOST_HELD_OUT, _HELD_OUT_BYTES // max(1, sample)))
 
 
 def _trainer(mode: str, recipe: Recipe, evaluation: Any, aim: Goal, threads: int, width: int | None) -> Any:

@@ -11,6 +11,7 @@ _FIRST = 8
 _SMALL_BYTES = 2**20  # of parameters: a step of a model is mostly overhead
 _GAIN = 1.05  # a wider array has to be so many times as fast per model
 _HEAVY_S = 0.02  # a model's step that keeps a core busy for so long gains nothing from company
+_LIGHT_S = 0.004  # one for so long gains from much
 _MEMORY_PART = 0.6  # of what is free
 
 
@@ -25,13 +26,18 @@ class Width:
     def __init__(self, asked: int | None = None, most: int = 64) -> None:
         self.now = asked or _FIRST
         self._fixed, self._most = asked is not None, most
-        self._rates: dict[int, float] = {}
+        self._before_s: float | None = None  # time of a model's step before the array grew
         self._whole: tuple[int, bool] | None = None  # (now, fixed) before it was halved for the first time
         self._begun_bytes = _used_bytes()
 
     def begin(self, model_bytes: int) -> None:
         """Take the size of a first model's parameters: an array of small ones begins wider."""
-        if not self._fixed and not self._rates and self.now == _FIRST and 0 < model_bytes < _SMALL_BYTES:
+        if (
+            not self._fixed
+            and self._before_s is None
+            and self.now == _FIRST
+            and 0 < model_bytes < _SMALL_BYTES
+        ):
             self.now = 2 * _FIRST
 
     def measured(self, models: int, seconds: float, steps: int) -> None:
@@ -40,17 +46,16 @@ class Width:
             self._whole = None  # that there is less room is true
         if self._fixed or models != self.now or not steps:
             return
-        per_model_s = seconds / models / steps
-        before = self._rates.get(models // 2)
-        self._rates[models] = min(per_model_s, self._rates.get(models, per_model_s))
-        grew = before is None or before > _GAIN * self._rates[models]
-        if grew and per_model_s < _HEAVY_S and 2 * models <= self._most and self._fits(models):
-            self.now = 2 * models
+        step_s = seconds / models / steps
+        grew = self._before_s is None or self._before_s > _GAIN * step_s
+        wider = min(self._most, models * (4 if step_s < _LIGHT_S else 2))
+        if grew and step_s < _HEAVY_S and wider > models and self._fits(wider / models - 1):
+            self.now, self._before_s = wider, step_s
 
-    def _fits(self, more: int) -> bool:
-        """True if as many models again fit into memory, by what those that are there took."""
+    def _fits(self, more: float) -> bool:
+        """True if `more` times as many models in addition fit into memory, by what those that are there took."""
         took = max(0, _used_bytes() - self._begun_bytes)
-        return took < _MEMORY_PART * psutil.virtual_memory().available
+        return more * took < _MEMORY_PART * psutil.virtual_memory().available
 
     def halve(self, failed: int) -> None:
         """Memory ran out with `failed` models: half as many from now on."""

@@ -1,15 +1,107 @@
 # SPDX-License-Identifier: MIT
 """Optuna's samplers and pruners through our adapter, against Optuna's own loop."""
 
+import math
+
 import pytest
 import torch
 
 import dnnsuite
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.tuning import OptunaSearch, Uniform
+from dnnsuite.tuning import Decision, Int, LogUniform, OptunaSearch, Setting, Uniform
 
 optuna = pytest.importorskip("optuna")
 optuna.logging.set_verbosity(optuna.logging.WARNING)
+pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+
+SPACE = {"x": Uniform(-3, 3), "lr": LogUniform(1e-3, 1e-1), "layers": Int(1, 4)}
+GRID = {"x": [-2.0, 0.5, 1.0], "lr": [0.01, 0.1], "layers": [1, 3]}
+SAMPLERS = {
+    "random": lambda: optuna.samplers.RandomSampler(seed=3),
+    "tpe": lambda: optuna.samplers.TPESampler(n_startup_trials=4, seed=3),
+    "tpe, multivariate": lambda: optuna.samplers.TPESampler(
+        n_startup_trials=4, seed=3, multivariate=True, group=True
+    ),
+    "qmc": lambda: optuna.samplers.QMCSampler(seed=3, scramble=True),
+    "cma-es": lambda: optuna.samplers.CmaEsSampler(n_startup_trials=2, seed=3),
+    "grid": lambda: optuna.samplers.GridSampler(GRID, seed=3),
+}
+NOP = optuna.pruners.NopPruner
+MEDIAN = optuna.pruners.MedianPruner
+PRUNERS = {
+    "median": lambda: MEDIAN(n_startup_trials=2, n_warmup_steps=1),
+    "percentile": lambda: optuna.pruners.PercentilePruner(40.0, n_startup_trials=2),
+    "halving": lambda: optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=2),
+    "hyperband": lambda: optuna.pruners.HyperbandPruner(min_resource=1, max_resource=8, reduction_factor=2),
+    "threshold": lambda: optuna.pruners.ThresholdPruner(lower=-4.0, upper=4.0),
+    "patient": lambda: optuna.pruners.PatientPruner(MEDIAN(n_startup_trials=2), patience=1),
+    "wilcoxon": lambda: optuna.pruners.WilcoxonPruner(p_threshold=0.2, n_startup_steps=3),
+}
+
+
+def values(config, epochs):
+    """Values after each epoch of a trial: they fall at a rate of the trial's own, and not in step with the others."""
+    x = config["x"]
+    for epoch in range(epochs):
+        x -= 4 * config["lr"] * config["layers"] * x
+        yield x * x + 0.3 * math.sin(5 * epoch + 7 * config["x"])
+
+
+def own(study, trials, epochs, maximize):
+    """Optuna's loop, with a report per epoch."""
+
+    def objective(trial):
+        config = {
+            "x": trial.suggest_float("x", -3, 3),
+            "lr": trial.suggest_float("lr", 1e-3, 1e-1, log=True),
+            "layers": trial.suggest_int("layers", 1, 4),
+        }
+        for epoch, value in enumerate(values(config, epochs), 1):
+            found = -value if maximize else value
+            trial.report(found, epoch)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return found
+
+    study.optimize(objective, n_trials=trials)
+
+
+def played(study, trials, epochs, maximize):
+    """The same search by the adapter, as a sweep plays it."""
+    search = OptunaSearch(study, trials, parallel=1)
+    search.begin(Setting(SPACE, (), epochs, 0, maximize))
+    while (order := search.next()) is not None:
+        for epoch, value in enumerate(values(order.config, epochs), 1):
+            if search.report(order.trial, epoch, value) is not Decision.GO:
+                break
+
+
+@pytest.mark.parametrize(
+    ("sampler", "pruner"),
+    [
+        *((sampler, "median") for sampler in SAMPLERS),
+        *(("tpe", pruner) for pruner in PRUNERS if pruner != "median"),
+    ],
+)
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_suggestions_and_decisions_are_those_of_optunas_own_loop(sampler, pruner, direction):
+    if sampler == "cma-es":
+        pytest.importorskip("cmaes")
+
+    def study():
+        return optuna.create_study(
+            sampler=SAMPLERS[sampler](), pruner=PRUNERS[pruner](), study_name="s", direction=direction
+        )
+
+    trials, maximize = 12, direction == "maximize"
+    one, other = study(), study()
+    own(one, trials, 8, maximize)
+    played(other, trials, 8, maximize)
+    for mine, theirs in zip(other.trials, one.trials, strict=True):
+        assert (mine.params, mine.state, mine.value) == (theirs.params, theirs.state, theirs.value)
+        assert mine.intermediate_values == theirs.intermediate_values
+    assert {trial.state.name for trial in one.trials} == {"COMPLETE", "PRUNED"}
+
 
 X, Y = torch.ones(4, 1), torch.zeros(4, 1)
 EPOCHS = 4
@@ -54,17 +146,10 @@ def swept(study, trials, out=False, **options):
     )  # fmt: skip
 
 
-SAMPLERS = {
-    "random": optuna.samplers.RandomSampler,
-    "tpe": lambda seed: optuna.samplers.TPESampler(n_startup_trials=4, seed=seed),
-}
-
-
-@pytest.mark.parametrize("sampler", list(SAMPLERS))
-def test_the_same_trials_as_optunas_own_loop(sampler):
+def test_a_sweep_makes_the_trials_of_optunas_own_loop():
     def study():
         pruner = optuna.pruners.MedianPruner(n_startup_trials=2, n_warmup_steps=1)
-        return optuna.create_study(sampler=SAMPLERS[sampler](seed=3), pruner=pruner)
+        return optuna.create_study(sampler=SAMPLERS["tpe"](), pruner=pruner)
 
     one, other = study(), study()
     own_loop(one, 10)

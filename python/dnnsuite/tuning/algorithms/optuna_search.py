@@ -63,6 +63,7 @@ class OptunaSearch(Algorithm):
         self._epochs = setting.epochs
         self._ranges = {name: self._distribution(value) for name, value in setting.space.items()}
         self._asked: list[Any] = []
+        self._stopped = False
         self._id = setting.id
         self._before = self._trials_of_before() if setting.id else {}
 
@@ -80,7 +81,7 @@ class OptunaSearch(Algorithm):
         return kinds.FloatDistribution(value.low, value.high, log=isinstance(value, LogUniform))
 
     def next(self) -> Order | None:
-        if len(self._asked) >= self.trials:
+        if self._stopped or len(self._asked) >= self.trials:
             return None
         number = len(self._asked)
         before = self._before.get(number)
@@ -100,13 +101,22 @@ class OptunaSearch(Algorithm):
         if isinstance(asked, self._optuna.trial.FrozenTrial):
             return self._decided(asked, epoch)
         asked.report(self._sign * value, epoch)
-        if epoch >= self._epochs:
-            self._study.tell(asked, self._sign * value)
-            return Decision.DONE
-        if asked.should_prune():
-            self._study.tell(asked, state=self._optuna.trial.TrialState.PRUNED)
+        if asked.should_prune():  # after the last epoch, too, as in Optuna's own loop
+            self._tell(asked, state=self._optuna.trial.TrialState.PRUNED)
             return Decision.PRUNED
+        if epoch >= self._epochs:
+            self._tell(asked, self._sign * value)
+            return Decision.DONE
         return Decision.GO
+
+    def _tell(self, asked: Any, value: float | None = None, state: Any = None) -> None:
+        """Tell the study. A sampler that stops it then, as GridSampler after its last point, ends the search."""
+        try:
+            self._study.tell(asked, value, state)
+        except RuntimeError as error:
+            if "Study.stop" not in str(error):
+                raise
+            self._stopped = True
 
     def _decided(self, trial: Any, epoch: int) -> Decision:
         """Decisions made before the sweep was resumed."""
@@ -120,6 +130,6 @@ class OptunaSearch(Algorithm):
         if isinstance(asked, self._optuna.trial.FrozenTrial):
             return
         if value is None or math.isinf(value):
-            self._study.tell(asked, state=self._optuna.trial.TrialState.FAIL)
+            self._tell(asked, state=self._optuna.trial.TrialState.FAIL)
         else:
-            self._study.tell(asked, self._sign * value)
+            self._tell(asked, self._sign * value)
