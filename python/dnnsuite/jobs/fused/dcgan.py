@@ -71,7 +71,7 @@ WORKLOAD = FusedWorkload(
     loss={"discriminator": judged, "generator": passed},
     optimizer=Made("Adam", {"lr": "lr", "betas": ("beta1", 0.999)}),
     presets={
-        "quick": Preset(3, 8, batch_size=4, plan=(1, 4), options={"ngf": 16, "ndf": 16}),
+        "quick": Preset(3, 16, batch_size=4, plan=(1, 4), options={"ngf": 16, "ndf": 16}),
         "default": Preset(
             3, 4, batch_size=16, max_B=4, max_num_Bs=4, options={"ngf": 16, "ndf": 16}, cuda=samplers.ON_CUDA
         ),

@@ -21,6 +21,7 @@ from .._convolve_models import Geometry, convolve_models
 from .._models import each_model
 from .._precision import computable, match
 from .._wide_convolution import wide_convolution
+from ._whole_maps import from_single_pixels, whole_map
 
 Size = int | Sequence[int]
 
@@ -95,7 +96,7 @@ def _quick_conv2d(
         if input.size(2) < FEW_CHANNELS and input[0].numel() > FEW_NUMBERS:
             return None
         y = ops.depthwise(x.movedim(2, -1), wide.squeeze(2).movedim(1, -1), b, *steps)
-    elif groups == 1 and (product := _product(x, wide, *steps)) is not None:
+    elif groups == 1 and (product := _product(x, wide, *steps) or whole_map(x, wide, steps[1])) is not None:
         y = ops.linear(*product, b)
     elif (
         groups == 1
@@ -209,6 +210,8 @@ def _convolution(
         return _as_rows(plain, input, weight, bias, *rest)
     if plain is F.conv2d and (y := _quick_conv2d(input, weight, bias, *rest)) is not None:
         return y
+    if plain is F.conv_transpose2d and (y := from_single_pixels(input, weight, bias, *rest)) is not None:
+        return channels_last(y)
     if on_gpu(input) and input.size(0) > 1 and input.dim() == dims + 3:
         return convolve_on_gpu(plain, input, weight, bias, *rest)
     if dims == 2 and input.dim() == 5:

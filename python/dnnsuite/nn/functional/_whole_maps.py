@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""Convolutions of whole maps as products: the last layer of a LeNet or of a DCGAN's discriminator, the first one of its
+generator. torch's convolution takes 2 to 10 times as long (`benchmarks/ops/bench_convolution.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import ops
+from ...ops.device import on_cpu
+from ...ops.shared import once
+from .._precision import computable, match
+
+
+def whole_map(x: Tensor, weight: Tensor, padding: tuple[int, int]) -> tuple[Tensor, Tensor] | None:
+    """Maps `[B, N, 1, 1, I * H * W]` and a matrix `[B, O, I * H * W]` whose product is the convolution of one group;
+    None if the filters do not cover the whole map.
+
+    One of the two is copied where they lie in different memory orders: the smaller.
+    """
+    if weight.shape[3:] != x.shape[3:] or padding != (0, 0):
+        return None
+    if weight[0].numel() < x[0].numel() and x.movedim(2, -1).is_contiguous():
+        x, weight = x.movedim(2, -1), weight.movedim(2, -1)
+    rows = once(lambda one: one.flatten(2), x)
+    return rows[:, :, None, None], weight.flatten(2)
+
+
+def from_single_pixels(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+) -> Tensor | None:
+    """The transposed convolution of maps of one pixel `[B, N, I, 1, 1]`, weight `[B, I, O, H, W]`; None for others."""
+    single = input.dim() == 5 and input.shape[3:] == (1, 1) and groups == 1 and input.size(0) > 0
+    if not (single and on_cpu(input) and input.size(2) == weight.size(1)):
+        return None
+    plain = all(set(_values(size)) <= {value} for size, value in ((padding, 0), (output_padding, 0), (dilation, 1)))
+    autocast = torch.is_autocast_enabled("cpu") and torch.float64 not in (input.dtype, weight.dtype)
+    alike = autocast or input.dtype == weight.dtype
+    if not (plain and alike and input.is_floating_point() and min(_values(stride)) > 0):
+        return None
+    wide = computable(weight)
+    y = ops.matmul(match(computable(input), wide).flatten(2), wide.flatten(2)).unflatten(-1, weight.shape[2:])
+    if bias is not None:
+        y = y + match(bias, wide)[:, None, :, None, None]
+    return y.to(torch.get_autocast_dtype("cpu") if autocast else input.dtype)
+
+
+def _values(size: Any) -> tuple[int, ...]:
+    return (size,) if isinstance(size, int) else tuple(size)
