@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Convolutions that become products (1 x 1 filters, maps of few pixels, whole maps) against a loop of torch's layers."""
+"""Convolutions that become products (1 x 1 filters, maps of few pixels, whole maps) against a loop of torch."""
 
 import sys
 from pathlib import Path
@@ -65,7 +65,12 @@ SHAPES = [
     *((32, 192, 4, 1), (384, 96, 2, 1), (320, 1280, 1, 1), (24, 144, 8, 1), (256, 64, 16, 1)),
     *((64, 64, 1, 3), (512, 512, 1, 3)),
     *((256, 256, 2, 3), (256, 512, 2, 3, 2), (128, 256, 4, 3, 2), (256, 256, 3, 3), (128, 128, 4, 3)),
-    *((128, 1, 4, 4, 1, 4, 0), (16, 120, 5, 5, 1, 32, 0), (512, 512, 4, 4, 1, 32, 0), (64, 10, 7, 7, 1, 32, 0)),
+    *(
+        (128, 1, 4, 4, 1, 4, 0),
+        (16, 120, 5, 5, 1, 32, 0),
+        (512, 512, 4, 4, 1, 32, 0),
+        (64, 10, 7, 7, 1, 32, 0),
+    ),
 ]
 
 

@@ -40,7 +40,8 @@ void init_interval(py::module_& m) {
         .def_readonly("batches", &base::Interval::batches, "Batches used, never more than there are values.")
         .def_readonly("lag1", &base::Interval::lag1,
                       "Correlation of neighbouring batches, NaN below three; above 0.2 the series is too short.")
-        .def_readonly("why", &base::Interval::why, "Reason why values are too few to rely on it; empty where they are enough.")
+        .def_readonly("why", &base::Interval::why,
+                      "Reason why values are too few to rely on it; empty where they are enough.")
         .def_property_readonly(
             "enough", [](const base::Interval& self) { return self.why.empty(); },
             "True where the interval may be relied on: neither too short nor too few.")

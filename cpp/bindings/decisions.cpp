@@ -75,8 +75,7 @@ void init_summary(py::module_& m) {
 
 void init_compare(py::module_& m) {
     using base::Comparison, base::Bootstrap;
-    py::class_<Comparison>(m, "Comparison",
-                           "Speed of a candidate over a baseline's, with a verdict.")
+    py::class_<Comparison>(m, "Comparison", "Speed of a candidate over a baseline's, with a verdict.")
         .def_property_readonly(
             "verdict", [](const Comparison& self) { return name_of(self.verdict); },
             "faster, slower, same or inconclusive.")
@@ -84,8 +83,10 @@ void init_compare(py::module_& m) {
         .def_readonly("low", &Comparison::low, "")
         .def_readonly("high", &Comparison::high, "")
         .def_readonly("blocks", &Comparison::blocks, "Pairs, or values of the smaller side.")
-        .def_readonly("more_blocks", &Comparison::more_blocks, "Blocks that an inconclusive verdict still needs, roughly.")
-        .def_readonly("p", &Comparison::p, "Exact p by flipping the signs of all pairs; NaN from 10 pairs on, or unpaired.")
+        .def_readonly("more_blocks", &Comparison::more_blocks,
+                      "Blocks that an inconclusive verdict still needs, roughly.")
+        .def_readonly("p", &Comparison::p,
+                      "Exact p by flipping the signs of all pairs; NaN from 10 pairs on, or unpaired.")
         .def_readonly("reason", &Comparison::reason, "Reason, as a sentence.");
     m.def(
         "compare",
@@ -151,9 +152,10 @@ void init_stop_rules(py::module_& m) {
     RuleClass<base::Entropy>(m, "Entropy", "nvbench's entropy: until the samples' distribution changes no more.")
         .def(py::init<double, double, double, double>(), "max_angle_deg"_a = 0.048, "min_r2"_a = 0.36,
              "resolution"_a = 0.005, "budget_s"_a = 15.0);
-    RuleClass<base::Precision>(m, "Precision",
-                               "Takes samples until the mean is known to `target` (95 %), looked at each time their number\n"
-                               "has doubled; noisy when neither of two doublings narrows the interval by 10 %.")
+    RuleClass<base::Precision>(
+        m, "Precision",
+        "Takes samples until the mean is known to `target` (95 %), looked at each time their number\n"
+        "has doubled; noisy when neither of two doublings narrows the interval by 10 %.")
         .def(py::init<double, std::int64_t, double>(), "target"_a = 0.01, "first"_a = 80, "budget_s"_a = kForever);
 }
 

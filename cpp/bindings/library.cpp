@@ -12,7 +12,8 @@ namespace dnnsuite::bindings {
 
 void init_library(py::module_& m) {
     m.def("add_library_folder", &gpu::add_library_folder, "folder"_a, "Look for vendors' libraries there too.");
-    m.def("library_folders", &gpu::library_folders, "List the folders of vendors' libraries, in the order of the search.");
+    m.def("library_folders", &gpu::library_folders,
+          "List the folders of vendors' libraries, in the order of the search.");
     m.def(
         "library_path",
         [](const std::string& name, const std::string& remedy) { return gpu::Library::open(name, remedy).path(); },

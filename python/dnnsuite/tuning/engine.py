@@ -192,8 +192,8 @@ class Engine:
         state = self._state_at(source, trial.epoch)
         if state is None and trial.epoch >= len(trial.known):
             raise Error(
-                f"the state of trial {source.number} after epoch {trial.epoch}, with which trial {trial.number} goes on, "
-                "is missing; sweep again with another out"
+                f"the state of trial {source.number} after epoch {trial.epoch}, with which trial {trial.number} "
+                "goes on, is missing; sweep again with another out"
             )
         trial.config = dict(order.config or source.config)
         trial.inherited.append((trial.epoch, source.number))
