@@ -17,7 +17,7 @@ from ...errors import InvalidArgument
 from ...ops.device import on_cpu, on_gpu
 from ...ops.shared import folded, is_frozen, spread
 from .._convolution_ways import convolve_on_gpu
-from .._convolve_models import Geometry, convolve_models
+from .._convolve_models import convolve_models
 from .._models import each_model
 from .._precision import computable, match
 from .._wide_convolution import wide_convolution
@@ -265,7 +265,7 @@ def _contiguous(x: Tensor) -> Tensor:
 
 def _geometry(
     plain: Callable[..., Tensor], dims: int, input: Tensor, weight: Tensor, *rest: Any
-) -> Geometry | None:
+) -> ops.ConvolutionGeometry | None:
     """Describe a convolution for `convolve_models`; None if it takes no such: dtypes to be cast, padding by name."""
     alike = input.dtype == weight.dtype and input.is_floating_point()
     device = input.device.type
