@@ -34,7 +34,7 @@ from grid_table import BAR, WORST, Cell, kept, worst, write
 from pairwise import Values, pairwise
 
 import dnnsuite
-from dnnsuite import _C
+from dnnsuite import _C, _memory
 from dnnsuite.errors import InvalidArgument
 from timing import interleaved
 
@@ -226,7 +226,7 @@ def header(chosen: argparse.Namespace, heap: bool) -> str:
         f"# Operators over a grid of shapes, {setting.machine()}\n\n"
         f"`python benchmarks/ops/grid.py`, {time.strftime('%Y-%m-%d', time.gmtime())}: forward and backward of "
         f"B={chosen.models} models, one thread, CPU time, least of the rounds, over a loop of torch in its better "
-        f"layout; heap {'kept' if heap else 'as it is'}. Every cell is in the .csv beside this file."
+        f"layout; memory {'kept, as in training' if heap else 'as it is'}. Every cell is in the .csv beside this file."
     )
 
 
@@ -235,6 +235,8 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(chosen.seed)
     heap = not chosen.as_it_is and _C.heap_retain()
+    if heap:
+        _memory.hold()  # as every array that is trained does
     if chosen.markdown:
         chosen.markdown.parent.mkdir(parents=True, exist_ok=True)
     cells = kept(chosen.markdown, chosen.models) if chosen.resume else []

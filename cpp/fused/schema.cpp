@@ -65,6 +65,14 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
         " bool needs_bias) -> (Tensor, Tensor, Tensor)");
     m.def("matmul(Tensor a, Tensor b) -> Tensor");
 
+    m.def(
+        "convolve_models(Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation,"
+        " bool transposed, int[] output_padding, int groups) -> Tensor");
+    m.def(
+        "convolve_models_backward(Tensor grad, Tensor x, Tensor weight, int[] stride, int[] padding, int[] dilation,"
+        " bool transposed, int[] output_padding, int groups, bool needs_x, bool needs_weight, bool needs_bias)"
+        " -> (Tensor, Tensor, Tensor)");
+
     m.def("embedding(Tensor weight, Tensor indices, int padding_idx) -> Tensor");
     m.def("embedding_backward(Tensor grad, Tensor indices, int vocabulary, int padding_idx) -> Tensor");
 

@@ -9,6 +9,8 @@
 #include <pthread.h>
 #include <torch/headeronly/version.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <mutex>
 
@@ -23,7 +25,47 @@ BlockPool& pool() {
     return *shared;
 }
 
+/// Memory for a request to come of so many bytes, the one after `request` others of that size.
+struct Offer {
+    static constexpr std::int64_t kNoted = 8;  // requests whose answers are known afterwards
+
+    void* memory = nullptr;
+    std::size_t bytes = 0;
+    std::int64_t request = 0, seen = 0;
+    std::array<const void*, kNoted> answers{};
+};
+
+/// What this thread's caller offers. A convolution of torch's allocates what it returns, and other tensors of the same
+/// size before it perhaps, which are gone when it returns; so an offer is memory of the caller's that nobody frees.
+struct Offers {
+    std::array<Offer, 2> all;
+    int open = 0;
+
+    /// The memory for this request, or null.
+    void* answer(std::size_t size) {
+        for (Offer& offer : all)
+            if (offer.memory != nullptr && offer.bytes == size && offer.seen == offer.request) return offer.memory;
+        return nullptr;
+    }
+    void note(std::size_t size, const void* answered) {
+        for (Offer& offer : all) {
+            if (offer.memory == nullptr || offer.bytes != size) continue;
+            if (offer.seen < Offer::kNoted) offer.answers[static_cast<std::size_t>(offer.seen)] = answered;
+            ++offer.seen;
+        }
+    }
+    bool holds(const void* pointer) const {
+        for (const Offer& offer : all)
+            if (offer.memory == pointer && pointer != nullptr) return true;
+        return false;
+    }
+};
+thread_local Offers offers;
+
+void leave(void*) {}
+
 void give(void* pointer) {
+    if (offers.open > 0 && offers.holds(pointer)) return;
     c10::profiledCPUMemoryReporter().Delete(pointer);
     pool().give(pointer);
 }
@@ -32,6 +74,12 @@ struct PoolAllocator final : c10::Allocator {
     c10::DataPtr allocate(std::size_t size) override {
         const c10::Device device(c10::DeviceType::CPU);
         if (size == 0) return {nullptr, nullptr, &give, device};
+        if (offers.open > 0) {
+            if (void* const offered = offers.answer(size)) {
+                offers.note(size, offered);
+                return {offered, offered, &leave, device};
+            }
+        }
         void* pointer = pool().take(size);
         if (pointer == nullptr) {
             c10::profiledCPUMemoryReporter().OutOfMemory(size);
@@ -39,6 +87,7 @@ struct PoolAllocator final : c10::Allocator {
                                                   " bytes on the CPU: train fewer models at once, or smaller batches");
         }
         c10::profiledCPUMemoryReporter().New(pointer, size);
+        if (offers.open > 0) offers.note(size, pointer);
         return {pointer, pointer, &give, device};
     }
     c10::DeleterFnPtr raw_deleter() const override { return &give; }
@@ -89,6 +138,24 @@ DNNSUITE_EXPORT void dnnsuite_memory_end() {
 }
 
 DNNSUITE_EXPORT void dnnsuite_memory_release() { pool().release(); }
+
+/// Offers memory for the request of so many bytes that this thread makes after `request` others of that size, until
+/// dnnsuite_memory_close. Two offers can be open, in slots 0 and 1.
+DNNSUITE_EXPORT void dnnsuite_memory_offer(std::int64_t slot, void* memory, std::int64_t bytes, std::int64_t request) {
+    Offer& offer = offers.all[static_cast<std::size_t>(slot)];
+    offers.open += offer.memory == nullptr;
+    offer = {memory, static_cast<std::size_t>(bytes), request, 0, {}};
+}
+
+/// Takes the offer back. Returns which request of its size was answered by what lies at `result`; -1 if none was.
+DNNSUITE_EXPORT std::int64_t dnnsuite_memory_close(std::int64_t slot, const void* result) {
+    Offer& offer = offers.all[static_cast<std::size_t>(slot)];
+    std::int64_t found = std::min(offer.seen, Offer::kNoted) - 1;  // the last: memory comes again
+    while (found >= 0 && offer.answers[static_cast<std::size_t>(found)] != result) --found;
+    offer.memory = nullptr;
+    --offers.open;
+    return found;
+}
 
 /// used, kept and most used bytes.
 DNNSUITE_EXPORT void dnnsuite_memory_usage(std::int64_t* to) {

@@ -55,7 +55,16 @@ def _found() -> tuple[Any, str]:
     built_for = library.dnnsuite_memory_torch().decode()
     if torch.__version__.partition("+")[0] != built_for:
         return None, f"it was built for torch {built_for}, and this is {torch.__version__}"
+    _take_offers(library)
     return library, ""
+
+
+def _take_offers(library: Any) -> None:
+    """Let operators offer the allocator the memory for results that torch allocates."""
+    operators = ctypes.CDLL(str(library_folder() / "libdnnsuite_ops.so"))
+    if hasattr(operators, "dnnsuite_offer_to"):
+        functions = library.dnnsuite_memory_offer, library.dnnsuite_memory_close
+        operators.dnnsuite_offer_to(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
 
 
 def _library() -> Any:

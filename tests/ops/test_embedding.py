@@ -49,3 +49,10 @@ def test_wrong_index_on_a_gpu_is_nan():
     y = ops.embedding(torch.randn(1, 6, 3, device="cuda"), torch.tensor([[0, 6]], device="cuda"))
     assert torch.isfinite(y[0, 0]).all()
     assert torch.isnan(y[0, 1]).all()
+
+
+def test_larger_than_the_caches_is_the_same():
+    """Written past them."""
+    weight, indices = torch.randn(2, 10, 256), torch.randint(10, (2, 9000))
+    found = ops.embedding(weight, indices)
+    assert torch.equal(found[1], weight[1][indices[1]])

@@ -74,9 +74,16 @@ def test_small_maps_have_a_kernel_where_the_channels_lie_last(shape):
         torch.testing.assert_close(a, b)
 
 
-def test_larger_than_the_caches_is_the_same():
+@pytest.mark.parametrize(("samples", "channels", "side"), [(18, 32, 64), (18, 256, 23)])
+def test_larger_than_the_caches_is_the_same(samples, channels, side):
     """Written past them."""
-    x = torch.randn(2, 18, 32, 64, 64).movedim(2, -1).contiguous().movedim(-1, 2).requires_grad_()
+    x = (
+        torch.randn(2, samples, channels, side, side)
+        .movedim(2, -1)
+        .contiguous()
+        .movedim(-1, 2)
+        .requires_grad_()
+    )
     y = ops.group_norm(x, 4)
     grad = torch.randn_like(y)
     (dx,) = torch.autograd.grad(y, x, grad)

@@ -91,6 +91,10 @@ def test_the_gradient_of_a_wide_bias(rows, monkeypatch):
         (5, 300, 70),
         (20, 520, 3),
         (300, 520, 130),
+        (40, 1, 70),
+        (300, 1, 64),
+        (70, 50, 1),
+        (1, 90, 200),
         (0, 4, 5),
         (3, 0, 5),
     ],
@@ -218,3 +222,12 @@ def test_products_of_a_gpu(shared, activation):
         assert torch.autograd.grad(ops.linear(x, weight, bias).sum(), weight)[0].is_contiguous()
         leaves = x.detach().clone(memory_format=torch.contiguous_format).requires_grad_(), weight, bias
         assert torch.autograd.gradgradcheck(lambda *t: ops.linear(*t), leaves, fast_mode=True)
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_a_column_times_a_row_larger_than_the_caches(relu):
+    """Written past them."""
+    x, weight, bias = torch.randn(2, 9000, 1), torch.randn(2, 256, 1), torch.randn(2, 256)
+    expected = x * weight.transpose(1, 2) + bias[:, None]
+    got = torch.ops.dnnsuite.linear(x, weight, bias, relu)
+    torch.testing.assert_close(got, expected.relu() if relu else expected)

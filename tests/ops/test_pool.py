@@ -121,3 +121,27 @@ def test_relu_before_the_largest_is_one_pass():
 def test_refuses(shape, steps, message):
     with pytest.raises(RuntimeError, match=message):
         ops.max_pool(torch.randn(shape), *steps)
+
+
+@pytest.mark.parametrize("channels", [3, 16])
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(7, 7, 0), (7, 3, 3), (5, 5, 2)])
+def test_means_of_large_windows(channels, kernel, stride, padding):
+    """Rows are summed before columns, and lines of a gradient that are alike are copied."""
+    x = torch.randn(2, 2, 15, 22, channels, dtype=torch.float64, requires_grad=True)
+    y = ops.avg_pool(x, (kernel,) * 2, (stride,) * 2, (padding,) * 2)
+    truth = F.avg_pool2d(x.flatten(0, 1).movedim(-1, 1), kernel, stride, padding).movedim(1, -1)
+    torch.testing.assert_close(y.flatten(0, 1), truth)
+    grad = torch.randn_like(truth)
+    (got,) = torch.autograd.grad(y, x, grad.view_as(y))
+    torch.testing.assert_close(got, torch.autograd.grad(truth, x, grad)[0])
+
+
+@pytest.mark.parametrize("pool", [ops.avg_pool, ops.max_pool])
+def test_a_gradient_larger_than_the_caches_is_the_same(pool):
+    """Written past them."""
+    x = torch.randn(2, 9, 64, 64, 64, requires_grad=True)
+    y = pool(x, (2, 2))
+    (got,) = torch.autograd.grad(y, x, grad := torch.randn_like(y))
+    own = x.detach()[1].requires_grad_()
+    (wanted,) = torch.autograd.grad(pool(own[None], (2, 2)), own, grad[1:])
+    assert torch.equal(got[1], wanted)

@@ -9,7 +9,7 @@
 namespace dnnsuite::fused {
 
 /// Whether so many bytes that are written one after the other have left the caches when they are read again from the
-/// first one on: more than half of the last level, where what is read on the way takes its part.
+/// first one on: half of the last level or more, where what is read on the way takes its part.
 inline bool leaves_caches(int64_t bytes) {
     static const int64_t cache = [] {
         const int64_t usual = int64_t{32} << 20;
@@ -20,7 +20,7 @@ inline bool leaves_caches(int64_t bytes) {
         return usual;
 #endif
     }();
-    return bytes > cache / 2;
+    return bytes >= cache / 2;
 }
 
 }  // namespace dnnsuite::fused

@@ -3,8 +3,14 @@
 // enough to be worth an instruction set.
 #include "fused/embedding_operators.hpp"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#include <cstdint>
 #include <cstring>
 
+#include "fused/cpu/cache.hpp"
 #include "fused/cpu/parallel.hpp"
 
 namespace dnnsuite::fused {
@@ -30,17 +36,39 @@ void check_indices(const Checker& check, const EmbeddingArguments& args) {
     }
 }
 
+/// A row of a result that is larger than the caches; `bytes` and both places are multiples of 16.
+void copy_past_caches(char* to, const char* from, size_t bytes) {
+#if defined(__SSE2__)
+    for (size_t i = 0; i < bytes; i += 16)
+        _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
+                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+#else
+    std::memcpy(to, from, bytes);
+#endif
+}
+
+void let_others_see() {
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}
+
 void copy_rows(const EmbeddingArguments& args) {
     const auto bytes = static_cast<size_t>(args.columns * element_bytes(args.dtype));
     const char* from = static_cast<const char*>(args.weight);
     char* to = static_cast<char*>(args.out);
+    const bool streams = leaves_caches(args.models * args.count * args.columns * element_bytes(args.dtype)) &&
+                         bytes % 16 == 0 && reinterpret_cast<uintptr_t>(to) % 16 == 0;
     const int64_t grain = 16384 / (args.columns + 1) + 1;
     torch::stable::parallel_for(0, args.models * args.count, grain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
             const int64_t model = i / args.count;
             const int64_t row = model * args.vocabulary + indices_of(args, model)[i % args.count];
-            std::memcpy(to + static_cast<size_t>(i) * bytes, from + static_cast<size_t>(row) * bytes, bytes);
+            char* const place = to + static_cast<size_t>(i) * bytes;
+            const char* const place_of_row = from + static_cast<size_t>(row) * bytes;
+            streams ? copy_past_caches(place, place_of_row, bytes) : void(std::memcpy(place, place_of_row, bytes));
         }
+        if (streams) let_others_see();
     });
 }
 

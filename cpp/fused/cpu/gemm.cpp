@@ -3,6 +3,7 @@
 // that they have: a stride of 0 for the models is an input that they share. On CUDA torch's batched product does this.
 #include <tuple>
 
+#include "fused/cpu/cache.hpp"
 #include "fused/cpu/gemm_kernel.hpp"
 #include "fused/cpu/parallel.hpp"
 
@@ -10,11 +11,13 @@ namespace dnnsuite::fused {
 namespace {
 
 void run(const GemmArguments& args) {
+    const bool streams =
+        leaves_caches(args.models * args.rows * args.columns * (args.dtype == DType::kFloat64 ? 8 : 4));
     const int64_t tasks = args.models * gemm_tasks_per_model(args);
     const int64_t per_task = args.rows * args.depth * kGemmColumns / 16;
     const auto kernel = DNNSUITE_SELECT(gemm);
     run_tasks(tasks, per_task, gemm_scratch(args),
-              [&](int64_t begin, int64_t end, void* scratch) { kernel(args, begin, end, scratch); });
+              [&](int64_t begin, int64_t end, void* scratch) { kernel(args, streams, begin, end, scratch); });
 }
 
 GemmArguments product_of(const Checker& check, const Tensor& a, const Tensor& b) {
@@ -98,19 +101,23 @@ Tensor gradient(const Checker& check, const Tensor& grad, const OptionalTensor& 
     return through;
 }
 
-/// grad^T x, the gradient of the weight.
+/// grad^T x, the gradient of the weight; of a single input as x^T grad, which lies the same and fills vectors.
 Tensor weight_gradient(GemmArguments args, const Tensor& grad, const Tensor& x) {
     const int64_t outputs = grad.size(2), inputs = x.size(2);
     Tensor dweight = new_tensor(x, {args.models, outputs, inputs});
-    args.rows = outputs;
-    args.columns = inputs;
+    const bool turned = inputs == 1 && outputs > 1;
+    const Tensor &left = turned ? x : grad, &right = turned ? grad : x;
+    args.rows = left.size(2);
+    args.columns = right.size(2);
     args.depth = x.size(1);
-    args.a_row = 1;
-    args.a_column = outputs;
-    args.b = x.data_ptr();
-    args.b_model = x.stride(0);
-    args.b_row = x.stride(1);
-    args.b_column = x.stride(2);
+    args.a = left.data_ptr();
+    args.a_model = left.stride(0);
+    args.a_row = left.stride(2);
+    args.a_column = left.stride(1);
+    args.b = right.data_ptr();
+    args.b_model = right.stride(0);
+    args.b_row = right.stride(1);
+    args.b_column = right.stride(2);
     args.c = dweight.data_ptr();
     run(args);
     return dweight;

@@ -50,8 +50,42 @@ void by_tiles(const GemmArguments& args, TileArguments<T> t, const T* b, int64_t
     } while (k < args.depth);
 }
 
+/// Rows [first, last) of a column times a row, plus bias.
+template <bool relu, bool streams, class T>
+void outer_rows(const GemmArguments& args, int64_t model, int64_t first, int64_t last) {
+    const T *a = at<T>(args.a, model * args.a_model), *b = at<T>(args.b, model * args.b_model);
+    const T* init = at<T>(args.bias, model * args.bias_model);
+    T* to = mutable_at<T>(args.c, (model * args.rows + first) * args.columns);
+    for (int64_t r = first; r < last; ++r, to += args.columns) {
+        const Vec<T> left(a[r * args.a_row]);
+        for_each_vector(args.columns, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+            Vec<T> sum = init == nullptr ? Vec<T>(T(0)) : Vec<T>::load(init + i, n);
+            sum = sum + left * Vec<T>::load(b + i, n);
+            if constexpr (relu) sum = activate<Activation::kRelu>(sum);
+            streams ? sum.stream(to + i) : sum.store(to + i, n);
+        });
+    }
+}
+
 template <class T>
-void run(const GemmArguments& args, int64_t begin, int64_t end, void* scratch) {
+void run_outer(const GemmArguments& args, bool larger, int64_t begin, int64_t end) {
+    const int64_t per_model = gemm_tasks_per_model(args), step = gemm_outer_rows(args);
+    const bool streams = larger && args.columns % kLanes == 0 && reinterpret_cast<uintptr_t>(args.c) % 64 == 0;
+    for (int64_t task = begin; task < end; ++task) {
+        const int64_t first = task % per_model * step, last = first + step < args.rows ? first + step : args.rows;
+        if (args.relu)
+            outer_rows<true, false, T>(args, task / per_model, first, last);
+        else if (streams)
+            outer_rows<false, true, T>(args, task / per_model, first, last);
+        else
+            outer_rows<false, false, T>(args, task / per_model, first, last);
+    }
+    if (streams) finish_streams();
+}
+
+template <class T>
+void run(const GemmArguments& args, bool streams, int64_t begin, int64_t end, void* scratch) {
+    if (gemm_is_outer(args)) return run_outer<T>(args, streams, begin, end);
     const int64_t per_model = gemm_tasks_per_model(args);
     for (int64_t task = begin; task < end; ++task) {
         const int64_t model = task / per_model, first = task % per_model * kGemmColumns;
@@ -114,9 +148,9 @@ void run_gradient(const GemmGradientArguments& args, int64_t begin, int64_t end)
 
 }  // namespace
 
-void gemm(const GemmArguments& args, int64_t begin, int64_t end, void* scratch) {
-    if (args.dtype == DType::kFloat64) return run<double>(args, begin, end, scratch);
-    run<float>(args, begin, end, scratch);
+void gemm(const GemmArguments& args, bool streams, int64_t begin, int64_t end, void* scratch) {
+    if (args.dtype == DType::kFloat64) return run<double>(args, streams, begin, end, scratch);
+    run<float>(args, streams, begin, end, scratch);
 }
 
 void gemm_gradient(const GemmGradientArguments& args, int64_t begin, int64_t end) {

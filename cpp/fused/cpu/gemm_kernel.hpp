@@ -14,16 +14,26 @@ inline bool gemm_by_dots(const GemmArguments& args) {
     return args.b_row == 1 && args.b_column != 1 && args.a_column == 1 && args.rows <= 8 && args.depth >= 32;
 }
 
+/// A column times a row: nothing is summed, so rows are written whole, one after the other.
+inline bool gemm_is_outer(const GemmArguments& args) {
+    return args.depth == 1 && args.b_column == 1 && args.columns >= 16;
+}
+inline int64_t gemm_outer_rows(const GemmArguments& args) {
+    const int64_t elements = 16384;  // of a task
+    return args.columns < elements ? elements / args.columns : 1;
+}
+
 /// Numbers of scratch that a task needs to pack its part of B, in elements.
 inline int64_t gemm_scratch(const GemmArguments& args) {
     return args.b_column == 1 || gemm_by_dots(args) ? 0 : kGemmDepth * kGemmColumns;
 }
 inline int64_t gemm_tasks_per_model(const GemmArguments& args) {
+    if (gemm_is_outer(args)) return (args.rows + gemm_outer_rows(args) - 1) / gemm_outer_rows(args);
     return (args.columns + kGemmColumns - 1) / kGemmColumns;
 }
 
-/// Tasks [begin, end) of models * gemm_tasks_per_model.
-DNNSUITE_KERNEL(gemm, const GemmArguments& args, int64_t begin, int64_t end, void* scratch)
+/// Tasks [begin, end) of models * gemm_tasks_per_model. `streams`: c is larger than the caches.
+DNNSUITE_KERNEL(gemm, const GemmArguments& args, bool streams, int64_t begin, int64_t end, void* scratch)
 /// Through the ReLU, and the sums for the bias: tasks [begin, end) of models * tasks of 64 columns.
 DNNSUITE_KERNEL(gemm_gradient, const GemmGradientArguments& args, int64_t begin, int64_t end)
 

@@ -28,19 +28,20 @@ void add_samples(const GroupNormArguments& args, const T* __restrict sums) {
 struct GroupNormBackend {
     static constexpr bool kChannelsLast = true;
 
-    static GroupNormArguments placed(GroupNormArguments args) {
+    static GroupNormArguments placed(GroupNormArguments args, int64_t tensors) {
         const int64_t elements = args.models * args.batch * args.channels * args.inner;
-        args.streams = leaves_caches(elements * (args.dtype == DType::kFloat64 ? 8 : 4));
+        // What a pass reads and writes: x and y, or x, grad and dx.
+        args.streams = leaves_caches(tensors * elements * (args.dtype == DType::kFloat64 ? 8 : 4));
         return args;
     }
     static void forward(const GroupNormArguments& given, const Tensor&) {
-        const GroupNormArguments args = placed(given);
+        const GroupNormArguments args = placed(given, 2);
         const auto kernel = DNNSUITE_SELECT(group_norm_forward);
         run_tasks(args.models * args.batch, args.channels * args.inner, group_norm_scratch(args),
                   [&](int64_t begin, int64_t end, void* scratch) { kernel(args, begin, end, scratch); });
     }
     static void backward(const GroupNormArguments& given, const Tensor& like) {
-        const GroupNormArguments args = placed(given);
+        const GroupNormArguments args = placed(given, 3);
         const auto kernel = DNNSUITE_SELECT(group_norm_backward);
         const Tensor sums = new_accumulator(like, {args.models, args.batch, 2, args.channels});
         void* room = sums.data_ptr();

@@ -98,22 +98,27 @@ void backward(const GroupNormArguments& args, int64_t begin, int64_t end, T* sum
 
 template <class T>
 void forward_pixels(const GroupNormArguments& args, int64_t begin, int64_t end, void* scratch) {
-    const Pixels<T> pixels(args, scratch);
+    Pixels<T> pixels(args, scratch);
+    const auto x_of = [&](int64_t s) { return at<T>(args.x, s * pixels.elements); };
     for (int64_t s = begin; s < end; ++s) {
-        const int64_t parameter = s / args.batch * args.channels, at_sample = s * pixels.elements;
-        pixels.forward(at<T>(args.x, at_sample), at<T>(args.weight, parameter), at<T>(args.bias, parameter),
-                       mutable_at<T>(args.y, at_sample));
+        const int64_t parameter = s / args.batch * args.channels;
+        pixels.then(s + 1 < end ? x_of(s + 1) : nullptr, nullptr);
+        pixels.forward(x_of(s), at<T>(args.weight, parameter), at<T>(args.bias, parameter),
+                       mutable_at<T>(args.y, s * pixels.elements));
     }
 }
 
+/// The last sample first: it is what a forward pass has left in the caches.
 template <class T>
 void backward_pixels(const GroupNormArguments& args, int64_t begin, int64_t end, T* sums, void* scratch) {
-    const Pixels<T> pixels(args, scratch);
-    for (int64_t s = begin; s < end; ++s) {
-        const int64_t at_sample = s * pixels.elements;
-        pixels.backward(at<T>(args.x, at_sample), at<T>(args.grad, at_sample),
-                        at<T>(args.weight, s / args.batch * args.channels), mutable_at<T>(args.dx, at_sample),
-                        sums + s * 2 * args.channels);
+    Pixels<T> pixels(args, scratch);
+    const auto x_of = [&](int64_t s) { return at<T>(args.x, s * pixels.elements); };
+    const auto grad_of = [&](int64_t s) { return at<T>(args.grad, s * pixels.elements); };
+    for (int64_t s = end - 1; s >= begin; --s) {
+        const bool more = s > begin;
+        pixels.then(more ? x_of(s - 1) : nullptr, more ? grad_of(s - 1) : nullptr);
+        pixels.backward(x_of(s), grad_of(s), at<T>(args.weight, s / args.batch * args.channels),
+                        mutable_at<T>(args.dx, s * pixels.elements), sums + s * 2 * args.channels);
     }
 }
 

@@ -18,6 +18,7 @@ namespace dnnsuite::fused::DNNSUITE_ISA {
 
 constexpr int64_t kPartBytes = 16 * 1024;             // of each tensor that is read
 constexpr int64_t kSmallBytes = 32 * 1024;            // of a sample that fits L1
+constexpr int64_t kFetchBytes = 256 * 1024;           // of a sample, at most, so that the next one is fetched ahead
 constexpr int64_t kSamples = 4;                       // pixels that the shift is the mean of
 constexpr int kBlock = kRegisterBytes == 64 ? 5 : 1;  // vectors of columns whose sums fit the registers
 
@@ -137,6 +138,7 @@ struct Pixels {
     const GroupNormArguments& args;
     const int64_t channels, columns, elements, each, ld;
     const bool by_rows;                                               // what is written
+    const T *next_x = nullptr, *next_grad = nullptr;                  // of the sample to come, if it is to be fetched
     T *shift, *mean, *inverse, *scale, *bias, *curve, *level, *sums;  // of a column; sums [4, ld]
 
     Pixels(const GroupNormArguments& a, void* scratch)
@@ -149,6 +151,18 @@ struct Pixels {
             *at = place;
             place += ld;
         }
+    }
+
+    /// Says which sample is the next: it is fetched while this one is written, for the processor does not see it come.
+    void then(const T* x, const T* grad) {
+        const bool fits = by_rows && elements * static_cast<int64_t>(sizeof(T)) <= kFetchBytes;
+        next_x = fits ? x : nullptr, next_grad = fits ? grad : nullptr;
+    }
+    /// Fetches the line of the next sample that is where `at` is in this one.
+    DNNSUITE_HD void fetch(int64_t at) const {
+        if (next_x == nullptr) return;
+        __builtin_prefetch(next_x + at, 0, 2);
+        if (next_grad != nullptr) __builtin_prefetch(next_grad + at, 0, 2);
     }
 
     /// Calls group(first channel) for each.
@@ -184,6 +198,7 @@ struct Pixels {
             for (int64_t first = 0; first < elements; first += columns) {
                 for_each_vector(std::min(columns, elements - first),
                                 [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+                                    fetch(first + i);
                                     body(std::integral_constant<int, 1>(), streams, int64_t{1}, first + i, i, n);
                                 });
             }

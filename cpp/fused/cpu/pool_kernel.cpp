@@ -3,6 +3,9 @@
 // windows that its pixel is in, in the order of the windows, as torch adds them. Compiled once per instruction set.
 #include "fused/cpu/pool_kernel.hpp"
 
+#include <cstring>
+#include <type_traits>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -25,9 +28,11 @@ struct Pixel {
     const int64_t *row_sizes, *column_sizes;  // of each window; for means
     int64_t row_count, column_count;
     int64_t pitch, channels, kernel_w;
-    bool relu;   // max forward
-    bool sized;  // means forward: each window has its own divisor
-    T divisor;   // means: of this window or of all, or 0: backward, each window its own
+    bool relu;     // max forward
+    bool sized;    // means forward: each window has its own divisor
+    bool streams;  // gradients: past the caches
+    T divisor;     // means: of this window or of all, or 0: backward, each window its own
+    T share;       // gradients of means: 1 / divisor
 
     int64_t offset(int64_t i, int64_t j) const { return rows[i].from * pitch + columns[j].from * channels; }
     int64_t tap(int64_t i, int64_t j) const { return rows[i].tap * kernel_w + columns[j].tap; }
@@ -143,6 +148,15 @@ struct Largest {
     }
 };
 
+/// Writes a gradient of a pixel; of one window past the caches if it is to.
+template <int K, class T>
+DNNSUITE_HD void put(const Pixel<T>& p, const Vec<T>& v, int64_t c, int64_t n) {
+    if (K == 1 && p.streams)
+        v.stream(p.to + c);
+    else
+        v.store(p.to + c, n);
+}
+
 /// The gradients of the windows whose largest this pixel is.
 template <class T>
 struct LargestGradient {
@@ -160,7 +174,7 @@ struct LargestGradient {
                 sum = K == 1 ? grad : sum + grad;
             }
         }
-        sum.store(p.to + c, n);
+        put<K>(p, sum, c, n);
     }
 };
 
@@ -185,11 +199,11 @@ struct MeanGradient {
         DNNSUITE_UNROLL for (int64_t i = rows - 1; i >= 0; --i) {
             DNNSUITE_UNROLL for (int64_t j = columns - 1; j >= 0; --j) {
                 const auto pixels = p.row_sizes[p.rows[i].from] * p.column_sizes[p.columns[j].from];
-                const Vec<T> share(T(1) / (p.divisor != T(0) ? p.divisor : static_cast<T>(pixels)));
+                const Vec<T> share(p.divisor != T(0) ? p.share : T(1) / static_cast<T>(pixels));
                 sum = sum + Vec<T>::load(p.from + p.offset(i, j) + c, n) * share;
             }
         }
-        sum.store(p.to + c, n);
+        put<K>(p, sum, c, n);
     }
 };
 
@@ -223,6 +237,34 @@ __attribute__((noinline)) void line(Pixel<T> p, const Taps& columns, int64_t wid
     }
 }
 
+/// A line of means of windows of any size: the sums of their rows first, of a whole line of the image at once, which a
+/// few channels fill as well as many; then of their columns. `sums` has a line of the image, and a vector more.
+template <class T>
+__attribute__((noinline)) void line_of_means(const Pixel<T>& p, const Taps& columns, int64_t width, bool wide,
+                                             T* sums) {
+    const int64_t C = p.channels, rows = p.row_count;
+    for_each_vector(p.pitch, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+        Vec<T> sum(T(0));
+        for (int64_t r = 0; r < rows; ++r) sum = sum + Vec<T>::load(p.from + p.rows[r].from * p.pitch + i, n);
+        sum.store(sums + i, n);
+    });
+    T* to = p.to;
+    for (int64_t x = 0; x < width; ++x, to += C) {
+        const int64_t count = columns.count[x];
+        const T* first = count > 0 ? sums + columns.of(x)->from * C : sums;
+        const Vec<T> divisor(p.sized ? p.divisor * static_cast<T>(p.column_sizes[x]) : p.divisor);
+        const auto take = [&](int64_t c, int64_t n) __attribute__((always_inline)) {
+            Vec<T> sum(T(0));
+            for (int64_t j = 0; j < count; ++j) sum = sum + Vec<T>::load(first + j * C + c);
+            (sum / divisor).store(to + c, n);
+        };
+        if (C < kLanes)
+            take(0, wide ? kLanes : C);
+        else
+            for_each_block(C, take);
+    }
+}
+
 const int64_t* sizes_of(const Window& w, bool count_padding, int64_t*& room) {
     int64_t* const sizes = room;
     room += w.output;
@@ -231,9 +273,14 @@ const int64_t* sizes_of(const Window& w, bool count_padding, int64_t*& room) {
     return sizes;
 }
 
+/// Whether a line of the image lies in one row of windows, the same as the line before.
+bool same_window(const Taps& lines, int64_t row) {
+    return lines.count[row] == 1 && lines.count[row - 1] == 1 && lines.of(row)->from == lines.of(row - 1)->from;
+}
+
 /// The lines of some tasks. `backward`: of the image, from its windows.
 template <class Work, class T>
-void pool(const PoolArguments& args, bool backward, int64_t begin, int64_t end, void* scratch) {
+void pool(const PoolArguments& args, bool backward, bool streams, int64_t begin, int64_t end, void* scratch) {
     auto* room = static_cast<int64_t*>(scratch);
     const Window &h = args.height, &w = args.width;
     const Taps lines = taps_of(h, backward, room), columns = taps_of(w, backward, room);
@@ -245,6 +292,8 @@ void pool(const PoolArguments& args, bool backward, int64_t begin, int64_t end, 
     p.row_sizes = sizes_of(h, args.count_padding, room);
     p.column_sizes = sizes_of(w, args.count_padding, room);
     p.sized = !backward && args.divisor == 0;
+    p.streams = streams && C % kLanes == 0 && reinterpret_cast<uintptr_t>(args.to) % 64 == 0;
+    const bool repeats = std::is_same_v<Work, MeanGradient<T>> && !p.streams;
     const int64_t from_image = from_height * p.pitch, images = args.rows.rows / height;
     for (int64_t t = begin; t < end; ++t) {
         const Task task = task_at(args.rows, t);
@@ -256,9 +305,14 @@ void pool(const PoolArguments& args, bool backward, int64_t begin, int64_t end, 
             p.to_taps = mutable_at<uint8_t>(args.to_taps, task.model * model + r * width * C);
             p.rows = lines.of(row), p.row_count = lines.count[row];
             p.divisor = static_cast<T>(p.sized ? p.row_sizes[row] : args.divisor);
+            p.share = T(1) / p.divisor;
             // Behind the line there is more of the task to be written, behind the image another to be read.
             const bool wide = (task.last_row - r - 1) * width * C >= kLanes &&
                               (args.rows.models * images - image - 1) * from_image >= kLanes;
+            if (repeats && r > task.first_row && row > 0 && same_window(lines, row)) {
+                std::memcpy(p.to, p.to - width * C, static_cast<size_t>(width * C) * sizeof(T));
+                continue;
+            }
             const int64_t usual = columns.count[width / 2];
             if (p.row_count == 1 && usual == 1)
                 line<Work, 1>(p, columns, width, wide);
@@ -266,25 +320,37 @@ void pool(const PoolArguments& args, bool backward, int64_t begin, int64_t end, 
                 line<Work, 2>(p, columns, width, wide);
             else if (sizeof(T) == 4 && p.row_count == 3 && usual == 3)
                 line<Work, sizeof(T) == 4 ? 3 : 0>(p, columns, width, wide);
+            else if constexpr (std::is_same_v<Work, Mean<T>>)
+                line_of_means(p, columns, width, wide, reinterpret_cast<T*>(room));
             else
                 line<Work, 0>(p, columns, width, wide);
         }
     }
+    if (p.streams) finish_streams();
 }
 
 }  // namespace
 
-#define DNNSUITE_POOL(name, Work, backward)                                           \
-    void name(const PoolArguments& args, int64_t begin, int64_t end, void* scratch) { \
-        if (args.dtype == DType::kFloat64)                                            \
-            pool<Work<double>, double>(args, backward, begin, end, scratch);          \
-        else                                                                          \
-            pool<Work<float>, float>(args, backward, begin, end, scratch);            \
-    }
-DNNSUITE_POOL(max_pool, Largest, false)
-DNNSUITE_POOL(max_pool_backward, LargestGradient, true)
-DNNSUITE_POOL(avg_pool, Mean, false)
-DNNSUITE_POOL(avg_pool_backward, MeanGradient, true)
-#undef DNNSUITE_POOL
+void max_pool(const PoolArguments& args, int64_t begin, int64_t end, void* scratch) {
+    if (args.dtype == DType::kFloat64) return pool<Largest<double>, double>(args, false, false, begin, end, scratch);
+    pool<Largest<float>, float>(args, false, false, begin, end, scratch);
+}
+
+void avg_pool(const PoolArguments& args, int64_t begin, int64_t end, void* scratch) {
+    if (args.dtype == DType::kFloat64) return pool<Mean<double>, double>(args, false, false, begin, end, scratch);
+    pool<Mean<float>, float>(args, false, false, begin, end, scratch);
+}
+
+void max_pool_backward(const PoolArguments& args, bool streams, int64_t begin, int64_t end, void* scratch) {
+    if (args.dtype == DType::kFloat64)
+        return pool<LargestGradient<double>, double>(args, true, streams, begin, end, scratch);
+    pool<LargestGradient<float>, float>(args, true, streams, begin, end, scratch);
+}
+
+void avg_pool_backward(const PoolArguments& args, bool streams, int64_t begin, int64_t end, void* scratch) {
+    if (args.dtype == DType::kFloat64)
+        return pool<MeanGradient<double>, double>(args, true, streams, begin, end, scratch);
+    pool<MeanGradient<float>, float>(args, true, streams, begin, end, scratch);
+}
 
 }  // namespace dnnsuite::fused::DNNSUITE_ISA

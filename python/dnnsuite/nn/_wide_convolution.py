@@ -14,15 +14,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import ops
 from .._torch import transforming
-from ._convolve_models import Geometry
 
 FEW_NUMBERS = 262144
 """Numbers of all models' results up to which one convolution is quicker; larger ones leave the caches
 (`benchmarks/ops/grid.py`)."""
 
 
-def wide_convolution(input: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor | None:
+def wide_convolution(
+    input: Tensor, weight: Tensor, bias: Tensor | None, geometry: ops.ConvolutionGeometry
+) -> Tensor | None:
     """Convolve `[B, N, C, H, W]` with the models' filters in one call; None if that is slower, or not the same."""
     *_, transposed, _, groups = geometry
     if input.stride(0) != 0 or len(input) < 2 or transposed or input.requires_grad:
@@ -64,7 +66,7 @@ def _convolved(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Any) ->
     return _parted(torch.convolution(x, _joined(weight, groups), offsets, *geometry), len(weight), groups)
 
 
-def _pixels(input: Tensor, weight: Tensor, geometry: Geometry) -> int:
+def _pixels(input: Tensor, weight: Tensor, geometry: ops.ConvolutionGeometry) -> int:
     found = 1
     sizes = zip(input.shape[3:], weight.shape[3:], *geometry[:3], strict=True)
     for n, k, stride, padding, dilation in sizes:

@@ -14,6 +14,8 @@ from ._batch_norm import batch_norm_act as batch_norm_act
 from ._batch_norm import batch_norm_act_running as batch_norm_act_running
 from ._batch_norm_max import MAX_ACTIVATIONS as MAX_ACTIVATIONS
 from ._batch_norm_max import batch_norm_max as batch_norm_max
+from ._convolution import ConvolutionGeometry as ConvolutionGeometry
+from ._convolution import convolve_models as convolve_models
 from ._cross_entropy import cross_entropy as cross_entropy
 from ._depthwise import depthwise as depthwise
 from ._embedding import embedding as embedding
@@ -50,6 +52,7 @@ __all__ = [
     "MOST_TAPS",
     "NORM_ACTIVATIONS",
     "RULES",
+    "ConvolutionGeometry",
     "attention",
     "attention_by_products",
     "avg_pool",
@@ -60,6 +63,7 @@ __all__ = [
     "bias_dropout_add",
     "bias_dropout_add_layer_norm",
     "clamp_gradients_",
+    "convolve_models",
     "cross_entropy",
     "depthwise",
     "dropout",

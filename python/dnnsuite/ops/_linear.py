@@ -305,7 +305,10 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tens
         product: Tensor = _batched(x, weight, bias)
         return torch.relu(product) if relu else product
     result: Tensor
-    few = x.shape[1] * inputs * outputs < (LARGE if min(inputs, outputs) > 1 else LARGE_OF_ONE)
+    outer = (
+        inputs == 1 and not x.requires_grad
+    )  # columns times rows; a gradient of x would be sums of whole rows
+    few = x.shape[1] * inputs * outputs < (LARGE if min(inputs, outputs) > 1 or outer else LARGE_OF_ONE)
     if _VECTORS and few:
         if is_frozen(weight):  # each element is one sum in order, in whatever company
             one = None if bias is None else bias[:1]

@@ -73,6 +73,25 @@ def _convolution_backward(shapes: Shapes, values: Values) -> Work:
     return Work(one * (bool(mask[0]) + bool(mask[1])), tuple(tuple(s) for s, wanted in outputs if wanted))
 
 
+def _of_each(shapes: Shapes) -> Shapes:
+    """Shapes of one model's part."""
+    return [shape[1:] for shape in shapes]
+
+
+def _convolve_models(shapes: Shapes, values: Values) -> Work:
+    """x [B, N, C, ...], weight [B, O, C/groups, ...]."""
+    models = shapes[0][0]
+    done = _convolution(_of_each(shapes), values)
+    return Work(models * done.flops, ((models, *done.outputs[0]),))
+
+
+def _convolve_models_backward(shapes: Shapes, values: Values) -> Work:
+    models, needs = shapes[0][0], values[9:12]
+    arguments = [*values[:3], None, *values[3:9], needs]
+    done = _convolution_backward(_of_each(shapes), arguments)
+    return Work(models * done.flops, tuple((models, *shape) for shape in done.outputs))
+
+
 def _sdpa(shapes: Shapes, values: Values) -> Work:
     """Query [N, H, L, D], key [N, h, S, D], value [N, h, S, V]: two products; a causal mask is not discounted."""
     (n, h, length, d), (s, v) = shapes[0], shapes[2][-2:]
@@ -204,6 +223,8 @@ _FORMULAS: dict[str, Callable[[Shapes, Values], Work]] = {
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _sdpa_backward,
     "aten::mkldnn_rnn_layer": _mkldnn_rnn,
     "aten::mkldnn_rnn_layer_backward": _mkldnn_rnn_backward,
+    "dnnsuite::convolve_models": _convolve_models,
+    "dnnsuite::convolve_models_backward": _convolve_models_backward,
     "dnnsuite::linear": _linear,
     "dnnsuite::linear_backward": _linear_backward,
     "dnnsuite::matmul": _first(0),

@@ -17,7 +17,7 @@ from ...errors import InvalidArgument
 from ...ops.device import on_cpu, on_gpu
 from ...ops.shared import folded, is_frozen, spread
 from .._convolution_ways import convolve_on_gpu
-from .._convolve_models import Geometry, convolve_models
+from .._convolve_models import convolve_models
 from .._models import each_model
 from .._precision import computable, match
 from .._wide_convolution import wide_convolution
@@ -45,6 +45,10 @@ all the same: a tenth of torch's rate on 3 channels of 32 x 32 pixels, twice it 
 FEW_OUTPUTS, FILTERS_PER_OUTPUT = 9, 7000
 """Pixels that come out, and filters of single channels for each, with which products of taps are 1.5 to 5 times as fast
 as torch's convolution, channels last (`benchmarks/ops/bench_convolution.py`); 16 pixels take 1.5 times as long."""
+
+
+FEW_INPUTS, MANY_OUTPUTS, FEW_OF_A_GROUP = 3, 128, 8
+"""Channels that go in, that come out, and that go into a group, of convolutions that are quicker contiguous."""
 
 
 def check_images(input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, name: str) -> None:
@@ -249,14 +253,18 @@ def _of_shared_filters(
 def _quicker_contiguous(input: Tensor, weight: Tensor, stride: Size, *rest: Any) -> bool:
     """Return True for convolutions that torch does faster contiguous than channels last, on a CPU.
 
-    Without a gradient of the input they are those of one channel to one, which lie the same either way (1.3 times), and
-    filters of one tap in groups (1.6 to 2 times); with one both are slower (`benchmarks/ops/grid.py`).
+    Without a gradient of the input they are those of one channel to one, which lie the same either way (1.3 times),
+    those of few channels to many (1.2 to 1.4 times), and filters of one tap in groups of few channels (1.3 to 2 times);
+    with one all are slower (`benchmarks/ops/grid.py`).
     """
     if not on_cpu(input) or input.requires_grad:
         return False
-    if input.size(2) == weight.size(1) == weight.size(2) == 1:
-        return True
-    return weight.shape[3:] == (1, 1) and _pair(stride) == (1, 1) and 1 < rest[-1] < input.size(2)
+    outputs, inputs = weight.shape[1:3]
+    if input.size(2) == inputs <= FEW_INPUTS:
+        return outputs == inputs == 1 or (outputs >= MANY_OUTPUTS and weight.shape[3:] != (1, 1))
+    if weight.shape[3:] != (1, 1) or _pair(stride) != (1, 1):
+        return False
+    return inputs <= FEW_OF_A_GROUP and 1 < rest[-1] < input.size(2)
 
 
 def _contiguous(x: Tensor) -> Tensor:
@@ -268,7 +276,7 @@ def _contiguous(x: Tensor) -> Tensor:
 
 def _geometry(
     plain: Callable[..., Tensor], dims: int, input: Tensor, weight: Tensor, *rest: Any
-) -> Geometry | None:
+) -> ops.ConvolutionGeometry | None:
     """Describe a convolution for `convolve_models`; None if it takes no such: dtypes to be cast, padding by name."""
     alike = input.dtype == weight.dtype and input.is_floating_point()
     device = input.device.type
