@@ -72,7 +72,7 @@ class _Device:
 
 
 class _Work(NamedTuple):
-    """What one device does in a stretch, and the host's calls."""
+    """Work of one device in a stretch, and the host's calls."""
 
     kernels: pd.DataFrame
     memops: pd.DataFrame
