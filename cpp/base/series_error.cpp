@@ -17,17 +17,17 @@ namespace dnnsuite::base {
 namespace {
 
 constexpr std::size_t kMostPieces = 128;
-constexpr int kFewestWaves = 4;       // degrees of freedom that an interval has at least
-constexpr double kMostWaves = 0.2;    // of the pieces
-constexpr double kFlat = 0.6;         // a wave counts until the spectrum has fallen to 1 / (1 + kFlat)
-constexpr double kForWaves = 1.5;     // standard errors added to the correlation where it decides how many waves count
-constexpr double kForFall = 0.8;      // and how much the spectrum falls among them,
-constexpr double kStrong = 0.8;       // with as much more for each 1 that it is above this,
-constexpr double kForStrong = 5;      // because an estimate that is close to 1 is rough; but not above
-constexpr double kHighest = 0.98;     // this, where intervals become as wide as they are of no use
-constexpr int kSlowWaves = 4;         // which count alone
-constexpr double kSlowMore = 2.5;     // where they have so many times the power of the faster ones
-constexpr double kDriftSurely = 0.98; // confidence at which the slowest wave of all is a drift
+constexpr int kFewestWaves = 4;        // degrees of freedom that an interval has at least
+constexpr double kMostWaves = 0.2;     // of the pieces
+constexpr double kFlat = 0.6;          // a wave counts until the spectrum has fallen to 1 / (1 + kFlat)
+constexpr double kForWaves = 1.5;      // standard errors added to the correlation where it decides how many waves count
+constexpr double kForFall = 0.8;       // and how much the spectrum falls among them,
+constexpr double kStrong = 0.8;        // with as much more for each 1 that it is above this,
+constexpr double kForStrong = 5;       // because an estimate that is close to 1 is rough; but not above
+constexpr double kHighest = 0.98;      // this, where intervals become as wide as they are of no use
+constexpr int kSlowWaves = 4;          // which count alone
+constexpr double kSlowMore = 2.5;      // where they have so many times the power of the faster ones
+constexpr double kDriftSurely = 0.98;  // confidence at which the slowest wave of all is a drift
 
 SeriesError plain(std::span<const double> values, std::string why) {
     const double n = static_cast<double>(values.size());

@@ -40,7 +40,8 @@ void init_interval(py::module_& m) {
         .def_readonly("batches", &base::Interval::batches, "Batches used, never more than there are values.")
         .def_readonly("lag1", &base::Interval::lag1,
                       "Correlation of neighbouring batches, NaN below three; above 0.2 the series is too short.")
-        .def_readonly("why", &base::Interval::why, "Reason why values are too few to rely on it; empty where they are enough.")
+        .def_readonly("why", &base::Interval::why,
+                      "Reason why values are too few to rely on it; empty where they are enough.")
         .def_property_readonly(
             "enough", [](const base::Interval& self) { return self.why.empty(); },
             "True where the interval may be relied on: neither too short nor too few.")
@@ -59,7 +60,8 @@ void init_interval(py::module_& m) {
         "values"_a, "batches"_a = 10, "confidence"_a = 0.95, py::kw_only(), "independent"_a = false,
         "may_be_negative"_a = false,
         "The mean of a series [n] whose values may be correlated, with its interval.\n\n"
-        "From 20 values on the error is that of the slowest waves in them, corrected for the correlation of neighbours;\n"
+        "From 20 values on the error is that of the slowest waves in them, corrected for the correlation of "
+        "neighbours;\n"
         "fewer are averaged in `batches` pieces. independent=True: means of separate runs, by\n"
         "Student's t. `why` says where values are too few to rely on the interval: always for a series below 50, for\n"
         "runs below 6. An empty series gives NaN. Values that are all positive, as times are, have an interval on a\n"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -115,7 +115,7 @@ class Merged:
         self._overhead_ns = 0
         self._kernels: dict[tuple[str, str], _Durations] = {}
         self._gaps: list[pd.DataFrame] = []
-        self._shares: Counter[tuple[str, str]] = Counter()
+        self._shares: defaultdict[tuple[str, str], float] = defaultdict(float)
         self._ops: dict[tuple[str, str], NDArray[np.float64]] = {}
         self._like: dict[str, pd.DataFrame] = {}  # a table of each name, for columns and definitions
 
@@ -242,8 +242,8 @@ class Merged:
         rows = [(*key, *durations.statistics()) for key, durations in self._kernels.items()]
         columns = list(self._like["kernels_by_name"].columns)
         total = max(sum(row[3] for row in rows), 1)
-        rows = [(*row[:4], 100 * row[3] / total, *row[4:]) for row in rows]
-        table = pd.DataFrame(rows, columns=columns)
+        shared = [(*row[:4], 100 * row[3] / total, *row[4:]) for row in rows]
+        table = pd.DataFrame(shared, columns=columns)
         classes = table.groupby("class", sort=False)[["calls", "total_ns", "share_pct"]].sum().reset_index()
         return {
             name: define(
@@ -258,7 +258,7 @@ class Merged:
 
         total_ms = intervals.length_ns(intervals.of_windows(self.windows)) / 1e6
         texts = {kind: text for kind, text in self._shares if text}
-        sums: Counter[str] = Counter()
+        sums: defaultdict[str, float] = defaultdict(float)
         for (kind, _), ms in self._shares.items():
             sums[kind] += ms
         rows = [

@@ -77,7 +77,7 @@ def read_monitor(path: str | Path) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        table = pd.read_csv(regular(path)).astype({TIME_COLUMN: "int64"})
+        table = pd.read_csv(regular(Path(path))).astype({TIME_COLUMN: "int64"})
         values = table.columns.drop(TIME_COLUMN)
         return table.astype(dict.fromkeys(values, "float64"))
     except KeyError:
