@@ -72,6 +72,7 @@ LATE_TORCH = {"advisor", "cli", "data", "doctor", "host", "profiler", "profiling
 
 # Sources that are tested under another name than their own.
 TESTED_BY: dict[str, str] = {
+    "importers/_trace_rows.py": "importers/test_kineto.py",
     "adapters/_peft.py": "adapters/test_adapt.py",
     "adapters/base.py": "adapters/test_adapt.py",
     "adapters/builder.py": "adapters/test_adapt.py",

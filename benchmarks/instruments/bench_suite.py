@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Cost of `dnnsuite run`: CPU time of it with everything that it starts, over that of the same training by itself.
+"""Cost of `dnnsuite run`: time of it with everything that it starts, over that of the same training by itself.
 
-python benchmarks/instruments/bench_suite.py [--job vae] [--rounds 3]
+python benchmarks/instruments/bench_suite.py [--jobs vae,recom] [--rounds 6] [--repeat 1]
 
-Both make the same steps of the same job in one process on one thread, in turns; the least of each is compared. By
-itself a job is set up and stepped in a plain loop, with neither suite, monitor, shares nor records. The command's own
-process is told apart from its workers: it imports torch once for a whole suite, which weighs on a single short job.
+Both make the same steps of the same jobs on one thread, in turns, each pair in the other order than the one before. By
+itself a job is a process that sets it up and steps it in a plain loop, with neither suite, monitor, shares nor records.
+CPU time is that of the whole tree of processes, which other work on the machine disturbs little; wall time is shown
+beside it. `--repeat` runs the suite so often in one command, as it is used, and the jobs by themselves as often.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+from dnnsuite import timing
 
 ALONE = """
 import sys
@@ -49,46 +54,80 @@ finally:
 """
 
 
-def cpu_s(command: Sequence[str]) -> tuple[float, float]:
-    """CPU time of a command with everything that it started and waited for, and of its own process where it tells."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+class Cost(NamedTuple):
+    """Seconds of commands, with all that they started: CPU, of this the first process's own where it tells, wall."""
+
+    cpu: float
+    own: float
+    wall: float
+
+    def __add__(self, other: tuple[float, ...]) -> Cost:  # type: ignore[override]
+        return Cost(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+def cost(command: Sequence[str]) -> Cost:
+    """Seconds of one command."""
+    before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
+    wall = time.monotonic() - begin
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     own = [float(line.split()[1]) for line in done.stderr.splitlines() if line.startswith("own ")]
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, sum(own)
+    return Cost(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, sum(own), wall)
+
+
+def alone(jobs: Sequence[str], repeat: int) -> Cost:
+    """Seconds of each job by itself, so often."""
+    total = Cost(0.0, 0.0, 0.0)
+    for job in [*jobs] * repeat:
+        total += cost([sys.executable, "-c", ALONE, job])
+    return total
+
+
+def suite(jobs: Sequence[str], repeat: int) -> Cost:
+    """Seconds of one command that runs the jobs so often."""
+    with tempfile.TemporaryDirectory() as folder:
+        # Two shares of two cores, of which one is used: one thread, as the job by itself has.
+        options = ["--alone", "--device", "cpu", "--no-loader", "--repeat", str(repeat)]
+        names = ["baselines", "--name", ",".join(jobs)]
+        out = str(Path(folder, "out"))
+        return cost([sys.executable, "-c", SUITE, "run", *names, *options, "--out", out])
+
+
+def told(name: str, plain: Sequence[float], whole: Sequence[float]) -> str:
+    """One line: by how much the second is more, with a 95 % interval over pairs."""
+    found = timing.compare(whole, plain)  # of speeds: the plain one is faster by what the other adds
+    interval = f" [{found.low - 1:+.1%}, {found.high - 1:+.1%}]" if len(plain) > 1 else ""
+    return (
+        f"{name}: {sum(plain) / len(plain):.2f} s by themselves, {found.ratio - 1:+.1%}{interval} in a suite"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--job", default="vae")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--jobs", default="vae")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--repeat", type=int, default=1)
     arguments = parser.parse_args()
-    alone: list[tuple[float, float]] = []
-    suite: list[tuple[float, float]] = []
+    jobs = arguments.jobs.split(",")
+    plain: list[Cost] = []
+    whole: list[Cost] = []
     for i in range(arguments.rounds):
-        with tempfile.TemporaryDirectory() as folder:
-            out = str(Path(folder, "out"))
-            # Two shares of two cores, of which one is used: one thread, as the job by itself has.
-            options = ["--alone", "--device", "cpu", "--no-loader", "--out", out]
-            pair = [
-                (alone, [sys.executable, "-c", ALONE, arguments.job]),
-                (suite, [sys.executable, "-c", SUITE, "run", arguments.job, *options]),
-            ]
-            for times, command in pair if i % 2 == 0 else pair[::-1]:
-                times.append(cpu_s(command))
-                total, own = times[-1]
-                print(
-                    f"{'alone' if times is alone else 'suite'} {total:.2f} s, {own:.2f} s its own", flush=True
-                )
-    by_itself = min(total for total, _ in alone)
-    workers, own = min(total - own for total, own in suite), min(own for _, own in suite)
-    print(
-        f"{arguments.job}: alone {by_itself:.2f} s; dnnsuite run: workers {workers:.2f} s "
-        f"({workers / by_itself - 1:+.1%}), the command's own process {own:.2f} s ({own / by_itself:+.1%})"
-    )
+        pair = [(plain, alone), (whole, suite)]
+        for costs, run in pair if i % 2 == 0 else pair[::-1]:
+            costs.append(run(jobs, arguments.repeat))
+        print(
+            "  ".join(f"{each.cpu:.2f} s CPU {each.wall:.2f} s" for each in (plain[-1], whole[-1])),
+            flush=True,
+        )
+    print(f"{', '.join(jobs)}, {arguments.repeat} times, {arguments.rounds} pairs")
+    workers = [each.cpu - each.own for each in whole]
+    print(told("CPU time of the jobs' processes", [each.cpu for each in plain], workers))
+    print(told("CPU time of all", [each.cpu for each in plain], [each.cpu for each in whole]))
+    print(told("wall time", [each.wall for each in plain], [each.wall for each in whole]))
+    print(f"the command's own process: {min(each.own for each in whole):.2f} s of CPU time")
 
 
 if __name__ == "__main__":

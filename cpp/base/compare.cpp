@@ -81,6 +81,14 @@ void refuse_short(Comparison& found, const std::string& why) {
     found.reason = why + "; about " + std::to_string(found.more_blocks) + " more may decide";
 }
 
+/// Two runs are likely to meet one of two modes, and then scatter too little: their intervals decide nothing.
+void refuse_two(Comparison& found) {
+    if (found.blocks > 2 || found.verdict == Verdict::kInconclusive) return;
+    found.verdict = Verdict::kInconclusive;
+    found.more_blocks = 1;
+    found.reason = "too short: 2 runs often show one of two modes; 1 more may decide";
+}
+
 /// One of two samples that have no pairs.
 struct Side {
     double mean;  // of the logarithms
@@ -118,6 +126,7 @@ Comparison compare_paired(std::span<const double> baseline_s, std::span<const do
     const double half_width = student_t(confidence, error.degrees) * std::sqrt(error.variance);
     Comparison found = judged(spread.mean(), half_width, n, threshold);
     if (n >= kFewestOfSeries) refuse_short(found, error.why);
+    refuse_two(found);
     if (n < 10) found.p = sign_flip(logs);
     return found;
 }
@@ -139,6 +148,7 @@ Comparison compare_unpaired(std::span<const double> baseline_s, std::span<const 
     }
     Comparison found = judged(a.mean - b.mean, half_width, n, threshold);
     if (!independent) refuse_short(found, a.error.why.empty() ? b.error.why : a.error.why);
+    refuse_two(found);
     return found;
 }
 

@@ -28,7 +28,7 @@ struct Comparison {
 /// the log of the threshold, or the distance of the effect from it where such an interval is there already.
 ///
 /// From 20 pairs on the error is series_error's; fewer are taken for independent, as blocks of A B B A are. Fewer than
-/// two pairs, a time that is not positive and finite, and series that are too short are inconclusive.
+/// three pairs, a time that is not positive and finite, and series that are too short are inconclusive.
 /// Throws InvalidArgument for lengths that differ, and unless threshold > 0 and 0 < confidence < 1.
 Comparison compare_paired(std::span<const double> baseline_s, std::span<const double> candidate_s, double threshold,
                           double confidence);

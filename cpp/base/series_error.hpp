@@ -15,17 +15,18 @@ constexpr std::size_t kFewestRuns = 6;       ///< independent values, below whic
 struct SeriesError {
     double variance;   ///< of the mean; NaN for fewer than two values
     double degrees;    ///< of freedom, for Student's t
-    double effective;  ///< independent values that would tell as much
+    double effective;  ///< independent pieces that would tell as much
     std::string why;   ///< why that is too few, as a sentence; empty where it is enough
 };
 
 /// The error of the mean of a series whose values may be correlated, as steps of one run are.
 ///
-/// Neighbouring values are averaged into at most 64 pieces; the correlation of neighbouring pieces, corrected for its
-/// bias in short series (Kendall 1954), gives the number of independent values that tell as much, as in a
-/// first-order autoregression. A correlation that may be none is taken for none, another one 0.8 standard errors higher than
-/// it was seen. Too short are fewer than `fewest` values, and series that by 1.5 standard errors of the correlation
-/// could be worth fewer than 10. Of fewer than 20 values the error is that of independent ones.
+/// Neighbouring values are averaged into at most 128 pieces. The error is the power of the slowest waves (cosines over the
+/// series), which is that of the mean where the spectrum is flat: as many waves as the correlation of neighbours lets it be
+/// flat over, at least 4, each over what a first-order autoregression of this correlation has there. The correlation is
+/// corrected for its bias in short series (Kendall 1954) and taken for higher than it was seen. The slowest wave of all does
+/// not count: where it alone has much more power the values drift, and that is too short, as are fewer than `fewest`
+/// values. Of fewer than 20 the error is that of independent ones.
 SeriesError series_error(std::span<const double> values, std::size_t fewest = kFewestShown);
 
 /// As series_error for values that are independent, as means of separate runs are: too few are less than 6, or values

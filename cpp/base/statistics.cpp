@@ -82,13 +82,36 @@ Interval around(double mean, const std::vector<double>& means, double confidence
     return result;
 }
 
-/// The interval of `found`'s mean by another error than that of its batches.
-void widen(Interval& found, const SeriesError& error, double confidence) {
+/// Factor by which the scatter of positive values is likely seen too small: that of a log-normal distribution with the
+/// scatter of their logarithms, which a few values show better than the values themselves. Less of many values.
+double unseen_tail(std::span<const double> values, double mean) {
+    RunningStatistics plain, logs;
+    for (const double value : values) {
+        plain.add(value);
+        logs.add(std::log(value));
+    }
+    if (!(plain.variance() > 0)) return 1;
+    const double expected = std::expm1(logs.variance()) * mean * mean;
+    const double most = 1 + 3 / std::sqrt(static_cast<double>(values.size()));
+    return std::clamp(std::sqrt(expected / plain.variance()), 1.0, most);
+}
+
+/// The interval of `found`'s mean by another error than that of its batches; on a logarithmic scale for values that are
+/// all positive, unless they might be negative.
+void widen(Interval& found, const SeriesError& error, double confidence, std::span<const double> values,
+           bool may_be_negative) {
     found.why = error.why;
     if (std::isnan(error.variance) || std::isnan(found.half_width)) return;
-    found.half_width = student_t(confidence, error.degrees) * std::sqrt(error.variance);
-    found.low = found.mean - found.half_width;
-    found.high = found.mean + found.half_width;
+    const double half = student_t(confidence, error.degrees) * std::sqrt(error.variance);
+    if (may_be_negative || *std::min_element(values.begin(), values.end()) <= 0) {
+        found.low = found.mean - half;
+        found.high = found.mean + half;
+    } else {
+        const double share = half * unseen_tail(values, found.mean) / found.mean;
+        found.low = found.mean * std::exp(-share);
+        found.high = found.mean * std::exp(share);
+    }
+    found.half_width = (found.high - found.low) / 2;
 }
 
 }  // namespace
@@ -147,15 +170,16 @@ double student_t(double confidence, double degrees) {
     return t;
 }
 
-Interval batch_means(std::span<const double> values, int batches, double confidence, bool independent) {
+Interval batch_means(std::span<const double> values, int batches, double confidence, bool independent,
+                     bool may_be_negative) {
     Interval found = piece_means(values, batches, confidence);
     if (values.empty()) return found;
     if (independent)
-        widen(found, runs_error(values), confidence);
+        widen(found, runs_error(values), confidence, values, may_be_negative);
     else if (const SeriesError error = series_error(values); values.size() < kFewestOfSeries)
         found.why = error.why;
     else
-        widen(found, error, confidence);
+        widen(found, error, confidence, values, may_be_negative);
     return found;
 }
 
@@ -194,7 +218,7 @@ Interval rate(std::span<const double> items, std::span<const double> seconds, in
     if (const SeriesError error = series_error(of_steps); items.size() < kFewestOfSeries)
         result.why = error.why;
     else
-        widen(result, error, confidence);
+        widen(result, error, confidence, of_steps, false);
     const double slow = result.high, fast = result.low;  // seconds per item
     result.mean = all_items / all_seconds;
     result.low = 1 / slow;

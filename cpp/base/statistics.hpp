@@ -50,13 +50,16 @@ double student_t(double confidence, double degrees);
 /// The mean of a series whose values may be correlated, by non-overlapping batch means and Student's t.
 ///
 /// From 20 values on the error is series_error's; coverage is 93 to 97 % for AR(1) noise up to φ = 0.9 where `why` is
-/// empty, which it is not for fewer than 50; `lag1` is that of `batches` neighbouring pieces of equal length (to one value). Shorter ones have the
-/// error of these pieces' means. `independent` values, as means of runs are, have that of Student's t over each.
+/// empty, which it is not for fewer than 50; `lag1` is that of `batches` neighbouring pieces of equal length (to one value).
+/// Shorter ones have the error of these pieces' means. `independent` values, as means of runs are, have that of Student's t
+/// over each. Values that are all positive, as times and rates are, have an interval on a logarithmic scale, unless they
+/// `may_be_negative`, as differences and logarithms may.
 ///
 /// A short series gives fewer batches, an empty one NaN; neither throws.
 /// Throws InvalidArgument unless 0 < confidence < 1 and batches ≥ 2 (or ≥ the number of values, where there
 /// are fewer).
-Interval batch_means(std::span<const double> values, int batches, double confidence, bool independent = false);
+Interval batch_means(std::span<const double> values, int batches, double confidence, bool independent = false,
+                     bool may_be_negative = false);
 
 /// The mean of a series with the interval of its pieces' means alone, as stop rules look at: it never widens because of
 /// a correlation that is itself uncertain.

@@ -54,15 +54,18 @@ void init_interval(py::module_& m) {
           "Raises InvalidArgument unless 0 < confidence < 1 and degrees > 0.");
     m.def(
         "batch_means",
-        [](const Doubles& values, int batches, double confidence, bool independent) {
-            return base::batch_means(series(values, "values"), batches, confidence, independent);
+        [](const Doubles& values, int batches, double confidence, bool independent, bool may_be_negative) {
+            return base::batch_means(series(values, "values"), batches, confidence, independent, may_be_negative);
         },
         "values"_a, "batches"_a = 10, "confidence"_a = 0.95, py::kw_only(), "independent"_a = false,
+        "may_be_negative"_a = false,
         "The mean of a series [n] whose values may be correlated, with its interval.\n\n"
-        "From 20 values on the correlation of neighbours gives the number of independent values that tell as much,\n"
-        "for Student's t; fewer are averaged in `batches` pieces. independent=True: means of separate runs, by\n"
+        "From 20 values on the error is that of the slowest waves in them, corrected for the correlation of "
+        "neighbours;\n"
+        "fewer are averaged in `batches` pieces. independent=True: means of separate runs, by\n"
         "Student's t. `why` says where values are too few to rely on the interval: always for a series below 50, for\n"
-        "runs below 6. An empty series gives NaN.\n\n"
+        "runs below 6. An empty series gives NaN. Values that are all positive, as times are, have an interval on a\n"
+        "logarithmic scale; may_be_negative=True: as differences and logarithms may, none.\n\n"
         "Raises InvalidArgument unless batches >= 2 and 0 < confidence < 1.");
     m.def(
         "rate",

@@ -831,14 +831,15 @@ def addition_ns(additions: typing.SupportsInt | typing.SupportsIndex = 100000) -
     """
     Nanoseconds of one addition in a dependent chain: a cycle of the core, if this thread has it to itself.
     """
-def batch_means(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batches: typing.SupportsInt | typing.SupportsIndex = 10, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95, *, independent: bool = False) -> Interval:
+def batch_means(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batches: typing.SupportsInt | typing.SupportsIndex = 10, confidence: typing.SupportsFloat | typing.SupportsIndex = 0.95, *, independent: bool = False, may_be_negative: bool = False) -> Interval:
     """
     The mean of a series [n] whose values may be correlated, with its interval.
     
-    From 20 values on the correlation of neighbours gives the number of independent values that tell as much,
-    for Student's t; fewer are averaged in `batches` pieces. independent=True: means of separate runs, by
+    From 20 values on the error is that of the slowest waves in them, corrected for the correlation of neighbours;
+    fewer are averaged in `batches` pieces. independent=True: means of separate runs, by
     Student's t. `why` says where values are too few to rely on the interval: always for a series below 50, for
-    runs below 6. An empty series gives NaN.
+    runs below 6. An empty series gives NaN. Values that are all positive, as times are, have an interval on a
+    logarithmic scale; may_be_negative=True: as differences and logarithms may, none.
     
     Raises InvalidArgument unless batches >= 2 and 0 < confidence < 1.
     """

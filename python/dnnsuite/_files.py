@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ __all__ = [
     "cache_folder",
     "read_json",
     "read_tail",
+    "regular",
     "replacing",
     "write_json",
     "write_text",
@@ -76,6 +79,18 @@ def _finite(value: Any) -> Any:
     return value
 
 
+def regular(path: Path) -> Path:
+    """Return `path`, a file that ends: no pipe and no device, whose reader may wait for ever.
+
+    Raises:
+        OSError: it is such a thing, or is not there. A folder is left to whoever opens it.
+    """
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise OSError(errno.EINVAL, "not a file but a pipe or a device", str(path))
+    return path
+
+
 def read_json(path: Path) -> Any:
     """The value in a JSON file.
 
@@ -83,7 +98,7 @@ def read_json(path: Path) -> Any:
         Error: it is missing or damaged; the message names it.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(regular(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise Error(f"{path}: {error}") from error
 

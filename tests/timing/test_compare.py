@@ -61,7 +61,7 @@ def test_an_inconclusive_one_says_how_many_more():
         assert str(few.more_blocks) in few.reason
         blocks = few.blocks + 2 * few.more_blocks
         decided += timing.compare(*pairs(generator, 1.0, blocks, noise=0.03)).verdict != "inconclusive"
-    assert decided > 70
+    assert decided > 60
 
 
 @given(
@@ -221,6 +221,17 @@ def test_a_thing_compared_with_itself_is_seldom_faster_or_slower(phi, paired):
         found = timing.compare(*np.exp(0.05 * sides), paired=paired, threshold=0.001)
         wrong += found.verdict in ("faster", "slower")
     assert wrong / 300 <= 0.08  # 0.26 and 0.68 without a guard for correlation
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_two_runs_of_a_side_decide_nothing(paired):
+    """Of a job with two speeds they show one as often as both: one in ten would be called faster or slower."""
+    two = timing.compare([2.0, 2.001], [1.0, 1.001], paired=paired, independent=True)
+    assert (two.verdict, two.more_blocks) == ("inconclusive", 1)
+    assert "2 runs often show one of two modes" in two.reason
+    assert two.low < 2 < two.high
+    three = timing.compare([2.0, 2.001, 2.0], [1.0, 1.001, 1.0], paired=paired, independent=True)
+    assert three.verdict == "faster"
 
 
 def test_what_is_too_short_decides_nothing_unless_its_values_are_independent():

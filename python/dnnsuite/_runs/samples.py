@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._files import write_text
+from .._files import regular, write_text
 from ..errors import Error
 from .rates import Steps
 from .record import Samples
@@ -51,7 +51,7 @@ def read_steps(path: Path) -> Steps:
         Error: it is missing or damaged; the message names it.
     """
     try:
-        header, *rows = path.read_text(encoding="utf-8").splitlines() or [""]
+        header, *rows = regular(path).read_text(encoding="utf-8").splitlines() or [""]
         if not rows:
             raise ValueError("no samples in it")
         names = header.split(",")

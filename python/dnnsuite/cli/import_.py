@@ -55,11 +55,15 @@ def import_file(
     """Import measurements of ncu, nvprof, nsys, dcgm, torch.
 
     Prints what the files hold; --out writes it as CSV. Traces of several ranks are merged, and the rank that the
-    others wait for is named. With --against two files are compared by kernel.
+    others wait for is named. With --against two files are compared by kernel. One trace of torch.profiler of 100 MB
+    and more is read in bounded memory.
     """
     from .. import importers
 
     paths = [path for given in files for path in _traces_in(given)]
+    if against is None and len(paths) == 1 and importers.large.is_large(paths[0], kind):
+        _show_large(paths[0], out, as_json)
+        return 0
     found = [importers.load(path, kind, interval) for path in paths]
     if against is not None:
         shown = _against(importers.load(against, kind, interval), found)
@@ -71,12 +75,19 @@ def import_file(
 
 
 class _Shown(NamedTuple):
-    """Output of a command: kind, tables as they were read, results, remarks."""
+    """Output of a command: kind, tables as they were read, results, remarks; rows of tables that are not held."""
 
     kind: str
     tables: Results
     results: Results
     notes: list[str]
+    unheld: dict[str, int] | None = None
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Number of rows of each table."""
+        counted = {name: len(table) for name, table in self.tables.items()}
+        return counted if self.unheld is None else self.unheld
 
 
 def _traces_in(given: Path) -> list[Path]:
@@ -93,6 +104,18 @@ def _traces_in(given: Path) -> list[Path]:
 def _of_one(found: Imported) -> _Shown:
     results, notes = _results(found)
     return _Shown(found.kind, found.tables, results, found.notes + notes)
+
+
+def _show_large(path: Path, out: Path | None, as_json: bool) -> None:
+    """Show a trace that is not held in memory."""
+    from .. import importers
+
+    if out is not None:
+        _make(out)
+    found = importers.large.summarise(path, out)
+    shown = _Shown("kineto", {}, found.results, found.notes, found.rows)
+    written = found.written + (_save(found.results, out, found.definitions) if out is not None else [])
+    _show(shown, [path], as_json, written)
 
 
 def _of_ranks(found: list[Imported]) -> _Shown:
@@ -123,7 +146,7 @@ def _show(shown: _Shown, files: list[Path], as_json: bool, written: list[Path]) 
             {
                 "kind": shown.kind,
                 "file": names,
-                "rows": {name: len(table) for name, table in shown.tables.items()},
+                "rows": shown.rows,
                 "results": {name: _records(table) for name, table in shown.results.items()},
                 "definitions": {name: definitions(table) for name, table in shown.results.items()},
                 "notes": shown.notes,
@@ -131,8 +154,8 @@ def _show(shown: _Shown, files: list[Path], as_json: bool, written: list[Path]) 
             }
         )
         return
-    rows = ", ".join(f"{len(table)} {name}" for name, table in shown.tables.items() if len(table))
-    tell(f"{names}: {shown.kind}" + (f"; {rows or 'no rows'}" if shown.tables else ""))
+    rows = ", ".join(f"{count} {name}" for name, count in shown.rows.items() if count)
+    tell(f"{names}: {shown.kind}" + (f"; {rows or 'no rows'}" if shown.rows else ""))
     for name, table in shown.results.items():
         tell(f"\n{name}:\n{_shown(table)}")
     for note in shown.notes:
@@ -201,23 +224,29 @@ def _by_device(samples: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _save(tables: Results, folder: Path) -> list[Path]:
-    """A CSV file for each table, and the definitions of all columns beside them."""
-    from .._files import OutputError, write_json
+def _save(tables: Results, folder: Path, others: dict[str, dict[str, str]] | None = None) -> list[Path]:
+    """A CSV file for each table, and the definitions of all columns beside them, also of `others` that are there."""
+    from .._files import write_json
     from ..profiler import definitions
     from ..results import save_csv
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot make {folder}: {error.strerror or error}") from error
+    _make(folder)
     written = []
     for name, table in tables.items():
         written.append(folder / f"{name}.csv")
         save_csv(table, written[-1])
     written.append(folder / "definitions.json")
-    write_json(written[-1], {name: definitions(table) for name, table in tables.items()})
+    write_json(written[-1], (others or {}) | {name: definitions(table) for name, table in tables.items()})
     return written
+
+
+def _make(folder: Path) -> None:
+    from .._files import OutputError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot make {folder}: {error.strerror or error}") from error
 
 
 def _shown(table: pd.DataFrame) -> str:

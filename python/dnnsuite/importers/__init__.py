@@ -5,7 +5,8 @@
 >>> trace = importers.load("report.sqlite")                                    # doctest: +SKIP
 >>> activity.analyse(trace.tables, trace.windows)["gpu"]                       # doctest: +SKIP
 
-A file that is damaged raises :class:`BadFile`, which names file and line; nothing is read in part.
+A file that is damaged raises :class:`BadFile`, which names file and line; nothing is read in part. Traces of gigabytes:
+:func:`dnnsuite.importers.large.summarise` has their results without their tables, in bounded memory.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _HOME_OF = {
     "compare_traces": ".traces",
     "merge_ranks": ".traces",
 }
-_MODULES = ("cores", "dcgm", "fp32", "kineto", "ncu", "nsys", "nvprof", "nvvp")
+_MODULES = ("cores", "dcgm", "fp32", "kineto", "large", "ncu", "nsys", "nvprof", "nvvp")
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .._files import regular
 from ._text import GZIP, BadFile, encoding_of
 
 __all__ = ["TraceFile"]
@@ -131,5 +132,5 @@ class TraceFile:
 
 
 def _is_packed(path: Path) -> bool:
-    with open(path, "rb") as file:
+    with open(regular(path), "rb") as file:
         return file.read(2) == GZIP

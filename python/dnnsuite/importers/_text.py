@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .._files import regular
 from ..errors import Error
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def read_bytes(path: Path) -> bytes:
         BadFile: it cannot be read, is empty, or its packing is damaged.
     """
     try:
-        data = path.read_bytes()
+        data = regular(path).read_bytes()
         if data.startswith(GZIP):
             data = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
@@ -73,7 +74,7 @@ def read_bytes(path: Path) -> bytes:
 def read_head(path: Path, count: int = 1 << 20) -> bytes:
     """The first `count` bytes of a file, unpacked if it is gzip's; raises BadFile as :func:`read_bytes` does."""
     try:
-        with open(path, "rb") as file:
+        with open(regular(path), "rb") as file:
             data = file.read(count)
         if data.startswith(GZIP):
             with gzip.open(path) as packed:

@@ -19,7 +19,7 @@ from ._loading import TRACES, Imported
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Ranks", "analyse_trace", "compare_traces", "merge_ranks"]
+__all__ = ["Ranks", "analyse_trace", "compare_traces", "data_waits", "merge_ranks"]
 
 _DATA = re.compile(r"enumerate\(DataLoader")
 _PAIRWISE = re.compile(r"send_?recv", re.IGNORECASE)  # of two ranks each: the others do not wait in it
@@ -53,13 +53,16 @@ def analyse_trace(found: Imported) -> dict[str, pd.DataFrame]:
     ops = tables.get("ops")
     if ops is None:
         return results
-    markers = tables["markers"]
-    waits = markers[markers["name"].astype(str).str.match(_DATA)]
-    data = [*zip(waits["t0_ns"].tolist(), waits["t1_ns"].tolist(), strict=True)]
-    of_ops = analyse_operators(ops, found.windows, data)
+    of_ops = analyse_operators(ops, found.windows, data_waits(tables["markers"]))
     return (
         results | of_ops if not results else results | {"ops_by_name": of_ops.get("ops_by_name", ops.head(0))}
     )
+
+
+def data_waits(markers: pd.DataFrame) -> list[tuple[int, int]]:
+    """(begin, end) of each wait for a DataLoader, by torch.profiler's own ranges."""
+    waits = markers[markers["name"].astype(str).str.match(_DATA)]
+    return [*zip(waits["t0_ns"].tolist(), waits["t1_ns"].tolist(), strict=True)]
 
 
 @dataclass(frozen=True)

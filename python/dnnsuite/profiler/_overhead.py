@@ -98,7 +98,7 @@ def _nearest(blocks: Sequence[tuple[str, list[float]]]) -> list[float] | None:
 
 
 def _half_of_windows(differences: list[float]) -> float:
-    interval = batch_means(differences, batches=len(differences), independent=True)
+    interval = batch_means(differences, batches=len(differences), independent=True, may_be_negative=True)
     return (interval.high - interval.low) / 2
 
 

@@ -77,7 +77,10 @@ def _nest(threads: Int64s, t0_ns: Int64s, t1_ns: Int64s) -> tuple[Int64s, Int64s
 
 
 def analyse_operators(
-    ops: pd.DataFrame, windows: Sequence[tuple[int, int]], data: Sequence[tuple[int, int]] = ()
+    ops: pd.DataFrame,
+    windows: Sequence[tuple[int, int]],
+    data: Sequence[tuple[int, int]] = (),
+    loop_thread: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Sum the time of `windows`, the steps: tables `breakdown` and `ops_by_name`; none without operators.
 
@@ -85,6 +88,7 @@ def analyse_operators(
         ops: operators with name, class, thread, t0_ns, t1_ns, self_ns.
         windows: (begin, end) of each step, ns; disjoint.
         data: (begin, end) of waits for a DataLoader.
+        loop_thread: number of the thread that runs the loop; by default the one that has most operators.
     """
     import pandas as pd
 
@@ -96,7 +100,7 @@ def analyse_operators(
     waits = pd.DataFrame(
         [("data", t0, t1, t1 - t0) for t0, t1 in data], columns=["phase", "t0_ns", "t1_ns", "cpu_ns"]
     )
-    main = int(inside["thread"].mode()[0])
+    main = int(inside["thread"].mode()[0]) if loop_thread is None else loop_thread
     work = op_segments(inside)
     local = op_segments(inside[inside["thread"] == main])
     found = breakdown(steps, waits.astype({"t0_ns": "int64", "t1_ns": "int64"}), work, local)

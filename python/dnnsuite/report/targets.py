@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from .._files import write_text
+from .._files import regular, write_text
 from ..errors import InvalidArgument, did_you_mean
 from ..results.intervals import mean
 from ..results.pool import UNKNOWN
@@ -220,7 +220,7 @@ def weights(path: Path | None = None) -> dict[str, tuple[float, float]]:
 
 def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[int, Mapping[str, str]]]:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = regular(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"{path}: {error}") from error
     reader = csv.DictReader(io.StringIO(text))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._files import regular
 from .._runs import rates
 from .._runs.modes import MODES
 from ..errors import Error
@@ -122,7 +123,7 @@ def epochs_as_steps(path: Path) -> rates.Steps:
     import pandas as pd
 
     try:
-        table = pd.read_csv(path)
+        table = pd.read_csv(regular(path))
         starts, stops = (
             (table[name].to_numpy(np.float64) * 1e9).astype(np.int64)
             for name in ("epoch_start", "epoch_stop")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from .._files import regular
 from ..errors import Error
 from .hfta import places
 from .monitor import MonitorRow
@@ -107,7 +108,7 @@ def dcgm_rows(path: Path) -> list[MonitorRow]:
     import pandas as pd
 
     try:
-        table = pd.read_csv(path)
+        table = pd.read_csv(regular(path))
         table = table.iloc[round(0.1 * len(table)) : round(0.9 * len(table))]
         table = table.assign(host_mem_usage=table["host_mem_total"].max() - table["host_mem_available"])
         return [

@@ -33,7 +33,7 @@ def half_width(values: Sequence[float]) -> float:
 
     if len(values) < 2:
         return math.nan
-    return batch_means(list(values), batches=len(values), independent=True).half_width
+    return batch_means(list(values), batches=len(values), independent=True, may_be_negative=True).half_width
 
 
 def of_rates(values: Sequence[float]) -> Interval:

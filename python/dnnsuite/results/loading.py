@@ -17,6 +17,7 @@ from .._runs.record import BadRecord
 from ..errors import Error, InvalidArgument
 from .hfta import rows_of_hfta
 from .mila import rows_of_mila
+from .milabench import rows_of_milabench
 from .records import rows_of_record
 from .table import Row, frame_of, read_csv
 
@@ -35,8 +36,8 @@ def load(*directories: str | Path, name: str | None = None) -> pd.DataFrame:
 
     Args:
         directories: each an output of a workflow, suite, training, sweep or profile; one run of those; a folder of
-            them at any depth; a tree of HFTA's `timing.csv` files; a folder of mila-iqia/training's results; or a
-            table that :func:`save_csv` wrote, where the runs are gone.
+            them at any depth; a tree of HFTA's `timing.csv` files; a folder of mila-iqia/training's or milabench's
+            results; or a table that :func:`save_csv` wrote, where the runs are gone.
         name: name of the workflow or suite to load; others are left out.
 
     Returns:
@@ -96,7 +97,7 @@ class _Found:
             return frame_of(rows) if rows else None
         if (root / _SAVED).is_file():
             return _of_plan(read_csv(root / _SAVED), name)
-        for read in (rows_of_hfta, partial(rows_of_mila, name=name)):
+        for read in (rows_of_hfta, partial(rows_of_milabench, name=name), partial(rows_of_mila, name=name)):
             rows, problems = read(root)
             self.problems += problems
             if rows:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from .._files import regular
 from .._runs.failures import CLASSES
 from .._runs.record import FASTEST
 from ..errors import Error
@@ -50,7 +51,7 @@ def rows_of_mila(directory: Path, name: str | None = None) -> tuple[list[Row], l
 def _results(path: Path) -> list[Any]:
     """The results in a file: one, a list, or a list that was never closed, as the original suite leaves it."""
     try:
-        text = path.read_text(encoding="utf-8-sig").strip()
+        text = regular(path).read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise Error(f"{path}: {error}") from error
     if text.startswith("[") and not text.endswith("]"):

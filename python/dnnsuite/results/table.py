@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._files import replacing
+from .._files import regular, replacing
 from ..errors import Error
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ class Row:
         low, high: a 95 % interval, NaN where none is known.
         run: name of the run's directory.
         run_id: what tells it from every other run, also one of the same name.
-        kind: workflow, suite, training, trial, profile, throughput; hfta, mila: of those projects' own tools.
+        kind: workflow, suite, training, trial, profile, throughput; hfta, mila, milabench: of those
+            projects' own tools.
         plan: name of the workflow or suite.
         plan_id: what tells it from another of the same name.
         plan_path: its output directory.
@@ -154,7 +155,7 @@ def read_csv(path: Path) -> pd.DataFrame:
     numbers = [*_INTEGERS, *_FLOATS, "replica", "failure"]
     try:
         table = pd.read_csv(
-            path,
+            regular(path),
             dtype=dict.fromkeys(_TEXTS, str),
             keep_default_na=False,
             na_values={name: [""] for name in numbers},

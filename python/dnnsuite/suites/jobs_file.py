@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from .._files import regular
 from ..errors import InvalidArgument
 
 __all__ = ["Definition", "expand", "read_jobs_file"]
@@ -62,7 +63,7 @@ def read_jobs_file(path: Path) -> list[Definition]:
         InvalidArgument: it cannot be read or is malformed; the message names file, line and key.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = regular(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"{path}: {error}") from error
     clean = _STRAY_COMMA.sub(lambda found: " " if found[0] == "," else found[0], text)  # lengths stay

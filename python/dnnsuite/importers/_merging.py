@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: MIT
+"""Results of stretches of a trace, added up to those of the whole."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..profiler import define
+from ..profiler.activity import (
+    by_class,
+    by_kernel,
+    exposed_communication,
+    host_bound,
+    idle_gaps,
+    intervals,
+    utilization,
+)
+from ..profiler.instrument import definitions
+from ..profiler.operators import BETWEEN, analyse_operators
+from .traces import data_waits
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Merged", "Stretch"]
+
+_NEVER, _FOREVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_MOST_GAPS = 1000
+_EXACT = 4096  # different durations of a kernel that are counted one by one
+_SUMS = (
+    "kernels",
+    "kernel_ns",
+    "kernel_sum_ns",
+    "memop_ns",
+    "idle_ns",
+    "comm_ns",
+    "exposed_comm_ns",
+    "host_ns",
+)
+
+Windows = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of a trace: tables of what runs in it, windows in it. Rows that begin before `begin_ns` are another's."""
+
+    begin_ns: int
+    end_ns: int
+    windows: Windows
+    tables: dict[str, pd.DataFrame]
+
+    def own(self) -> dict[str, pd.DataFrame]:
+        """The tables without rows of the stretch before."""
+        return {name: table[table["t0_ns"] >= self.begin_ns] for name, table in self.tables.items()}
+
+
+@dataclass
+class _Device:
+    """Sums of one device, over its time up to `from_ns`."""
+
+    from_ns: int = _NEVER
+    sums: Counter[str] = field(default_factory=Counter)
+    last: _Work | None = None  # one row of it
+
+
+class _Work(NamedTuple):
+    """Work of one device in a stretch, and the host's calls."""
+
+    kernels: pd.DataFrame
+    memops: pd.DataFrame
+    api: pd.DataFrame
+
+    @property
+    def idle(self) -> bool:
+        """True if the device does nothing."""
+        return not len(self.kernels) and not len(self.memops)
+
+    def head(self) -> _Work:
+        """The first row of each table."""
+        return _Work(self.kernels.head(1), self.memops.head(1), self.api.head(1))
+
+    def until(self, end_ns: int, from_ns: int) -> int:
+        """End of the stretch where something runs over it, or where it is the last one; else of the last work in it."""
+        ends = [int(table["t1_ns"].max()) for table in (self.kernels, self.memops) if len(table)]
+        return end_ns if end_ns == _FOREVER else min(max([*ends, from_ns]), end_ns)
+
+    def counted_before(self, begin_ns: int, windows: Windows) -> int:
+        """Number of kernels that run in the windows both before and after a time."""
+        over = self.kernels[(self.kernels["t0_ns"] < begin_ns) & (self.kernels["t1_ns"] > begin_ns)]
+        begins, ends = over["t0_ns"].to_numpy(), over["t1_ns"].to_numpy()
+        inside, middle = intervals.of_windows(windows), np.full(len(begins), begin_ns)
+        both = [intervals.overlap_ns(inside, *part) > 0 for part in ((begins, middle), (middle, ends))]
+        return int((both[0] & both[1]).sum())
+
+
+class Merged:
+    """Sums over stretches in the order of time.
+
+    Args:
+        windows: those of the whole trace.
+        main: number of the thread that runs the loop.
+    """
+
+    def __init__(self, windows: Windows, main: int) -> None:
+        self.windows, self._main = windows, main
+        self._devices: dict[int, _Device] = {}
+        self._overhead_ns = 0
+        self._kernels: dict[tuple[str, str], _Durations] = {}
+        self._gaps: list[pd.DataFrame] = []
+        self._shares: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self._ops: dict[tuple[str, str], NDArray[np.float64]] = {}
+        self._like: dict[str, pd.DataFrame] = {}  # a table of each name, for columns and definitions
+
+    def add(self, stretch: Stretch) -> None:
+        """Add a stretch."""
+        own = stretch.own()["kernels"]
+        for key, rows in own.groupby(["class", "name"], observed=True, sort=False):
+            name = (str(key[0]), str(key[1]))
+            durations = (rows["t1_ns"] - rows["t0_ns"]).to_numpy(np.int64)
+            self._kernels.setdefault(name, _Durations()).add(durations)
+            self._like = {
+                "kernels_by_name": by_kernel(own.head(1)),
+                "kernels_by_class": by_class(own.head(1)),
+            } | self._like
+        self._add_devices(stretch)
+        if stretch.windows:
+            self._add_operators(stretch)
+
+    @property
+    def needed_ns(self) -> int:
+        """Begin of the first gap that is not over: host calls from here on are still to be seen."""
+        return min((device.from_ns for device in self._devices.values()), default=_NEVER)
+
+    def _add_devices(self, stretch: Stretch) -> None:
+        """Add the work of each device up to where its last gap in the stretch begins; the next one has that whole."""
+        inside = intervals.of_windows(stretch.windows) if stretch.windows else intervals.union([], [])
+        overhead = stretch.tables["overhead"]
+        covered = intervals.union(overhead["t0_ns"].to_numpy(), overhead["t1_ns"].to_numpy())
+        self._overhead_ns += intervals.length_ns(intervals.intersect(covered, inside))
+        kernels, memops = stretch.tables["kernels"], stretch.tables["memops"]
+        devices = {*kernels["device"].tolist(), *memops["device"].tolist()}
+        for device in sorted(devices | {*self._devices}):
+            own = _Work(
+                kernels[kernels["device"] == device],
+                memops[memops["device"] == device],
+                stretch.tables["api"],
+            )
+            since = self._devices.setdefault(device, _Device())
+            if own.idle and since.last is not None:
+                own = since.last._replace(api=own.api)
+            since.last = own.head()
+            until = own.until(stretch.end_ns, since.from_ns)
+            if until > since.from_ns:
+                self._add_work(since, own, (since.from_ns, until))
+                since.from_ns = until
+
+    def _add_work(self, device: _Device, own: _Work, times: tuple[int, int]) -> None:
+        part = intervals.intersect(intervals.of_windows(self.windows), intervals.of_windows([times]))
+        if not len(part.t0_ns):
+            return
+        windows = [*zip(part.t0_ns.tolist(), part.t1_ns.tolist(), strict=True)]
+        gaps = idle_gaps(own.kernels, own.api, windows, memops=own.memops)
+        tables = {
+            "busy": utilization(own.kernels, windows, memops=own.memops),
+            "comm": exposed_communication(own.kernels, windows),
+            "host": host_bound(gaps, windows).drop(columns="idle_ns"),
+        }
+        self._like = {"idle_gaps": gaps} | tables | self._like
+        for table in tables.values():
+            for row in table.to_dict("records"):
+                device.sums.update({name: int(row[name]) for name in _SUMS if not _missing(row.get(name))})
+        device.sums["kernels"] -= own.counted_before(times[0], self.windows)
+        self._gaps = [_longest([*self._gaps, gaps])]
+
+    def _add_operators(self, stretch: Stretch) -> None:
+        ops = stretch.tables.get("ops")
+        waits = data_waits(stretch.tables["markers"])
+        found = {} if ops is None else analyse_operators(ops, stretch.windows, waits, self._main)
+        if not found:
+            self._add_empty(stretch.windows, waits)
+            return
+        self._like = found | self._like
+        count = len(stretch.windows)
+        for row in found["breakdown"].to_dict("records"):
+            self._shares[row["class"], row["definition"]] += row["ms_per_step"] * count
+        for row in found["ops_by_name"].to_dict("records"):
+            sums = self._ops.setdefault((row["name"], row["class"]), np.zeros(2))
+            sums += np.array([row["calls_per_step"], row["self_ms_per_step"]]) * count
+
+    def _add_empty(self, windows: Windows, waits: Windows) -> None:
+        """Time in which no operator ran."""
+        inside = intervals.of_windows(windows)
+        begins, ends = (np.array([wait[side] for wait in waits], np.int64) for side in (0, 1))
+        waited_ns = intervals.length_ns(intervals.intersect(intervals.union(begins, ends), inside))
+        self._shares["data wait", ""] += waited_ns / 1e6
+        self._shares[BETWEEN, ""] += (intervals.length_ns(inside) - waited_ns) / 1e6
+
+    def results(self) -> dict[str, pd.DataFrame]:
+        """Tables of the whole, as :func:`dnnsuite.importers.analyse_trace` makes them of a small trace."""
+        found = {}
+        if self._kernels and "busy" in self._like:
+            found = {"gpu": self._gpu(), **self._by_kernel(), "idle_gaps": self._gaps[0]}
+        if self._ops:
+            if not found:
+                found["breakdown"] = self._breakdown()
+            found["ops_by_name"] = self._by_name()
+        return found
+
+    def _gpu(self) -> pd.DataFrame:
+        import pandas as pd
+
+        window_ns = intervals.length_ns(intervals.of_windows(self.windows))
+        left_ns = window_ns - self._overhead_ns
+        rows = []
+        for device, known in sorted(self._devices.items()):
+            sums = known.sums
+            busy_ns = sums["kernel_ns"]
+            rows.append({
+                "device": device, "window_ns": window_ns, "overhead_ns": self._overhead_ns,
+                **{name: sums[name] for name in _SUMS},
+                "raw_pct": 100 * busy_ns / window_ns,
+                "compute_pct": 100 * busy_ns / left_ns if left_ns else math.nan,
+                "concurrency": sums["kernel_sum_ns"] / busy_ns if busy_ns else math.nan,
+                "exposed_pct": 100 * sums["exposed_comm_ns"] / window_ns,
+                "host_bound_pct": 100 * sums["host_ns"] / window_ns,
+            })  # fmt: skip
+        likes = [self._like[name] for name in ("busy", "comm", "host")]
+        meanings = {name: text for like in likes for name, text in definitions(like).items()}
+        return define(pd.DataFrame(rows)[list(meanings)], meanings)
+
+    def _by_kernel(self) -> dict[str, pd.DataFrame]:
+        import pandas as pd
+
+        rows = [(*key, *durations.statistics()) for key, durations in self._kernels.items()]
+        columns = list(self._like["kernels_by_name"].columns)
+        total = max(sum(row[3] for row in rows), 1)
+        shared = [(*row[:4], 100 * row[3] / total, *row[4:]) for row in rows]
+        table = pd.DataFrame(shared, columns=columns)
+        classes = table.groupby("class", sort=False)[["calls", "total_ns", "share_pct"]].sum().reset_index()
+        return {
+            name: define(
+                each.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True),
+                definitions(self._like[name]),
+            )
+            for name, each in (("kernels_by_name", table), ("kernels_by_class", classes))
+        }
+
+    def _breakdown(self) -> pd.DataFrame:
+        import pandas as pd
+
+        total_ms = intervals.length_ns(intervals.of_windows(self.windows)) / 1e6
+        texts = {kind: text for kind, text in self._shares if text}
+        sums: defaultdict[str, float] = defaultdict(float)
+        for (kind, _), ms in self._shares.items():
+            sums[kind] += ms
+        rows = [
+            (kind, ms / len(self.windows), 100 * ms / total_ms, texts.get(kind, ""))
+            for kind, ms in sorted(sums.items(), key=lambda item: -item[1])
+            if ms > 0
+        ]
+        like = self._like["breakdown"]
+        return define(pd.DataFrame(rows, columns=list(like.columns)), definitions(like))
+
+    def _by_name(self) -> pd.DataFrame:
+        import pandas as pd
+
+        ordered = sorted(self._ops.items(), key=lambda item: -item[1][1])
+        total_ms = sum(sums[1] for _, sums in ordered) or 1.0
+        rows = [
+            (*key, calls / len(self.windows), ms / len(self.windows), 100 * ms / total_ms)
+            for key, (calls, ms) in ordered
+        ]
+        like = self._like["ops_by_name"]
+        return define(pd.DataFrame(rows, columns=list(like.columns)), definitions(like))
+
+
+@dataclass
+class _Durations:
+    """Durations of one kernel: counted one by one, or to three digits where thousands differ."""
+
+    counts: dict[int, int] = field(default_factory=dict)
+    total_ns: int = 0
+    least_ns: int = np.iinfo(np.int64).max
+    most_ns: int = 0
+    coarse: bool = False
+
+    def add(self, durations: NDArray[np.int64]) -> None:
+        self.total_ns += int(durations.sum())
+        self.least_ns = min(self.least_ns, int(durations.min()))
+        self.most_ns = max(self.most_ns, int(durations.max()))
+        self._count(*np.unique(_three_digits(durations) if self.coarse else durations, return_counts=True))
+        if not self.coarse and len(self.counts) > _EXACT:
+            self.coarse = True
+            known, self.counts = self.counts, {}
+            self._count(_three_digits(np.array([*known], np.int64)), np.array([*known.values()], np.int64))
+
+    def _count(self, durations: NDArray[np.int64], counts: NDArray[Any]) -> None:
+        for duration, count in zip(durations.tolist(), counts.tolist(), strict=True):
+            self.counts[duration] = self.counts.get(duration, 0) + count
+
+    def statistics(self) -> tuple[int, int, float, float, int, int]:
+        """(calls, total_ns, mean_ns, median_ns, least_ns, most_ns)."""
+        durations = np.array(sorted(self.counts), np.int64)
+        upto = np.cumsum([self.counts[each] for each in durations.tolist()])
+        calls = int(upto[-1])
+        middle = np.searchsorted(upto, [(calls - 1) // 2, calls // 2], side="right")
+        median = float(durations[middle].mean())
+        return calls, self.total_ns, self.total_ns / calls, median, self.least_ns, self.most_ns
+
+
+def _three_digits(durations: NDArray[np.int64]) -> NDArray[np.int64]:
+    scale = 10.0 ** np.maximum(np.floor(np.log10(np.maximum(durations, 1))) - 2, 0)
+    return (np.round(durations / scale) * scale).astype(np.int64)
+
+
+def _missing(value: Any) -> bool:
+    return value is None or value != value or str(value) == "<NA>"
+
+
+def _longest(gaps: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    import pandas as pd
+
+    tables = [*gaps]
+    joined = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    joined = joined.sort_values("gap_ns", ascending=False, kind="stable", ignore_index=True).head(_MOST_GAPS)
+    return define(joined, definitions(tables[0]))
