@@ -9,9 +9,10 @@ import torch
 
 from .. import _tune as tune
 from .capture import guards
+from .layout_widths import LayoutWidths
 from .shard_width_search import WidthTrial
 
-__all__ = ["loop_key", "width_trial"]
+__all__ = ["loop_key", "width_trial", "widths_by_layout"]
 
 _CAPTURE_STEPS = 4  # of a new shard until it is replayed for the second time
 _LIGHT_BYTES = 2**22  # of parameters: less is mostly overhead, and its activations are small
@@ -24,6 +25,11 @@ def width_trial(array: torch.nn.Module, B: int, threads: int, capture: bool) -> 
     key = tune.key(how, type(array).__name__, shapes, B, threads)
     light = sum(p.numel() * p.element_size() for p in array.parameters()) <= _LIGHT_BYTES
     return WidthTrial(B, threads, key, _CAPTURE_STEPS if capture else 1, light)
+
+
+def widths_by_layout(array: torch.nn.Module, B: int, threads: int, capture: bool) -> LayoutWidths:
+    """Begin the same search for an array that shares state, one for each layout of a batch."""
+    return LayoutWidths(B, threads, (*_described(array), capture), _CAPTURE_STEPS if capture else 1)
 
 
 def loop_key(array: torch.nn.Module, B: int, threads: int, capture: bool) -> str:

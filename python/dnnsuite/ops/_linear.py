@@ -226,12 +226,15 @@ def linear(
     bias: Tensor | None = None,
     activation: str = "none",
     dtype: torch.dtype | None = None,
+    in_order: bool = False,
 ) -> Tensor:
     """activation(x @ weightᵀ + bias) of each model: x [B, ..., I], weight [B, O, I], bias [B, O] to [B, ..., O].
 
     `activation` is 'none', 'relu' or 'gelu' (the exact form). An x that all models share may be an expanded tensor
     (stride 0 in dimension 0); it is not copied. `dtype` is what the product is computed in and the result has, if not
-    what x has; the gradients have the dtype of what they are of. Under autocast it is autocast's.
+    what x has; the gradients have the dtype of what they are of. Under autocast it is autocast's. On a CPU a float32
+    or float64 product that is to be `in_order` is one sum in order at any size: zeros at the end of I or O change no
+    bit of it.
     """
     models, outputs, inputs = weight.shape
     if x.dim() < 2 or x.shape[0] != models or x.shape[-1] != inputs:
@@ -258,7 +261,7 @@ def linear(
         return bias_act_dropout(product, None if bias is None else bias.to(product.dtype), "gelu")
     rows = x if x.dim() == 3 else x.reshape(models, x.shape[1:-1].numel(), inputs)
     if low is None:
-        y = _of_rows(rows, weight, bias, activation == "relu")
+        y = _of_rows(rows, weight, bias, activation == "relu", in_order)
     else:
         wide = is_frozen(weight)
         if wide:
@@ -287,7 +290,7 @@ def _rounding(x: Tensor, weight: Tensor, dtype: torch.dtype | None) -> torch.dty
     return x.dtype if x.dtype == weight.dtype and x.dtype in _SIXTEEN_BIT else None
 
 
-def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, in_order: bool) -> Tensor:
     """x [B, R, I]."""
     models, outputs, inputs = weight.shape
     if not own_products(x, weight, bias):
@@ -306,7 +309,7 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tens
         return torch.relu(product) if relu else product
     result: Tensor
     few = x.shape[1] * inputs * outputs < (LARGE if min(inputs, outputs) > 1 else LARGE_OF_ONE)
-    if _VECTORS and few:
+    if in_order or (_VECTORS and few):
         if is_frozen(weight):  # each element is one sum in order, in whatever company
             one = None if bias is None else bias[:1]
             result = (_linear if tracing() else _eager)(folded(x), weight[:1], one, relu)
