@@ -127,3 +127,22 @@ def test_embeddings_have_the_same_bits_in_any_company():
         mine, theirs = alone[0].state_dict(), together[index].state_dict()
         assert mine.keys() == theirs.keys()
         assert all(torch.equal(value, theirs[name]) for name, value in mine.items())
+
+
+def test_a_few_tokens_under_a_large_rank_have_the_same_bits_in_any_company():
+    base, configs, (ids,) = bert(), [lora(2), lora(40), lora(4)], tokens(3)
+    ids = ids[:, :1, :4]
+
+    def trained_on(array, ids):
+        opt = optim.SGD(trained(array), lr=0.1)
+        for _ in range(2):
+            opt.zero_grad()
+            losses = array(input_ids=ids).logits.square().mean((1, 2))
+            losses.sum().backward()
+            opt.step()
+        return losses
+
+    losses = trained_on(dnnsuite.adapt(base, configs, seeds=SEEDS[:3]), ids)
+    for index, config in enumerate(configs):
+        alone = dnnsuite.adapt(base, [config], seeds=SEEDS[index : index + 1])
+        assert torch.equal(trained_on(alone, ids[index : index + 1])[0], losses[index])

@@ -20,7 +20,7 @@ from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler, HyperParameters
 from .batches import own_copy
 from .capture import CudaDevice, CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
-from .choices import loop_key, width_trial, widths_by_layout
+from .choices import loop_key, shares_products, width_trial, widths_by_layout
 from .deal import Deal, autocast_now, parts_of
 from .denormals import Flushed
 from .generators import SharedDraws
@@ -185,7 +185,7 @@ class StepRunner:
 
     def _widths_by_layout(self, array: torch.nn.Module, B: int) -> LayoutWidths | None:
         """Widths for each layout of a batch, for an array that shares state; those found before an edit are kept."""
-        if not self._on_cpu or self._asked_width is not None or not state_bytes(array).shared:
+        if not self._on_cpu or self._asked_width is not None or not shares_products(array):
             return None
         if self._layouts is not None and array is self._array:
             return self._layouts.after_edit(B)
@@ -199,6 +199,8 @@ class StepRunner:
         if settled or by_layout:  # the latter: until the layout of a batch is seen
             one = settled and self.width == 1
             return 1 if one else -(-B // min(self.threads, B)), self._trial if settled else None
+        if state_bytes(array).shared:  # each shard would compute again what its models share
+            return -(-B // min(self.threads, B)), None
         trial = width_trial(array, B, self.threads, self._capture)
         return trial.width, trial
 

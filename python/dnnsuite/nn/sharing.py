@@ -191,7 +191,7 @@ class SharedState:
             for name, (registry, value, stand_in, _) in stand_ins.items():
                 registry[name] = value
                 if not torch.equal(stand_in, value[:1]):  # not into its place: others may hold that
-                    value.data = spread(stand_in.detach(), value.size(0))
+                    value.data = lent(stand_in.detach()[0], value.size(0))
 
     def _stand_ins(self, state_dict: dict[str, Any], prefix: str) -> dict[str, Any]:
         """Find, for each shared tensor, what is loaded in its place: (registry, tensor, a copy of one row, the row of

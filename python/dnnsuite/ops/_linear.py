@@ -28,7 +28,7 @@ from .library import (
     tracing,
     transforming,
 )
-from .shared import folded, is_frozen, spread
+from .shared import folded, is_frozen, is_kept, spread
 
 __all__ = ["linear", "linear_composition", "own_products"]
 
@@ -38,6 +38,8 @@ LARGE = 3 * 2**26 if instruction_set() == "avx512" else 2**24
 of its time far beyond what fits a cache."""
 LARGE_OF_ONE = 2**17
 """The same with a single input or output, of which our tiles, a vector wide, use one column."""
+DOT_ROWS, DOT_INPUTS = 8, 32
+"""Up to so many rows of so many inputs and more our product is one of dot products, which sum in another order."""
 WIDE = 1024
 """Columns from which sums over rows are a product with ones: torch's sum takes 1.3 to 2 times as long."""
 
@@ -249,7 +251,7 @@ def linear(
     if activation not in ACTIVATIONS:
         raise InvalidArgument(f"linear: activation must be one of {list(ACTIVATIONS)}, not {activation!r}")
     low = _rounding(x, weight, dtype)
-    if is_frozen(weight) and not is_frozen(bias):  # a bias of each model's own, as in BitFit
+    if is_kept(weight) and not is_kept(bias):  # a bias of each model's own, as in BitFit
         y = linear(x, weight, dtype=dtype)
         offsets = bias.to(y.dtype).reshape(models, *(1,) * (y.dim() - 2), outputs)  # type: ignore[union-attr]
         return _activated(y + offsets, activation)
@@ -310,10 +312,11 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, in_orde
     result: Tensor
     few = x.shape[1] * inputs * outputs < (LARGE if min(inputs, outputs) > 1 else LARGE_OF_ONE)
     if in_order or (_VECTORS and few):
-        if is_frozen(weight):  # each element is one sum in order, in whatever company
+        if is_kept(weight):  # each element is one sum in order, in whatever company
             one = None if bias is None else bias[:1]
-            result = (_linear if tracing() else _eager)(folded(x), weight[:1], one, relu)
-            return result.view(models, -1, outputs)
+            return _by_tiles(folded(x), weight[:1], one, relu).reshape(models, -1, outputs)
+        if in_order:
+            return _by_tiles(x, weight, bias, relu)
         result = (_linear if tracing() else _eager)(x, weight, bias, relu)
         return result
     if tracing():
@@ -324,6 +327,15 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, in_orde
     else:
         result = _one_by_one(x, weight, bias)
     return torch.relu(result) if relu else result
+
+
+def _by_tiles(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+    """Our product of x [B, R, I] with one order of summation for all numbers of rows."""
+    product, rows = _linear if tracing() else _eager, x.shape[1]
+    if rows > DOT_ROWS or x.shape[2] < DOT_INPUTS:
+        return product(x, weight, bias, relu)
+    padded = torch.nn.functional.pad(x, (0, 0, 0, DOT_ROWS + 1 - rows))
+    return product(padded, weight, bias, relu)[:, :rows]
 
 
 def own_products(a: Tensor, b: Tensor, c: Tensor | None = None) -> bool:
