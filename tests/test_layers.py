@@ -77,6 +77,7 @@ TESTED_BY: dict[str, str] = {
     "adapters/base.py": "adapters/test_adapt.py",
     "adapters/builder.py": "adapters/test_adapt.py",
     "adapters/checks.py": "adapters/test_adapt.py",
+    "adapters/lora_layer.py": "adapters/test_lora.py",
     "adapters/places.py": "adapters/test_lora.py",
     "_fuse/array_attributes.py": "_fuse/test_array.py",
     "_fuse/fusing.py": "_fuse/test_array.py",

@@ -79,6 +79,10 @@ class Lora:
     def __init__(self, make: Callable[[int], Any], width: int, targets: list[str]) -> None:
         self._make, self._width, self._targets = make, width, targets
 
+    def small(self) -> Lora:
+        """Return the same of a small model."""
+        return Lora(self._make, 64, self._targets)
+
     def base(self) -> torch.nn.Module:
         import_peft()  # which lets transformers be imported everywhere
         torch.manual_seed(0)
@@ -161,6 +165,10 @@ class Heads:
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
+
+    def small(self) -> Heads:
+        """Return itself: there is no smaller one."""
+        return self
 
     def base(self) -> torch.nn.Module:
         torch.manual_seed(0)

@@ -78,6 +78,7 @@ def _train(connection: Any, name: str, size: Size, way: str, B: int, threads: in
     torch.set_num_threads(threads)
     workload = WORKLOADS[name]
     workload.ways(1, size, threads)["loop"]()(1)  # what is imported and set up once for all
+    workload.small().ways(2, Size(1, 8), threads)[way]()(_MEMORY_STEPS)  # and for this way, as compiled steps
     gc.collect()
     _C.heap_release()  # free pages that were still held would hide what the way under test takes
     begin_peak("cpu")

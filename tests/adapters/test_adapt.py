@@ -24,7 +24,9 @@ CASES = {
     "a head of each": (bert, [lora(rank, modules_to_save=["classifier"]) for rank in (2, 3, 4)]),
     "every bias": (bert, [lora(rank, bias="all", lora_bias=True) for rank in (2, 3, 4)]),
     "Conv1D": (gpt2, [lora(rank, ["c_attn"], fan_in_fan_out=True) for rank in (2, 3, 4)]),
-    "embeddings and a tied head": (gpt2, [lora(2, ["wte", "lm_head"])] * 3),
+    "embeddings and a tied head": (
+        gpt2, [lora(2, ["wte", "lm_head"]), lora(4, ["wte"], use_rslora=True), lora(3, ["wte", "lm_head"])],
+    ),
     "all linear": (llama, [lora(rank, ["q_proj", "down_proj"], init_lora_weights="gaussian")
                            for rank in (2, 3, 4)]),
     "IA3": (bert, [peft.IA3Config(target_modules=["key", "output.dense"], feedforward_modules=["output.dense"])] * 3),

@@ -6,11 +6,12 @@ import torch
 
 import dnnsuite
 from dnnsuite import nn, optim
-from tiny_adapters import ConvNet, bert, lora, one_by_one, tokens, trained
+from tiny_adapters import ConvNet, bert, gpt2, lora, one_by_one, tokens, trained
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
 SEEDS, LRS = [5, 6, 7, 8], [1e-3, 2e-3, 3e-3, 4e-3]
 TARGETS = torch.tensor([0, 1])
+NORMS = [0.1, float("inf"), 0.3, 0.05]
 CONFIGS = [
     lora(2, lora_dropout=0.1),
     lora(9),
@@ -19,8 +20,8 @@ CONFIGS = [
 ]
 
 
-def train(array, ids, lrs, steps=3):
-    opt = optim.AdamW(trained(array), lr=lrs)
+def train(array, ids, lrs, steps=3, norms=None):
+    opt = optim.AdamW(trained(array), lr=lrs, max_grad_norm=norms)
     losses = []
     for _ in range(steps):
         logits = array(input_ids=ids).logits
@@ -35,10 +36,11 @@ def train(array, ids, lrs, steps=3):
 def test_a_model_has_the_same_bits_in_any_company():
     base, (ids,) = bert(0.1), tokens(4)
     together = dnnsuite.adapt(base, CONFIGS, seeds=SEEDS)
-    losses = train(together, ids, LRS)
+    losses = train(together, ids, LRS, norms=NORMS)
     for index, (config, seed, lr) in enumerate(zip(CONFIGS, SEEDS, LRS, strict=True)):
         alone = dnnsuite.adapt(base, [config], seeds=[seed])
-        assert torch.equal(train(alone, ids[index : index + 1], [lr])[:, 0], losses[:, index])
+        own = train(alone, ids[index : index + 1], [lr], norms=NORMS[index : index + 1])
+        assert torch.equal(own[:, 0], losses[:, index])
         mine, theirs = alone[0].state_dict(), together[index].state_dict()
         assert mine.keys() == theirs.keys()
         assert all(torch.equal(value, theirs[name]) for name, value in mine.items())
@@ -103,3 +105,44 @@ def test_running_statistics_are_each_models_own():
     for index, model in enumerate(models):
         torch.testing.assert_close(array[index].state_dict(), model.state_dict())
     assert not base.norm.running_mean.any()
+
+
+def test_embeddings_have_the_same_bits_in_any_company():
+    configs = [lora(2, ["wte"]), lora(7, ["wte", "c_attn"], fan_in_fan_out=True), lora(3, ["wte"])]
+    base, (ids,) = gpt2(), tokens(3)
+
+    def trained_on(array, ids, lrs):
+        opt = optim.AdamW(trained(array), lr=lrs)
+        for _ in range(3):
+            losses = array(input_ids=ids).logits.square().mean((1, 2, 3))
+            opt.zero_grad()
+            losses.sum().backward()
+            opt.step()
+        return array
+
+    together = trained_on(dnnsuite.adapt(base, configs, seeds=SEEDS[:3]), ids, LRS[:3])
+    for index, config in enumerate(configs):
+        alone = dnnsuite.adapt(base, [config], seeds=SEEDS[index : index + 1])
+        trained_on(alone, ids[index : index + 1], LRS[index : index + 1])
+        mine, theirs = alone[0].state_dict(), together[index].state_dict()
+        assert mine.keys() == theirs.keys()
+        assert all(torch.equal(value, theirs[name]) for name, value in mine.items())
+
+
+def test_a_few_tokens_under_a_large_rank_have_the_same_bits_in_any_company():
+    base, configs, (ids,) = bert(), [lora(2), lora(40), lora(4)], tokens(3)
+    ids = ids[:, :1, :4]
+
+    def trained_on(array, ids):
+        opt = optim.SGD(trained(array), lr=0.1)
+        for _ in range(2):
+            opt.zero_grad()
+            losses = array(input_ids=ids).logits.square().mean((1, 2))
+            losses.sum().backward()
+            opt.step()
+        return losses
+
+    losses = trained_on(dnnsuite.adapt(base, configs, seeds=SEEDS[:3]), ids)
+    for index, config in enumerate(configs):
+        alone = dnnsuite.adapt(base, [config], seeds=SEEDS[index : index + 1])
+        assert torch.equal(trained_on(alone, ids[index : index + 1])[0], losses[index])

@@ -86,3 +86,42 @@ def test_runs_once_is_asked_at_each_call():
     assert runs_once(layer, (x,), {})
     assert not runs_once(layer, (x.clone(),), {})
     assert not runs_once(layer, (x.clone().expand(B, 5, 6).requires_grad_(),), {})
+
+
+class Attending(torch.nn.Module):
+    """Attention as transformers have it: the rate of a module, given to a function."""
+
+    def __init__(self, rate):
+        super().__init__()
+        self.mix, self.attention, self.residual = (
+            torch.nn.Linear(6, 18),
+            torch.nn.Dropout(rate),
+            torch.nn.Dropout(rate),
+        )
+        self.rate = rate
+
+    def forward(self, x):
+        q, k, v = self.mix(x).chunk(3, -1)
+        dropped = self.attention.p if self.training else 0.0
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=dropped)
+        return torch.nn.functional.dropout(self.residual(y), p=self.rate, training=self.training)
+
+
+def test_what_drops_nothing_is_computed_once_in_training_mode():
+    model = Attending(0.0).requires_grad_(False)
+    array = dnnsuite.fuse([model] * B)
+    x = torch.randn(5, 4, 6)
+    y = array(dnnsuite.stack(x, B))
+    assert is_shared(y)
+    assert_near(y[1], model(x))
+    array.attention.p = 0.5
+    y = array(dnnsuite.stack(x, B))
+    assert not torch.equal(y[0], y[1])
+
+
+def test_draws_do_not_depend_on_what_was_computed_once_before():
+    model, x = Attending(0.5).requires_grad_(False), torch.randn(5, 4, 6)
+    together, alone = dnnsuite.fuse([model] * B, seeds=[1, 2, 3]), dnnsuite.fuse([model], seeds=[2])
+    for training in (False, True):
+        found = together.train(training)(dnnsuite.stack(x, B))[1], alone.train(training)(x[None])[0]
+        assert torch.equal(*found)

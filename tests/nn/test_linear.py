@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from dnnsuite import nn, stack
+from dnnsuite import fuse, nn, stack
 from dnnsuite.errors import InvalidArgument
 from helpers import assert_near, check_matches_models, make_models
 
@@ -63,3 +63,21 @@ def test_refuses_a_width_that_counts_nothing(B):
 def test_refuses_an_input_without_the_models():
     with pytest.raises(InvalidArgument, match=r"B=3.*\[5, 6\].*stack"):
         nn.Linear(6, 4, B=3)(torch.randn(5, 6))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 8, 9])
+@pytest.mark.parametrize("bias", ["frozen", "trained", "none"])
+def test_shared_weights_give_a_model_the_bits_that_it_has_alone(rows, bias):
+    torch.manual_seed(0)
+    weight = torch.nn.Linear(64, 40).weight.requires_grad_(False)
+    models = [torch.nn.Linear(64, 40, bias=bias != "none") for _ in range(5)]
+    offsets = torch.nn.Parameter(torch.arange(40.0), requires_grad=False)
+    for model in models:
+        model.weight = weight
+        model.bias = offsets if bias == "frozen" else model.bias
+    x = torch.randn(5, rows, 64)
+    for array in (fuse(models), fuse([torch.nn.Sequential(model) for model in models])):
+        together = array(x)
+        for index, model in enumerate(models):
+            assert torch.equal(fuse([model])(x[index : index + 1])[0], together[index])
+            assert_near(together[index], model(x[index]))

@@ -158,3 +158,45 @@ def test_sizes_that_the_weights_have_cannot_be_set(name, value):
         setattr(layer, name, value)
     setattr(layer, name, getattr(layer, name))
     layer.batch_first = True
+
+
+class _Adapted(torch.nn.Module):
+    """A frozen layer on inputs of each model's own."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.under, self.layer = torch.nn.Linear(3, 3), layer
+
+    def forward(self, x, state=None):
+        return self.layer(torch.tanh(self.under(x)), state)[0]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("rows", [4, 3])
+def test_weights_that_all_share(layer, rows):
+    torch.manual_seed(0)
+    shared = layer(3, 4, 2, bidirectional=True, batch_first=True).double().requires_grad_(False)
+    models = [_Adapted(shared).double() for _ in range(3)]
+    x, hx = torch.randn(3, rows, 5, 3).double(), torch.randn(3, 4, rows, 4).double()
+    state = (hx, hx.sin()) if layer is torch.nn.LSTM else hx
+    array = fuse(models)
+    with torch.profiler.profile(record_shapes=True) as seen:
+        y = array(x, state)
+    calls = [event.input_shapes[0] for event in seen.events() if event.name == "dnnsuite::recurrence"]
+    assert {tuple(shape[:3]) for shape in calls} == {(1, 5, 12) if rows == 4 else (3, 5, 3)}
+    y.square().sum().backward()
+    for index, model in enumerate(models):
+        own = tuple(part[index] for part in state) if isinstance(state, tuple) else state[index]
+        expected = model(x[index], own)
+        expected.square().sum().backward()
+        assert_near(y[index], expected)
+        assert_near(array.under.weight.grad[index], model.under.weight.grad)
+
+
+@pytest.mark.parametrize("rows", [6, 7, 33, 34])
+def test_shared_weights_give_a_model_the_bits_that_it_has_alone(rows):
+    shared = torch.nn.LSTM(16, 24).requires_grad_(False)
+    x = torch.randn(5, 7, rows, 16)
+    together = fuse([shared] * 5)(x)[0]
+    for index in range(5):
+        assert torch.equal(fuse([shared])(x[index : index + 1])[0][0], together[index])

@@ -205,3 +205,42 @@ def test_make_own_and_same_memory(models):
     x = torch.zeros(2)
     assert same_memory([x, x[:]])
     assert not same_memory([x, x.clone()])
+
+
+def test_the_base_of_a_single_model_is_not_copied_either(models):
+    model = models[0]
+    before = copy.deepcopy(model.state_dict())
+    array = dnnsuite.fuse([model])
+    base = [p for name, p in array.named_parameters() if not name.startswith("head")]
+    theirs = [p for name, p in model.named_parameters() if not name.startswith("head")]
+    assert [p.data_ptr() for p in base] == [p.data_ptr() for p in theirs]
+    assert array.head.weight.data_ptr() != model.head.weight.data_ptr()
+    assert dnnsuite.state_bytes(array).shared == sum(p.nbytes for p in theirs)
+    x = torch.randn(1, 4, 2, 4, 4)
+    assert_near(array(x)[0], model(x[0]))
+    for other in (
+        copy.deepcopy(array),
+        pickle.loads(pickle.dumps(array)),
+        copy.deepcopy(array).double().float(),
+    ):
+        assert_near(other(x)[0], model(x[0]))
+    # What would write into it writes elsewhere.
+    array.load_state_dict({name: value + 1 for name, value in array.state_dict().items()})
+    array.requires_grad_()
+    optimizer = dnnsuite.optim.SGD(array.parameters(), lr=[0.1])
+    array.train()
+    array(x).square().mean((1, 2)).sum().backward()
+    optimizer.step()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_single_model_is_replaced_and_joined_without_a_copy_of_the_base(models):
+    array = dnnsuite.fuse(models[:1])
+    place = array.base[3].weight.data_ptr()
+    array.replace(0, models[1])
+    assert array.base[3].weight.data_ptr() == place
+    array.append(models[2])
+    check(array, [models[1], models[2]])
+    array.drop(0)
+    assert array.base[3].weight.data_ptr() == place
+    assert_near(array(x := torch.randn(1, 4, 2, 4, 4))[0], models[2](x[0]))

@@ -94,7 +94,7 @@ class Array(SharedState, torch.nn.Module):
     def _at_once(self, *args: Any, **kwargs: Any) -> Any:
         if self._shares:
             own_what_trains(self._root)
-        elif self._runs_as_it_is:
+        if (self.B == 1 or not self._shares) and self._runs_as_it_is:
             return self._root(*args, **kwargs)
         return enter(self, self._root, self.B, args, kwargs)
 
@@ -114,12 +114,12 @@ class Array(SharedState, torch.nn.Module):
 
     @property
     def _shares(self) -> bool:
-        """True if the models share state: then what depends on nothing else is computed once."""
+        """True if there is state that is held once: what depends on nothing else is computed once then."""
         return self._looked_up[1]
 
     @property
     def _looked_up(self) -> tuple[bool, bool]:
-        """(all parts are layers of ours, models share state), looked up once."""
+        """(all parts are layers of ours, there is state that is held once), looked up once."""
         found: tuple[bool, bool] | None = self.__dict__.get("_plain")
         if found is None:
             as_it_is = all(

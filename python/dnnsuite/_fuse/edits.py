@@ -14,7 +14,7 @@ import torch
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM
-from ..nn.sharing import equal_values, is_shared, spread
+from ..nn.sharing import equal_values, held_once, spread
 from ..ops.memory_order import memory_order
 from .build import Fusion
 from .code.one_by_one import ModelParts
@@ -36,7 +36,7 @@ class _NewModel:
 
     def shares(self, path: str, name: str) -> bool:
         """Return True if the model's tensor is that of the array, or equal to it."""
-        return is_shared(getattr(self._tree.get_submodule(path), name))
+        return held_once(getattr(self._tree.get_submodule(path), name))
 
     def value(self, path: str, name: str) -> Any:
         """Find the model's value in a list of one per model, in the layer at `path`."""
@@ -166,7 +166,7 @@ class ArrayEdit:
         path, _, name = key.rpartition(".")
         alone = len(tensor) == 1 and not tensor.requires_grad and None in self.slots and 0 in self.slots
         new = (one.shares(path, name) for slot, one in self.new.items() if slot < len(self.slots))
-        return (is_shared(tensor) or alone) and name != FUNCTION_STREAM and all(new)
+        return (held_once(tensor) or alone) and name != FUNCTION_STREAM and all(new)
 
     def _lists(self, module: ArrayModule, path: str) -> None:
         for name in module.per_model_lists:

@@ -11,7 +11,7 @@ import torch
 from .._torch import has_gradient_hook
 from ..errors import InvalidArgument
 from ..nn.array_module import GROUP
-from ..nn.sharing import shareable, spread
+from ..nn.sharing import lent, shareable
 
 
 @torch.no_grad()
@@ -40,8 +40,8 @@ def _stacked(name: str, values: Sequence[Any], copied: bool, apart: bool = False
                     f"models 0 and {index} differ: {name}{which} is {mine} and {other}{advice}"
                 )
     if shareable(name, values) and not apart:
-        one = first.detach().unsqueeze(0)
-        return spread(one.clone() if copied else one, len(values))
+        one = first.detach()
+        return lent(one.clone() if copied else one, len(values))
     return torch.stack([value.detach() for value in values])
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..nn.sharing import is_shared
+from ..nn.sharing import held_once
 
 
 class StateBytes(NamedTuple):
@@ -25,7 +25,7 @@ class StateBytes(NamedTuple):
 def state_bytes(array: torch.nn.Module) -> StateBytes:
     """Count the bytes of an array's parameters and buffers; tied ones once."""
     tensors = {id(x): x for x in (*array.parameters(), *array.buffers()) if x.dim() > 0 and len(x) > 0}
-    shared = sum(x[0].nbytes for x in tensors.values() if is_shared(x))
-    own = [x for x in tensors.values() if not is_shared(x)]
+    shared = sum(x[0].nbytes for x in tensors.values() if held_once(x))
+    own = [x for x in tensors.values() if not held_once(x)]
     trained = sum(x[0].nbytes for x in own if x.requires_grad)
     return StateBytes(shared, sum(x[0].nbytes for x in own), trained)

@@ -8,10 +8,12 @@ from typing import Any
 import torch
 
 from .. import _tune as tune
+from ..nn.sharing import is_shared
 from .capture import guards
+from .layout_widths import LayoutWidths
 from .shard_width_search import WidthTrial
 
-__all__ = ["loop_key", "width_trial"]
+__all__ = ["loop_key", "shares_products", "width_trial", "widths_by_layout"]
 
 _CAPTURE_STEPS = 4  # of a new shard until it is replayed for the second time
 _LIGHT_BYTES = 2**22  # of parameters: less is mostly overhead, and its activations are small
@@ -24,6 +26,18 @@ def width_trial(array: torch.nn.Module, B: int, threads: int, capture: bool) -> 
     key = tune.key(how, type(array).__name__, shapes, B, threads)
     light = sum(p.numel() * p.element_size() for p in array.parameters()) <= _LIGHT_BYTES
     return WidthTrial(B, threads, key, _CAPTURE_STEPS if capture else 1, light)
+
+
+def shares_products(array: torch.nn.Module) -> bool:
+    """Return True for an array that shares state, and of that no filters: a library's convolution of another number of
+    images may round otherwise, so the width must not depend on times."""
+    shared = [p for p in array.parameters() if is_shared(p)]
+    return bool(shared) and all(p.dim() <= 3 for p in shared)
+
+
+def widths_by_layout(array: torch.nn.Module, B: int, threads: int, capture: bool) -> LayoutWidths:
+    """Begin the same search for an array that shares state, one for each layout of a batch."""
+    return LayoutWidths(B, threads, (*_described(array), capture), _CAPTURE_STEPS if capture else 1)
 
 
 def loop_key(array: torch.nn.Module, B: int, threads: int, capture: bool) -> str:

@@ -20,10 +20,11 @@ from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler, HyperParameters
 from .batches import own_copy
 from .capture import CudaDevice, CudaGraphs, NotPlain, PythonState, Recordings, Scripts, guards
-from .choices import loop_key, width_trial
+from .choices import loop_key, shares_products, width_trial, widths_by_layout
 from .deal import Deal, autocast_now, parts_of
 from .denormals import Flushed
 from .generators import SharedDraws
+from .layout_widths import LayoutWidths
 from .loop_trial import LoopTrial
 from .refusals import check_batch, check_counts, check_optimizer, check_scaler, hooks_after_a_step
 from .samples import warn_of_single_samples
@@ -135,6 +136,7 @@ class StepRunner:
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
             self._let_memory_go = memory.hold_while(self)
         self._trial: WidthTrial | None = None
+        self._layouts: LayoutWidths | None = None
         self._forget()
         self._set_up(array, optimizer)
 
@@ -155,12 +157,14 @@ class StepRunner:
         B = array_width(array)
         check_optimizer(optimizer, B)
         own_what_trains(array)  # a shard would keep it for itself
-        width, trial = self._choose_width(array, B)
+        layouts = self._widths_by_layout(array, B)
+        width, trial = self._choose_width(array, B, layouts is not None)
         self._loop_trial: LoopTrial | None = None
         self._loop_key = loop_key(array, B, self.threads, self._capture)
         deal = self._dealt_out(array, optimizer, width, False)
         self._end_threads()
         self._array, self._optimizer, self.B, self.width, self._trial = array, optimizer, B, width, trial
+        self._layouts = layouts
         self._modes, self._autocast, self._draws = (
             guards.ArrayModes(array),
             autocast_now(self._device),
@@ -179,13 +183,22 @@ class StepRunner:
         for owner in (array, optimizer):
             under_way.announce(owner, self._settle)
 
-    def _choose_width(self, array: torch.nn.Module, B: int) -> tuple[int, WidthTrial | None]:
+    def _widths_by_layout(self, array: torch.nn.Module, B: int) -> LayoutWidths | None:
+        """Widths for each layout of a batch, for an array that shares state; those found before an edit are kept."""
+        if not self._on_cpu or self._asked_width is not None or not shares_products(array):
+            return None
+        if self._layouts is not None and array is self._array:
+            return self._layouts.after_edit(B)
+        return widths_by_layout(array, B, self.threads, self._capture)
+
+    def _choose_width(self, array: torch.nn.Module, B: int, by_layout: bool) -> tuple[int, WidthTrial | None]:
         """Choose the models per shard: what was asked for, what was found for this array before an edit, or a trial."""
         if not self._on_cpu or self._asked_width is not None:
             return min(self._asked_width or B, B), None
         settled = self._trial is not None and self._trial.done and array is self._array
-        if settled:
-            return 1 if self.width == 1 else -(-B // min(self.threads, B)), self._trial
+        if settled or by_layout:  # the latter: until the layout of a batch is seen
+            one = settled and self.width == 1
+            return 1 if one else -(-B // min(self.threads, B)), self._trial if settled else None
         if state_bytes(array).shared:  # each shard would compute again what its models share
             return -(-B // min(self.threads, B)), None
         trial = width_trial(array, B, self.threads, self._capture)
@@ -234,6 +247,7 @@ class StepRunner:
         if not self._looked and not ragged:
             self._looked = True
             warn_of_single_samples(batch, self.B)
+        timed = self._follow_layout(batch) if self._layouts is not None and not ragged else True
         loop_trial = self._trial_of_a_loop()
         loop = loop_trial is not None and loop_trial.loop
         wanted = 1 if ragged else self.width
@@ -244,7 +258,7 @@ class StepRunner:
         if self._later:
             batch = own_copy(batch, leave=_wants_gradient)
         step = SubmittedStep(threads.wait, batch, (vectors, self._deal.read()), len(self._deal.shards))
-        if not ragged and self._trial is not None and not self._trial.done:
+        if not ragged and timed and self._trial is not None and not self._trial.done:
             self._try(step, self._trial)
         elif not ragged and loop_trial is not None and not loop_trial.done:
             self._try_loop(step, loop_trial)
@@ -311,12 +325,21 @@ class StepRunner:
         else:
             self._deal.python_changed(changed, self._python.state())
 
+    def _follow_layout(self, batch: Any) -> bool:
+        """Take the width for the layout of a batch; return True if the step may be timed."""
+        if self._loop_trial is not None or self._layouts is None:
+            return False  # the former has taken over
+        self._trial, known = self._layouts.follow(batch)
+        self.width = self._trial.width
+        return known
+
     def _try(self, step: SubmittedStep, trial: WidthTrial) -> None:
         """Time one step alone, for the search of a width."""
-        begin = time.perf_counter()
+        clock = time.perf_counter if self._later else time.thread_time  # a busy neighbour does not decide
+        begin = clock()
         self._submit(step)
         self.synchronize()
-        trial.add(time.perf_counter() - begin, self.mode == "captured")
+        trial.add(clock() - begin, self.mode == "captured")
         self.width = trial.width
 
     def _trial_of_a_loop(self) -> LoopTrial | None:

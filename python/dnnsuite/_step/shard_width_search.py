@@ -20,15 +20,25 @@ class WidthTrial:
     under `key` and not tried again.
     """
 
-    def __init__(self, B: int, threads: int, key: str, untimed: int = 1, widest_first: bool = False) -> None:
+    def __init__(
+        self,
+        B: int,
+        threads: int,
+        key: str,
+        untimed: int = 1,
+        widest_first: bool = False,
+        settle_heavy: bool = True,
+    ) -> None:
         """Up to `untimed` first steps of each width warm up: allocations, and the capture of the step. Small models,
-        whose memory is no matter, begin with the `widest_first`: a step of few of them is mostly Python."""
+        whose memory is no matter, begin with the `widest_first`: a step of few of them is mostly Python. Heavy ones go
+        one by one without a trial of more, if they are to `settle_heavy`."""
         threads = min(threads, B)
         self.candidates = sorted({1, -(-B // threads)}, reverse=widest_first)
         self.width = self.candidates[0]
         self.done = len(self.candidates) == 1
         self._key, self._untimed = key, untimed
         self._warming_up = untimed
+        self._settle_heavy = settle_heavy
         self._models_per_core = B / threads
         self._seconds: dict[int, list[float]] = {candidate: [] for candidate in self.candidates}
         known = None if self.done else tune.table().get(key)
@@ -42,7 +52,7 @@ class WidthTrial:
             return
         mine = self._seconds[self.width]
         mine.append(seconds)
-        if seconds / self._models_per_core > _HEAVY_STEP_S[captured]:
+        if self._settle_heavy and seconds / self._models_per_core > _HEAVY_STEP_S[captured]:
             self._settle(1)
         elif len(mine) >= _TRIAL_STEPS:
             left = [candidate for candidate in self.candidates if not self._seconds[candidate]]
@@ -51,6 +61,10 @@ class WidthTrial:
             else:
                 self._settle(min(self.candidates, key=lambda candidate: min(self._seconds[candidate])))
 
-    def _settle(self, width: int) -> None:
+    def take(self, width: int) -> None:
+        """Take a width without a trial."""
         self.width, self.done = width, True
+
+    def _settle(self, width: int) -> None:
+        self.take(width)
         tune.table().put(self._key, width)

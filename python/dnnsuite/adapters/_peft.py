@@ -27,5 +27,5 @@ def import_peft() -> ModuleType:
         if error.name != "peft":
             raise
         raise Unavailable("PEFT is not installed", remedy="pip install 'dnnsuite[peft]'") from None
-    importlib.import_module(".lora", __package__)  # tells `fuse` of its layers
+    importlib.import_module(".places", __package__)  # tells `fuse` of the layers of LoRA
     return found

@@ -63,7 +63,7 @@ class AdapterArray(Array):
     @contextlib.contextmanager
     def disable_adapter(self) -> Iterator[None]:
         """Context manager: the array computes what the base does, for every model."""
-        layers = [layer for layer in self.modules() if hasattr(layer, "lora_A")]
+        layers = [part for part in self.modules() if hasattr(part, "lora_A") or hasattr(part, "enabled")]
         if any(not hasattr(layer, "enabled") for layer in layers) or not layers:
             _refuse("disable_adapter")
         try:

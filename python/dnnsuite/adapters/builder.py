@@ -34,6 +34,7 @@ class AdapterBuilder:
                     f"the base has an adapter already, at {path or 'the top'}, a {type(module).__name__}: give the "
                     "model without it (model.unload(), or model.merge_and_unload() to keep what it has learned)"
                 )
+            _refuse_quantized(path, module)
         self._names = [name for name, _ in base.named_modules() if name]
         self._shared = SharedBase(base)
 
@@ -87,6 +88,17 @@ class AdapterBuilder:
 
     def __reduce__(self) -> Any:
         return _nothing, ()
+
+
+def _refuse_quantized(path: str, module: torch.nn.Module) -> None:
+    """Refuse a module whose weights are no numbers of floating point that an array can compute with."""
+    held = [p for p in module._parameters.values() if p is not None]
+    whole = all((p.is_floating_point() or p.is_complex()) and type(p.data) is torch.Tensor for p in held)
+    if not whole or hasattr(module, "_packed_params"):
+        raise InvalidArgument(
+            f"the base is quantized at {path or 'the top'}, a {type(module).__name__}, and an array computes with "
+            "floating-point weights: load the model without quantization, in bfloat16 if memory is short"
+        )
 
 
 def fill_lora(models: Sequence[Any], more: Mapping[str, Any] | None = None) -> None:

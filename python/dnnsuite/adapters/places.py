@@ -9,7 +9,13 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgument
-from .lora import layers_of, of_rank_zero, rank_of
+from .lora import LoraEmbedding, LoraLinear
+from .lora_convolution import LoraConv1d, LoraConv2d, LoraConv3d
+from .lora_layer import LoraLayer, rank_of, without_tensors
+
+_KINDS: dict[type, type[LoraLayer]] = {
+    kind.torch_class: kind for kind in (LoraLinear, LoraEmbedding, LoraConv1d, LoraConv2d, LoraConv3d)
+}
 
 
 def fill(models: Sequence[Any], more: Mapping[str, Any] | None = None) -> None:
@@ -22,7 +28,7 @@ def fill(models: Sequence[Any], more: Mapping[str, Any] | None = None) -> None:
         mine = layers_of(model)
         for path, layer in found.items():
             if path not in mine:
-                _put(model, path, of_rank_zero(layer, model.get_submodule(path)))
+                _put(model, path, _of_rank_zero(layer, model.get_submodule(path)))
         _name_targets(model, found)
 
 
@@ -48,6 +54,41 @@ def strip(model: Any) -> None:
         if rank_of(layer) == 0:
             _put(model, path, layer.base_layer)
     _name_targets(model, [path for path, layer in mine.items() if rank_of(layer)])
+
+
+def layers_of(model: torch.nn.Module) -> dict[str, Any]:
+    """Find, by path, the LoRA layers of a model which another model may be without."""
+    return {
+        path: module
+        for path, module in model.named_modules()
+        if type(module) in _KINDS and getattr(module.base_layer, "groups", 1) == 1
+    }
+
+
+def _of_rank_zero(layer: Any, base_layer: torch.nn.Module) -> Any:
+    """Make a layer of rank 0 over `base_layer` that goes into an array with `layer`."""
+    (name,) = layer.r
+    made = without_tensors(layer)
+    made.base_layer = base_layer
+    made.r, made.scaling = {name: 0}, {name: 0.0}
+    made.lora_dropout[name] = torch.nn.Identity()
+    a, b = _KINDS[type(layer)].factors
+    kernel = getattr(getattr(layer, a)[name], "kernel_size", ())
+    shapes = {a: (0, layer.in_features, *kernel), b: (layer.out_features, 0, *(1 for _ in kernel))}
+    for factor, shape in shapes.items():
+        held = _held(made, factor, name)
+        part = name if name in held else "weight"
+        held[part] = torch.nn.Parameter(held[part].new_empty(shape))
+        if held.get("bias") is not None:
+            held["bias"] = torch.nn.Parameter(held["bias"].new_zeros(layer.out_features))
+    return made
+
+
+def _held(layer: Any, factor: str, name: str) -> dict[str, Any]:
+    """Find the dictionary of a factor's parameters."""
+    container = getattr(layer, factor)
+    held: dict[str, Any] = (container if name in container._parameters else container[name])._parameters
+    return held
 
 
 def _put(model: Any, path: str, module: torch.nn.Module) -> None:

@@ -13,7 +13,7 @@ from ..ops.device import on_cpu
 from . import functional
 from ._precision import cast
 from .array_module import ArrayModule, check_models
-from .sharing import is_shared
+from .sharing import held_once
 
 Size = int | Sequence[int]
 
@@ -82,7 +82,7 @@ class _ConvBase(ArrayModule):
 
     def _lay_out(self) -> None:
         """Lay the weights out as their device has them; one that all models share stays as it was given."""
-        if not is_shared(self.weight):
+        if not held_once(self.weight):
             self.weight.data = laid_out(self.weight.data)
 
     def renew(self, device: torch.device) -> None:

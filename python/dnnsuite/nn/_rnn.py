@@ -15,9 +15,12 @@ from ._dropout import Dropout
 from ._packed import Packing
 from ._precision import computable, promoted
 from .array_module import ArrayModule, check_models
+from .computed_once import first_of, spread_all
+from .sharing import folded, is_frozen
 
 State = tuple[torch.Tensor, ...]
 _MADE_FOR = ("input_size", "hidden_size", "num_layers", "bias", "bidirectional", "proj_size")
+_STEMS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 
 
 class RecurrentLayer(ArrayModule):
@@ -137,6 +140,33 @@ class RecurrentLayer(ArrayModule):
         lengths: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         """One layer in one direction: x `[B, T, N, I]` to (outputs, last h, last c)."""
+        own: dict[str, Any] = self._parameters
+        if not all(is_frozen(own.get(f"{name}_{suffix}")) for name in _STEMS):
+            return self._projected(x, suffix, h, c, lengths)
+        given = (x, h, c, lengths)
+        if all(map(is_frozen, given)):
+            return spread_all(
+                self.of_one()._projected(first_of(x), suffix, *map(first_of, given[1:])), self.B
+            )
+        if (
+            x.size(2) % 2
+        ):  # the last of an odd number of rows is summed in another order: in company it would be even
+            return self._projected(x, suffix, h, c, lengths)
+        x = x.transpose(0, 1).flatten(1, 2).unsqueeze(0)  # the sequences of all models as those of one
+        rows = [None if part is None else folded(part) for part in given[1:]]
+        y, *states = self.of_one()._projected(x, suffix, *rows)
+        last = [None if part is None else part.reshape(self.B, -1, part.size(-1)) for part in states]
+        return y[0].unflatten(1, (self.B, -1)).transpose(0, 1), *last
+
+    def _projected(
+        self,
+        x: torch.Tensor,
+        suffix: str,
+        h: torch.Tensor | None,
+        c: torch.Tensor | None,
+        lengths: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """`_direction` with weights of each model's own: one product for the inputs of all steps, then the steps."""
         own: dict[str, Any] = self._parameters
         weight, project = own[f"weight_hh_{suffix}"], own.get(f"weight_hr_{suffix}")
         bias, hidden_bias = own.get(f"bias_ih_{suffix}"), own.get(f"bias_hh_{suffix}")

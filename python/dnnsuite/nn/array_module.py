@@ -17,7 +17,7 @@ from .forward_state import state
 from .layer_call import logical
 from .model_tensor import settle_all
 from .own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_forward, set_in_forward
-from .sharing import shareable, spread
+from .sharing import lent, shareable
 
 #: What to do with models of different shapes.
 GROUP = "; the models of one array must have the same shape: group them by shape, and fuse each group"
@@ -169,7 +169,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
                     if one is None:
                         made = torch.empty_like(value, device=device)
                     else:
-                        made = spread(one.unsqueeze(0), self.B)
+                        made = lent(one, self.B)
                     is_parameter = registry is module._parameters
                     registry[name] = torch.nn.Parameter(made, value.requires_grad) if is_parameter else made
             if isinstance(module, ArrayModule):

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgument
+from ..ops.shared import folded as folded
 from ..ops.shared import is_frozen as is_frozen
 from ..ops.shared import is_shared as is_shared
 from ..ops.shared import once as once
@@ -23,6 +24,17 @@ Tensor = torch.Tensor
 def own(x: Tensor) -> Tensor:
     """Copy a tensor so that each model has memory of its own."""
     return x.clone(memory_format=torch.contiguous_format)
+
+
+def held_once(x: Tensor) -> bool:
+    """Return True for state `[B, ...]` in the memory of one model: shared by all, or lent by the only one (`lent`)."""
+    return x.dim() > 0 and x.stride(0) == 0 and x.numel() > 0
+
+
+def lent(one: Tensor, B: int) -> Tensor:
+    """Show a tensor `[...]` as the state of B models that hold it once; that of a single model has stride 0, too, by
+    which it is known not to be the array's own memory."""
+    return one.expand(B + 1, *one.shape)[:B]
 
 
 def same_memory(values: Sequence[Any]) -> bool:
@@ -72,17 +84,19 @@ def equal_values(asked: bool) -> Iterator[None]:
 def shareable(name: str, values: Sequence[Any]) -> bool:
     """Return True if the models' tensors can be kept once: they are one tensor, or equal within `equal_values`.
 
+    A parameter of a single model is kept where it is, too, if it takes no gradient.
+
     Raises:
         InvalidArgument: if models share a tensor that takes a gradient.
     """
-    if len(values) < 2:
-        return False
     first = values[0]
     if any(getattr(value, "requires_grad", False) for value in values):
         _refuse_trained(name, values)
         return False
     if not _plain(first):
         return False
+    if len(values) == 1:
+        return isinstance(first, torch.nn.Parameter)
     if same_memory(values):
         return True
     return _asked.equal and all(map(_plain, values)) and _equal(values)
@@ -114,10 +128,10 @@ def _place(value: Any) -> Any:
 
 
 def held_by(module: torch.nn.Module) -> Iterator[tuple[dict[str, Any], str, Tensor]]:
-    """Yield (registry, name, tensor) of each shared parameter and buffer that `module` itself holds."""
+    """Yield (registry, name, tensor) of each parameter and buffer of `module` itself that is held once."""
     for registry in (module._parameters, module._buffers):
         for name, value in registry.items():
-            if value is not None and is_shared(value):
+            if value is not None and held_once(value):
                 yield registry, name, value
 
 
@@ -177,7 +191,7 @@ class SharedState:
             for name, (registry, value, stand_in, _) in stand_ins.items():
                 registry[name] = value
                 if not torch.equal(stand_in, value[:1]):  # not into its place: others may hold that
-                    value.data = spread(stand_in.detach(), value.size(0))
+                    value.data = lent(stand_in.detach()[0], value.size(0))
 
     def _stand_ins(self, state_dict: dict[str, Any], prefix: str) -> dict[str, Any]:
         """Find, for each shared tensor, what is loaded in its place: (registry, tensor, a copy of one row, the row of

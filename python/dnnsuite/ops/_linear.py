@@ -28,7 +28,7 @@ from .library import (
     tracing,
     transforming,
 )
-from .shared import folded, is_frozen, spread
+from .shared import folded, is_frozen, is_kept, spread
 
 __all__ = ["linear", "linear_composition", "own_products"]
 
@@ -38,6 +38,8 @@ LARGE = 3 * 2**26 if instruction_set() == "avx512" else 2**24
 of its time far beyond what fits a cache."""
 LARGE_OF_ONE = 2**17
 """The same with a single input or output, of which our tiles, a vector wide, use one column."""
+DOT_ROWS, DOT_INPUTS = 8, 32
+"""Up to so many rows of so many inputs and more our product is one of dot products, which sum in another order."""
 WIDE = 1024
 """Columns from which sums over rows are a product with ones: torch's sum takes 1.3 to 2 times as long."""
 
@@ -226,12 +228,15 @@ def linear(
     bias: Tensor | None = None,
     activation: str = "none",
     dtype: torch.dtype | None = None,
+    in_order: bool = False,
 ) -> Tensor:
     """activation(x @ weightᵀ + bias) of each model: x [B, ..., I], weight [B, O, I], bias [B, O] to [B, ..., O].
 
     `activation` is 'none', 'relu' or 'gelu' (the exact form). An x that all models share may be an expanded tensor
     (stride 0 in dimension 0); it is not copied. `dtype` is what the product is computed in and the result has, if not
-    what x has; the gradients have the dtype of what they are of. Under autocast it is autocast's.
+    what x has; the gradients have the dtype of what they are of. Under autocast it is autocast's. On a CPU a float32
+    or float64 product that is to be `in_order` is one sum in order at any size: zeros at the end of I or O change no
+    bit of it.
     """
     models, outputs, inputs = weight.shape
     if x.dim() < 2 or x.shape[0] != models or x.shape[-1] != inputs:
@@ -246,7 +251,7 @@ def linear(
     if activation not in ACTIVATIONS:
         raise InvalidArgument(f"linear: activation must be one of {list(ACTIVATIONS)}, not {activation!r}")
     low = _rounding(x, weight, dtype)
-    if is_frozen(weight) and not is_frozen(bias):  # a bias of each model's own, as in BitFit
+    if is_kept(weight) and not is_kept(bias):  # a bias of each model's own, as in BitFit
         y = linear(x, weight, dtype=dtype)
         offsets = bias.to(y.dtype).reshape(models, *(1,) * (y.dim() - 2), outputs)  # type: ignore[union-attr]
         return _activated(y + offsets, activation)
@@ -258,7 +263,7 @@ def linear(
         return bias_act_dropout(product, None if bias is None else bias.to(product.dtype), "gelu")
     rows = x if x.dim() == 3 else x.reshape(models, x.shape[1:-1].numel(), inputs)
     if low is None:
-        y = _of_rows(rows, weight, bias, activation == "relu")
+        y = _of_rows(rows, weight, bias, activation == "relu", in_order)
     else:
         wide = is_frozen(weight)
         if wide:
@@ -287,7 +292,7 @@ def _rounding(x: Tensor, weight: Tensor, dtype: torch.dtype | None) -> torch.dty
     return x.dtype if x.dtype == weight.dtype and x.dtype in _SIXTEEN_BIT else None
 
 
-def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, in_order: bool) -> Tensor:
     """x [B, R, I]."""
     models, outputs, inputs = weight.shape
     if not own_products(x, weight, bias):
@@ -305,15 +310,15 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tens
         product: Tensor = _batched(x, weight, bias)
         return torch.relu(product) if relu else product
     result: Tensor
-    outer = (
-        inputs == 1 and not x.requires_grad
-    )  # columns times rows; a gradient of x would be sums of whole rows
+    # Columns times rows; a gradient of x would be sums of whole rows.
+    outer = inputs == 1 and not x.requires_grad
     few = x.shape[1] * inputs * outputs < (LARGE if min(inputs, outputs) > 1 or outer else LARGE_OF_ONE)
-    if _VECTORS and few:
-        if is_frozen(weight):  # each element is one sum in order, in whatever company
+    if in_order or (_VECTORS and few):
+        if is_kept(weight):  # each element is one sum in order, in whatever company
             one = None if bias is None else bias[:1]
-            result = (_linear if tracing() else _eager)(folded(x), weight[:1], one, relu)
-            return result.view(models, -1, outputs)
+            return _by_tiles(folded(x), weight[:1], one, relu).reshape(models, -1, outputs)
+        if in_order:
+            return _by_tiles(x, weight, bias, relu)
         result = (_linear if tracing() else _eager)(x, weight, bias, relu)
         return result
     if tracing():
@@ -324,6 +329,15 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tens
     else:
         result = _one_by_one(x, weight, bias)
     return torch.relu(result) if relu else result
+
+
+def _by_tiles(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+    """Our product of x [B, R, I] with one order of summation for all numbers of rows."""
+    product, rows = _linear if tracing() else _eager, x.shape[1]
+    if rows > DOT_ROWS or x.shape[2] < DOT_INPUTS:
+        return product(x, weight, bias, relu)
+    padded = torch.nn.functional.pad(x, (0, 0, 0, DOT_ROWS + 1 - rows))
+    return product(padded, weight, bias, relu)[:, :rows]
 
 
 def own_products(a: Tensor, b: Tensor, c: Tensor | None = None) -> bool:

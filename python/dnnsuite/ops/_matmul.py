@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from ._linear import LARGE, own_products
+from ._linear import DOT_INPUTS, DOT_ROWS, LARGE, own_products
 from .library import differentiable, instruction_set, library, tracing
-from .shared import is_frozen
+from .shared import is_kept
 
 __all__ = ["matmul"]
 
@@ -59,12 +59,17 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
         raise InvalidArgument(
             f"matmul: {list(a.shape)} and {list(b.shape)} have no product: {depth} and {other}"
         )
-    wide = is_frozen(b) and b.shape[1:-2].numel() == 1
+    wide = is_kept(b) and b.shape[1:-2].numel() == 1
     if wide and (not own_products(a, b) or (rows * depth * columns < LARGE and _VECTORS)):
         # A matrix that all models share: the rows of all of them in one product.
-        own = a.reshape(1, -1, depth), b[:1].reshape(1, depth, columns)
-        product = _product(*own) if own_products(a, b) else torch.bmm(*own)
-        return product.view(*a.shape[:-1], columns)
+        one, matrix = a.reshape(1, -1, depth), b[:1].reshape(1, depth, columns)
+        if not own_products(a, b):
+            return torch.bmm(one, matrix).view(*a.shape[:-1], columns)
+        missing = (
+            DOT_ROWS + 1 - one.shape[1] if depth >= DOT_INPUTS else 0
+        )  # or a few would be summed in another order
+        padded = torch.nn.functional.pad(one, (0, 0, 0, missing)) if missing > 0 else one
+        return _product(padded, matrix)[:, : one.shape[1]].reshape(*a.shape[:-1], columns)
     if not own_products(a, b):
         return torch.matmul(*_between(a, b))
     if rows * depth * columns >= LARGE or not _VECTORS:

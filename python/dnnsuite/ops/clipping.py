@@ -13,7 +13,7 @@ from ..errors import InvalidArgument
 from ._gradient import gradient_norms, scale_gradients_
 from .memory_order import memory_order
 
-__all__ = ["by_kind", "clip_by_norms_", "in_memory_order", "total_norms"]
+__all__ = ["by_kind", "clip_by_norms_", "clip_factors", "in_memory_order", "total_norms"]
 
 
 def by_kind(grads: Sequence[Tensor]) -> list[list[Tensor]]:
@@ -53,9 +53,19 @@ def total_norms(grads: Sequence[Tensor], norm_type: float = 2.0, error_if_nonfin
     return total
 
 
+def clip_factors(limit: Tensor, norms: Tensor, grads: Sequence[Tensor]) -> Tensor:
+    """Compute what scales each model's gradients to the norm `limit`, float64 `[B]`; 1 where its own is no larger.
+
+    For float32 it is rounded to that. Zeros among the gradients, as of an adapter with room for a larger rank, change
+    the order in which a norm is summed, so its last bits, which must not come to the parameters.
+    """
+    factors = (limit / (norms + 1e-6)).clamp(max=1.0)
+    return factors if any(g.dtype == torch.float64 for g in grads) else factors.float().double()
+
+
 def clip_by_norms_(grads: Sequence[Tensor], limit: Any, norms: Tensor) -> None:
     """Scale each model's gradients to the norm `limit`, a number or `[B]`, if its own of `norms` `[B]` is larger."""
     most = torch.as_tensor(limit, dtype=torch.float64, device=norms.device)
-    factor = (most / (norms.double() + 1e-6)).clamp(max=1.0).expand(grads[0].size(0)).contiguous()
+    factor = clip_factors(most, norms.double(), grads).expand(grads[0].size(0)).contiguous()
     for mine in by_kind(in_memory_order(grads)):
         scale_gradients_(mine, factor.to(mine[0].device))

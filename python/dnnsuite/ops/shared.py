@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-__all__ = ["folded", "is_frozen", "is_shared", "once", "spread"]
+__all__ = ["folded", "is_frozen", "is_kept", "is_shared", "once", "spread"]
 
 
 def is_shared(x: Tensor) -> bool:
@@ -18,6 +18,11 @@ def is_shared(x: Tensor) -> bool:
 def is_frozen(x: Tensor | None) -> bool:
     """Return True for a shared tensor through which no gradient goes, and for none at all."""
     return x is None or (not x.requires_grad and is_shared(x))
+
+
+def is_kept(x: Tensor | None) -> bool:
+    """Return True for state that takes no gradient and is held once, also by a single model, and for none at all."""
+    return x is None or (not x.requires_grad and x.dim() > 0 and x.stride(0) == 0 and len(x) > 0)
 
 
 def spread(one: Tensor, B: int) -> Tensor:

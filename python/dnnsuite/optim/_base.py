@@ -13,6 +13,7 @@ from .. import _under_way as under_way
 from .. import ops
 from .._shown import shown
 from ..errors import InvalidArgument
+from ..ops.clipping import clip_factors
 from . import _convert
 from ._group import Group, HyperParameter, ParameterGroup, plain
 from ._kept_answers import KeptAnswers
@@ -222,7 +223,7 @@ class ArrayOptimizer(PlannedUpdates):
                 first["active"].logical_and_(~bad)
             active = active & ~bad
         if limit is not None:
-            clip = (limit / (norms + 1e-6)).clamp(max=1.0)
+            clip = clip_factors(limit, norms, grads)
             factor = clip if factor is None else clip * factor
         return factor, active
 

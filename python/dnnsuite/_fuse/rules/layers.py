@@ -12,6 +12,7 @@ from torch.nn import functional
 from ...nn import functional as ours
 from ...nn.model_tensor import ModelTensor, wrap_all
 from ...nn.waiting_relu import input_of_relu
+from .once import FOR_ONE
 from .random import next_stream
 from .table import FINDERS, FunctionRule, arguments, settle, width_of
 
@@ -65,6 +66,14 @@ def layer_rule(func: Any) -> FunctionRule | None:
             kwargs["rng"] = next_stream(B)
         return wrap_all(mine(*args, **kwargs))
 
+    def for_one(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if twin:
+            args, kwargs = _as_functional(func, args, kwargs)
+        if draws:
+            kwargs["rng"] = torch.zeros(1, 2, dtype=torch.int64)  # nothing is drawn
+        return mine(*args, **kwargs)
+
+    FOR_ONE[call] = for_one
     return call
 
 

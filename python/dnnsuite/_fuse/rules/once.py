@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..._torch import tree_leaves, tree_map
 from ...nn.model_tensor import ModelTensor, NotFusable, Refused, mark_fresh, state
+from ...nn.random_streams import FUNCTION_STREAM, pass_over
 from ...nn.sharing import is_frozen, own, spread
 from .writing import in_place, settle
 
@@ -48,8 +50,13 @@ _DROPPING = {
 }
 
 
-def shared_result(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Compute `func(*args, **kwargs)` once; NotImplemented if it is not the same for all models."""
+#: By rule, the function for tensors `[1, ...]` that computes what the rule does for a model that is alone.
+FOR_ONE: dict[Any, Callable[..., Any]] = {}
+
+
+def shared_result(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rule: Any = None) -> Any:
+    """Compute `func(*args, **kwargs)`, of which `rule` is the rule, once; NotImplemented if it is not the same for all
+    models."""
     leaves = tree_leaves((args, kwargs))
     if not any(type(leaf) is ModelTensor for leaf in leaves) or not all(map(_is_of_all, leaves)):
         return NotImplemented
@@ -61,9 +68,17 @@ def shared_result(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         or "out" in kwargs
     ):
         return NotImplemented
+    if (
+        name in _DROPPING
+    ):  # its rule takes a draw of the stream, used or not: later ones are the same in any company
+        _pass_over_a_draw()
     writes = in_place(func) or bool(kwargs.get("inplace"))
     if writes and type(args[0]) is ModelTensor and args[0].fresh is None:
         return NotImplemented
+    if rule in FOR_ONE and not writes:
+        args_of_one, kwargs_of_one = tree_map(_first, (args, kwargs))
+        result = FOR_ONE[rule](args_of_one, kwargs_of_one)
+        return tree_map(lambda value: _spread(value, args, kwargs), result)
     if writes:
         settle()
     own_args, own_kwargs = tree_map(_of_one, (args, kwargs))
@@ -84,23 +99,47 @@ def _is_of_all(leaf: Any) -> bool:
 
 
 def _draws(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    if name == "scaled_dot_product_attention":
+        return bool(_given(("dropout_p",), _DROPPING[name], args, kwargs, 0.0))
     if name in _DROPPING:
-        place = _DROPPING[name]
-        rate = name == "scaled_dot_product_attention"
-        words = ("dropout_p",) if rate else ("training", "train")
-        given = [kwargs[word] for word in words if word in kwargs] or list(args[place : place + 1])
-        return bool(given[0]) if given else not rate
+        training = _given(("training", "train"), _DROPPING[name], args, kwargs, True)
+        return bool(training) and bool(_given(("p",), 1, args, kwargs, 0.5))
     return name in _DRAWING or (name.endswith("_") and name.rstrip("_") in _DRAWING)
+
+
+def _given(
+    words: tuple[str, ...], place: int, args: tuple[Any, ...], kwargs: dict[str, Any], usual: Any
+) -> Any:
+    """Find an argument by one of its names or by its place; `usual` if it is not given."""
+    named = [kwargs[word] for word in words if word in kwargs]
+    return (named or [*args[place : place + 1], usual])[0]
+
+
+def _pass_over_a_draw() -> None:
+    stream = getattr(state.random, "_buffers", {}).get(FUNCTION_STREAM)
+    if stream is not None:
+        pass_over(stream)
 
 
 def _of_one(value: Any) -> Any:
     return value.value[0] if type(value) is ModelTensor else value
 
 
+def _first(value: Any) -> Any:
+    if type(value) is ModelTensor:
+        return value.value[:1]
+    return value.unsqueeze(0) if isinstance(value, torch.Tensor) else value
+
+
 def _shown(value: Any, args: Any, kwargs: Any) -> Any:
+    return _spread(value.unsqueeze(0), args, kwargs) if isinstance(value, torch.Tensor) else value
+
+
+def _spread(value: Any, args: Any, kwargs: Any) -> Any:
+    """Show a result `[1, ...]` as that of all models."""
     if not isinstance(value, torch.Tensor):
         return value
-    result = ModelTensor(spread(value.unsqueeze(0), state.B))
+    result = ModelTensor(spread(value, state.B))
     mark_fresh(result, (args, kwargs))
     return result
 

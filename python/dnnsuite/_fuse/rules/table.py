@@ -95,7 +95,7 @@ def _once(found: FunctionRule, func: Any, args: tuple[Any, ...], kwargs: dict[st
                 return NotImplemented
         elif not is_shared(first.value):
             return NotImplemented
-    return shared_result(func, args, kwargs)
+    return shared_result(func, args, kwargs, found)
 
 
 def _refuse_outside(func: Any, args: tuple[Any, ...]) -> None:

@@ -15,7 +15,7 @@ from ... import ops
 from ..._torch import transforming, unsafe_view
 from ...errors import InvalidArgument
 from ...ops.device import on_cpu, on_gpu
-from ...ops.shared import folded, is_frozen, spread
+from ...ops.shared import folded, is_frozen, is_kept, spread
 from .._convolution_ways import convolve_on_gpu
 from .._convolve_models import convolve_models
 from .._models import each_model
@@ -208,7 +208,7 @@ def _convolution(
 ) -> Tensor:
     """Convolve: on a CPU model by model, with the library's best kernel for one model; on a GPU in the fastest way."""
     check_images(input, weight, bias, dims, plain.__name__)
-    if is_frozen(weight) and input.dim() == dims + 3:
+    if is_kept(weight) and input.dim() == dims + 3 and (len(input) > 1 or not is_kept(bias)):
         return _of_shared_filters(plain, dims, input, weight, bias, *rest)
     if dims == 1 and on_cpu(input):
         return _as_rows(plain, input, weight, bias, *rest)
@@ -240,7 +240,7 @@ def _of_shared_filters(
 ) -> Tensor:
     """Filters that all models share, on the images of all models in one convolution; a shared batch once."""
     B = len(input)
-    if not is_frozen(bias):  # each model's own
+    if not is_kept(bias):  # each model's own
         y = _convolution(plain, dims, input, weight, None, *rest)
         return y + bias.reshape(B, 1, -1, *(1,) * dims)  # type: ignore[union-attr]
     filters, offsets = weight[:1], None if bias is None else bias[:1]
