@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.tuning.feeds import Feeds
+from dnnsuite.tuning.trainee import default_loss, default_measure
 
 X, Y = torch.arange(20.0), torch.arange(20)
 
@@ -73,6 +74,7 @@ def test_a_generator_of_the_loaders_own_counts_by_epochs():
         ((X, Y[:3]), 2, "as many of each"),
         ({"x": X}, 2, "give a DataLoader"),
         ("x", 2, "give"),
+        ([{"x": X}], 2, "list of dicts"),
     ],
 )
 def test_bad_sources(source, size, message):
@@ -80,3 +82,10 @@ def test_bad_sources(source, size, message):
         Feeds(source, size, 0).of(0, {})
     with pytest.raises(InvalidArgument, match="1 loaders, and there is a trial 1"):
         Feeds([own_generator()], None, 0).of(1, {})
+
+
+def test_a_batch_whose_names_the_model_does_not_take_is_explained():
+    batch = {"image": X, "label": Y}
+    for of in (default_loss, default_measure):
+        with pytest.raises(InvalidArgument, match=r"'image'.*loss=function\(model, batch\)"):
+            of(torch.nn.Linear(3, 1), batch)

@@ -173,6 +173,11 @@ class Feeds:
                 f"train is a {type(source).__name__}: give a DataLoader, a tuple of tensors, a Dataset, a list of "
                 "loaders with one per trial, or a function of the configuration"
             )
+        if isinstance(source, list) and source and isinstance(source[0], Mapping):
+            raise InvalidArgument(
+                "a list of dicts is given, and a list has the data of trial i at place i: for a list of batches give "
+                "DataLoader(batches, batch_size=None)"
+            )
 
     def of(self, number: int, config: Config) -> Feed:
         """The feed of a trial."""

@@ -40,7 +40,7 @@ def default_loss(model: Any, *batch: Any) -> torch.Tensor:
     if is_lightning(model):
         return _loss_in(model.training_step(batch if len(batch) > 1 else batch[0], 0), "training_step")
     if len(batch) == 1 and isinstance(batch[0], Mapping):
-        return _loss_in(model(**batch[0]), "the model")
+        return _loss_in(_called_by_name(model, batch[0]), "the model")
     x, y = _pair(batch)
     return _criterion(model(x), y)
 
@@ -50,13 +50,25 @@ def default_measure(model: Any, *batch: Any) -> dict[str, torch.Tensor]:
     if is_lightning(model):
         return _lightning_measure(model, batch)
     if len(batch) == 1 and isinstance(batch[0], Mapping):
-        output = model(**batch[0])
+        output = _called_by_name(model, batch[0])
         loss, logits = _loss_in(output, "the model"), _part(output, "logits")
         labels = batch[0].get("labels")
         return {"loss": loss, **_accuracy(logits, labels)}
     x, y = _pair(batch)
     output = model(x)
     return {"loss": _criterion(output, y), **_accuracy(output, y)}
+
+
+def _called_by_name(model: Any, batch: Mapping[str, Any]) -> Any:
+    try:
+        return model(**batch)
+    except TypeError as error:
+        if "keyword argument" not in str(error):
+            raise
+        raise InvalidArgument(
+            f"{error}: the parts of a batch that is a dict are the model's arguments by name, as Hugging Face has them; "
+            "for other models give loss=function(model, batch) and measure=function(model, batch)"
+        ) from error
 
 
 def _pair(batch: tuple[Any, ...]) -> tuple[Any, Any]:
