@@ -66,7 +66,7 @@ def _called_by_name(model: Any, batch: Mapping[str, Any]) -> Any:
         if "keyword argument" not in str(error):
             raise
         raise InvalidArgument(
-            f"{error}: the parts of a batch that is a dict are the model's arguments by name, as Hugging Face has them; "
+            f"{error}: the parts of a batch that is a dict are the model's arguments by name, as of Hugging Face's; "
             "for other models give loss=function(model, batch) and measure=function(model, batch)"
         ) from error
 
