@@ -49,40 +49,6 @@ def test_products_in_disguise(side, kernel, rest, last, few, monkeypatch):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "rest",
-    [
-        {"stride": 3},
-        {"padding": 1},  # these are torch's
-        {"output_padding": 1, "stride": 2},
-        {"dilation": 2},
-        {"groups": 2},
-    ],
-)
-@pytest.mark.parametrize("with_bias", [False, True])
-def test_transposed_from_single_pixels(rest, with_bias):
-    x = torch.randn(3, 2, 6, 1, 1, dtype=torch.float64, requires_grad=True)
-    weight = torch.randn(3, 6, 4, 4, 5, dtype=torch.float64, requires_grad=True)
-    bias = torch.randn(3, 4 * rest.get("groups", 1), dtype=torch.float64, requires_grad=True)
-    own = (x, weight, bias) if with_bias else (x, weight)
-    y = functional.conv_transpose2d(*own, **rest)
-    plain = torch.nn.functional.conv_transpose2d
-    truth = torch.stack([plain(*one, **rest) for one in zip(*own, strict=True)])
-    grad = torch.randn_like(truth)
-    got, wanted = (torch.autograd.grad(z, own, grad) for z in (y, truth))
-    for a, b in zip((y, *got), (truth, *wanted), strict=True):
-        torch.testing.assert_close(a, b)
-
-
-def test_transposed_from_single_pixels_in_sixteen_bits():
-    x, weight = torch.randn(2, 3, 6, 1, 1), torch.randn(2, 6, 4, 4, 4)
-    expected = functional.conv_transpose2d(x, weight)
-    with torch.autocast("cpu", torch.bfloat16):
-        y = functional.conv_transpose2d(x, weight)
-    assert y.dtype == torch.bfloat16
-    torch.testing.assert_close(y.float(), expected, rtol=3e-2, atol=3e-2)
-
-
 @pytest.mark.parametrize("groups", [1, 4])
 def test_sixteen_bits(groups):
     x, weight = torch.randn(2, 3, 4, 1, 1), torch.randn(2, 4, 4 // groups, 3, 3)
