@@ -94,7 +94,7 @@ def _refuse_quantized(path: str, module: torch.nn.Module) -> None:
     """Refuse a module whose weights are no numbers of floating point that an array can compute with."""
     held = [p for p in module._parameters.values() if p is not None]
     whole = all((p.is_floating_point() or p.is_complex()) and type(p.data) is torch.Tensor for p in held)
-    if not whole or hasattr(module, "_packed_params"):
+    if not whole or "quantized" in type(module).__module__.split("."):  # torch.ao's have no parameters at all
         raise InvalidArgument(
             f"the base is quantized at {path or 'the top'}, a {type(module).__name__}, and an array computes with "
             "floating-point weights: load the model without quantization, in bfloat16 if memory is short"
