@@ -144,8 +144,7 @@ def test_a_quantized_base_is_refused():
     base = bert()
     base.classifier.weight = torch.nn.Parameter(torch.zeros(2, 16, dtype=torch.int8), requires_grad=False)
     assert "quantized at classifier, a Linear" in refused(base, [lora(2)])
-    base = torch.nn.Sequential(torch.nn.Linear(2, 2))
-    base[0]._packed_params = None  # as torch's quantized layers have them, in place of a weight
+    base = torch.nn.Sequential(torch.ao.nn.quantized.dynamic.Linear(2, 2))
     assert "quantized at 0" in refused(base, [lora(2, ["0"])])
 
 
