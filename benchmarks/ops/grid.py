@@ -11,6 +11,10 @@ Any two values of two factors meet in some cell (`--cells` cuts that short). Tor
 channels last; its better time counts. `batch` is "shared" (one for all models, without a gradient) or "own". A ratio
 is how many times as fast ours is; the ten worst are printed, and what is below 0.97 is measured again, up to twice.
 
+A loop is through with a model before it begins the next: of what a layer writes it keeps one model's in the caches, and
+the array all models'. So cells that do little but read and write (norms, 1 x 1 filters of few channels, embeddings) are
+a matter of memory, and of who else uses it: time them on a quiet machine.
+
 The whole grid takes about ten minutes. `--markdown FILE` has the tables and, beside it with the ending .csv, every
 cell; both are written anew after each cell, and `--resume` goes on where a run was interrupted.
 """
