@@ -138,3 +138,8 @@ def test_tbds_settings_ship_by_name():
     assert second.peak_lr == pytest.approx(0.15)
     assert {each.weight_decay for each in found.values()} == {1e-4}
     assert configuration("bs512-opt", "sc20") == configuration("bs512-opt")
+
+
+def test_a_configuration_given_as_a_file_is_told_where_to_stand():
+    with pytest.raises(InvalidArgument, match=r"bs256 cannot be read.*named by --config"):
+        configurations("bs256")

@@ -84,8 +84,9 @@ def _read(path: Path) -> Mapping[str, Mapping[str, Any]]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         hint = did_you_mean(str(path), _NAMED)
+        way = "" if hint or path.suffix else "; a configuration is named by --config, as --list prints them"
         raise InvalidArgument(
-            f"{path} cannot be read{hint}: {getattr(error, 'strerror', None) or error}"
+            f"{path} cannot be read{hint}: {getattr(error, 'strerror', None) or error}{way}"
         ) from error
     try:
         content = json.loads(text) if path.suffix == ".json" else _yaml(text)
