@@ -89,7 +89,7 @@ def test_another_rank_in_a_slot_is_another_step():
 
     with dnnsuite.StepRunner(array, opts[0], loss, threads=1, width=1) as runner:
         for turn in range(2):
-            for _ in range(4):
+            for _ in range(3):
                 opts[1].zero_grad()
                 losses = loss(other, x)
                 losses.sum().backward()

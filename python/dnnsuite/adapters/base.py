@@ -9,17 +9,21 @@ from typing import Any
 
 import torch
 
+from ..nn.functional.convolution import channels_last
+
 
 class SharedBase:
     """A base that models have in common.
 
     Each model is a copy of the modules that holds the base's own storage. What an adapter does not train is one and
     the same parameter in all models, without a gradient; what it trains is copied for that model. The base itself
-    stays as it is. Running statistics of norms, which a forward writes, are each model's own.
+    stays as it is, but for the order in memory of a convolution's filters. Running statistics of norms, which a
+    forward writes, are each model's own.
     """
 
     def __init__(self, base: torch.nn.Module) -> None:
         self._base = base
+        _lay_out_filters(base)
         self._frozen = {id(p): torch.nn.Parameter(p.detach(), requires_grad=False) for p in base.parameters()}
 
     def model(self, adapt: Callable[[torch.nn.Module], torch.nn.Module]) -> torch.nn.Module:
@@ -57,3 +61,12 @@ class SharedBase:
                 if parameter.requires_grad and id(parameter) not in copies:
                     copies[id(parameter)] = torch.nn.Parameter(parameter.detach().clone())
                 setattr(module, name, copies.get(id(parameter), frozen_of[id(parameter)]))
+
+
+@torch.no_grad()
+def _lay_out_filters(base: torch.nn.Module) -> None:
+    """Lay filters of images out as an array convolves with them, or it would hold them once more in that order."""
+    for module in base.modules():
+        if isinstance(module, (torch.nn.Conv2d, torch.nn.ConvTranspose2d)):
+            weight = module.weight
+            weight.data = channels_last(weight.data.unsqueeze(0)).squeeze(0)
