@@ -117,7 +117,7 @@ def placed(frames: str, size: int, most: int, mean: float) -> Access | None:
     )
     where = re.search(r"([^/]+):(\d+)", lines[1])
     file = next(
-        (found[1] for found in (re.search(r"(\w+)\.cu:", text) for text in reversed(lines[1::2])) if found),
+        (found[1] for found in (re.search(r"(\w+)\.cuh?:", text) for text in reversed(lines[1::2])) if found),
         None,
     )
     if where is None or file is None:
