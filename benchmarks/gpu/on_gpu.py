@@ -38,6 +38,7 @@ from setting import Setting
 from workloads import WORKLOADS
 
 from dnnsuite._files import replacing, write_text
+from dnnsuite.errors import Unavailable
 
 BENCHMARKS = Path(__file__).parents[1]
 PHASE_S = 9 * 60.0
@@ -209,6 +210,10 @@ def main() -> None:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(known)}")
     seconds = PHASE_S * max(1, len([p for p in options.parts or PHASES if p in PHASES]))
     until = begin + (60 * options.minutes if options.minutes else seconds) - GRACE_S - KILL_S
+    if not torch.cuda.is_available():
+        raise Unavailable(
+            "there is no session on a GPU without one", "cuda:0", "`dnnsuite doctor` says what is missing"
+        )
     Setting(device="cuda:0").enter()
     name = re.sub(r"\W+", "-", torch.cuda.get_device_name(0).lower())
     out = (options.out or BENCHMARKS / "results" / f"gpu-{name}").absolute()

@@ -35,3 +35,8 @@ def test_what_is_compiled_is_there():
     assert {"attention.cu", "attention_test.cpp", "attention_kernel.cpp", "banks.cpp"} <= {
         p.name for p in found
     }
+
+
+def test_a_function_of_several_kernels_has_its_bare_name():
+    assert banks.function("float a::(anonymous namespace)::channel_sum<float>(bool, float)") == "channel_sum"
+    assert banks.function("a::X<b<c> >::type a::score_row<d<e> >(a::Head<e> const&, int)") == "score_row"

@@ -104,7 +104,6 @@ __global__ void __launch_bounds__(kThreads) statistics_kernel(BatchNormArguments
         const int64_t e = place_of(args, c.element(args, i), args.x_step);
         return load_pack(x, e, e + c.unit, whole && c.unit > 1);
     };
-    if (args.tracked != nullptr && blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) ++args.tracked[c.model];
     A mean = A(0), squares = A(0);
     if (args.training) {
         for (int64_t i = c.first; i < c.units; i += c.step) {
@@ -122,6 +121,7 @@ __global__ void __launch_bounds__(kThreads) statistics_kernel(BatchNormArguments
         squares = channel_sum(last, squares);
     }
     if (!c.inside || threadIdx.y != 0 || (!last && threadIdx.x != 0)) return;
+    if (args.tracked != nullptr && c.channel == 0) ++args.tracked[c.model];
     const int64_t p = c.parameter(args);
     A variance = squares / n, unbiased = n > A(1) ? squares / (n - A(1)) : A(0);
     if (!args.training) {

@@ -19,7 +19,7 @@ void (*after_block)() = nullptr;
 
 namespace {
 
-constexpr size_t kStackBytes = 192 * 1024;  // a kernel's arguments are up to 32 KiB
+constexpr size_t kStackBytes = 512 * 1024;  // a kernel's arguments are up to 32 KiB, and some compilers copy them often
 
 constexpr unsigned char kPoison = 0xFF;  // a NaN of them
 
