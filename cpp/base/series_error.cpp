@@ -25,6 +25,7 @@ constexpr double kForFall = 0.8;       // and how much the spectrum falls among 
 constexpr double kStrong = 0.8;        // with as much more for each 1 that it is above this,
 constexpr double kForStrong = 5;       // because an estimate that is close to 1 is rough; but not above
 constexpr double kHighest = 0.98;      // this, where intervals become as wide as they are of no use
+constexpr double kUnclear = 0.5;       // correlation that fewer than kFewestShown values do not show well enough
 constexpr int kSlowWaves = 4;          // which count alone
 constexpr double kSlowMore = 2.5;      // where they have so many times the power of the faster ones
 constexpr double kDriftSurely = 0.98;  // confidence at which the slowest wave of all is a drift
@@ -104,6 +105,9 @@ SeriesError series_error(std::span<const double> values, std::size_t fewest) {
     const auto [centre, squares, lag1] = scatter(parts);
     if (!(squares > 0)) return {0, n - 1, n, std::move(why)};
     const Correlation seen = correlation_of(lag1, n);
+    if (why.empty() && values.size() < kFewestShown && seen.value > kUnclear)
+        why = "too short: neighbours correlate by " + percent(seen.value) + ", and " + std::to_string(values.size()) +
+              " values do not show how far";
     const double waves = std::clamp(flat_waves(n, seen.higher(kForWaves)), double{kFewestWaves}, kMostWaves * n);
     const std::vector<double> all = powers(parts, centre, 1 + static_cast<int>(waves), seen.careful());
     if (why.empty() && drifts(all)) why = "too short: the values rise or fall all along";

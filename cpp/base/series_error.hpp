@@ -26,7 +26,8 @@ struct SeriesError {
 /// flat over, at least 4, each over what a first-order autoregression of this correlation has there. The correlation is
 /// corrected for its bias in short series (Kendall 1954) and taken for higher than it was seen. The slowest wave of all does
 /// not count: where it alone has much more power the values drift, and that is too short, as are fewer than `fewest`
-/// values. Of fewer than 20 the error is that of independent ones.
+/// values. Of fewer than 20 the error is that of
+/// independent ones; fewer than 50 of which neighbours seem to correlate by more than 0.5 are too short, too.
 SeriesError series_error(std::span<const double> values, std::size_t fewest = kFewestShown);
 
 /// As series_error for values that are independent, as means of separate runs are: too few are less than 6, or values

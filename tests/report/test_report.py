@@ -19,7 +19,7 @@ def test_it_passes_when_every_job_has_a_row_and_nothing_failed(suite):
 def test_too_few_runs_and_flags_become_notes(suite):
     made = report.make([suite(record(flags=["contaminated: load 7"]))])
     assert "fewer than 4 runs" in made.notes[0]
-    assert made.notes[1] == "1 results are flagged: contaminated: load 7"
+    assert made.notes[1] == "1 result is flagged: contaminated: load 7"
 
 
 def test_conditions_that_all_share_are_the_machine(suite):
@@ -137,6 +137,7 @@ def test_a_pass_says_no_more_than_it_knows(mila_tree, suite):
     every = report.make([mila_tree], "baselines")
     assert (every.verdict, every.headline) == ("PASS", "PASS, with no target")
     assert report.make([suite(record(failure="oom"))]).headline == "FAIL"
+    assert report.make([suite(record(), directory="one")]).headline == "FAIL: no job has 4 runs"
 
 
 def test_devices_of_the_originals_tree_are_copies(tmp_path):

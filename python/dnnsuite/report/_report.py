@@ -81,6 +81,8 @@ class SuiteReport:
     @property
     def headline(self) -> str:
         """The verdict in words that do not say more than it does: the original's rule is the mean over all jobs."""
+        if self.verdict == "FAIL" and not self.failures and self.seed["sd"].isna().all():
+            return f"FAIL: no job has {LEAST_RUNS} runs"
         if self.verdict != "PASS":
             return self.verdict
         if self.target is None:
@@ -251,7 +253,8 @@ def _notes(
     if len(hosts) > 1:
         notes.append(f"measured on {len(hosts)} machines of one kind: {', '.join(hosts)}")
     return notes + [
-        f"{len(flagged)} results are flagged: {text}" for text, flagged in _flags(entries).items()
+        f"{len(flagged)} result{'s are' if len(flagged) > 1 else ' is'} flagged: {text}"
+        for text, flagged in _flags(entries).items()
     ]
 
 

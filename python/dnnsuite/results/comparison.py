@@ -163,7 +163,7 @@ def _name(key: tuple[Any, ...], table: pd.DataFrame) -> str:
     """A point's name: the job, and of its cell what runs of a suite do not have anyway."""
     job, variant, mode, precision, B = key
     said = f"{job} [{variant}]" if variant else str(job)
-    same = set(table.loc[table["job"] == job, "kind"]) <= {"suite", "mila"}
+    same = set(table.loc[table["job"] == job, "kind"]) <= {"suite", "mila", "milabench"}
     return said if same else f"{said} {mode} {precision} B={B}"
 
 
