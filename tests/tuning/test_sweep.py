@@ -270,3 +270,47 @@ def test_random_draws_the_same_from_a_seed(task):
     assert (
         swept(task, space, algorithm=Random(3), seed=5, epochs=1).table["lr"].tolist() != first["lr"].tolist()
     )
+
+
+def test_a_measure_that_asks_for_numbers_leaves_training_as_it_is(task):
+    def measure(model, x, y):
+        output = model(x)
+        wrong = (output.argmax(1) != y).sum().item()  # runs one model at a time
+        return {"loss": torch.nn.functional.cross_entropy(output, y), "wrong": wrong}
+
+    space, options = {"lr": LogUniform(1e-3, 0.3)}, {"algorithm": Hyperband(), "epochs": 3}
+    plain = swept(task, space, task.loader(8), width=2, **options).history
+    histories = [swept(task, space, task.loader(8), width=width, measure=measure, **options).history
+                 for width in (1, 2, 16)]  # fmt: skip
+    for history in histories:
+        assert history["train_loss"].equals(plain["train_loss"])
+        assert history.equals(histories[0])
+
+
+class Counted:
+    """A task whose object changes from epoch to epoch, and whose methods are loss and measure."""
+
+    def __init__(self, task):
+        self.task, self.epoch = task, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        return iter(self.task.loader())
+
+    def loss(self, model, x, y):
+        return torch.nn.functional.cross_entropy(model(x), y)
+
+    def measure(self, model, x, y):
+        return {"loss": self.loss(model, x, y)}
+
+
+def test_methods_of_an_object_that_changes(task):
+    histories = []
+    for width in (1, 2, 16):
+        counted = Counted(task)
+        options = {"loss": counted.loss, "measure": counted.measure, "algorithm": Hyperband(), "epochs": 3}
+        histories.append(swept(task, {"lr": LogUniform(1e-3, 0.3)}, counted, width=width, **options).history)
+    for history in histories[1:]:
+        assert history.equals(histories[0])

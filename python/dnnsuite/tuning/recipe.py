@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -64,8 +65,8 @@ class Recipe:
         self._schedule_every = schedule_every
         self.make_model, self.feeds, self.device = make_model, feeds, device
         self._asked = optimizer, schedule
-        self.loss = loss or default_loss
-        self._measure = measure or (default_measure if loss is None else _measure_of(loss))
+        self.loss = _uncopied(loss or default_loss)
+        self._measure = _uncopied(measure or (default_measure if loss is None else _measure_of(self.loss)))
         self._autocast = autocast
         self.optimization: Optimization | None = None  # of a LightningModule: known once there is a model
         if optimizer is not None:
@@ -161,6 +162,20 @@ class Recipe:
                 f"make_model ignores {differing[0]!r}, in which the trials differ, so all would be equal: it reads "
                 f"{reads}, the optimizer {', '.join(sorted(set(names) & taken - self.read)) or 'nothing'}{clipping}"
             )
+
+
+def _uncopied(code: Any) -> Any:
+    """A function that stays the same object in copies of a model, as a bound method, whose object is copied, does not.
+
+    Otherwise a model that comes into an array later would differ from those in it as soon as that object changes.
+    """
+    if isinstance(code, (types.FunctionType, torch.nn.Module)):
+        return code
+
+    def call(model: Any, *batch: Any) -> Any:
+        return code(model, *batch)
+
+    return call
 
 
 def _measure_of(loss: Loss) -> Measure:
