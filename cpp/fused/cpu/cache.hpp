@@ -8,7 +8,7 @@
 
 namespace dnnsuite::fused {
 
-/// Whether so many bytes that are written one after the other have left the caches when they are read again from the
+/// True if so many bytes that are written one after the other have left the caches when they are read again from the
 /// first one on: half of the last level or more, where what is read on the way takes its part.
 inline bool leaves_caches(int64_t bytes) {
     static const int64_t cache = [] {

@@ -22,7 +22,7 @@ using CloseOffer = int64_t (*)(int64_t slot, const void* result);
 OpenOffer open_offer = nullptr;
 CloseOffer close_offer = nullptr;
 
-/// What was seen of a result when a convolution like it was computed: sizes and strides of one model's, and which of the
+/// Facts seen of a result when a convolution like it was computed: sizes and strides of one model's, and which of the
 /// requests of its size was for it.
 struct Known {
     Sizes sizes, strides;
@@ -36,7 +36,7 @@ int64_t product(const Sizes& sizes) {
     return total;
 }
 
-/// Whether sizes and strides are of numbers without a gap, each in a place of its own.
+/// True if sizes and strides are of numbers without a gap, each in a place of its own.
 bool is_dense(const Sizes& sizes, const Sizes& strides) {
     int64_t last = 0;
     for (size_t d = 0; d < sizes.size(); ++d) last += sizes[d] > 1 ? (sizes[d] - 1) * strides[d] : 0;
@@ -105,7 +105,7 @@ class Results {
         torch::stable::copy_(to, result);
     }
 
-    /// What is not needed comes as an empty tensor.
+    /// The results; one that is not needed comes as an empty tensor.
     Tensor all() const { return needed_ ? *all_ : new_tensor(given_, {0}); }
 
   private:

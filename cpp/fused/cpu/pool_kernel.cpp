@@ -273,7 +273,7 @@ const int64_t* sizes_of(const Window& w, bool count_padding, int64_t*& room) {
     return sizes;
 }
 
-/// Whether a line of the image lies in one row of windows, the same as the line before.
+/// True if a line of the image lies in one row of windows, the same as the line before.
 bool same_window(const Taps& lines, int64_t row) {
     return lines.count[row] == 1 && lines.count[row - 1] == 1 && lines.of(row)->from == lines.of(row - 1)->from;
 }

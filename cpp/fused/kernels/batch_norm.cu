@@ -19,7 +19,7 @@ __device__ int64_t place_of(const BatchNormArguments& args, int64_t e, int64_t s
     return step == args.unit() ? e : e + quotient(e, args.unit()) * (step - args.unit());
 }
 
-/// How many neighbours of a contiguous channel are taken together: a pack where planes are whole packs.
+/// Number of neighbours of a contiguous channel are taken together: a pack where planes are whole packs.
 template <class T>
 __device__ int unit_of(const BatchNormArguments& args) {
     return args.inner > 1 && args.inner % kPack<T> == 0 ? kPack<T> : 1;
@@ -281,7 +281,7 @@ __global__ void __launch_bounds__(kThreads)
 dim3 channel_grid(const BatchNormArguments& args) {
     return dim3(blocks_for(args.channels, args.inner == 1 ? kColumns : 1), static_cast<unsigned>(args.rows.models));
 }
-/// Whether every pack of elements lies on a boundary and in one channel, or in neighbouring ones.
+/// True if every pack of elements lies on a boundary and in one channel, or in neighbouring ones.
 template <class T>
 bool whole_of(const BatchNormArguments& a) {
     bool strides = true;

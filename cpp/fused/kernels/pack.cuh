@@ -26,7 +26,7 @@ struct Values {
     __device__ __forceinline__ accumulated<T> operator[](int i) const { return value[i]; }
 };
 
-/// Whether arrays of rows of `columns` T can be moved in whole packs. Null pointers do not count.
+/// True if arrays of rows of `columns` T can be moved in whole packs. Null pointers do not count.
 template <class T>
 bool in_packs(int64_t columns, std::initializer_list<const void*> arrays) {
     bool whole = columns % kPack<T> == 0;

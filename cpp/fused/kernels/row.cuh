@@ -61,7 +61,7 @@ class Kept {
     __device__ static A* end(bool keep, int64_t columns) {
         return static_cast<A*>(dynamic_shared()) + (keep ? blockDim.y * kept_numbers(columns, kPack<T>) : 0);
     }
-    /// What was put at i, or read(i) when nothing is kept.
+    /// The value put at i, or read(i) when nothing is kept.
     template <class Read>
     __device__ Values<T> get(int64_t i, const Read& read) const {
         if (room_ == nullptr) return read(i);

@@ -12,7 +12,7 @@ DNNSUITE_HD T row_cross_entropy(T log_sum, T target_logit, T mean_logit, T smoot
     return log_sum - (T(1) - smoothing) * target_logit - smoothing * mean_logit;
 }
 
-/// What d loss / d logit is below the class's probability: (1 - smoothing) [class = target] + smoothing / C.
+/// Amount by which d loss / d logit is below the class's probability: (1 - smoothing) [class = target] + smoothing / C.
 template <class T>
 DNNSUITE_HD T target_probability(bool is_target, T smoothing, T classes) {
     return (is_target ? T(1) - smoothing : T(0)) + smoothing / classes;
