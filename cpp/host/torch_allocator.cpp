@@ -35,8 +35,9 @@ struct Offer {
     std::array<const void*, kNoted> answers{};
 };
 
-/// The memory that this thread's caller offers. A convolution of torch's allocates what it returns, and other tensors of the same
-/// size before it perhaps, which are gone when it returns; so an offer is memory of the caller's that nobody frees.
+/// The memory that this thread's caller offers. A convolution of torch's allocates what it returns, and other tensors of
+/// the same size before it perhaps, which are gone when it returns; so an offer is memory of the caller's that nobody
+/// frees.
 struct Offers {
     std::array<Offer, 2> all;
     int open = 0;
