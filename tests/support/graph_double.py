@@ -18,6 +18,9 @@ class GraphDouble:
 
     Args:
         noise: size of the errors, relative, that a launch adds to all results of operators.
+
+    Attributes:
+        warmed: names of the operators that ran on the stream of captures before there was one.
     """
 
     home = torch.device("cpu")
@@ -25,10 +28,14 @@ class GraphDouble:
     def __init__(self, noise=0.0):
         self.noise = noise
         self.captured = self.launched = 0
+        self.warmed = set()
 
     @contextlib.contextmanager
     def stream(self):
-        yield
+        with _Names() as names:
+            yield
+        if not self.captured:
+            self.warmed |= names.found
 
     def capture(self, step):
         draws = torch.get_rng_state()
@@ -52,6 +59,16 @@ class GraphDouble:
 
     def put_draws_back(self, state):
         torch.set_rng_state(state)
+
+
+class _Names(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.found = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.found.add(func._schema.name)
+        return func(*args, **kwargs or {})
 
 
 class _Address:

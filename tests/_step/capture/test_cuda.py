@@ -63,6 +63,14 @@ def test_a_graph_trains_as_the_step():
     assert (device.captured, device.launched) == (1, 6)  # of 8 steps the first two run as written
 
 
+def test_a_step_before_a_capture_runs_on_its_stream():
+    """Libraries make their workspaces for the stream they are first called on, and may not while it is captured."""
+    device = GraphDouble()
+    assert agree(cross_entropy, device, count=4) == "captured"
+    backward_too = {"dnnsuite::linear", "dnnsuite::linear_backward", "dnnsuite::optimizer_step_"}
+    assert backward_too <= device.warmed
+
+
 def test_a_graph_draws_from_the_generator_as_the_step_does():
     def noisy(array, x, y):
         return cross_entropy(array, x + torch.randn_like(x), y)
