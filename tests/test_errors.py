@@ -5,7 +5,10 @@ import pickle
 
 import pytest
 
-from dnnsuite.errors import Error, InvalidArgument, Unavailable, did_you_mean
+from dnnsuite._files import read_json
+from dnnsuite.errors import Error, InvalidArgument, Unavailable, did_you_mean, reason
+from dnnsuite.suites.jobs_file import read_jobs_file
+from dnnsuite.tuning.jobs_space import read_space
 
 
 @pytest.mark.parametrize(
@@ -37,3 +40,16 @@ def test_an_invalid_argument_is_a_value_error_of_this_package():
 )
 def test_the_nearest_word_is_a_question(word, hint):
     assert did_you_mean(word, ["bert", "dcgan"]) == hint
+
+
+@pytest.mark.parametrize("read", [read_json, read_jobs_file, read_space])
+def test_a_missing_file_is_named_once_and_in_words(read, tmp_path):
+    path = tmp_path / "space.yaml"
+    with pytest.raises(Error) as error:
+        read(path)
+    assert str(error.value) == f"{path}: No such file or directory"
+
+
+def test_the_reason_of_an_error_of_ours_is_its_text():
+    assert reason(Error("too wide")) == "too wide"
+    assert reason(OSError("a text alone")) == "a text alone"

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .errors import Error
+from .errors import Error, reason
 
 __all__ = [
     "TEMPORARY",
@@ -100,7 +100,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(regular(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise Error(f"{path}: {error}") from error
+        raise Error(f"{path}: {reason(error)}") from error
 
 
 def read_tail(path: Path, size: int = 4096) -> str:

@@ -4,7 +4,7 @@
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["BadData", "Error", "InvalidArgument", "StepCancelled", "Unavailable", "did_you_mean"]
+__all__ = ["BadData", "Error", "InvalidArgument", "StepCancelled", "Unavailable", "did_you_mean", "reason"]
 
 
 class Error(Exception):
@@ -53,3 +53,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     by_lower_case = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), by_lower_case, 1, 0.5)
     return f" (did you mean {by_lower_case[near[0]]!r}?)" if near else ""
+
+
+def reason(error: BaseException) -> str:
+    """Return an error's own words: the system's for a file, without their number and the file's name.
+
+    >>> reason(FileNotFoundError(2, "No such file or directory", "space.yaml"))
+    'No such file or directory'
+    """
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .._files import TEMPORARY, read_json
-from ..errors import Error
+from ..errors import Error, reason
 from .old_records import from_old, is_old
 from .record import BadRecord, RunRecord
 
@@ -39,7 +39,7 @@ def read_run(path: Path) -> RunRecord:
         values = read_json(path)
         return from_old(values, path) if is_old(values) else RunRecord.from_dict(values)
     except BadRecord as error:
-        raise BadRecord(f"{path}: {error}") from error
+        raise BadRecord(f"{path}: {reason(error)}") from error
     except Error as error:
         raise BadRecord(str(error)) from error
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._files import regular, write_text
-from ..errors import Error
+from ..errors import Error, reason
 from .rates import Steps
 from .record import Samples
 
@@ -62,5 +62,5 @@ def read_steps(path: Path) -> Steps:
         items = np.array([float(value) for value in columns["items"]])
         epochs = np.array([int(value) for value in columns.get("epoch", ["0"] * len(rows))], np.int64)
     except (OSError, ValueError, KeyError, OverflowError) as error:
-        raise Error(f"{path}: {error}") from error
+        raise Error(f"{path}: {reason(error)}") from error
     return Steps(starts, stops, np.rint(items).astype(np.int64), epochs)

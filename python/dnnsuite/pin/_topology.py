@@ -12,7 +12,7 @@ from typing import Any
 from .. import host
 from .._C import format_cpu_list, parse_cpu_list, read_topology
 from .._files import read_json
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, reason
 
 __all__ = ["Cpu", "Gpu", "Node", "Topology"]
 
@@ -113,7 +113,7 @@ class Topology:
         try:
             return cls.from_dict(value.get("topology", value))
         except InvalidArgument as error:
-            raise InvalidArgument(f"{path}: {error}") from error
+            raise InvalidArgument(f"{path}: {reason(error)}") from error
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Topology:

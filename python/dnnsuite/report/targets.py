@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .._files import regular, write_text
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, did_you_mean, reason
 from ..results.intervals import mean
 from ..results.pool import UNKNOWN
 from ._entries import ReportEntry, by_job, finished
@@ -222,7 +222,7 @@ def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[int, Mapping[str, s
     try:
         text = regular(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"{path}: {error}") from error
+        raise InvalidArgument(f"{path}: {reason(error)}") from error
     reader = csv.DictReader(io.StringIO(text))
     missing = [name for name in needed if name not in (reader.fieldnames or ())]
     if missing:

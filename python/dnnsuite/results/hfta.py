@@ -13,7 +13,7 @@ import numpy as np
 from .._files import regular
 from .._runs import rates
 from .._runs.modes import MODES
-from ..errors import Error
+from ..errors import Error, reason
 from .table import Row
 
 __all__ = ["TIMING_FILE", "Place", "epochs_as_steps", "places", "rows_of_hfta"]
@@ -133,4 +133,4 @@ def epochs_as_steps(path: Path) -> rates.Steps:
     except KeyError as error:
         raise Error(f"{path}: no column {error}") from error
     except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
-        raise Error(f"{path}: {error}") from error
+        raise Error(f"{path}: {reason(error)}") from error

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from .._files import regular
-from ..errors import Error
+from ..errors import Error, reason
 from .hfta import places
 from .monitor import MonitorRow
 
@@ -119,7 +119,7 @@ def dcgm_rows(path: Path) -> list[MonitorRow]:
     except KeyError as error:
         raise Error(f"{path}: no column {error}") from error
     except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
-        raise Error(f"{path}: {error}") from error
+        raise Error(f"{path}: {reason(error)}") from error
 
 
 def _row(path: Path, values: pd.Series[float], field: DcgmField) -> MonitorRow:

@@ -16,7 +16,7 @@ from typing import Any
 from .._files import regular
 from .._runs.failures import CLASSES
 from .._runs.record import FASTEST
-from ..errors import Error
+from ..errors import Error, reason
 from .table import SEPARATOR, Row
 
 __all__ = ["rows_of_mila"]
@@ -53,7 +53,7 @@ def _results(path: Path) -> list[Any]:
     try:
         text = regular(path).read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise Error(f"{path}: {error}") from error
+        raise Error(f"{path}: {reason(error)}") from error
     if text.startswith("[") and not text.endswith("]"):
         text = re.sub(r",$", "", text) + "]"
     try:

@@ -18,7 +18,7 @@ from typing import Any
 from .._files import regular
 from .._runs.failures import classify_exit
 from .._runs.record import FASTEST
-from ..errors import Error
+from ..errors import Error, reason
 from .table import Row
 
 __all__ = ["rows_of_milabench"]
@@ -82,7 +82,7 @@ def _read(path: Path) -> _Process:
             except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
                 raise Error(f"{path}:{number}: not an event of milabench: {error!r}") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise Error(f"{path}: {error}") from error
+        raise Error(f"{path}: {reason(error)}") from error
     return found
 
 

@@ -17,7 +17,7 @@ from .._runs.monitor import MONITOR_FILE, TIME_COLUMN, MonitorColumn
 from .._runs.reading import RUN_FILE, read_run
 from .._runs.record import RunRecord
 from .._runs.samples import SAMPLES_FILE
-from ..errors import Error
+from ..errors import Error, reason
 from .samples import steps
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def read_monitor(path: str | Path) -> pd.DataFrame:
     except KeyError:
         raise Error(f"{path}: no column {TIME_COLUMN!r}: not the samples of a run") from None
     except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
-        raise Error(f"{path}: {error}") from error
+        raise Error(f"{path}: {reason(error)}") from error
 
 
 def rows_of_monitor(run: str | Path) -> list[MonitorRow]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._files import regular
-from ..errors import Error
+from ..errors import Error, reason
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +42,7 @@ def _read(file: Path, replica: int) -> pd.DataFrame:
     try:
         table = pd.read_csv(regular(file), keep_default_na=False)
     except (OSError, ValueError) as error:
-        raise Error(f"{file}: {error}") from error
+        raise Error(f"{file}: {reason(error)}") from error
     if absent := [name for name in _MEASURED if name not in table.columns]:
         raise Error(f"{file}: no column {absent[0]!r}")
     for name, unknown in (("epoch", 0), ("phase", ""), ("flag", "")):

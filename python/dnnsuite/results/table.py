@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._files import regular, replacing
-from ..errors import Error
+from ..errors import Error, reason
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,7 +161,7 @@ def read_csv(path: Path) -> pd.DataFrame:
             na_values={name: [""] for name in numbers},
         )
     except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
-        raise Error(f"{path}: {error}") from error
+        raise Error(f"{path}: {reason(error)}") from error
     if absent := [name for name in LEAST if name not in table.columns]:
         raise Error(f"{path}: no column {absent[0]!r}: not a table of results")
     if "run_id" not in table.columns:  # of an earlier version: told apart by where it lies

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .._files import regular
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, reason
 
 __all__ = ["Definition", "expand", "read_jobs_file"]
 
@@ -65,7 +65,7 @@ def read_jobs_file(path: Path) -> list[Definition]:
     try:
         text = regular(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"{path}: {error}") from error
+        raise InvalidArgument(f"{path}: {reason(error)}") from error
     clean = _STRAY_COMMA.sub(lambda found: " " if found[0] == "," else found[0], text)  # lengths stay
     reader = _Reader(path, clean)
     return [

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .._files import regular, write_text
-from ..errors import Error
+from ..errors import Error, reason
 
 __all__ = ["METRICS_FILE", "MODEL", "TENSORBOARD_FOLDER", "EventFiles", "Row", "read_metrics", "save_metrics"]
 
@@ -42,7 +42,7 @@ def read_metrics(folder: Path) -> list[Row]:
         with open(regular(path), newline="", encoding="utf-8") as file:
             rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
     except (OSError, ValueError, TypeError) as error:
-        raise Error(f"{path}: {error}") from error
+        raise Error(f"{path}: {reason(error)}") from error
     if not rows or "epoch" not in rows[0]:
         raise Error(f"{path}: no epochs in it")
     return rows

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .._files import write_text
-from ..errors import Error
+from ..errors import Error, reason
 from .array import ExperimentArray
 from .history import MODEL, Row
 
@@ -69,7 +69,7 @@ def read_models(folder: Path) -> list[dict[str, Any]]:
         with open(path, newline="", encoding="utf-8") as file:
             rows = [{key: _value(value) for key, value in row.items()} for row in csv.DictReader(file)]
     except (OSError, ValueError, TypeError, csv.Error) as error:
-        raise Error(f"{path}: {error}") from error
+        raise Error(f"{path}: {reason(error)}") from error
     if not rows or not {"model", "name", "status"} <= rows[0].keys():
         raise Error(f"{path}: no models in it")
     return rows

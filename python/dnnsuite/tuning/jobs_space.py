@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .._files import read_json
-from ..errors import InvalidArgument, Unavailable
+from ..errors import InvalidArgument, Unavailable, reason
 from ..jobs import FusedWorkload
 from .space import Range, checked_space, space_from_plain
 
@@ -76,4 +76,4 @@ def _read_yaml(path: Path) -> Any:
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
-        raise InvalidArgument(f"{path}: {error}") from error
+        raise InvalidArgument(f"{path}: {reason(error)}") from error

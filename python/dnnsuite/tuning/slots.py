@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from .. import nn
-from ..errors import Error
+from ..errors import Error, reason
 from .torch_schedules import TorchSchedules
 
 __all__ = ["load_state", "read_slot", "write_slot"]
@@ -31,7 +31,7 @@ def load_state(path: Path) -> Any:
     try:
         return torch.load(path, weights_only=True)
     except Exception as error:
-        raise Error(f"{path}: {error}") from error
+        raise Error(f"{path}: {reason(error)}") from error
 
 
 def _copied(value: torch.Tensor) -> torch.Tensor:
