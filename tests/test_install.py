@@ -91,7 +91,7 @@ def test_the_stub_is_what_stubgen_makes_of_the_module(tmp_path):
     run(sys.executable, "-m", "pybind11_stubgen", "dnnsuite._C", "-o", str(tmp_path))
     generated = (tmp_path / "dnnsuite/_C.pyi").read_text(encoding="utf-8")
     committed = (ROOT / "python/dnnsuite/_C.pyi").read_text(encoding="utf-8")
-    assert ast.dump(ast.parse(committed)) == ast.dump(ast.parse(generated))
+    assert ast.unparse(ast.parse(committed)).splitlines() == ast.unparse(ast.parse(generated)).splitlines()
 
 
 def test_the_console_script_is_installed():

@@ -74,8 +74,8 @@ void range_dealloc(PyObject* object) {
 
 PyMethodDef range_methods[] = {
     {"push", range_push, METH_O,
-     "push(self, step: int) -> None\n\nThe range begins in this thread, with the payload `step`."},
-    {"pop", range_pop, METH_NOARGS, "pop(self) -> None\n\nThe innermost range of this thread ends."},
+     "push(self, step: int) -> None\n\nBegin the range in this thread, with the payload `step`."},
+    {"pop", range_pop, METH_NOARGS, "pop(self) -> None\n\nEnd the innermost range of this thread."},
     {"__enter__", range_enter, METH_NOARGS, "__enter__(self) -> NvtxRange\n\nPush, with the payload `self.step`."},
     {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(range_exit)), METH_FASTCALL,
      "__exit__(self, *error: object) -> None\n\nPop."},

@@ -71,12 +71,12 @@ void span_dealloc(PyObject* object) {
 
 PyMethodDef span_methods[] = {
     {"begin", span_begin, METH_NOARGS,
-     "begin(self) -> None\n\nThe span begins now, inside those of this thread that are open."},
+     "begin(self) -> None\n\nBegin the span now, inside those of this thread that are open."},
     {"end", span_end, METH_NOARGS,
-     "end(self) -> None\n\nThe span ends now. Raises Error unless it is this thread's innermost."},
-    {"__enter__", span_enter, METH_NOARGS, "__enter__(self) -> Span\n\nAs begin."},
+     "end(self) -> None\n\nEnd the span now. Raises Error unless it is this thread's innermost."},
+    {"__enter__", span_enter, METH_NOARGS, "__enter__(self) -> Span\n\nSame as begin."},
     {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(span_exit)), METH_FASTCALL,
-     "__exit__(self, *error: object) -> None\n\nAs end."},
+     "__exit__(self, *error: object) -> None\n\nSame as end."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef span_properties[] = {

@@ -94,7 +94,8 @@ def test_another_rank_in_a_slot_is_another_step():
                 losses = loss(other, x)
                 losses.sum().backward()
                 opts[1].step()
-                assert torch.equal(runner.step(x).losses(), losses)
+                # The base's filters convolve another number of images at once, and oneDNN rounds by that.
+                torch.testing.assert_close(runner.step(x).losses(), losses.detach(), rtol=1e-5, atol=0)
             if turn == 0:
                 (new,) = one_by_one(base, [lora(4, ["image", "line"], lora_bias=True)], [9])
                 for one, opt in zip((array, other), opts, strict=True):

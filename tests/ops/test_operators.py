@@ -209,6 +209,10 @@ def opcheck_samples(device):
         (library.embedding, (r(2, 9, 5), target.clamp(min=0), -1)),
         (library.linear, (x, r(2, 4, 5), r(2, 4), True)),
         (library.matmul, (x, r(2, 5, 4))),
+        (
+            library.convolve_models,
+            (r(2, 3, 4, 5, 5), r(2, 6, 4, 3, 3), r(2, 6), [2, 2], [1, 1], [1, 1], False, [0, 0], 1),
+        ),
         (library.cross_entropy, (x, target, -100, 0.1, "mean")),
         (library.gradient_norms, (state[0], 2.0)),
         (library.optimizer_step_, step_arguments(state, c)),
@@ -218,7 +222,7 @@ def opcheck_samples(device):
 @pytest.mark.parametrize("index", range(len(opcheck_samples("cpu"))))
 def test_opcheck(index, device):
     op, arguments = opcheck_samples(device)[index]
-    if device == "cuda" and op in (torch.ops.dnnsuite.linear, torch.ops.dnnsuite.matmul):
+    if device == "cuda" and op.__name__.split(".")[-1] in ("linear", "matmul", "convolve_models"):
         pytest.skip("on a GPU torch's own operators stand for it")
     torch.library.opcheck(op.default, arguments)
 
