@@ -74,7 +74,7 @@ int64_t lanes_per_bank(int j) {
     for (int64_t first = 0; first < kWarp; first += kTogether) {
         std::vector<int64_t> of_bank(32);
         for (int64_t lane = first; lane < first + kTogether; ++lane) {
-            const int64_t word = kept_place<kPack<T>>(lane * kPack<T>, j) * kWords;
+            const int64_t word = kept_place<kPack<T>>(static_cast<unsigned>(lane * kPack<T>), j) * kWords;
             most = std::max(most, ++of_bank[static_cast<size_t>(word % 32)]);
         }
     }
@@ -89,7 +89,7 @@ TYPED_TEST(RmsNorm, RowsAreKeptWithoutBankConflicts) {
         std::vector<bool> used(static_cast<size_t>(room));
         for (int64_t i = 0; i < columns; i += kWide) {
             for (int j = 0; j < kWide; ++j) {
-                const int64_t place = kept_place<kWide>(i, j);
+                const int64_t place = kept_place<kWide>(static_cast<unsigned>(i), j);
                 ASSERT_LT(place, room);
                 EXPECT_FALSE(used[static_cast<size_t>(place)]);
                 used[static_cast<size_t>(place)] = true;
