@@ -5,6 +5,13 @@ import torch
 from dnnsuite.nn import functional
 
 
+def agree(y, truth, inputs):
+    """Check values and gradients."""
+    grad = torch.randn_like(truth)
+    got, wanted = (torch.autograd.grad(z, inputs, grad) for z in (y, truth))
+    torch.testing.assert_close((y, *got), (truth, *wanted))
+
+
 @pytest.mark.parametrize("samples", [2, 40])
 @pytest.mark.parametrize("last", [False, True])
 def test_filters_of_the_whole_map(samples, last):
@@ -16,10 +23,7 @@ def test_filters_of_the_whole_map(samples, last):
     own = (x, weight, bias)
     y = functional.conv2d(*own, stride=3)
     truth = torch.stack([torch.nn.functional.conv2d(*one) for one in zip(*own, strict=True)])
-    grad = torch.randn_like(truth)
-    got, wanted = (torch.autograd.grad(z, own, grad) for z in (y, truth))
-    for a, b in zip((y, *got), (truth, *wanted), strict=True):
-        torch.testing.assert_close(a, b)
+    agree(y, truth, own)
 
 
 def test_a_model_alone_has_the_bits_that_it_has_among_others():
@@ -51,10 +55,7 @@ def test_transposed_from_single_pixels(rest, with_bias):
     y = functional.conv_transpose2d(*own, **rest)
     plain = torch.nn.functional.conv_transpose2d
     truth = torch.stack([plain(*one, **rest) for one in zip(*own, strict=True)])
-    grad = torch.randn_like(truth)
-    got, wanted = (torch.autograd.grad(z, own, grad) for z in (y, truth))
-    for a, b in zip((y, *got), (truth, *wanted), strict=True):
-        torch.testing.assert_close(a, b)
+    agree(y, truth, own)
 
 
 def test_transposed_from_single_pixels_in_sixteen_bits():
