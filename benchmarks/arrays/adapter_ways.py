@@ -15,7 +15,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 
-from ways import Way, concurrent, repeat
+from ways import Way, concurrent, repeat, settle
 
 import dnnsuite
 from dnnsuite import nn, optim
@@ -256,7 +256,9 @@ def _trained(module: torch.nn.Module) -> list[torch.nn.Parameter]:
 def _runner(array: Any, losses: Any, batch: Any, threads: int) -> Way:
     optimizer = optim.AdamW(_trained(array), lr=[LR] * len(array))
     runner = dnnsuite.StepRunner(array, optimizer, losses, threads=threads)
-    return repeat(lambda: runner.step(batch), runner.synchronize)
+    way = repeat(lambda: runner.step(batch), runner.synchronize)
+    settle(runner, way)
+    return way
 
 
 def one_process(workload: Lora | Heads, size: Size) -> Way:

@@ -34,7 +34,6 @@ from workloads import Workload
 import dnnsuite
 
 Variant = Callable[[Workload, int, Setting], Way]
-_UNTIL_SETTLED = 64  # steps, at most: trials of shards' widths take a dozen, of a loop another
 # Relative: float32 in another order, through fifty layers of batch norm; a GPU's convolutions are in TF32.
 _SAME_LOSS = {"cpu": 1e-3, "cuda": 2e-2}
 
@@ -96,19 +95,10 @@ def fused(workload: Workload, B: int, setting: Setting) -> Way:
         setting.wait()
 
     way = ways.repeat(lambda: runner.step(*batch), finish)
-    _settle(runner, way)
+    ways.settle(runner, way)
     if setting.on_gpu and runner.mode != "captured":
         print(f"dnnsuite: no CUDA graph, {runner.mode}", file=sys.stderr)
     return way
-
-
-def _settle(runner: dnnsuite.StepRunner, way: Way) -> None:
-    """Train until the runner has chosen how: its trials are steps of other speeds, and would be taken for its own."""
-    for _ in range(_UNTIL_SETTLED):
-        way(1)
-        if runner.settled:
-            return
-    print(f"dnnsuite: still undecided after {_UNTIL_SETTLED} steps: {runner.mode}", file=sys.stderr)
 
 
 def hfta(workload: Workload, B: int, setting: Setting) -> Way:

@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import signal
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -25,6 +26,7 @@ from dnnsuite.errors import Error
 Way = Callable[[int], float | None]  # trains so many steps; CPU seconds of other processes, if it has any
 Seconds = dict[str, list[float]]
 _WARM_S = 1.0
+_UNTIL_SETTLED = 64  # steps, at most: trials of shards' widths take a dozen, of a loop another
 _GRACE_S = 10.0  # in which a process that is not needed any more ends by itself
 
 
@@ -37,6 +39,15 @@ def repeat(step: Callable[[], Any], finish: Callable[[], Any] = lambda: None) ->
         finish()
 
     return run
+
+
+def settle(runner: Any, way: Way) -> None:
+    """Train until a StepRunner has chosen how: its trials are steps of other speeds, and would be taken for its own."""
+    for _ in range(_UNTIL_SETTLED):
+        way(1)
+        if runner.settled:
+            return
+    print(f"dnnsuite: still undecided after {_UNTIL_SETTLED} steps: {runner.mode}", file=sys.stderr)
 
 
 class Closing:
