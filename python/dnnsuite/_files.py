@@ -55,7 +55,7 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+        raise OutputError(f"cannot write {path}: {reason(error)}") from error
 
 
 def write_text(path: Path, text: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 import typer
 
 from .._runs.words import printable
-from ..errors import Error, InvalidArgument
+from ..errors import Error, InvalidArgument, reason
 from ._status import say, tell
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"cannot make {folder}: {error.strerror or error}") from error
+        raise OutputError(f"cannot make {folder}: {reason(error)}") from error
 
 
 def _shown(table: pd.DataFrame) -> str:

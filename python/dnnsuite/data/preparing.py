@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .._files import TEMPORARY, OutputError
-from ..errors import BadData, InvalidArgument, Unavailable
+from ..errors import BadData, InvalidArgument, Unavailable, reason
 from ._fakes import fake
 from .catalogue import Archive, DataSet
 
@@ -104,7 +104,7 @@ def _whole(dataroot: Path, data: DataSet) -> Iterator[Path]:
             if any(made.iterdir()):
                 made.rename(dataroot / made.name)
     except OSError as error:
-        raise OutputError(f"cannot write to {dataroot}: {error.strerror or error}") from error
+        raise OutputError(f"cannot write to {dataroot}: {reason(error)}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

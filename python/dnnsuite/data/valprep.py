@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .._files import TEMPORARY, OutputError
-from ..errors import InvalidArgument, Unavailable
+from ..errors import InvalidArgument, Unavailable, reason
 from . import photographs
 
 __all__ = ["LABEL_FILES", "Moves", "carry_out", "find_labels", "plan", "read_labels"]
@@ -279,6 +279,4 @@ def _rename(path: Path, final: Path) -> None:
             raise FileExistsError("it is there already")
         os.rename(path, final)
     except OSError as error:
-        raise OutputError(
-            f"cannot move {path} to {final}: {error.strerror or error}; run it again to go on"
-        ) from error
+        raise OutputError(f"cannot move {path} to {final}: {reason(error)}; run it again to go on") from error

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .._files import regular
+from ..errors import reason
 from ._text import GZIP, BadFile, encoding_of
 
 __all__ = ["TraceFile"]
@@ -48,7 +49,7 @@ class TraceFile:
                 self._text = self._decoder.decode(first)
                 yield from self._whole()
         except (OSError, EOFError, zlib.error) as error:
-            raise BadFile(self._path, getattr(error, "strerror", None) or str(error)) from error
+            raise BadFile(self._path, reason(error)) from error
 
     def _whole(self) -> Iterator[Any]:
         start = self._next()

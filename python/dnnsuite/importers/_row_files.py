@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._files import OutputError
+from ..errors import reason
 
 __all__ = ["RowFile", "deal"]
 
@@ -69,7 +70,7 @@ class RowFile:
                 file.write(rows.tobytes())
         except OSError as error:
             raise OutputError(
-                f"cannot write {self.path}: {error.strerror or error}; a large trace needs as much space in the folder "
+                f"cannot write {self.path}: {reason(error)}; a large trace needs as much space in the folder "
                 "for temporary files, which TMPDIR names"
             ) from error
 

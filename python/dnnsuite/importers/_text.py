@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._files import regular
-from ..errors import Error
+from ..errors import Error, reason
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,7 +65,7 @@ def read_bytes(path: Path) -> bytes:
         if data.startswith(GZIP):
             data = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
-        raise BadFile(path, getattr(error, "strerror", None) or str(error)) from error
+        raise BadFile(path, reason(error)) from error
     if not data or data.isspace():
         raise BadFile(path, "the file is empty")
     return data
@@ -80,7 +80,7 @@ def read_head(path: Path, count: int = 1 << 20) -> bytes:
             with gzip.open(path) as packed:
                 data = packed.read(count)
     except (OSError, EOFError, zlib.error) as error:
-        raise BadFile(path, getattr(error, "strerror", None) or str(error)) from error
+        raise BadFile(path, reason(error)) from error
     if not data or (len(data) < count and data.isspace()):
         raise BadFile(path, "the file is empty")
     return data

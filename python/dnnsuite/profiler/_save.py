@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from .. import plots
 from .._files import OutputError, write_json, write_text
+from ..errors import reason
 from ..results import save_csv
 from ._roof import under_the_roofs
 from ._schedule import Phase
@@ -33,7 +34,7 @@ def save(profile: ProfileData, directory: Path, figures: bool = True) -> list[Pa
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"cannot make {directory}: {error.strerror or error}") from error
+        raise OutputError(f"cannot make {directory}: {reason(error)}") from error
     files = []
     for name, table in profile.tables.items():
         files.append(directory / f"{name}.csv")

@@ -15,7 +15,7 @@ from typing import Any
 
 from .._files import read_json
 from .._runs.interrupts import Interrupted, deferred
-from ..errors import Error, InvalidArgument, did_you_mean
+from ..errors import Error, InvalidArgument, did_you_mean, reason
 from ..profiler import script
 from ..profiler.activity import variables_for_markers
 from ..profiler.catalogue import choose
@@ -115,7 +115,7 @@ def _run(
         try:
             process = subprocess.Popen(list(command), env=environment, stdout=stdout)
         except OSError as error:
-            raise Error(f"cannot start {command[0]}: {error.strerror or error}") from error
+            raise Error(f"cannot start {command[0]}: {reason(error)}") from error
     started(process.pid)
     try:
         returncode = process.wait()

@@ -13,7 +13,7 @@ from .._files import TEMPORARY, OutputError, read_json, write_json
 from .._runs.monitor import MONITOR_FILE, TIME_COLUMN, MonitorColumn
 from .._runs.reading import RUN_FILE, read_run
 from .._runs.record import Moment, RunRecord
-from ..errors import Error, InvalidArgument
+from ..errors import Error, InvalidArgument, reason
 from .hfta import TIMING_FILE
 from .hfta_monitor import DCGM_FIELDS, DCGM_FILE
 from .loading import load
@@ -83,7 +83,7 @@ def _write_job(folder: Path, plan_id: str, runs: list[Path]) -> Path:
             shutil.rmtree(folder)
         made.rename(folder)
     except OSError as error:
-        raise OutputError(f"cannot write {folder}: {error.strerror or error}") from error
+        raise OutputError(f"cannot write {folder}: {reason(error)}") from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return folder

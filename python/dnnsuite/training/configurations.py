@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import Error, InvalidArgument, Unavailable, did_you_mean
+from ..errors import Error, InvalidArgument, Unavailable, did_you_mean, reason
 from .settings import Settings
 
 __all__ = ["SHIPPED", "configuration", "configurations", "overrides"]
@@ -85,9 +85,7 @@ def _read(path: Path) -> Mapping[str, Mapping[str, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         hint = did_you_mean(str(path), _NAMED)
         way = "" if hint or path.suffix else "; a configuration is named by --config, as --list prints them"
-        raise InvalidArgument(
-            f"{path} cannot be read{hint}: {getattr(error, 'strerror', None) or error}{way}"
-        ) from error
+        raise InvalidArgument(f"{path} cannot be read{hint}: {reason(error)}{way}") from error
     try:
         content = json.loads(text) if path.suffix == ".json" else _yaml(text)
     except Error:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .._files import OutputError
 from .._runs.progress import Progress
+from ..errors import reason
 
 __all__ = ["LOG_FILE", "Log"]
 
@@ -51,7 +52,7 @@ class Log:
                 with open(self._path, "a", encoding="utf-8") as file:
                     file.write(f"{line}\n")
             except OSError as error:
-                raise OutputError(f"cannot write {self._path}: {error.strerror or error}") from error
+                raise OutputError(f"cannot write {self._path}: {reason(error)}") from error
         if self._progress is not None:
             self._progress.line(line)
 

@@ -45,11 +45,11 @@ def from_single_pixels(
     if not (single and on_cpu(input) and input.size(2) == weight.size(1)):
         return None
     plain = all(
-        set(_values(size)) <= {value} for size, value in ((padding, 0), (output_padding, 0), (dilation, 1))
+        set(sizes_of(size)) <= {value} for size, value in ((padding, 0), (output_padding, 0), (dilation, 1))
     )
     autocast = torch.is_autocast_enabled("cpu") and torch.float64 not in (input.dtype, weight.dtype)
     alike = autocast or input.dtype == weight.dtype
-    if not (plain and alike and input.is_floating_point() and min(_values(stride)) > 0):
+    if not (plain and alike and input.is_floating_point() and min(sizes_of(stride)) > 0):
         return None
     wide = computable(weight)
     y = ops.matmul(match(computable(input), wide).flatten(2), wide.flatten(2)).unflatten(-1, weight.shape[2:])
@@ -58,5 +58,6 @@ def from_single_pixels(
     return y.to(torch.get_autocast_dtype("cpu") if autocast else input.dtype)
 
 
-def _values(size: Any) -> tuple[int, ...]:
+def sizes_of(size: Any) -> tuple[int, ...]:
+    """A stride, padding or dilation as a tuple, as torch takes them: of all dimensions, or one for all."""
     return (size,) if isinstance(size, int) else tuple(size)

@@ -21,7 +21,7 @@ from .._convolve_models import convolve_models
 from .._models import each_model
 from .._precision import computable, match
 from .._wide_convolution import wide_convolution
-from ._whole_maps import from_single_pixels, whole_map
+from ._whole_maps import from_single_pixels, sizes_of, whole_map
 
 Size = int | Sequence[int]
 
@@ -298,24 +298,20 @@ def _as_rows(
     """A convolution along a line, as one of images of a single row: what is quick for those is for these."""
     if plain is F.conv1d:
         stride, padding, dilation, groups = rest
-        across = padding if isinstance(padding, str) else (0, *_one(padding))
-        rest = (1, *_one(stride)), across, (1, *_one(dilation)), groups
+        across = padding if isinstance(padding, str) else (0, *sizes_of(padding))
+        rest = (1, *sizes_of(stride)), across, (1, *sizes_of(dilation)), groups
         plain = F.conv2d
     else:
         stride, padding, output_padding, groups, dilation = rest
         rest = (
-            (1, *_one(stride)),
-            (0, *_one(padding)),
-            (0, *_one(output_padding)),
+            (1, *sizes_of(stride)),
+            (0, *sizes_of(padding)),
+            (0, *sizes_of(output_padding)),
             groups,
-            (1, *_one(dilation)),
+            (1, *sizes_of(dilation)),
         )
         plain = F.conv_transpose2d
     return _convolution(plain, 2, input.unsqueeze(-2), weight.unsqueeze(-2), bias, *rest).squeeze(-2)
-
-
-def _one(size: Size) -> tuple[int, ...]:
-    return (size,) if isinstance(size, int) else tuple(size)
 
 
 def channels_last(images: Tensor) -> Tensor:

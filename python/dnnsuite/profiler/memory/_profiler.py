@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..._files import OutputError
-from ...errors import InvalidArgument
+from ...errors import InvalidArgument, reason
 from ._classes import FeatureMaps, check_storages, state_tensors, stored_bytes
 from ._process import begin_peak, level
 
@@ -202,4 +202,4 @@ def _opened(path: Path | None) -> TextIO | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         return open(path, "w", encoding="utf-8", newline="")
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+        raise OutputError(f"cannot write {path}: {reason(error)}") from error
