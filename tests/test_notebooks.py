@@ -84,7 +84,7 @@ def test_convergence_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_partial_fusion_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     text, figures = outputs(run(BY_NAME["partial_fusion"], monkeypatch, None))
     assert figures == 1
-    assert "partial-resnet: arrays of 4 models of resnet, 2 repeats, 0 to 10 units unfused" in text
+    assert "partial-resnet: arrays of 4 models of resnet, 5 repeats, 0 to 10 units unfused" in text
     assert re.search(r"fp32: \d\.\d\d times serial fused, \d\.\d\d with 10 units unfused", text)
 
 
