@@ -61,23 +61,23 @@ class RecurrentLayer(ArrayModule):
         self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
         self.proj_size = proj_size
         self.layer_dropout = Dropout(dropout, B=B, device=device)
-        width, outputs = ops.GATES[self.kind] * hidden_size, proj_size or hidden_size
-        where = {"device": device, "dtype": dtype}
         for layer in range(num_layers):
-            inputs = input_size if layer == 0 else outputs * self.directions
             for suffix in self._suffixes(layer):
-                shapes: dict[str, tuple[int, ...]] = {
-                    "weight_ih": (width, inputs),
-                    "weight_hh": (width, outputs),
-                }
-                if bias:
-                    shapes |= {"bias_ih": (width,), "bias_hh": (width,)}
-                if proj_size:
-                    shapes["weight_hr"] = (proj_size, hidden_size)
-                for stem, shape in shapes.items():
-                    parameter = torch.nn.Parameter(torch.empty(B, *shape, **where))
+                for stem, shape in self._shapes(layer).items():
+                    parameter = torch.nn.Parameter(torch.empty(B, *shape, device=device, dtype=dtype))
                     self.register_parameter(f"{stem}_{suffix}", parameter)
         self.reset_parameters()
+
+    def _shapes(self, layer: int) -> dict[str, tuple[int, ...]]:
+        """List the shapes of one model's parameters of a layer in one direction, by stem, in torch's order."""
+        width, outputs = ops.GATES[self.kind] * self.hidden_size, self.proj_size or self.hidden_size
+        inputs = self.input_size if layer == 0 else outputs * self.directions
+        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (width, inputs), "weight_hh": (width, outputs)}
+        if self.bias:
+            shapes |= {"bias_ih": (width,), "bias_hh": (width,)}
+        if self.proj_size:
+            shapes["weight_hr"] = (self.proj_size, self.hidden_size)
+        return shapes
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _MADE_FOR and self.__dict__.get(name, value) != value:

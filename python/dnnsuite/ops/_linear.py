@@ -239,17 +239,7 @@ def linear(
     bit of it.
     """
     models, outputs, inputs = weight.shape
-    if x.dim() < 2 or x.shape[0] != models or x.shape[-1] != inputs:
-        raise InvalidArgument(
-            f"linear: x must be [B, ..., I] with B = {models} and I = {inputs} as in weight "
-            f"{list(weight.shape)}, not {list(x.shape)}"
-        )
-    if x.device != weight.device:  # torch's product of a meta tensor with another is made of nothing
-        raise InvalidArgument(f"linear: x is on {x.device} and weight on {weight.device}")
-    if bias is not None and bias.shape != (models, outputs):
-        raise InvalidArgument(f"linear: bias must be {[models, outputs]}, not {list(bias.shape)}")
-    if activation not in ACTIVATIONS:
-        raise InvalidArgument(f"linear: activation must be one of {list(ACTIVATIONS)}, not {activation!r}")
+    _check(x, weight, bias, activation)
     low = _rounding(x, weight, dtype)
     if is_kept(weight) and not is_kept(bias):  # a bias of each model's own, as in BitFit
         y = linear(x, weight, dtype=dtype)
@@ -273,6 +263,21 @@ def linear(
         y = _activated(product_of(rows, weight, bias, low), activation)
         y = y.view(models, -1, outputs) if wide else y
     return y if x.dim() == 3 else y.view(*x.shape[:-1], outputs)
+
+
+def _check(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> None:
+    models, outputs, inputs = weight.shape
+    if x.dim() < 2 or x.shape[0] != models or x.shape[-1] != inputs:
+        raise InvalidArgument(
+            f"linear: x must be [B, ..., I] with B = {models} and I = {inputs} as in weight "
+            f"{list(weight.shape)}, not {list(x.shape)}"
+        )
+    if x.device != weight.device:  # torch would return an uninitialised product of a meta tensor with another
+        raise InvalidArgument(f"linear: x is on {x.device} and weight on {weight.device}")
+    if bias is not None and bias.shape != (models, outputs):
+        raise InvalidArgument(f"linear: bias must be {[models, outputs]}, not {list(bias.shape)}")
+    if activation not in ACTIVATIONS:
+        raise InvalidArgument(f"linear: activation must be one of {list(ACTIVATIONS)}, not {activation!r}")
 
 
 def _activated(y: Tensor, activation: str) -> Tensor:

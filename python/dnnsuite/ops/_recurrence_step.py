@@ -94,24 +94,9 @@ def _backward(
     through = y.new_empty(shape)
     before = 1 if reverse else -1
     last = _times(steps, reverse)[0]
+    kept = (lengths, h, c, y, saved, cells, past, dc, dgates, dstate_gates)
     for time in reversed(_times(steps, reverse)):
-        library.recurrence_step_backward_(
-            grad_y,
-            dh,
-            lengths,
-            h,
-            c,
-            y,
-            saved,
-            cells,
-            past,
-            dc,
-            dgates,
-            dstate_gates,
-            time,
-            time + before,
-            kind,
-        )
+        library.recurrence_step_backward_(grad_y, dh, *kept, time, time + before, kind)
         if time != last or h is not None:
             dh = torch.bmm(own[:, time], weight_hh, out=through)
     if h is None:

@@ -179,14 +179,9 @@ class Partition:
             data_limit_bytes=slot.memory_bytes if limited else None,
             close_files=close_files,
         )
+        watched = slot.memory_bytes if limited else None
         running = Running(
-            process,
-            group,
-            f"{self.name}/{slot.name}",
-            slot,
-            self.level,
-            watched_bytes=slot.memory_bytes if limited else None,
-            kept=kept,
+            process, group, f"{self.name}/{slot.name}", slot, self.level, watched_bytes=watched, kept=kept
         )
         self._running.append(running)
         return running

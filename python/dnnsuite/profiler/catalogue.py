@@ -79,14 +79,7 @@ def choose(
     Raises:
         InvalidArgument: an unknown word; the message lists the known ones and what may have been meant.
     """
-    words = [
-        word.strip()
-        for part in ([metrics] if isinstance(metrics, str) else metrics)
-        for word in part.replace("|", ",").split(",")
-    ]
-    everything = "all" in words
-    if everything:
-        words = [word for word in words if word not in METRICS and word != "all"] + list(METRICS)
+    words, everything = _words(metrics)
     names = dict.fromkeys(METRICS["timeline"])
     for word in words:
         _check("metrics", word, METRICS, also=["all"])
@@ -118,6 +111,18 @@ def choose(
             more = {"metrics": counted} if name == "counters" and counted else {}
             makers.append((name, partial(make, name, **more)))
     return makers, asked
+
+
+def _words(metrics: str | Sequence[str]) -> tuple[list[str], bool]:
+    """Split `metrics` into words; `all` becomes all of them, and the second result True."""
+    words = [
+        word.strip()
+        for part in ([metrics] if isinstance(metrics, str) else metrics)
+        for word in part.replace("|", ",").split(",")
+    ]
+    if "all" not in words:
+        return words, False
+    return [word for word in words if word not in METRICS and word != "all"] + list(METRICS), True
 
 
 def _check(what: str, word: str, known: Iterable[str], also: Sequence[str] = ()) -> None:
