@@ -61,7 +61,11 @@ def test_this_checkout_has_a_section_of_its_version():
 
 @pytest.mark.parametrize(
     ("requires", "options"),
-    [('"pytest>=1", "packaging"', ["--no-build-isolation"]), ('"pytest>=1", "no-such-package"', []), ('"pytest<1"', [])],
+    [
+        ('"pytest>=1", "packaging"', ["--no-build-isolation"]),
+        ('"pytest>=1", "no-such-package"', []),
+        ('"pytest<1"', []),
+    ],
 )
 def test_a_build_downloads_nothing_that_is_here(tmp_path, requires, options):
     (tmp_path / "pyproject.toml").write_text(f"[build-system]\nrequires = [{requires}]\n")

@@ -10,9 +10,9 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import work
+from passes import apart, at_once, in_a_loop
 
 from dnnsuite import ops
-from passes import apart, at_once, in_a_loop
 from timing import Case, main
 
 LAYOUTS = {"contiguous": lambda x: x, "channels last": lambda x: x.movedim(2, -1).contiguous().movedim(-1, 2)}

@@ -9,9 +9,9 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import work
+from passes import in_a_loop
 
 from dnnsuite.nn import functional
-from passes import in_a_loop
 from timing import Case, main
 
 

@@ -9,9 +9,9 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import work
+from passes import apart, at_once, in_a_loop
 
 from dnnsuite import ops
-from passes import apart, at_once, in_a_loop
 from timing import Case, main
 
 

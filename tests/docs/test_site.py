@@ -77,7 +77,15 @@ def test_links_lead_from_page_to_page(link, source, page, expected):
     assert page_links.relinked(f"see [it]({link}), so", source, page) == f"see [it]({expected}), so"
 
 
-MORE = ["CONTRIBUTING.md", "CHANGELOG.md", *(f"{room}/README.md" for room in ("benchmarks", "docker", "examples", "notebooks"))]
+MORE = [
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    *(f"{room}/README.md" for room in ("benchmarks", "docker", "examples", "notebooks")),
+]
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    *(f"{room}/README.md" for room in ("benchmarks", "docker", "examples", "notebooks")),
+]
 
 
 @pytest.mark.parametrize("page", [*pages.PAGES, *(pages.ROOT / name for name in MORE)], ids=pages.name_of)

@@ -289,7 +289,6 @@ def test_the_state_can_be_read_and_written(mode):
         assert optimizer.state[p]["step"].tolist() == [3] * B
 
 
-
 def test_changed_groups_are_saved_copied_and_edited():
     array = fuse(make_models(mlp, B, torch.float64))
     optimizer = optim.SGD(array.parameters(), lr=0.1)

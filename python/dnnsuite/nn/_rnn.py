@@ -96,7 +96,7 @@ class RecurrentLayer(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Uniform within ±1/√hidden_size, as torch's, model by model."""
+        """Draw from ±1/√hidden_size uniformly, like torch, model by model."""
         bound = self.hidden_size**-0.5
         for index in range(self.B):
             for parameter in self.parameters():
@@ -139,7 +139,7 @@ class RecurrentLayer(ArrayModule):
         c: torch.Tensor | None,
         lengths: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """One layer in one direction: x `[B, T, N, I]` to (outputs, last h, last c)."""
+        """Run one layer in one direction: x `[B, T, N, I]` to (outputs, last h, last c)."""
         own: dict[str, Any] = self._parameters
         if not all(is_frozen(own.get(f"{name}_{suffix}")) for name in _STEMS):
             return self._projected(x, suffix, h, c, lengths)
@@ -166,7 +166,7 @@ class RecurrentLayer(ArrayModule):
         c: torch.Tensor | None,
         lengths: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """`_direction` with weights of each model's own: one product for the inputs of all steps, then the steps."""
+        """Run `_direction` with weights per model: one product for the inputs of all steps, then the steps."""
         own: dict[str, Any] = self._parameters
         weight, project = own[f"weight_hh_{suffix}"], own.get(f"weight_hr_{suffix}")
         bias, hidden_bias = own.get(f"bias_ih_{suffix}"), own.get(f"bias_hh_{suffix}")
@@ -191,7 +191,7 @@ class RecurrentLayer(ArrayModule):
     def _layers(
         self, x: torch.Tensor, state: Sequence[torch.Tensor] | None, lengths: torch.Tensor | None
     ) -> tuple[torch.Tensor, State]:
-        """All layers: x `[B, T, N, I]` and states `[B, layers * directions, N, H]` to outputs and last states."""
+        """Run all layers: x `[B, T, N, I]` and states `[B, layers * directions, N, H]` to outputs and last states."""
         hs: list[torch.Tensor] = []
         cs: list[torch.Tensor] = []
         for layer in range(self.num_layers):
@@ -221,7 +221,7 @@ class RecurrentLayer(ArrayModule):
                 )
 
     def _run(self, x: Any, state: Sequence[torch.Tensor] | None) -> tuple[Any, State]:
-        """`forward` with the state as a tuple of tensors."""
+        """Run `forward` with the state as a tuple of tensors."""
         if isinstance(x, PackedSequence):
             packing = Packing(x, self.B)
             padded, state = packing.pad(), packing.sort(state)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Products of matrices whose bits do not depend on how many there are, as those of torch's batched product do."""
+"""Matrix products whose bits do not depend on their number; those of torch's batched product do."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _eager = differentiable(_matmul, _setup, _backward, torch.bmm)
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b of each model: a [B, ..., M, K] and b [B, ..., K, N], as `torch.matmul` of each model's own.
+    """Compute a @ b of each model: a [B, ..., M, K] and b [B, ..., K, N], as `torch.matmul` for one model.
 
-    [B, K] is a vector, as with torch. What is between B and the matrix broadcasts. On a CPU every matrix's product has
+    [B, K] is a vector, as with torch. Dimensions between B and the matrix broadcast. On a CPU a matrix's product has
     the same bits alone and among others.
     """
     if a.dim() < 2 or b.dim() < 2 or len(a) != len(b):

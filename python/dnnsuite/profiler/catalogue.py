@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The instruments by name, the choice of them by metrics, and their opening with reasons for those unavailable."""
+"""Instruments by name: choosing them by metrics, and opening them, with reasons for those unavailable."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NAMES = tuple(_HOMES)
 
 @dataclass(frozen=True)
 class Absent:
-    """An instrument that is unavailable here, the reason and the remedy."""
+    """Instrument that is unavailable here, with reason and remedy."""
 
     name: str
     why: str
@@ -56,7 +56,8 @@ def make(name: str, **more: Any) -> Instrument:
 
 
 def _refused(name: str, beside: str, words: str) -> Instrument:
-    """Tracing kernels slows what is counted, and counting serialises what is traced: each has a run of its own."""
+    """Raise Unavailable for two instruments that exclude each other: tracing slows counted kernels, and counting
+    serialises traced ones."""
     raise Unavailable(
         f"{name} and {beside} are not measured in one run", "", f"--metrics {words} has a run of its own"
     )

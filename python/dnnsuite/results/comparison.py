@@ -160,7 +160,7 @@ def _joined(whole: pd.DataFrame, failed: pd.DataFrame) -> pd.DataFrame:
 
 
 def _name(key: tuple[Any, ...], table: pd.DataFrame) -> str:
-    """A point's name: the job, and of its cell what runs of a suite do not have anyway."""
+    """Name a point: the job, and the parts of its cell that are not the same in every suite."""
     job, variant, mode, precision, B = key
     said = f"{job} [{variant}]" if variant else str(job)
     same = set(table.loc[table["job"] == job, "kind"]) <= {"suite", "mila", "milabench"}
