@@ -82,10 +82,6 @@ MORE = [
     "CHANGELOG.md",
     *(f"{room}/README.md" for room in ("benchmarks", "docker", "examples", "notebooks")),
 ]
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    *(f"{room}/README.md" for room in ("benchmarks", "docker", "examples", "notebooks")),
-]
 
 
 @pytest.mark.parametrize("page", [*pages.PAGES, *(pages.ROOT / name for name in MORE)], ids=pages.name_of)

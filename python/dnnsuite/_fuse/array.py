@@ -119,7 +119,7 @@ class Array(SharedState, torch.nn.Module):
 
     @property
     def _looked_up(self) -> tuple[bool, bool]:
-        """Results of the two questions above, looked up once."""
+        """(every part is a layer of `dnnsuite.nn`, some state is held once), looked up once."""
         found: tuple[bool, bool] | None = self.__dict__.get("_plain")
         if found is None:
             as_it_is = all(
