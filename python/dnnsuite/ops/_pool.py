@@ -187,8 +187,8 @@ def avg_pool(
 
     Args:
         kernel: height and width of the window.
-        stride: from window to window; by default the window's size. count_include_pad: True counts the zeros of the
-            padding as pixels.
+        stride: from window to window; by default the window's size.
+        count_include_pad: True counts the zeros of the padding as pixels.
         divisor: divides each sum if it is not 0, in place of the number of pixels.
     """
     steps = (*kernel, *(stride or kernel), *padding, ceil_mode, count_include_pad, divisor)

@@ -117,7 +117,8 @@ def sweep(
             part of the trials; each returns the whole sweep. One may join, leave or die at any time. They meet in a
             journal of Optuna's in `out`, or in the database of a URL that is given instead of True.
         callbacks: functions of an `Event`, as `TensorBoard(folder)`.
-        console: where progress is printed; standard error by default. quiet: print nothing.
+        console: where progress is printed; standard error by default.
+        quiet: print nothing.
 
     Returns:
         The `Sweep`; `print` shows the best trials.
