@@ -2,6 +2,8 @@
 """`.ci/release` refuses a tag that does not agree with the version and the changelog."""
 
 import re
+import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +57,19 @@ def test_this_checkout_has_a_section_of_its_version():
     (version,) = re.findall(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     said = release(ROOT, f"v{version}", "--check").stderr.splitlines()
     assert [line for line in said if "Unreleased" not in line] == []
+
+
+@pytest.mark.parametrize(
+    ("requires", "options"),
+    [
+        ('"pytest>=1", "packaging"', ["--no-build-isolation"]),
+        ('"pytest>=1", "no-such-package"', []),
+        ('"pytest<1"', []),
+    ],
+)
+def test_a_build_downloads_nothing_that_is_here(tmp_path, requires, options):
+    (tmp_path / "pyproject.toml").write_text(f"[build-system]\nrequires = [{requires}]\n")
+    if shutil.which("cmake") is None:
+        options = []
+    script = runpy.run_path(str(ROOT / ".ci/release"))
+    assert script["isolation"](tmp_path) == options

@@ -269,7 +269,11 @@ def parse() -> argparse.Namespace:
     )
     add("--roof", action="store_true", help="the share of the roof, and which operators hold the rest")
     add("--memory", action="store_true", help="peak memory instead of speed")
-    options = parser.parse_args()
+    return checked(parser.parse_args(), parser)
+
+
+def checked(options: argparse.Namespace, parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Fill in defaults and the setting; end with a message if an option is wrong."""
     options.workloads = options.workloads or list(WORKLOADS)
     try:
         options.setting = Setting(options.threads, device_name(options.device), options.amp or "fp32")

@@ -47,22 +47,9 @@ def vmap(
     batch = drawn(workload, setting)
     scaler = torch.amp.GradScaler(setting.type, enabled=setting.scales_loss)
     one = torch.ones((), device=setting.device)
-
-    def model(own: Any, its: Any) -> Callable[..., Any]:
-        return lambda *args, **kwargs: torch.func.functional_call(base[0], (own, its), args, kwargs)
-
-    def loss(own: Any, its: Any, *inputs: torch.Tensor) -> torch.Tensor:
-        if workload.vmap_loss is None:
-            return workload.loss(model(own, its), *inputs)
-        frozen = {name: value.detach() for name, value in own.items()}
-        return workload.vmap_loss(model(own, its), model(frozen, its), *inputs)
-
-    def scaled(own: Any, its: Any, scale: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
-        return loss(own, its, *inputs) * scale
-
     shared = [one, *batch] if setting.scales_loss else [*batch]
     gradients = torch.vmap(
-        torch.func.grad(scaled if setting.scales_loss else loss),
+        torch.func.grad(_functional_loss(workload, base[0], setting.scales_loss)),
         in_dims=(0, 0, *(None for _ in shared)),
         randomness="different",
     )
@@ -80,6 +67,24 @@ def vmap(
         scaler.update()
 
     return ways.repeat(step, setting.wait)
+
+
+def _functional_loss(workload: Workload, base: torch.nn.Module, scaled: bool) -> Callable[..., torch.Tensor]:
+    """Make the loss of one model as a function of its parameters, its buffers, a scale if `scaled`, and a batch."""
+
+    def model(own: Any, its: Any) -> Callable[..., Any]:
+        return lambda *args, **kwargs: torch.func.functional_call(base, (own, its), args, kwargs)
+
+    def loss(own: Any, its: Any, *inputs: torch.Tensor) -> torch.Tensor:
+        if workload.vmap_loss is None:
+            return workload.loss(model(own, its), *inputs)
+        frozen = {name: value.detach() for name, value in own.items()}
+        return workload.vmap_loss(model(own, its), model(frozen, its), *inputs)
+
+    def scaled_loss(own: Any, its: Any, scale: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+        return loss(own, its, *inputs) * scale
+
+    return scaled_loss if scaled else loss
 
 
 def fused(workload: Workload, B: int, setting: Setting) -> Way:

@@ -187,10 +187,8 @@ def pack(out: Path, file: Path) -> None:
         archive.add(out, out.name)
 
 
-def main() -> None:
-    begin = time.monotonic()
-    import torch
-
+def asked() -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -208,6 +206,14 @@ def main() -> None:
         parser.error(f"--pack {options.pack} lies in the folder that is packed: name a file outside of it")
     if unknown := [name for name in options.parts if name not in known]:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(known)}")
+    return options
+
+
+def main() -> None:
+    begin = time.monotonic()
+    import torch
+
+    options = asked()
     seconds = PHASE_S * max(1, len([p for p in options.parts or PHASES if p in PHASES]))
     until = begin + (60 * options.minutes if options.minutes else seconds) - GRACE_S - KILL_S
     if not torch.cuda.is_available():

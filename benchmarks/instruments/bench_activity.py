@@ -124,6 +124,20 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=1_000_000, help="intervals of the first line")
     count = parser.parse_args().kernels
     begins, ends = times(count)
+    busy_time(begins, ends)
+    host.register_vendor_folders()
+    try:
+        _C.cupti_function_name(1, 211)
+    except Unavailable as error:
+        print(f"records: {error}")
+        return
+    few = min(count, 20_000)
+    of_records(few, [(int(begins[0]), int(ends[few - 1]))])
+
+
+def busy_time(begins: np.ndarray, ends: np.ndarray) -> None:
+    """Time the union of intervals against pandas and a loop."""
+    count = len(begins)
     assert length_ns(union(begins, ends)) == by_pandas(begins, ends) == by_loop(begins, ends)
     mixed = np.random.default_rng(1).permutation(count)
     for title, order in (("busy time, in order", slice(None)), ("busy time, not in order", mixed)):
@@ -137,13 +151,10 @@ def main() -> None:
             },
             rounds=3,
         )
-    host.register_vendor_folders()
-    try:
-        _C.cupti_function_name(1, 211)
-    except Unavailable as error:
-        print(f"records: {error}")
-        return
-    few = min(count, 20_000)
+
+
+def of_records(few: int, window: list[tuple[int, int]]) -> None:
+    """Time the decoder, idle gaps and the trace of `few` kernels against torch.profiler's JSON."""
     texts = [ctypes.c_char_p(name) for name in NAMES]
     buffer = records(few, texts)
 
@@ -152,7 +163,6 @@ def main() -> None:
         return tables_of(part["tables"], part["strings"], _C.cupti_function_name)
 
     tables = read()
-    window = [(int(begins[0]), int(ends[few - 1]))]
     text = trace_text(tables)
     ours = int(utilization(tables["kernels"], window)["kernel_ns"].iloc[0])
     assert ours == busy_of_text(text), (ours, busy_of_text(text))

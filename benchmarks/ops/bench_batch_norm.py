@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import work
+from passes import apart, at_once, in_a_loop
 
 from dnnsuite import ops
 from timing import Case, main
@@ -19,10 +20,10 @@ ACTIVATIONS = {"none": lambda z: z, "relu": F.relu, "hardswish": F.hardswish}
 
 
 def bench(B, shape, activation, add=False):
-    def own(x, weight, bias, residual):
+    def own(x, weight, bias, residual=None):
         return ops.batch_norm_act(x, weight, bias, residual, activation=activation)[0]
 
-    def torchs(x, weight, bias, residual):
+    def torchs(x, weight, bias, residual=None):
         y = F.batch_norm(x, None, None, weight, bias, True)
         return ACTIVATIONS[activation](y if residual is None else y + residual)
 
@@ -32,26 +33,9 @@ def bench(B, shape, activation, add=False):
         arrange = LAYOUTS[layout]
         x, grad, residual = (arrange(torch.randn(B, *shape)) for _ in range(3))
         weight, bias = torch.rand(B, shape[1]), torch.randn(B, shape[1])
-        leaves = [t.requires_grad_() for t in (x, weight, bias)] + [
-            residual.requires_grad_() if add else None
-        ]
-        alone = [[None if t is None else t.detach()[i].requires_grad_() for t in leaves] for i in range(B)]
-
-        def stacked(leaves=leaves, grad=grad):
-            for leaf in leaves:
-                if leaf is not None:
-                    leaf.grad = None
-            own(*leaves).backward(grad)
-
-        def loop(alone=alone, grad=grad):
-            for leaves, g in zip(alone, grad, strict=True):
-                for leaf in leaves:
-                    if leaf is not None:
-                        leaf.grad = None
-                torchs(*leaves).backward(g)
-
-        variants[f"own {layout}"] = stacked
-        variants[f"torch {layout}"] = loop
+        leaves = [t.requires_grad_() for t in (x, weight, bias, *([residual] if add else []))]
+        variants[f"own {layout}"] = at_once(lambda leaves=leaves: own(*leaves), leaves, grad)
+        variants[f"torch {layout}"] = in_a_loop(torchs, apart(leaves, B), grad)
     for layout in order:
         chosen = {f"own {layout}": variants.pop(f"own {layout}")}
         others = {name: run for name, run in variants.items() if name.startswith("torch")}

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import work
+from passes import in_a_loop
 
 from dnnsuite.nn import functional
 from timing import Case, main
@@ -37,15 +38,8 @@ def bench(B, channels, side, kernel, stride, samples=32):
             ]
             for i in range(B)
         ]
-        g = grad.contiguous(memory_format=form)
-
-        def run():
-            for leaves in alone:
-                for leaf in leaves:
-                    leaf.grad = None
-                F.conv2d(*leaves, **rest).backward(g)
-
-        return run
+        own_grads = [grad.contiguous(memory_format=form)] * B
+        return in_a_loop(lambda *leaves: F.conv2d(*leaves, **rest), alone, own_grads)
 
     return Case(
         "depthwise convolution",

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import work
+from passes import apart, at_once, in_a_loop
 
 from dnnsuite import ops
 from timing import Case, main
@@ -19,24 +20,13 @@ def bench(B, rows, columns):
     bias, weight, norm_bias = (torch.randn(B, columns) for _ in range(3))
     p, rng = torch.full((B,), 0.1), torch.stack([torch.arange(B), torch.zeros(B, dtype=torch.int64)], 1)
     leaves = [t.requires_grad_() for t in (x, bias, residual, weight, norm_bias)]
-    alone = [[leaf.detach()[i].requires_grad_() for leaf in leaves] for i in range(B)]
+    alone = apart(leaves, B)
 
     def stacked(call):
-        def run():
-            for leaf in leaves:
-                leaf.grad = None
-            call().backward(grad)
-
-        return run
+        return at_once(call, leaves, grad)
 
     def loop(one):
-        def run():
-            for own, g in zip(alone, grad, strict=True):
-                for leaf in own:
-                    leaf.grad = None
-                one(*own).backward(g)
-
-        return run
+        return in_a_loop(one, alone, grad)
 
     def affine(x):
         return F.layer_norm(x, (columns,)) * weight.unsqueeze(1) + norm_bias.unsqueeze(1)

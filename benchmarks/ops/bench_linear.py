@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import work
+from passes import apart, at_once, in_a_loop
 
 from dnnsuite import ops
 from timing import Case, main
@@ -18,22 +19,7 @@ def bench(B, rows, inputs, outputs):
     x, weight, bias = torch.randn(B, rows, inputs), torch.randn(B, outputs, inputs), torch.randn(B, outputs)
     grad = torch.randn(B, rows, outputs)
     leaves = [t.requires_grad_() for t in (x, weight, bias)]
-    alone = [[t.detach()[i].requires_grad_() for t in leaves] for i in range(B)]
-    grads = list(grad)
-
-    def stacked(call):
-        def run():
-            for leaf in leaves:
-                leaf.grad = None
-            call().backward(grad)
-
-        return run
-
-    def loop():
-        for own, g in zip(alone, grads, strict=True):
-            for leaf in own:
-                leaf.grad = None
-            torch.relu(F.linear(*own)).backward(g)
+    alone = apart(leaves, B)
 
     @torch.no_grad()
     def forward():
@@ -51,9 +37,9 @@ def bench(B, rows, inputs, outputs):
         "linear+relu",
         shape,
         {
-            "own": stacked(lambda: ops.linear(x, weight, bias, "relu")),
-            "loop of torch": loop,
-            "baddbmm": stacked(batched),
+            "own": at_once(lambda: ops.linear(x, weight, bias, "relu"), leaves, grad),
+            "loop of torch": in_a_loop(lambda *own: torch.relu(F.linear(*own)), alone, list(grad)),
+            "baddbmm": at_once(batched, leaves, grad),
         },
         work.linear(B, rows, inputs, outputs, "relu"),
     )

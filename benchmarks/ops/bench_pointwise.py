@@ -9,20 +9,10 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import work
+from passes import apart, at_once, in_a_loop
 
 from dnnsuite import ops
 from timing import Case, main
-
-
-def train(call, leaves, grad):
-    """A forward and a backward pass."""
-
-    def run():
-        for leaf in leaves:
-            leaf.grad = None
-        call().backward(grad)
-
-    return run
 
 
 def bench(B, rows, columns):
@@ -31,29 +21,16 @@ def bench(B, rows, columns):
     p, rng = torch.full((B,), 0.1), torch.stack([torch.arange(B), torch.zeros(B, dtype=torch.int64)], 1)
     x.requires_grad_()
     residual.requires_grad_()
-    xs, biases = ([t.detach()[i].requires_grad_() for i in range(B)] for t in (x, bias))
-    residuals, grads = [residual.detach()[i].requires_grad_() for i in range(B)], list(grad)
-
-    def loop(one):
-        def run():
-            for i in range(B):
-                xs[i].grad = biases[i].grad = residuals[i].grad = None
-                one(xs[i], biases[i], residuals[i]).backward(grads[i])
-
-        return run
+    alone = apart([x, bias, residual], B)
 
     def compare(name, own, one, leaves, does):
         wide = bias.unsqueeze(1)
-        return Case(
-            name,
-            f"B={B} {rows}x{columns}",
-            {
-                "own": train(own, leaves, grad),
-                "loop of torch": loop(one),
-                "torch stacked": train(lambda: one(x, wide, residual), leaves, grad),
-            },
-            does,
-        )
+        variants = {
+            "own": at_once(own, leaves, grad),
+            "loop of torch": in_a_loop(one, alone, list(grad)),
+            "torch stacked": at_once(lambda: one(x, wide, residual), leaves, grad),
+        }
+        return Case(name, f"B={B} {rows}x{columns}", variants, does)
 
     yield compare(
         "dropout",

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lib"))
 import work
+from passes import apart, at_once, in_a_loop
 
 from dnnsuite import ops
 from timing import Case, main
@@ -17,26 +18,17 @@ from timing import Case, main
 def bench(B, rows, columns):
     x, grad = torch.randn(B, rows, columns, requires_grad=True), torch.randn(B, rows, columns)
     weight = torch.rand(B, columns, requires_grad=True)
-    alone = [[t.detach()[i].requires_grad_() for t in (x, weight)] for i in range(B)]
+    alone = apart([x, weight], B)
 
     def stacked(call):
-        def run():
-            x.grad = weight.grad = None
-            call().backward(grad)
-
-        return run
-
-    def loop():
-        for (own, w), g in zip(alone, grad, strict=True):
-            own.grad = w.grad = None
-            F.rms_norm(own, (columns,), w, 1e-6).backward(g)
+        return at_once(call, [x, weight], grad)
 
     return Case(
         "rms_norm",
         f"B={B} {rows}x{columns}",
         {
             "own": stacked(lambda: ops.rms_norm(x, weight)),
-            "loop of torch": loop,
+            "loop of torch": in_a_loop(lambda x, w: F.rms_norm(x, (columns,), w, 1e-6), alone, grad),
             "torch stacked": stacked(lambda: F.rms_norm(x, (columns,), eps=1e-6) * weight.unsqueeze(1)),
         },
         work.rms_norm(B, rows, columns),

@@ -7,31 +7,31 @@
 
 namespace dnnsuite::base {
 
-constexpr std::size_t kFewestOfSeries = 20;  ///< values of a series, below which its correlation cannot be seen
-constexpr std::size_t kFewestShown = 50;     ///< and below which an interval that looks well may not be
-constexpr std::size_t kFewestRuns = 6;       ///< independent values, below which two modes look like one too often
+constexpr std::size_t kFewestOfSeries = 20;  ///< least values of a series to estimate its correlation
+constexpr std::size_t kFewestShown = 50;     ///< least values of a series to rely on its interval
+constexpr std::size_t kFewestRuns = 6;       ///< least independent values to rely on their interval
 
 /// Squared standard error of a mean, and what it rests on.
 struct SeriesError {
     double variance;   ///< of the mean; NaN for fewer than two values
     double degrees;    ///< of freedom, for Student's t
-    double effective;  ///< independent pieces that would tell as much
+    double effective;  ///< equivalent number of independent pieces
     std::string why;   ///< why that is too few, as a sentence; empty where it is enough
 };
 
-/// The error of the mean of a series whose values may be correlated, as steps of one run are.
+/// Computes the error of the mean of a series whose values may be correlated, as steps of one run are.
 ///
-/// Neighbouring values are averaged into at most 128 pieces. The error is the power of the slowest waves (cosines over the
-/// series), which is that of the mean where the spectrum is flat: as many waves as the correlation of neighbours lets it be
-/// flat over, at least 4, each over what a first-order autoregression of this correlation has there. The correlation is
-/// corrected for its bias in short series (Kendall 1954) and taken for higher than it was seen. The slowest wave of all does
-/// not count: where it alone has much more power the values drift, and that is too short, as are fewer than `fewest`
-/// values. Of fewer than 20 the error is that of
-/// independent ones; fewer than 50 of which neighbours seem to correlate by more than 0.5 are too short, too.
+/// Neighbouring values are averaged into at most 128 pieces. The error is the mean power of the slowest waves (cosines
+/// over the series), which equals that of the mean where the spectrum is flat. At least 4 waves count, and as many as the
+/// correlation of neighbours allows; each is divided by its power in a first-order autoregression of this correlation,
+/// which is corrected for its bias in short series (Kendall 1954) and taken at the upper end of its range. The slowest
+/// wave does not count: if it has much more power than the others the values drift. A series that drifts, or has fewer
+/// than `fewest` values, is too short. Fewer than 20 values have the error of independent ones; fewer than 50 whose
+/// neighbours seem to correlate by more than 0.5 are too short.
 SeriesError series_error(std::span<const double> values, std::size_t fewest = kFewestShown);
 
-/// As series_error for values that are independent, as means of separate runs are: too few are less than 6, or values
-/// whose neighbours are significantly correlated all the same.
+/// Computes the error of the mean of independent values, as means of separate runs are. Fewer than 6, or values whose
+/// neighbours are significantly correlated all the same, are too few.
 SeriesError runs_error(std::span<const double> values);
 
 }  // namespace dnnsuite::base

@@ -39,7 +39,7 @@ struct Interval {
     double half_width;  ///< (high − low) / 2
     int batches;        ///< batches used: never more than there are values
     double lag1;        ///< correlation of neighbouring batches; above 0.2 the series is too short to trust
-    std::string why{};  ///< why values are too few for the interval to be relied on; empty where they are enough
+    std::string why{};  ///< reason not to rely on the interval, as a sentence; empty if there is none
 };
 
 /// The value t for which a Student-t variable of `degrees` of freedom lies in [−t, t] with the probability

@@ -14,10 +14,9 @@ enum class Status { kRunning, kConverged, kNoisy, kTimeout };
 
 /// Decides after each sample whether enough were taken.
 ///
-/// `converged` is said only of samples that one number may summarise: MSER-5 finds them steady, Mann and Kendall no
-/// drift, and means of neighbours are not so alike as those of a random walk; below 40 samples after warm-up that cannot
-/// be told. A rule that ends without that says
-/// `noisy`, and why; one whose time is up, `timeout`.
+/// A rule ends `converged` only on samples that one number may summarise: steady by MSER-5, without drift by the test of
+/// Mann and Kendall, and without the similar neighbours of a random walk, which takes 40 samples after warm-up to see.
+/// Otherwise it ends `noisy`, with the reason, or `timeout` when its time is up.
 class StopRule {
   public:
     virtual ~StopRule() = default;

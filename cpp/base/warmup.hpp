@@ -9,7 +9,7 @@ namespace dnnsuite::base {
 /// Point from which a series of times is settled.
 struct Warmup {
     int truncated;         ///< values to drop from the front; 0 where no truncation was found
-    bool steady;           ///< whether what is left may be summarised by one number
+    bool steady;           ///< true if one number may summarise the values that are left
     std::string reason;    ///< why, or why not, as a sentence
     double drift_per_100;  ///< relative change per 100 values in what is left (0.01 is 1 %), by least squares
 };

@@ -7,7 +7,6 @@ from mkdocs.structure.files import File, Files
 
 import command_pages
 import docstring_markdown  # noqa: F401  so that griffe_extension finds it: the path is mkdocs' for this file alone
-import example_pages
 import figures
 import job_pages
 import notebook_pages
@@ -59,7 +58,6 @@ def on_files(files: Files, config: Any) -> Files:
     commands = command_pages.pages()
     made: dict[str, str | bytes] = {
         "jobs/index.md": job_pages.index(),
-        "examples/index.md": example_pages.index(),
         "reference/cli/index.md": command_pages.index(commands),
         "internals/torch_names.md": torch_page.page(),
         **{f"jobs/{name}.md": text for name, text in job_pages.pages().items()},

@@ -19,6 +19,7 @@ _PAGES = {
     "notebooks/README.md": "notebooks.md",
     ".ci/matrix.md": "matrix.md",
     "docker/README.md": "docker.md",
+    "examples/README.md": "examples/index.md",
     "python/dnnsuite/_fuse/README.md": "internals/tensor.md",
     "cpp/fused/README.md": "internals/operators.md",
 }

@@ -8,8 +8,8 @@
 
 namespace dnnsuite::fused {
 
-/// True if so many bytes that are written one after the other have left the caches when they are read again from the
-/// first one on: half of the last level or more, where what is read on the way takes its part.
+/// True if a stream of this many bytes leaves the caches before it is read again: half of the last level or more, because
+/// other reads take a part of it.
 inline bool leaves_caches(int64_t bytes) {
     static const int64_t cache = [] {
         const int64_t usual = int64_t{32} << 20;

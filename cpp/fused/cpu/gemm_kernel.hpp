@@ -9,7 +9,7 @@ namespace dnnsuite::fused {
 constexpr int64_t kGemmColumns = 64;  // of a task
 constexpr int64_t kGemmDepth = 256;   // of the part of B that is used at a time
 
-/// Few rows by a matrix whose columns lie one after the other: not worth packing. A question of a model's shape alone.
+/// True for few rows by a matrix with contiguous columns, which is not packed. Depends on one model's shape only.
 inline bool gemm_by_dots(const GemmArguments& args) {
     return args.b_row == 1 && args.b_column != 1 && args.a_column == 1 && args.rows <= 8 && args.depth >= 32;
 }

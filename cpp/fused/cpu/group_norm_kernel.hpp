@@ -6,7 +6,8 @@
 
 namespace dnnsuite::fused {
 
-/// Samples [begin, end) of models * batch. A channel that lies side by side has 16 elements or more. Backward writes each sample's part of the parameters' gradients, `sums` [models * batch, 2, C].
+/// Samples [begin, end) of models * batch. A contiguous channel has 16 elements or more. Backward writes each sample's
+/// part of the parameters' gradients, `sums` [models * batch, 2, C].
 DNNSUITE_KERNEL(group_norm_forward, const GroupNormArguments& args, int64_t begin, int64_t end, void* scratch)
 DNNSUITE_KERNEL(group_norm_backward, const GroupNormArguments& args, int64_t begin, int64_t end, void* sums,
                 void* scratch)

@@ -42,8 +42,9 @@ DNNSUITE_HD Vec<T> square_root(const Vec<T>& v) {
     return r;
 }
 
-/// exp by 2^n * e^r, |r| <= ln(2) / 2, with a degree 6 polynomial fitted for the least largest relative error (3e-9;
-/// with the rounding of float the result is within 1.5e-7). Below -87.3, where float loses bits, it is 0 (also for -inf); above 88.3 it saturates near 2.4e38. NaN stays NaN.
+/// exp by 2^n * e^r, |r| <= ln(2) / 2, with a minimax polynomial of degree 6 (relative error 3e-9, 1.5e-7 with the
+/// rounding of float). Below -87.3, where float loses bits, it is 0 (also for -inf); above 88.3 it saturates near 2.4e38.
+/// NaN stays NaN.
 DNNSUITE_HD Vec<float> exponential(const Vec<float>& x) {
     using V = Vec<float>;
     const V low(-87.3f), high(88.3f), magic(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer

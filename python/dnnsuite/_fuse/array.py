@@ -33,8 +33,8 @@ Models = torch.nn.Module | Sequence[torch.nn.Module]
 
 
 def _gather(root: torch.nn.Module) -> None:
-    """Move layers without parameters to the device of the others: dropout's rates and keys have to be there, for a copy
-    in each step would be slow, and a CUDA graph cannot have it."""
+    """Move layers without parameters to the device of the others. Dropout's rates and keys must be there: a copy in
+    each step would be slow, and a CUDA graph cannot hold one."""
     devices = {p.device for p in root.parameters()}
     if len(devices) != 1:
         return
@@ -107,19 +107,19 @@ class Array(SharedState, torch.nn.Module):
 
     @property
     def _runs_as_it_is(self) -> bool:
-        """True if all parts are layers of ours: then no tensor need be wrapped as one model's."""
+        """True if every part is a layer of `dnnsuite.nn`, so that no tensor has to be wrapped as one model's."""
         return self._looked_up[0] and not any(
             m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in self._root.modules()
         )
 
     @property
     def _shares(self) -> bool:
-        """True if there is state that is held once: what depends on nothing else is computed once then."""
+        """True if some state is held once for all models; results of it alone are then computed once."""
         return self._looked_up[1]
 
     @property
     def _looked_up(self) -> tuple[bool, bool]:
-        """(all parts are layers of ours, there is state that is held once), looked up once."""
+        """(every part is a layer of `dnnsuite.nn`, some state is held once), looked up once."""
         found: tuple[bool, bool] | None = self.__dict__.get("_plain")
         if found is None:
             as_it_is = all(
@@ -146,10 +146,10 @@ class Array(SharedState, torch.nn.Module):
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute: one that the models have in every model, any other one in the array alone.
+        """Set an attribute: in every model if the models have it, else in the array alone.
 
         Raises:
-            InvalidArgument: for a layer that is not one of B models, and a parameter or buffer that is not `[B, ...]`.
+            InvalidArgument: a layer that is not one of B models, or a parameter or buffer that is not `[B, ...]`.
         """
         root = self.__dict__.get("_root")
         if root is None or name in self.__dict__ or hasattr(type(self), name):
@@ -241,7 +241,7 @@ class Array(SharedState, torch.nn.Module):
         return self._finished(model_of(self._root, index), index)
 
     def _finished(self, model: torch.nn.Module, index: int) -> torch.nn.Module:
-        """Give model `index`, as it left the array, what an array of its kind keeps apart."""
+        """Complete the copy of model `index`; for subclasses that keep parts of their models elsewhere."""
         return model
 
     def _index(self, index: int) -> int:

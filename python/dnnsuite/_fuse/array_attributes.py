@@ -27,7 +27,7 @@ def models_have(root: torch.nn.Module, name: str) -> bool:
 
 
 def check_of_all_models(name: str, value: Any, B: int) -> None:
-    """Refuse state that is not that of B models."""
+    """Refuse a layer or tensor without a dimension for B models."""
     if isinstance(value, torch.nn.Module):
         for part in parts_of(value):
             known = (

@@ -42,8 +42,9 @@ class Fusion:
         registered: Mapping[int, str] | None = None,
         unfused: frozenset[int] = frozenset(),
     ) -> None:
-        """`registered` are the places of what belongs to the whole models, if these are parts of them; `unfused` the
-        modules of the first, by identity, that run model by model."""
+        """Set up the conversion of `models`. If these are parts of larger models, `registered` names the place of each
+        tensor and module there, by id. `unfused` holds the ids of modules of the first model that run model by
+        model."""
         if no_fuse is not None:
             raise Unavailable(no_fuse, remedy="install a torch that `dnnsuite doctor` has no warning for")
         self.models, self.B = models, len(models)
@@ -120,9 +121,9 @@ class Fusion:
             self._shells.append((first, list(models)))
 
     def _is_whole(self, models: Sequence[torch.nn.Module]) -> bool:
-        """True if the modules may become one layer of an array: torch's own, as torch made them.
+        """True if the modules may become one layer of an array: torch's classes, unmodified.
 
-        A stack of layers can refuse: what it is made of may have no rule; then it is fused part by part.
+        A stack of layers refuses if a part of it has no rule; it is then fused part by part.
         """
         first = models[0]
         can_fuse = getattr(RULES.get(type(first)), "can_fuse", None)
@@ -144,7 +145,7 @@ class Fusion:
                 self._visit(children, f"{path}.{name}".lstrip("."))  # type: ignore[arg-type]
 
     def _check_shared(self, models: Sequence[torch.nn.Module], where: str) -> None:
-        """Refuse models of which one has a module in several places, and another has other ones there."""
+        """Refuse models if one of them uses a module in several places and another has different modules there."""
         known = self._visited.get(id(models[0]), [])
         for index, (model, before) in enumerate(zip(models, known, strict=False)):
             if id(model) != before:
@@ -154,10 +155,8 @@ class Fusion:
                 )
 
     def _leaf(self, models: Sequence[torch.nn.Module], path: str) -> torch.nn.Module | None:
-        """Make the array layer of these layers; None if it would lose something.
-
-        That is a difference without influence on a shape (an eps, an attribute of the user's), or tensors and parts
-        that the user gave them.
+        """Fuse these layers into one layer of the array; None if that would lose something: an eps or an attribute in
+        which they differ, or tensors and parts that the user added.
         """
         first, rule = models[0], RULES[type(models[0])]
         if not all(says_all(rule, model) for model in models):
@@ -186,7 +185,7 @@ class Fusion:
         return leaf
 
     def _own_state(self, models: Sequence[torch.nn.Module], where: str) -> None:
-        """Stack the tensors that belong to this very module, not to its children."""
+        """Stack the tensors of this module, without its children's."""
         first = models[0]
         for kind, stacked in (("_parameters", stacked_parameter), ("_buffers", stacked_tensor)):
             held = getattr(first, kind)

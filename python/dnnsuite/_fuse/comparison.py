@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Comparison of the models' plain attributes: what cannot be compared counts as different.
+"""Comparison of the models' plain attributes; values that cannot be compared count as different.
 
 Attributes that are the same in all models are kept once, so a wrong "same" gives every model the state of the first.
 A wrong "different" costs time only: those models run one by one, each with its own.
@@ -49,8 +49,8 @@ _MISSING = object()
 class Comparison:
     """Comparison of models' attributes as far as their code can tell them apart.
 
-    `registered` has the place in its model's tree of every parameter, buffer and module, by id. Those are compared
-    there; here they have to have the same place. Without it all modules and parameters count as the same.
+    `registered` maps the id of every parameter, buffer and module to its place in the model. Two of them are the same
+    if their places are; values are compared elsewhere. Without it all of them count as the same.
     """
 
     def __init__(self, registered: Mapping[int, str] | None = None) -> None:
@@ -105,7 +105,7 @@ class Comparison:
         return self._alike(a, b, ("__name__", "__func__", "__self__"))
 
     def _elements(self, a: Any, b: Any) -> bool:
-        """Compare the value of a number or string, the items of a collection."""
+        """Compare numbers and strings by value, collections item by item."""
         if isinstance(a, _BY_VALUE):
             return _equal(a, b)
         if isinstance(a, (list, tuple, collections.deque)):
@@ -124,7 +124,7 @@ class Comparison:
         return all(self.same(getattr(a, name, _MISSING), getattr(b, name, _MISSING)) for name in names)
 
     def _hidden(self, a: Any, b: Any) -> bool:
-        """Compare what only C code sees, by the class's own `==`, or by what pickle would write."""
+        """Compare state that only C code sees, by the class's `==`, or by the bytes that pickle would write."""
         if not _has_hidden_state(_class(a)):
             return True
         if isinstance(type(a).__eq__, types.WrapperDescriptorType) and type(a).__eq__ is not object.__eq__:

@@ -17,11 +17,11 @@ from .html import coverage_html
 class Cover(NamedTuple):
     """Way in which one module of an array runs.
 
-    `how` is `fused` (a layer of ours), `elementwise` (torch's own, right as it is), `mapped` (functions without a
-    rule, under torch.vmap) or `per model` (its models one by one; of the name "" also where a loop over whole models
-    was measured to be faster). `reason` says why, and `cost_s` the mean seconds of a forward call that the part took
-    which is not fused; NaN before the first call. `shared` is True if all models share all of its parameters and
-    buffers: on a batch that they share, too, it is computed once.
+    `how` is `fused` (a layer of ours), `elementwise` (torch's own, right as it is), `mapped` (functions without a rule,
+    under torch.vmap) or `per model` (its models one by one; for the name "" also where a loop over whole models was
+    measured to be faster). `reason` says why. `cost_s` is the mean time of a part that is not fused, in seconds per
+    forward call; NaN before the first. `shared` is True if all models share all of its parameters and buffers: on a
+    batch that they share, too, it is computed once.
     """
 
     name: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Attributes that models' code has made different in models that were alike, as a running mean of its own losses."""
+"""Attributes in which models that were alike have come to differ, such as a running mean of the losses."""
 
 from __future__ import annotations
 

@@ -50,10 +50,10 @@ class _NewModel:
 
 
 class ArrayEdit:
-    """Slot k of `array` becomes what slot `slots[k]` holds, or `models[k]` where that is None.
+    """Edit that fills slot k of `array` from slot `slots[k]`, or with `models[k]` where that is None.
 
-    Everything that can be refused is looked at first. Parameters stay the same objects with other data, so an
-    optimizer's references hold; `companions` have `select(slots, **fresh)`.
+    All checks come before the first change. Parameters stay the same objects with other data, so an optimizer's
+    references hold; `companions` have `select(slots, **fresh)`.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class ArrayEdit:
 
 
 def _of_new_models(message: str, count: int) -> str:
-    """Put a refusal of `fuse` in terms of an edit: its model 0 is the array's."""
+    """Reword an error of `fuse` for an edit, in which model 0 is the array's."""
     new = "the new model" if count == 1 else r"new model \1"
     return re.sub(r"models 0 and (\d+)", rf"the array and {new}", message)
 
@@ -257,7 +257,7 @@ class _Before:
 
 
 def _with_parts(companion: Any) -> Iterator[Any]:
-    """Yield a companion, and those that it consists of."""
+    """Yield a companion and its parts."""
     yield companion
     for part in (getattr(companion, "fused", None), *getattr(companion, "_schedulers", ())):
         if part is not None:

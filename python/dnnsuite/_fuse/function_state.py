@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Functions that remember: a variable of a closure that they set, a list in it that they change."""
+"""Functions that keep state between calls: closure variables that they set, containers that they change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def keeps_state(function: types.FunctionType) -> bool:
 
 
 def share_state(a: types.FunctionType, b: types.FunctionType) -> bool:
-    """Return True if two functions remember in the same place: variables of one closure, the same containers."""
+    """Return True if two functions keep state in the same place: variables of one closure, the same containers."""
     both = (
         [*(f.__closure__ or ()), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()] for f in (a, b)
     )

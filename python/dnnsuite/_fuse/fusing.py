@@ -36,10 +36,11 @@ def fuse(
     like one model's. Code that cannot be fused, such as a branch on data, runs once per model; `array.coverage()`
     lists it. A class with `array_forward = True` has a `forward` for `[B, ...]` itself.
 
-    A tensor that is one in all models and takes no gradient, as of a frozen base, is kept once: `[B, ...]` with stride
-    0 in dimension 0. Parameters of that kind are not copied at all, buffers once; running statistics become each
-    model's own when they are trained. What depends on nothing else is computed once for a batch that the models share.
-    On a CPU the weights of frozen convolutions are laid out with the channels last, in the models, too.
+    A tensor that all models share and that takes no gradient, such as a frozen base's, is kept once: `[B, ...]` with
+    stride 0 in dimension 0. Such parameters are not copied, buffers are copied once; running statistics become each
+    model's own when they are trained. Results that depend on shared tensors alone are computed once, for a batch that
+    the models share. On a CPU the weights of frozen convolutions are laid out with the channels last, in the models,
+    too.
 
     Args:
         models: B modules; model i is slot i of the array.

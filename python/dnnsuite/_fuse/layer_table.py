@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Classes of torch modules that an array knows: by layer of `dnnsuite.nn`, as containers, or as they are."""
+"""Classes of torch modules that an array supports: those with a layer in `dnnsuite.nn`, containers, and those that run
+unchanged."""
 
 from __future__ import annotations
 
@@ -72,13 +73,14 @@ def register(layer: type[ArrayModule]) -> None:
 def _made_by_torch(
     rule: type[ArrayModule], arguments: tuple[tuple[str, Any], ...], kinds: tuple[type, ...]
 ) -> torch.nn.Module:
-    """`kinds` are those of the values: a layer made with 0 is not the one made with 0.0, which the cache would give."""
+    """Make torch's layer on the meta device, cached. `kinds` are the types of the values: without them the cache would
+    take 0.0 for 0."""
     with torch.device("meta"):
         return rule.torch_class(**dict(arguments))
 
 
 def says_all(rule: type[ArrayModule], layer: torch.nn.Module) -> bool:
-    """Return True if a layer is what its constructor's arguments make, and nobody has set an attribute of it since."""
+    """Return True if a layer's constructor arguments describe it in full: no attribute was set since."""
     if rule.arguments_of.__func__ is ArrayModule.arguments_of.__func__:  # type: ignore[attr-defined]
         inner = (part for part in layer.modules() if part is not layer and type(part) in RULES)
         return all(as_torch_made_it([part]) and says_all(RULES[type(part)], part) for part in inner)
@@ -96,7 +98,7 @@ def says_all(rule: type[ArrayModule], layer: torch.nn.Module) -> bool:
 
 
 def as_torch_made_it(layers: Sequence[torch.nn.Module]) -> bool:
-    """Return True for layers of one class in `RULES` whose methods nobody has replaced, in the class or in a layer."""
+    """Return True for layers of one class in `RULES` whose methods were not replaced, in the class or in a layer."""
     kind = type(layers[0])
     if kind not in RULES or kind.forward is not _FORWARD[kind]:
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Choice between the two ways to run an array's models: all at once, or a loop over plain torch modules.
+"""Choice between two ways to run an array's models: all at once, or a loop over plain torch modules.
 
 It is measured on the first steps, forward and backward, for each shape of input, and kept per machine. The result does
 not depend on it, but for rounding.
@@ -61,7 +61,7 @@ class WayTrial:
         self._seconds[way].append(seconds)
 
     def settle(self, way: str, why: str) -> None:
-        """Take this `way` from now on, without a measurement."""
+        """Choose this `way` without a measurement."""
         self.chosen, self.why = way, why
 
     def _decide(self) -> None:
@@ -141,7 +141,7 @@ class LoopChoice:
         return tune.key("fused or loop", kinds, shapes, str(key), torch.get_num_threads())
 
     def _can(self, args: Any, kwargs: Any) -> bool:
-        """True if plain models compute what the array does."""
+        """True if the plain models compute the same as the array."""
         parts = self.root.__dict__.get("_fused_parts")
         if parts is not None:
             self._plain = parts.plain_models()

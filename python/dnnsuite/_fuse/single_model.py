@@ -39,7 +39,7 @@ def model_of(root: torch.nn.Module, index: int, copied: bool = True) -> torch.nn
     """Copy model `index` of an array into an ordinary module of the user's own class.
 
     Args:
-        copied: False for a model that has what all models share in the array's own memory.
+        copied: False leaves tensors that all models share in the array's memory.
     """
     model = _model_of(root, index)
     if not copied:
@@ -49,9 +49,8 @@ def model_of(root: torch.nn.Module, index: int, copied: bool = True) -> torch.nn
 
 @torch.no_grad()
 def share(model: torch.nn.Module, root: torch.nn.Module, known: dict[int, torch.Tensor]) -> None:
-    """Give a model of the array `root` what all models share.
-
-    Tensors in `known`, by identity of the array's tensor, else views of the array's memory.
+    """Give a model the tensors that all models of `root` share: those in `known`, by id of the array's tensor, else
+    views of the array's memory.
     """
     for path, module in root.named_modules():
         for registry, name, value in held_by(module):

@@ -80,7 +80,7 @@ def narrow(
 class OwnAttributes:
     """Attributes of models of `part` `[start, start + length)` of `array`, where models have their own.
 
-    What the models' code makes of them, a counter that differs from model to model, goes back to the array.
+    Values that the models' code sets, such as a counter, go back to the array.
     """
 
     def __init__(self, array: torch.nn.Module, part: torch.nn.Module, start: int, length: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Choice of the parts of models that a user wants to run model by model."""
+"""Parts of models that the user wants to run model by model."""
 
 from __future__ import annotations
 

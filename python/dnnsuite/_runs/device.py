@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Choice of the device: the one asked for, if it is here, or the best there is."""
+"""Choice of the device: the one asked for, or the best available."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ DEVICES = ("auto", "cpu", "cuda")
 
 
 def choose_device(name: str) -> str:
-    """`cpu` or `cuda`. Imports no torch.
+    """Return `cpu` or `cuda`. Imports no torch.
 
     Raises:
         InvalidArgument: `name` is none of DEVICES.
-        Unavailable: `cuda` was asked for and cannot be had.
+        Unavailable: `cuda` was asked for and is not available.
     """
     if name not in DEVICES:
         near = did_you_mean("cuda" if name.lower() in ("gpu", "nvidia") else name, DEVICES)

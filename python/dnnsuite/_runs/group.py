@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A group of workers: started, let go together, waited for, ended, and judged."""
+"""Group of workers: start, common start of the window, wait, end, and verdict."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class WorkerOutcome:
     """The end of one worker.
 
     Attributes:
-        verdict: what became of it; where it was ended because time was over, `timeout`.
-        result: what it wrote itself, empty where it could not.
-        held: what its share says of it (:meth:`dnnsuite.pin.Outcome.to_dict`); empty outside shares.
+        verdict: how it ended; `timeout` if its time was over.
+        result: the result that it wrote, empty if it could not.
+        held: facts of its share (:meth:`dnnsuite.pin.Outcome.to_dict`); empty outside shares.
     """
 
     verdict: Verdict

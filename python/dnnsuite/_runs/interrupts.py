@@ -164,7 +164,7 @@ def interruptible() -> Iterator[None]:
 def check() -> None:
     """Raise :class:`Interrupted` again if one was raised and swallowed, as one raised in a destructor is.
 
-    For loops that wait. They are left by the exception, so that whoever is in one has not got it.
+    For loops that wait: code in such a loop has not seen the exception, which would have ended it.
     """
     if _signals.blocks and _signals.first is not None and _in_main_thread():
         _signals.raised = True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Limits that a worker sets itself first: less memory than the machine has, and no life beyond its parent's."""
+"""Limits that a worker sets for itself first: memory below the machine's, and an end with its parent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHARE = 0.9
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent ends, however the parent ends.
+    """Let the kernel kill this process when its parent ends in any way.
 
     Raises:
         Error: the parent is gone already.

@@ -25,8 +25,7 @@ class Durations(Generic[Key]):
     """Durations of finished runs, and a forecast of the others from them.
 
     Args:
-        guess: for a run of which none has been seen: (its key, mean of each one seen) → seconds; the mean of all by
-            default.
+        guess: forecast for a key without finished runs, (key, means by key) → seconds; by default the mean of all.
     """
 
     def __init__(self, guess: Callable[[Key, Mapping[Key, float]], float] | None = None) -> None:
@@ -47,14 +46,14 @@ class Durations(Generic[Key]):
 
 
 class Progress:
-    """Context manager: shows a person how far a plan is.
+    """Context manager: display of a plan's progress.
 
     On a terminal: a table of the plan's jobs if :meth:`rows` was called, and below it a line with a bar, what runs now
-    and the time left. Elsewhere, in a log file say, one line for each thing that ended, with the time left at its end.
+    and the time left. Elsewhere, as in a log file, one line for each run that ended, with the time left.
 
     Args:
-        console: where it is told; standard error by default.
-        quiet: tell nothing.
+        console: where to print; standard error by default.
+        quiet: print nothing.
     """
 
     def __init__(self, console: Console | None = None, quiet: bool = False) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The order of one worker, as a file that its process reads."""
+"""Specification of one worker's work, as a file that its process reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESULT_FILE = "result.json"
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """The order of one worker.
+    """Specification of one worker's work.
 
     Attributes:
         task: `module:function` that does the work; see :mod:`dnnsuite._runs.worker`.
@@ -27,9 +27,9 @@ class WorkerSpec:
         job, config: a registered job and the fields of its `JobConfig`.
         details: what the task alone reads.
         plugins: modules that register a user's own jobs.
-        sys_path: where else they are looked for.
-        memory_limit_bytes: the most that it may reserve; None leaves it unlimited.
-        processes: how many torchrun starts of it; 1 is the worker alone.
+        sys_path: further folders to import them from.
+        memory_limit_bytes: most memory that it may reserve; None for no limit.
+        processes: number of processes that torchrun starts; 1 is the worker alone.
         parent_pid: the process that it must not outlive; filled in when it is started.
     """
 
@@ -50,7 +50,7 @@ class WorkerSpec:
         return Path(self.directory)
 
     def write(self) -> Path:
-        """Write the order into its directory; return the file.
+        """Write the specification into its directory; return the file.
 
         Raises:
             OutputError: it cannot be written.

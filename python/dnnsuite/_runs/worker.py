@@ -32,7 +32,7 @@ Result = dict[str, Any]
 
 
 class Siblings:
-    """The other workers of a group, whose timed windows begin together."""
+    """Other workers of a group, whose timed windows begin together."""
 
     def __init__(self, group: socket.socket | None) -> None:
         self._group = group

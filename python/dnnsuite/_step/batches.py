@@ -14,9 +14,9 @@ Build = Callable[[Sequence[Any]], Any]
 
 
 def opened(value: Any) -> tuple[Sequence[Any], Sequence[Any], Build] | None:
-    """Open a tuple, a named one, a mapping or a dataclass; None for anything else.
+    """Take a tuple, named tuple, mapping or dataclass apart; None for anything else.
 
-    Returns the names of its parts, the parts, and a function that makes one like it of other parts.
+    Returns the names of its parts, the parts, and a function that builds such a value from other parts.
     """
     if isinstance(value, tuple):
         names = getattr(value, "_fields", None)
@@ -45,7 +45,8 @@ def opened(value: Any) -> tuple[Sequence[Any], Sequence[Any], Build] | None:
 
 
 def with_parts(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Make one like `value` of what `function` makes of its parts; what cannot be opened stays as it is."""
+    """Apply `function` to the parts of `value` and put the results together again; values without parts stay as they
+    are."""
     found = opened(value)
     return value if found is None else found[2]([function(part) for part in found[1]])
 

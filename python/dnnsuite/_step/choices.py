@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Choices of a StepRunner that are tried once for an array: under which key they are kept, and how a trial begins."""
+"""Choices of a StepRunner that are measured once for an array: their keys, and the start of a trial."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def width_trial(array: torch.nn.Module, B: int, threads: int, capture: bool) -> 
 
 
 def shares_products(array: torch.nn.Module) -> bool:
-    """Return True for an array that shares state, and of that no filters: a library's convolution of another number of
-    images may round otherwise, so the width must not depend on times."""
+    """Return True for an array that shares state other than filters. A convolution of another number of images may
+    round differently, so with shared filters the width must not depend on timings."""
     shared = [p for p in array.parameters() if is_shared(p)]
     return bool(shared) and all(p.dim() <= 3 for p in shared)
 
 
 def widths_by_layout(array: torch.nn.Module, B: int, threads: int, capture: bool) -> LayoutWidths:
-    """Begin the same search for an array that shares state, one for each layout of a batch."""
+    """Begin this search for an array that shares state, one for each layout of a batch."""
     return LayoutWidths(B, threads, (*_described(array), capture), _CAPTURE_STEPS if capture else 1)
 
 
@@ -46,6 +46,6 @@ def loop_key(array: torch.nn.Module, B: int, threads: int, capture: bool) -> str
 
 
 def _described(array: torch.nn.Module) -> tuple[Any, ...]:
-    """Modules of an array and the shapes of its parameters."""
+    """List the modules of an array and the shapes of its parameters."""
     modules = [type(module).__qualname__ for _, module in guards.modules_of(array)]
     return modules, [list(p.shape[1:]) for p in array.parameters()]

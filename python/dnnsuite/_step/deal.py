@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""An array dealt out in shards of a width, with the captured step of each."""
+"""Shards of an array, each with its captured step."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def autocast_now(device: str = "cpu") -> Autocast:
 
 
 def _under(autocast: Autocast) -> AbstractContextManager[Any]:
-    """A block with that autocast, for threads that have none of their own.
+    """Context manager: set that autocast in a thread that has none.
 
-    On a GPU without torch's cache of cast weights: a graph would read what was cast in an earlier step.
+    On a GPU torch's cache of cast weights is off: a graph would read weights cast in an earlier step.
     """
     device, enabled, dtype, cache = autocast
     if not enabled and not torch.is_autocast_enabled(device):
@@ -43,7 +43,7 @@ class Deal:
 
     Args:
         shards: all models of the array, `width` to a shard but for the last.
-        replays: what makes a replay of a recorded step; None to run every step as written.
+        replays: maker of replays of recorded steps; None to run every step as written.
         flush: a context for each step.
         autocast: the autocast of the thread that asks for steps.
         known: recordings that shards may share; None if each records for itself.
@@ -93,27 +93,27 @@ class Deal:
         return any(captured.follows for captured in self._captured)
 
     def read(self) -> list[Any] | None:
-        """Read what the code sees beside its arguments, for a step that is asked for now."""
+        """Read the values that the code sees outside of its arguments, for a step that is asked for now."""
         return self._captured[0].read() if self._captured else None
 
     def run_alone(self, alone: bool) -> None:
-        """Tell the shards that nobody else runs the code meanwhile."""
+        """Tell the shards that no other thread runs the code meanwhile."""
         for captured in self._captured:
             captured.alone = alone
 
     def python_changed(self, names: Sequence[str], state: Any) -> None:
-        """Let replays be those for the Python values that the shards' modules have now."""
+        """Use the replays for the Python values that the shards' modules have now."""
         for captured in self._captured:
             captured.python_changed(names, state)
 
     def run_asked(self, index: int, batch: tuple[Any, ...], asked: tuple[Vectors, Any]) -> torch.Tensor:
-        """Run a step with the hyper-parameters and the values of Python that were there when it was asked for."""
+        """Run a step with the hyper-parameters and Python values of the moment at which it was asked for."""
         return self.run(index, batch, *asked)
 
     def run(
         self, index: int, batch: tuple[Any, ...], vectors: Vectors, seen: list[Any] | None = None
     ) -> torch.Tensor:
-        """Take shard `index` through one step of `batch`; return its losses `[length]`. `seen` is from `read`."""
+        """Run one step of `batch` on shard `index`; return its losses `[length]`. `seen` is a result of `read`."""
         shard = self.shards[index]
         with self._flush(), _under(self._autocast):
             if not self._captured:

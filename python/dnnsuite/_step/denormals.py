@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Flush denormals to zero: numbers below 1.2e-38 in float32.
 
-A processor takes some hundred cycles for each. They come up in training where a model's softmax saturates: a
-probability of 1e-38 times a weight is one. Products of matrices with some of them take twice as long.
+A processor takes some hundred cycles for each. They arise in training where a model's softmax saturates: a probability
+of 1e-38 times a weight is one. A few of them double the time of a matrix product.
 """
 
 from __future__ import annotations

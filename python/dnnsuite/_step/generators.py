@@ -13,10 +13,10 @@ from .._fuse import generator_loans
 
 
 class SharedDraws:
-    """Search for a step that draws from a generator of the process, or lends torch's to a model for a while.
+    """Detection of steps that draw from a generator of the process, or lend torch's generator to a model.
 
-    Such steps run in the caller's thread, shard after shard: in threads the numbers would come in any order, and
-    those that the caller draws meanwhile would be a model's.
+    Such steps run in the caller's thread, shard after shard: in threads the order of draws would vary, and draws of the
+    caller would mix with the models'.
     """
 
     def __init__(self) -> None:

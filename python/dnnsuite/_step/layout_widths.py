@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Models per shard of an array that shares state, chosen by measurement for each layout of a batch.
 
-Shards of many models share the products of what all have in common, which pays where batches are small; one model at a
-time is faster with hundreds of rows each, and needs the activations of one. A batch that all share is computed once
-for a whole shard: then no trial is needed.
+A shard of many models computes products with shared weights for all of them at once, which pays for small batches. One
+model at a time is faster with hundreds of rows each, and needs the activations of one model only. A batch that all
+models share is computed once per shard: no trial is needed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _IN_A_ROW = 2  # batches of another layout before it is followed: a smaller one 
 
 
 class LayoutWidths:
-    """Trials of widths, one for each layout; `follow` says which one a step is of."""
+    """Trials of widths, one for each layout of batch; `follow` chooses the one for a step."""
 
     def __init__(self, B: int, threads: int, key: tuple[Any, ...], untimed: int) -> None:
-        """`key` tells the array, `untimed` is that of `WidthTrial`."""
+        """`key` identifies the array; `untimed` is an argument of `WidthTrial`."""
         self.B, self._threads, self._key, self._untimed = B, threads, key, untimed
         self._trials: dict[Layout, WidthTrial] = {}
         self._known: dict[Layout, bool] = {}  # whether one model at a time was the faster way before an edit
@@ -34,13 +34,13 @@ class LayoutWidths:
         self._came = 0
 
     def after_edit(self, B: int) -> LayoutWidths:
-        """Return the widths of the array with `B` models, which are not measured anew."""
+        """Return the widths for the array with `B` models, without a new measurement."""
         other = LayoutWidths(B, self._threads, self._key, self._untimed)
         other._known = {**self._known, **{k: t.width == 1 for k, t in self._trials.items() if t.done}}
         return other
 
     def follow(self, batch: Any) -> tuple[WidthTrial, bool]:
-        """Return the trial to go by in a step of `batch`, and whether the step is of its layout."""
+        """Return the trial that decides a step of `batch`, and True if the step has its layout."""
         layout = layout_of(batch)
         if layout == self._now:
             self._next = None

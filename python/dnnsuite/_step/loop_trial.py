@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Trial of a loop over plain models, where steps cannot be captured: Python's part of a fused step may cost more."""
+"""Trial of a loop over plain models where steps cannot be captured: a fused step may spend more time in Python."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class LoopTrial:
     """
 
     def __init__(self, key: str, width: int, wide: int) -> None:
-        """`width` is that of steps as they are; the loop takes shards of `wide` models unless they are heavy."""
+        """`width` is the number of models per shard of fused steps; the loop's shards have `wide` models unless they
+        are heavy."""
         self.loop, self.done, self.why = False, False, ""
         self.width, self._fused_width, self._wide = width, width, wide
         self._key, self._seconds = key, {False: list[float](), True: list[float]()}
@@ -49,6 +50,6 @@ class LoopTrial:
         self.settle(loop, why, self.width if loop else self._fused_width)
 
     def settle(self, loop: bool, why: str, width: int) -> None:
-        """Take this way from now on; `width` is that of the loop's shards."""
+        """Settle the choice; `width` is the number of models per shard of the loop."""
         self.loop, self.done, self.why = loop, True, why if loop else ""
         self.width = width if loop else self._fused_width

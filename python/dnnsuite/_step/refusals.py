@@ -18,7 +18,7 @@ __all__ = ["check_batch", "check_counts", "check_optimizer", "check_scaler", "ho
 
 
 def check_counts(named: Mapping[str, Any]) -> None:
-    """Refuse what is no count of 1 or more; None stands for a default."""
+    """Refuse values other than an integer of 1 or more; None stands for a default."""
     for name, value in named.items():
         if value is not None and (not isinstance(value, int) or value < 1):
             raise InvalidArgument(f"{name} must be a whole number, 1 or more; got {value!r}")
@@ -33,7 +33,7 @@ def check_scaler(scaler: Any, on_cpu: bool) -> None:
 
 
 def check_optimizer(optimizer: Any, B: int) -> None:
-    """Refuse what is no optimizer of an array of `B` models."""
+    """Refuse an optimizer that is not for an array of `B` models."""
     kind = type(optimizer)
     if isinstance(optimizer, ArrayOptimizer):
         if optimizer.B != B:
@@ -83,7 +83,7 @@ def check_batch(batch: Any, B: int) -> bool:
 
 
 def _parts(batch: Any) -> Sequence[Any]:
-    """List the parts of a batch; refuse an object that holds tensors in a way that nobody knows."""
+    """List the parts of a batch; refuse an object that holds tensors in an unknown way."""
     if type(batch) is tuple:
         return batch
     found = opened(batch)

@@ -45,7 +45,7 @@ _FEW_BYTES = 2**26  # that are kept: to page them in again costs a small model's
 class StepRunner:
     """Train an array step by step: forward, backward and optimizer step, recorded once and replayed without Python.
 
-    On a CPU the models are dealt out in shards, and each thread takes one shard through a whole step, with no barrier
+    On a CPU the models are divided into shards, and each thread takes one shard through a whole step, with no barrier
     inside; on a GPU a step is replayed as a CUDA graph. Results are the same bits as without recording. Use it as a
     context manager, or call `close`. docs/multiply/step_runner.md has the details.
 
@@ -153,7 +153,8 @@ class StepRunner:
         self._scripts, self._known = Scripts(), Recordings(self._loss_function)
 
     def _set_up(self, array: torch.nn.Module, optimizer: ArrayOptimizer) -> None:
-        """Choose a width for `array` as it is now, deal it out and start the threads; an error changes nothing."""
+        """Choose a width for the current `array`, divide it into shards and start the threads; an error changes
+        nothing."""
         B = array_width(array)
         check_optimizer(optimizer, B)
         own_what_trains(array)  # a shard would keep it for itself
@@ -184,7 +185,7 @@ class StepRunner:
             under_way.announce(owner, self._settle)
 
     def _widths_by_layout(self, array: torch.nn.Module, B: int) -> LayoutWidths | None:
-        """Widths for each layout of a batch, for an array that shares state; those found before an edit are kept."""
+        """Make the trials of widths by layout, for an array that shares state; widths found before an edit are kept."""
         if not self._on_cpu or self._asked_width is not None or not shares_products(array):
             return None
         if self._layouts is not None and array is self._array:
@@ -192,7 +193,7 @@ class StepRunner:
         return widths_by_layout(array, B, self.threads, self._capture)
 
     def _choose_width(self, array: torch.nn.Module, B: int, by_layout: bool) -> tuple[int, WidthTrial | None]:
-        """Choose the models per shard: what was asked for, what was found for this array before an edit, or a trial."""
+        """Choose the models per shard: the user's number, the one found for this array before an edit, or a trial."""
         if not self._on_cpu or self._asked_width is not None:
             return min(self._asked_width or B, B), None
         settled = self._trial is not None and self._trial.done and array is self._array
@@ -205,7 +206,7 @@ class StepRunner:
         return trial.width, trial
 
     def _dealt_out(self, array: torch.nn.Module, optimizer: ArrayOptimizer, width: int, loop: bool) -> Deal:
-        """The models in shards of `width`, which run in a `loop` or all at once."""
+        """Divide the models into shards of `width`, which run in a `loop` or all at once."""
         shards = [
             Shard(array, optimizer, self._loss_function, start, length, self._options)
             for start, length in parts_of(array_width(array), width)
@@ -227,7 +228,7 @@ class StepRunner:
         self._threads.deal(len(deal.shards), deal.run_asked)
 
     def _end_threads(self) -> None:
-        """End the threads of the last deal, of which no step is under way."""
+        """End the threads of the last deal. No step may be under way."""
         if hasattr(self, "_threads"):
             self._stop_threads.detach()
             self._threads.close()
@@ -297,8 +298,8 @@ class StepRunner:
             self._threads.settle()
 
     def _follow(self) -> Vectors:
-        """Deal the array out anew if it (train or eval, frozen or not, hooks, other models), the optimizer or autocast
-        has changed since the last step; return the hyper-parameters of now."""
+        """Divide the array into shards again if it (train or eval, frozen or not, hooks, other models), the optimizer
+        or autocast has changed since the last step; return the current hyper-parameters."""
         known = self._optimizer.revision == self._revision and autocast_now(self._device) == self._autocast
         known = known and not self._differing
         rules, vectors = self._rules, self._vectors()
@@ -313,7 +314,7 @@ class StepRunner:
         return self._vectors()
 
     def _follow_python(self) -> None:
-        """Give the shards Python values that have changed in the array's modules, or deal it out anew."""
+        """Copy Python values that have changed in the array's modules to the shards, or divide it again."""
         self.synchronize()
         try:
             if self._differing:
@@ -371,7 +372,7 @@ class StepRunner:
             run_in_a_loop(self._array, None, trial.why)
 
     def _vectors(self) -> Vectors:
-        """Return the hyper-parameters of now; the same list as before while every value in it is the same."""
+        """Return the current hyper-parameters; the same list as before while every value in it is the same."""
         groups = self._optimizer.own_groups()
         if self._hypers.read(groups, (*self._optimizer.per_model, "max_grad_norm")):
             self._rules = [self._optimizer.rule(group, group) for group in groups]
@@ -390,7 +391,7 @@ class StepRunner:
 
     @property
     def settled(self) -> bool:
-        """True once steps run as all further ones will: replayed or not, models per shard, a loop or not."""
+        """True once the choices for all further steps are made: replayed or not, models per shard, a loop or not."""
         trial, loop_trial = self._trial, self._loop_trial
         if self.mode == "warming up" or (trial is not None and not trial.done):
             return False
@@ -399,7 +400,7 @@ class StepRunner:
         return loop_trial is not None and loop_trial.done and loop_trial.loop == self._looping
 
     def refresh(self, array: torch.nn.Module | None = None, optimizer: ArrayOptimizer | None = None) -> None:
-        """Deal the array out anew, as it is now; `array` and `optimizer` replace the old ones.
+        """Divide the current array into shards again; `array` and `optimizer` replace the old ones.
 
         What was captured is forgotten. Models dropped, added or replaced, a switch of train and eval, freezing, hooks,
         Python values of the modules and an optimizer's flags, groups and state are noticed without it. An error leaves
@@ -422,12 +423,12 @@ class StepRunner:
         self._carry_back()
 
     def _settle(self) -> None:
-        """Wait until no step is under way, for somebody who reads or changes the array."""
+        """Wait until no step is under way, before the array is read or changed."""
         self._threads.settle()
         self._carry_back()
 
     def _carry_back(self) -> None:
-        """Give the array the Python values that the models' code has changed in the shards."""
+        """Copy Python values that the models' code has changed in the shards to the array."""
         self._python.carry_back()
         for own in self._own:
             own.give_back()

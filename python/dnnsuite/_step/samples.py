@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Warning of a batch that was perhaps meant for all models and gives each of them one sample."""
+"""Warning of a batch that was probably meant for all models but gives each of them one sample."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from .._torch import tree_leaves
 
 
 def warn_of_single_samples(batch: tuple[Any, ...], B: int) -> None:
-    """Warn if the tensors `[B, ...]` of `batch` look like one batch of B samples, which `dnnsuite.stack` was to share.
-
-    They do if there is a number for each model, a label as a rule, and no tensor shows more than one sample.
+    """Warn if the tensors `[B, ...]` of `batch` look like one batch of B samples without `dnnsuite.stack`: if a tensor
+    has one number per model, usually a label, and none shows more than one sample.
     """
     tensors = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
     if B > 1 and len(tensors) > 1 and _single_samples(tensors):

@@ -90,7 +90,7 @@ class Shard:
         return {**group, **self._narrow_all(group), "params": params, "rule": rule}
 
     def _narrow_all(self, values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-        """Cut this shard's part out of the tensors `[B, ...]` among `values`."""
+        """View this shard's part of the tensors `[B, ...]` among `values`."""
         return {
             name: self.narrow(value)
             for name, value in values.items()
@@ -123,7 +123,7 @@ class Shard:
         return {role: tensor for role, tensor in found.items() if isinstance(tensor, torch.Tensor)}
 
     def facts(self, era: object) -> tuple[Any, ...]:
-        """List all that this shard's code can see beside the values of tensors: Python's values, and layouts."""
+        """List everything that this shard's code can see except tensors' values: Python values, and layouts."""
         flags = tuple(
             tuple(
                 (name, value) for name, value in group.items() if isinstance(value, (bool, int, float, str))
@@ -143,17 +143,17 @@ class Shard:
         return [self._optimizer.planned(group) for group in self._groups]
 
     def prepare(self, plans: Sequence[tuple[str, list[int], list[int]] | None]) -> None:
-        """Make the optimizer's plans as another shard has them."""
+        """Make the optimizer's plans, equal to another shard's."""
         for group, plan in zip(self._groups, plans, strict=True):
             if plan is not None:
                 self._optimizer.prepare(group, self._state, *plan)
 
     def narrow(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Cut this shard's part `[length, ...]` out of a tensor `[B, ...]`."""
+        """View this shard's part `[length, ...]` of a tensor `[B, ...]`."""
         return tensor if self._whole else tensor.narrow(0, self.start, self.length)
 
     def part(self, batch: Any) -> Any:
-        """Cut this shard's part out of a batch. A list holds one tensor per model; a shard of it is one model."""
+        """View this shard's part of a batch. A list holds one tensor per model; a shard of it is one model."""
         if isinstance(batch, torch.Tensor):
             return self.narrow(batch)
         if isinstance(batch, list):
@@ -170,14 +170,14 @@ class Shard:
         return self.train(self.part(batch), self.hyper(vectors))
 
     def hyper(self, vectors: Vectors) -> list[dict[str, torch.Tensor]]:
-        """Cut this shard's part out of the hyper-parameters; most of the time they are those of the last step."""
+        """View this shard's part of the hyper-parameters; usually they are those of the last step."""
         if vectors is not self._vectors:
             self._vectors = vectors
             self._hyper = [{name: self.narrow(value) for name, value in own.items()} for own in vectors]
         return self._hyper
 
     def train(self, batch: tuple[Any, ...], hyper: Sequence[Mapping[str, torch.Tensor]]) -> torch.Tensor:
-        """Train one step on a batch and hyper-parameters that are cut to this shard already."""
+        """Train one step on this shard's batch and hyper-parameters."""
         try:
             return self._trained(batch, hyper)
         except BaseException:
@@ -207,7 +207,7 @@ class Shard:
         return losses
 
     def _check_parameters(self) -> None:
-        """Refuse parameters that the forward has put elsewhere, and put them back."""
+        """Refuse a forward that has moved parameters in memory, and put them back."""
         moved = []
         for parameter, (held, name) in self._places.items():
             if parameter.data_ptr() != held.data_ptr() or parameter.dtype != held.dtype:
@@ -220,7 +220,7 @@ class Shard:
             )
 
     def _settle_buffers(self) -> None:
-        """Writes what the forward put in a buffer's place into the buffer, which is a part of the array's."""
+        """Copy a tensor that the forward put in a buffer's place into the buffer, a view of the array's."""
         for name, buffers, held, saved in self._kept:
             leaf = name.rpartition(".")[2]
             now = buffers.get(leaf)
@@ -238,14 +238,14 @@ class Shard:
             buffers[leaf] = held
 
     def _put_buffers_back(self) -> None:
-        """Undo what the forward of a step that failed has put in a buffer's place."""
+        """Put buffers back that the forward of a failed step has replaced."""
         for name, buffers, held, saved in self._kept:
             leaf = name.rpartition(".")[2]
             if saved and leaf in buffers:
                 buffers[leaf] = held
 
     def _backward(self, batch: tuple[Any, ...]) -> torch.Tensor:
-        """Compute the losses, and leave the gradients in the parameters; figures stand beside the losses."""
+        """Compute the losses, and leave the gradients in the parameters; figures follow the losses."""
         parts = self._options.accumulate
         if parts == 1:
             losses, figures = self._checked(self._loss_function(self.array, *batch))
@@ -263,7 +263,7 @@ class Shard:
         return total
 
     def _checked(self, found: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Refuse what is not one loss, or one loss and figures, for each of this shard's models."""
+        """Check that there is one loss, or one loss and figures, for each of this shard's models."""
         losses, figures = found, None
         if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], torch.Tensor):
             losses, figures = found
@@ -298,7 +298,7 @@ def _beside(losses: torch.Tensor, figures: torch.Tensor | None) -> torch.Tensor:
 
 
 def _refuse_backward_hooks(array: torch.nn.Module) -> None:
-    """Refuse hooks for the gradients of a part of fused models, whose tensors say they are one model's."""
+    """Refuse backward hooks of fused modules: they would see tensors of all models that report one model's shape."""
     for name, module in array.named_modules() if "_root" in array.__dict__ else ():
         if module is not array and (module._backward_hooks or module._backward_pre_hooks):
             raise InvalidArgument(
@@ -317,7 +317,7 @@ def _buffers_of(array: torch.nn.Module) -> list[tuple[str, dict[str, Any], torch
 
 
 def _slice(batch: Any, index: int, parts: int) -> Any:
-    """Cut part `index` of `parts` equal ones out of the samples, dimension 1 of every tensor."""
+    """Take part `index` of `parts` equal parts of the samples, dimension 1 of every tensor."""
     if isinstance(batch, torch.Tensor):
         if batch.dim() < 2 or batch.size(1) % parts:
             raise InvalidArgument(

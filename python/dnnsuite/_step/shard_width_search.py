@@ -29,9 +29,9 @@ class WidthTrial:
         widest_first: bool = False,
         settle_heavy: bool = True,
     ) -> None:
-        """Up to `untimed` first steps of each width warm up: allocations, and the capture of the step. Small models,
-        whose memory is no matter, begin with the `widest_first`: a step of few of them is mostly Python. Heavy ones go
-        one by one without a trial of more, if they are to `settle_heavy`."""
+        """Up to `untimed` first steps of each width warm up: allocations, and the capture of the step. Small models
+        begin with the `widest_first`, because a step of few of them is mostly Python. With `settle_heavy`, heavy models
+        run one by one without a trial."""
         threads = min(threads, B)
         self.candidates = sorted({1, -(-B // threads)}, reverse=widest_first)
         self.width = self.candidates[0]
@@ -46,7 +46,7 @@ class WidthTrial:
             self.width, self.done = known, True
 
     def add(self, seconds: float, captured: bool = False) -> None:
-        """Take the time of a step at `width`, `captured` or run by Python; set the width of the next."""
+        """Add the time of a step at `width`, `captured` or run by Python; set the width of the next."""
         if self._warming_up:
             self._warming_up = 0 if captured else self._warming_up - 1
             return
@@ -62,7 +62,7 @@ class WidthTrial:
                 self._settle(min(self.candidates, key=lambda candidate: min(self._seconds[candidate])))
 
     def take(self, width: int) -> None:
-        """Take a width without a trial."""
+        """Settle a width without a trial."""
         self.width, self.done = width, True
 
     def _settle(self, width: int) -> None:

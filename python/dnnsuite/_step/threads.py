@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Threads that take shards of an array through training steps, each shard's steps in order."""
+"""Threads that run training steps of an array's shards, the steps of each shard in order."""
 
 from __future__ import annotations
 
@@ -67,9 +67,8 @@ class SubmittedStep:
 class ShardThreads:
     """`threads` threads and the steps that are under way, at most `queue_depth` of them.
 
-    A shard's next step waits for nothing but its last. With one thread there is nothing to overlap with: the steps
-    run in the caller's thread, which saves the hand-over; with none they do too, and torch's own threads are not
-    limited.
+    A shard's next step waits for its last step only. With one thread the steps run in the caller's thread, because
+    there is nothing to overlap with; with 0 threads too, and torch's own threads are not limited.
 
     All shards take every step, or none does. If one fails, the others still take it, as separate models would; later
     steps that no shard has begun are cancelled. The error is raised by the step's `losses` or by the next call,
@@ -100,7 +99,7 @@ class ShardThreads:
         torch.set_num_threads(mine)
 
     def deal(self, shards: int, run: RunShard) -> None:
-        """Take `shards` shards from now on, each a step further by `run`. No step may be under way."""
+        """Serve `shards` shards from now on; `run` runs a step of one. No step may be under way."""
         with self._changed:
             self._run = run
             self._next = [0] * shards  # the number of the step that each shard takes next
@@ -161,8 +160,8 @@ class ShardThreads:
             self._raise_error()
 
     def settle(self) -> None:
-        """Wait until every step asked for has ended; errors are left to `wait_for_all`. Threads of this one do not wait
-        for themselves."""
+        """Wait until every step asked for has ended; errors are left to `wait_for_all`. Called by one of these threads
+        it returns at once."""
         if self._pending and threading.current_thread() not in self._pool:
             with self._changed:
                 self._changed.wait_for(lambda: not self._pending or self._closed)
@@ -203,7 +202,7 @@ class ShardThreads:
             self._raise_error()
 
     def stop(self) -> None:
-        """Tell the threads to end after the shard they are at, and wake up all who wait. Never waits itself."""
+        """Tell the threads to end after their current shard, and wake up all waiting threads. Does not wait."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -230,7 +229,7 @@ class ShardThreads:
             del taken, step, losses, error  # not held while this thread waits for the next
 
     def _take(self) -> tuple[int, SubmittedStep] | None:
-        """A shard whose next step is pending and that no thread works on, earliest step first; None to end."""
+        """Return a shard whose next step is pending and that no thread works on, earliest step first; None to end."""
         while True:
             if self._closed:
                 return None
@@ -275,7 +274,7 @@ _working: weakref.WeakSet[ShardThreads] = weakref.WeakSet()
 
 @atexit.register
 def _end_all() -> None:
-    """A thread inside an operator must not outlive the interpreter."""
+    """End all threads before the interpreter does: none may be inside an operator then."""
     for threads in list(_working):
         threads.stop()
     for threads in list(_working):

@@ -71,5 +71,5 @@ def step_hooks(optimizer: torch.optim.Optimizer) -> tuple[list[Any], list[Any]]:
 
 
 def mark_stepped(optimizer: torch.optim.Optimizer) -> None:
-    """Tell torch's schedulers that the optimizer takes steps, though nobody calls its `step`: they would warn."""
+    """Tell torch's schedulers that the optimizer takes steps without a call of its `step`; else they would warn."""
     vars(optimizer)["_opt_called"] = True

@@ -64,7 +64,7 @@ class Measurement:
 
 
 def measure(subject: Subject, threads: int, Bs: tuple[int, ...] = BS) -> Measurement:
-    """Measure a plain model and arrays of `Bs` models with so many CPU threads; the ways take turns."""
+    """Measure a plain model and arrays of `Bs` models with `threads` CPU threads; they take turns."""
     on_cpu = not subject.device.startswith("cuda")
     with contextlib.ExitStack() as open_ways, _threads(threads):
         steppers: dict[Any, Stepper] = {}
@@ -89,7 +89,7 @@ def measure(subject: Subject, threads: int, Bs: tuple[int, ...] = BS) -> Measure
 
 
 def _clock(threads: int) -> Callable[[], float]:
-    """The clock of so many CPU threads; 0 for a GPU."""
+    """Choose the clock for this number of CPU threads; 0 for a GPU."""
     return time.process_time if threads == 1 else time.perf_counter
 
 

@@ -306,7 +306,8 @@ def _example(path: Path, label: int, synset: str, words: str) -> tfrecord.Exampl
 
 
 def _jpeg(path: Path) -> tuple[bytes, int, int]:
-    """(bytes, height, width); what is no JPEG of grey or RGB, as a few of ImageNet's, is encoded anew."""
+    """Return (bytes, height, width); images other than JPEGs of grey or RGB, as a few of ImageNet's, are encoded
+    again."""
     from PIL import Image
 
     photographs.decode(path)  # a damaged one is named

@@ -36,7 +36,7 @@ def prepare(
 
     Args:
         source: an archive, a folder with archives, or a folder in which the set lies.
-        count: write a fake of so many training samples instead.
+        count: number of training samples of a fake to write instead.
         unchecked: take archives whose hash is not the known one.
         tell: called with a line for each step.
 

@@ -52,7 +52,7 @@ class Shapes(NamedTuple):
 def load(
     kind: str, dataroot: str | Path | None, split: str = "train", category: str | None = None
 ) -> Shapes | None:
-    """List the shapes under `dataroot`; None where no real ones are wanted, or nobody said where they are.
+    """List the shapes under `dataroot`; None if no real ones are wanted, or without a dataroot.
 
     Args:
         kind: `auto`, `real` or `synthetic`.
@@ -89,7 +89,7 @@ def batches(shapes: Shapes, points: int, batch_size: int, seed: int, of_parts: i
     shaken by 0.02.
 
     Args:
-        of_parts: instead of categories the parts `[N, points]`, counted from 0, of which there are so many.
+        of_parts: number of parts; labels are then parts `[N, points]`, counted from 0, instead of categories.
     """
     import torch
 

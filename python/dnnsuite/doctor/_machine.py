@@ -94,7 +94,7 @@ def clocks(root: Path = Path("/")) -> Finding:
 
 
 def load(root: Path = Path("/")) -> Finding:
-    """Check that nobody else uses this machine now, or the one below it."""
+    """Check that no other work uses this machine now, or its host."""
     one_minute, allowed = os.getloadavg()[0], host.num_cpus()
     ticks = [int(value) for value in (read(root / "proc/stat") or "cpu").splitlines()[0].split()[1:]]
     stolen = (

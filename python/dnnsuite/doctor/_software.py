@@ -40,7 +40,7 @@ def torch() -> Finding:
 
 
 def torch_names() -> Finding:
-    """Private names of torch that this package uses, and what it does without those that torch has no more."""
+    """Check the private names of torch that this package uses; say what is done without missing ones."""
     try:
         from .._torch import NAMES
         from .._torch import lost as lost_names

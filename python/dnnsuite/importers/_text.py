@@ -155,7 +155,7 @@ def read_rows(
 
 
 def _not_plain(lines: Sequence[str], text: str, fields: int) -> Sequence[int]:
-    """Numbers of the lines, from 0, that may be other than so many quoted fields without a quote in them.
+    """Find lines, counted from 0, that may be other than `fields` quoted fields without a quote inside.
 
     A line of `2 * fields` quotes that begins and ends with a quote, and with `","` at neither end, has at most
     `fields - 1` of these; where all lines together have as many as they can, each one has.

@@ -125,7 +125,7 @@ class _Export(Database):
         self._processes: dict[int, int] = {}
 
     def _unique(self, columns: Columns, process: str) -> None:
-        """Adds the process to correlations, which begin anew in each; takes its column away."""
+        """Add the process to correlations, which are unique per process only; remove its column."""
         pids = columns.pop(process) >> _PID_BITS & _TID_MASK
         for pid in np.unique(pids).tolist():
             self._processes.setdefault(pid, len(self._processes))

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Training workloads by name: `FusedJob`, of which many train as one array, and `PlainJob`, of one plain model.
+"""Training workloads by name: a `FusedJob` can train many models as one array, a `PlainJob` has one plain model.
 
-`declare` makes a fused job of a `FusedWorkload`, which is written for one plain model. A job's own module is imported
-when it is asked for. `Job` and `Training` are earlier names of `FusedJob` and
-`PlainJob`, and stay.
+`declare` makes a fused job of a `FusedWorkload`, which is written for one plain model. A job's module is imported when
+the job is asked for. `Job` and `Training`, earlier names of `FusedJob` and `PlainJob`, stay.
 """
 
 from __future__ import annotations

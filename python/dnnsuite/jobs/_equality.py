@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The fused form of a declared workload against B plain models, trained by the plain form of the same declaration.
+"""Comparison of a declared workload's array with B plain models, trained from the same declaration.
 
-Each step is compared closely from the array's state (`_same_state`). Rounding alone drives two free trainings apart: a
-ReLU flips, and Adam takes a whole step on a gradient that is next to zero. So these are compared in the first steps
-only, which begin at the same weights; their losses are recorded to the end.
+Each step is compared closely, starting from the array's state (`_same_state`). Two independent trainings drift apart by
+rounding alone: a ReLU flips, and Adam takes a full step on a gradient next to zero. They are compared in the first
+steps only; their losses are recorded to the end.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ State = dict[str, torch.Tensor]
 
 
 class Trained(NamedTuple):
-    """Losses of one model in each step of free training, its state before, and what it was after the early ones."""
+    """Losses of one model in each step of independent training, its state before the first and after the early
+    steps."""
 
     losses: list[float]
     start: State
@@ -66,7 +67,7 @@ class Distance(NamedTuple):
 
 
 class Worst(NamedTuple):
-    """The largest difference of a step from the same state, in units of what is allowed; and where it was."""
+    """Largest difference of a step from the same state, in units of its bound, and its place."""
 
     step: int
     model: int
@@ -74,11 +75,12 @@ class Worst(NamedTuple):
 
 
 def check(kind: type[DeclaredJob], config: JobConfig, steps: int) -> dict[str, Any]:
-    """Train `config.B` models as one array and one by one, and compare losses and what the models became.
+    """Train `config.B` models as one array and one by one; compare losses and updates.
 
-    Same seeds, data, hyperparameters and dropout masks; the schedules go on every few steps. Passed if no loss, no
-    tensor's change and no optimizer's state of any step differs by more than is allowed from those of a plain model
-    that starts the step where the array does, nor the first losses and updates of models trained freely.
+    Seeds, data, hyperparameters and dropout masks are the same; the schedules advance every few steps. Passed if the
+    loss, every tensor's change and the optimizer's state of each step are within bounds of a plain model's that starts
+    the step from the array's state, and the first losses and updates are within bounds of independently trained
+    models'.
     """
     job, early = kind(config), min(steps, _EARLY_STEPS)
     try:
@@ -122,7 +124,7 @@ def _recorded(worst: Worst) -> dict[str, Any]:
 
 
 def _step_excess(worst: Worst) -> str:
-    """A difference of one step that is larger than allowed, as a sentence; empty if there is none."""
+    """Describe a difference of one step above its bound, as a sentence; empty if there is none."""
     if worst.difference.excess <= 1.0:
         return ""
     of, error, allowed = worst.difference
@@ -133,7 +135,7 @@ def _step_excess(worst: Worst) -> str:
 
 
 def _excess(found: Sequence[Distance], control: Sequence[Distance], tolerance: Tolerance) -> str:
-    """The first place where a model trained freely is further away than allowed; empty if there is none."""
+    """Describe the first place where an independently trained model is beyond its bound; empty if there is none."""
     drift, early = 0.0, len(control[0].losses)
     for step in range(early):
         drift = max([drift, *(c.losses[step] for c in control)])
@@ -156,7 +158,7 @@ def _sentence(what: str, model: int, error: float, step: int, allowed: float) ->
 
 
 def _largest(values: Iterable[float]) -> float:
-    """The largest; not a number if one is not."""
+    """Return the largest; NaN if one is NaN."""
     found = list(values)
     return float("nan") if any(value != value for value in found) else max(found)
 
@@ -170,9 +172,10 @@ def _distance(model: Trained, other: Trained) -> Distance:
 
 
 def _plain(job: DeclaredJob, index: int, precision: str) -> Alone:
-    """Model `index` of `job` as a job of its own, ready to step; the caller closes it.
+    """Make a job of model `index` of `job`, ready to step; the caller closes it.
 
-    Such a model is small beside what threads cost that wait for each other on a busy machine: it has one.
+    It has one thread: for so small a model, threads that wait for each other on a busy machine cost more than they
+    bring.
     """
     config = job.config
     hyper = {name: [values[index]] for name, values in job.hyper.items()}
@@ -185,7 +188,7 @@ def _plain(job: DeclaredJob, index: int, precision: str) -> Alone:
 
 
 def _nearby(job: DeclaredJob, plain: Sequence[Trained], steps: int) -> list[Distance]:
-    """Distances of models that are trained freely from weights a rounding away."""
+    """Compute the distances of models trained independently from weights changed by a rounding."""
     rounding = _BOUNDS[job.config.precision].rounding
     return [
         _distance(_alone(job, i, steps, job.config.precision, size * rounding, seed), one)
@@ -197,7 +200,7 @@ def _nearby(job: DeclaredJob, plain: Sequence[Trained], steps: int) -> list[Dist
 def _alone(
     job: DeclaredJob, index: int, steps: int, precision: str, rounding: float = 0.0, seed: int = 0
 ) -> Trained:
-    """Model `index` of `job` trained freely, from weights that are `rounding` away."""
+    """Train model `index` of `job` independently, from weights changed by `rounding`."""
     with contextlib.closing(_plain(job, index, precision).job) as alone:
         if rounding:
             _round(alone.trainee, rounding, seed)
@@ -259,12 +262,12 @@ def _follower(job: DeclaredJob, index: int, opened: contextlib.ExitStack) -> Fol
 
 
 def _floats(job: DeclaredJob) -> list[str]:
-    """Parameters and buffers of a plain model, but for those that count."""
+    """List the parameters and floating buffers of a plain model."""
     return [name for name, x in job.build(0).state_dict().items() if x.is_floating_point()]
 
 
 def _states(job: DeclaredJob, names: Sequence[str]) -> list[State]:
-    """Tensors of each model by these names, as they are now."""
+    """Copy each model's tensors of these names."""
     now = job.trainee.state_dict()
     if job.config.B == 0:
         return [{name: now[name].double().clone() for name in names}]

@@ -38,10 +38,10 @@ class FusedJob(Workload):
 
     @classmethod
     def inspect(cls, config: JobConfig) -> int:
-        """Load the data and make one model, as runs will, and raise what is wrong with them before any run has begun.
+        """Load the data and make one model, as runs will, so that errors are raised before the first run.
 
         Returns:
-            Bytes of one model's parameters; 0 for a job that does not tell.
+            Bytes of one model's parameters; 0 if unknown.
         """
         return 0
 
@@ -61,5 +61,6 @@ class FusedJob(Workload):
         return None
 
     def hold_batches(self, count: int) -> bool:
-        """Train from now on on the next `count` batches in turn, kept on the device; return False if it cannot."""
+        """Train on the next `count` batches in turn from now on, kept on the device; return False if that is not
+        possible."""
         return False

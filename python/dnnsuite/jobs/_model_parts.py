@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Training of the parts of a declared model: each by an optimizer and a schedule of its own, plain or as an array."""
+"""Training of the parts of a declared model, each by its optimizer and schedule, plain or as an array."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Part(Protocol):
 
 
 class PlainPart:
-    """One plain model, or a part of it with the others held."""
+    """Training of one plain model, or of a part of it while the others are held."""
 
     def __init__(self, job: DeclaredJob, trainee: Trainee, name: str, hyper: Values) -> None:
         self._job, self._trainee, self._name = job, trainee, name
@@ -74,7 +74,7 @@ class PlainPart:
 
 
 class ArrayPart:
-    """B models at once, or a part of each with the others held."""
+    """Training of B models at once, or of a part of each while the others are held."""
 
     def __init__(self, job: DeclaredJob, array: Any, name: str) -> None:
         self._B = job.config.B
@@ -112,7 +112,7 @@ class ArrayPart:
 
 
 def _made(room: Any, made: Made, hyper: Values, of: Any) -> Any:
-    """An optimizer of these parameters, or a schedule of this optimizer."""
+    """Make an optimizer of these parameters, or a schedule of this optimizer."""
     return getattr(room, made.name)(of, **made.filled(hyper))
 
 
@@ -128,14 +128,14 @@ def _parameters(trainee: torch.nn.Module, part: str) -> list[torch.nn.Parameter]
 
 
 def train_only(trainee: torch.nn.Module, part: str) -> None:
-    """Hold all parameters that are not of `part`, and let those be trained that are."""
+    """Let the parameters of `part` be trained, and hold all others."""
     if part:
         for name, parameter in trainee.named_parameters():
             parameter.requires_grad_(_is_of(name, part))
 
 
 def share_tensors(array: torch.nn.Module, first: torch.nn.Module) -> None:
-    """Have `array` keep its parameters and buffers where `first` keeps those of the same name."""
+    """Make the parameters and buffers of `array` share memory with those of the same name in `first`."""
     for mine, its in (
         (array.named_parameters(), first.named_parameters()),
         (array.named_buffers(), first.named_buffers()),

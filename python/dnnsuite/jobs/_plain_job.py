@@ -31,9 +31,9 @@ class SeedUnit(NamedTuple):
 class PlainJob(Workload):
     """A workload of one plain model (`config.B == 0`).
 
-    A subclass names its `defaults` (what `baselines.json` asks for: batch_size, repeat, number, and its own options,
-    spelled as the flags are with underscores), what of them is smaller in a `smoke` run on two cores, and defines
-    `setup`, `batch` and `train`. Starting loaders and compiling belong to `setup`.
+    A subclass names its `defaults` (as in `baselines.json`: batch_size, repeat, number, and its options, spelled like
+    the flags with underscores) and the smaller ones of a `smoke` run on two cores, and defines `setup`, `batch` and
+    `train`. Starting loaders and compiling belong to `setup`.
     """
 
     family: ClassVar[str] = "plain"
@@ -91,7 +91,7 @@ class PlainJob(Workload):
         return None
 
     def image_stream(self, size: int, augment: bool = False) -> tuple[EndlessLoader, Origin]:
-        """(loader of image files, their origin) for `with_loader`: of this process's share, ended by `close`."""
+        """Return (loader of this process's image files, their origin) for `with_loader`; `close` ends it."""
         config, place = self.config, distributed.place_of(self.scope)
         loader, origin = imagenet.stream(
             config.data,
@@ -108,7 +108,7 @@ class PlainJob(Workload):
         return loader, origin
 
     def close(self) -> None:
-        """End what reads files."""
+        """End the loaders."""
         while self._streams:
             self._streams.pop().close()
 
@@ -189,7 +189,7 @@ class PlainJob(Workload):
     def settle_loss_scale(self, most: int = 12) -> None:
         """Make steps until one is not skipped for its loss scale, which begins far too high for most models.
 
-        A measured step would otherwise be one without the optimizer's work. Does nothing without loss scaling.
+        Measured steps would otherwise lack the optimizer's work. Does nothing without loss scaling.
         """
         if self._scaler is None:
             return

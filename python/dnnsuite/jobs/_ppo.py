@@ -9,7 +9,7 @@ import torch
 
 
 class Loss(NamedTuple):
-    """The loss that an update descends, and its parts; all `[]`."""
+    """Loss of an update, and its parts; all `[]`."""
 
     total: torch.Tensor
     action: torch.Tensor
@@ -20,11 +20,11 @@ class Loss(NamedTuple):
 def returns(
     rewards: torch.Tensor, values: torch.Tensor, alive: torch.Tensor, gamma: float, smoothing: float
 ) -> torch.Tensor:
-    """Generalised advantage estimates plus values (Schulman et al., ICLR 2016). `[T, E]`
+    """Compute generalised advantage estimates plus values `[T, E]` (Schulman et al., ICLR 2016).
 
     Args:
         rewards: `[T, E]`, of each step of each environment.
-        values: `[T + 1, E]`, what the critic thought before each step, and after the last.
+        values: `[T + 1, E]`, the critic's values before each step, and after the last.
         alive: `[T, E]`, 0 where the step ended an episode, else 1.
         gamma: the discount.
         smoothing: lambda, 0 for one step's difference, 1 for the whole return.
@@ -51,9 +51,9 @@ def clipped_loss(
     value_coefficient: float,
     entropy_coefficient: float,
 ) -> Loss:
-    """The loss of a mini-batch (Schulman et al., 2017), the value's clipped as the policy's is.
+    """Compute the loss of a mini-batch (Schulman et al., 2017); the value's loss is clipped like the policy's.
 
-    `logits` `[N, A]`; all others `[N]`. `old_...` is what the policy that played thought.
+    `logits` `[N, A]`; all others `[N]`. `old_...` are results of the policy that played.
     """
     log_probabilities = logits.log_softmax(1)
     chosen = log_probabilities.gather(1, actions.unsqueeze(1)).squeeze(1)

@@ -26,7 +26,7 @@ _RATE, _MOMENTUM = 0.01, 0.9
 
 
 class Replica(PlainJob):
-    """One of the processes: trains on normal noise as images, which stay on the device, all of class 0; SGD 0.01."""
+    """One of the processes: trains on images of normal noise that stay on the device, all of class 0; SGD 0.01."""
 
     name, description, unit = "scaling", "one process of scaling", "images"
     scope = "all"
@@ -49,7 +49,7 @@ class Replica(PlainJob):
         self._classes = torch.zeros(count, dtype=torch.int64, device=self.device)
 
     def begin(self, world_size: int) -> None:
-        """A new model, shared by the first so many processes, of which this is one."""
+        """Make a new model, shared by the first `world_size` processes, of which this is one."""
         torch.manual_seed(self.config.seed)
         self.model = network(self.options["network"]).to(self.device)
         self._classify: torch.nn.Module = self.model
@@ -85,7 +85,7 @@ def network(name: str) -> Any:
 class Team:
     """`size` processes, of which the first n can train together. They end when this one does.
 
-    Raises Error if one of them fails or dies, with what it said; the others are ended then.
+    Raises Error with the message of one that fails or dies; the others are ended then.
     """
 
     def __init__(self, size: int, config: JobConfig) -> None:
@@ -110,7 +110,7 @@ class Team:
         self._answers(size)
 
     def begin(self, world_size: int) -> int:
-        """The first `world_size` make a new model between them. Returns how many parameters it has."""
+        """Let the first `world_size` processes make a new model; return its number of parameters."""
         self._tell(world_size, ("begin", world_size))
         parameters: int = self._answers(world_size)[0]
         return parameters
@@ -145,7 +145,7 @@ class Team:
                 self._fail(rank, f"it is gone ({error})")
 
     def _answers(self, world_size: int) -> list[Any]:
-        """One of each, in order; whichever fails first is heard first."""
+        """Receive one answer of each, in order; the first failure is raised first."""
         missing = {connection: rank for rank, connection in enumerate(self._connections[:world_size])}
         found: dict[int, Any] = {}
         while missing:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Steps of an array against steps of plain models that start, each time, from the array's state.
+"""Steps of an array compared with steps of plain models that start, each time, from the array's state.
 
-Rounding cannot grow from step to step, so that a step may be compared closely however late it is. A plain model takes
-parameters, buffers and optimizer state over, and neither hyperparameters nor schedule: these go on by themselves.
-
-Rounding is larger where a ReLU flips or Adam divides a gradient of nearly zero by itself. Where a difference is too
-large, controls say by how much: the plain step in float64, then plain steps from weights that are a rounding away.
+Rounding cannot grow from step to step, so that late steps too are compared closely. A plain model takes over
+parameters, buffers and optimizer state, but has its own hyperparameters and schedule. Rounding errors are larger where
+a ReLU flips, or Adam divides a gradient of nearly zero by itself. A difference above its bound is compared with
+controls: the plain step in float64, then plain steps from weights changed by a rounding.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Bounds(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Distance of one quantity after a step, relative to its change, and what is allowed."""
+    """Distance of one quantity after a step, relative to its change, and its bound."""
 
     of: str
     error: float
@@ -55,12 +54,12 @@ class Difference(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """Distance in units of what is allowed; infinite for one that is not a number."""
+        """Distance in units of the bound; infinite for NaN."""
         return self.error / self.allowed if self.error == self.error else float("inf")
 
 
 class Alone(NamedTuple):
-    """The job of one plain model, and the dropout masks that it draws."""
+    """Job of one plain model, and the dropout masks that it draws."""
 
     job: DeclaredJob
     masks: Sequence[MaskStream]
@@ -95,7 +94,7 @@ class Follower:
         self._before = self._now()
 
     def compare(self) -> Difference:
-        """Make the step that the array just made; return the largest difference in units of what is allowed."""
+        """Make the step that the array has just made; return the largest difference in units of its bound."""
         found, now = self._now(), _Place.of(self._plain)
         plain = _advanced(self._plain.job, self._before)
         making = self._controls(now)
@@ -168,7 +167,7 @@ def _tensors(optimizer: torch.optim.Optimizer) -> dict[int, Tensors]:
 
 
 def _rounded(state: Snapshot, job: DeclaredJob, rounding: float, seed: int) -> Snapshot:
-    """`state` with weights that are a rounding away."""
+    """Change the weights of `state` by a rounding."""
     generator = torch.Generator().manual_seed(seed)
     tensors = dict(state.tensors)
     for name, _ in job.trainee.named_parameters():

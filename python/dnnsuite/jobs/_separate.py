@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One model of an array trained alone by torch's own layers and optimizer: what a fused number is checked against."""
+"""One model of an array trained alone by torch's layers and optimizer, to check fused numbers."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ _RECURRENT: dict[str, Any] = {
 
 
 def _masked(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Mask with True where a key is not to be seen, or with a number to add."""
+    """Apply a mask that is True where a key is ignored, or a mask of numbers to add."""
     return scores.masked_fill(mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
 
 

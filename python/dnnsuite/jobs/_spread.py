@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A training that may have several processes, one for each device, with one model between them."""
+"""Training of one model by several processes, one for each device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ._workload import JobConfig
 
 
 class SpreadJob(PlainJob):
-    """Knows its `place` among the processes and its device there; `batch_size` is of each process."""
+    """Plain job with a `place` among the processes and a device there; `batch_size` is that of each process."""
 
     def __init__(self, config: JobConfig) -> None:
         super().__init__(config)

@@ -211,7 +211,7 @@ def _home(workload: type) -> tuple[str, str]:
 
 
 def _families(kind: type) -> list[str]:
-    """Families in which a workload of `kind` may be, those that are asked first first."""
+    """List the families that a workload of `kind` may be in, in order of search."""
     family = getattr(kind, "family", "")
     return [family] if family else [*_OWN, *(known for known in _REGISTRY if known not in _OWN)]
 

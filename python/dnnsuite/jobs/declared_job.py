@@ -23,7 +23,7 @@ _HELD_OUT_SAMPLES = 512  # that an accuracy is of
 
 
 class Trainee(torch.nn.Module):
-    """One model and its losses as a forward, so that the array of it returns `[B]` losses."""
+    """Model whose forward returns its losses, so that an array of it returns `[B]` losses."""
 
     def __init__(self, model: torch.nn.Module, calls: tuple[Loss, ...]) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class DeclaredJob(FusedJob):
         self._parts = self._plain_parts(built[0]) if config.B == 0 else self._array_parts(built)
 
     def build(self, index: int) -> Trainee:
-        """The plain model `index` as it starts, with its losses."""
+        """Build the plain model `index` with its losses."""
         hyper = {name: values[index] for name, values in self.hyper.items()}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed + index)
@@ -112,7 +112,7 @@ class DeclaredJob(FusedJob):
         return [part.optimizer for part in self._parts]
 
     def fused(self, built: Sequence[Trainee]) -> Any:
-        """One array of `built`, which draws random numbers as each of them does alone."""
+        """Fuse `built` into one array, which draws random numbers like each of them alone."""
         seeds = [self.config.seed + i for i in range(len(built))]
         return _fuse.fuse(built, seeds=seeds, unfused=[f"model.{name}" for name in self.config.unfused])
 
@@ -214,7 +214,7 @@ class DeclaredJob(FusedJob):
 
     @property
     def autocast_dtype(self) -> torch.dtype | None:
-        """amp is bfloat16 where the GPU computes in it, else float16; None without autocast."""
+        """Dtype of autocast: bfloat16 if the GPU supports it, else float16; None without autocast."""
         if self.config.precision == "bf16":
             return torch.bfloat16
         if self.config.precision != "amp":

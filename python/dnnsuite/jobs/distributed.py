@@ -63,7 +63,7 @@ def device_of(place: Place, device: torch.device) -> torch.device:
 
 
 def join(place: Place, device: torch.device) -> None:
-    """Meets the other processes: over NCCL with GPUs, else over gloo. Does nothing when alone or already met.
+    """Connect to the other processes: over NCCL with GPUs, else over gloo. Does nothing if alone or connected already.
 
     Raises InvalidArgument if the environment does not say where, Error if they do not come.
     """
@@ -85,14 +85,14 @@ def join(place: Place, device: torch.device) -> None:
 
 
 def parallel(model: torch.nn.Module, place: Place, device: torch.device) -> torch.nn.Module:
-    """`model` with gradients averaged over all processes; itself when alone."""
+    """Wrap `model` so that gradients are averaged over all processes; returns it unchanged if alone."""
     if place.world_size == 1:
         return model
     return DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
 
 
 def finish() -> None:
-    """Leaves the others. Twice, or when alone, it does nothing.
+    """Disconnect from the others. Does nothing if alone. Idempotent.
 
     A process that used gloo then has to flush its output and end by `os._exit`: torch 2.13 aborts in one of ten
     interpreters that shut down after DistributedDataParallel over gloo.

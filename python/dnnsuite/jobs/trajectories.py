@@ -100,7 +100,7 @@ def _declared(job: str) -> Any:
 
 
 def _same_start(kind: Any) -> Any:
-    """The job with all models starting from the weights of the first."""
+    """Derive a job whose models all start from the weights of the first."""
 
     def build(self: Any, index: int) -> Any:
         model = kind.build(self, index)
@@ -155,7 +155,8 @@ def _joined(parts: list[Trajectory]) -> Trajectory:
 
 @torch.no_grad()
 def _sketches(trainee: torch.nn.Module, B: int, models: int) -> list[list[float]]:
-    """A count sketch of each model's parameters: each number is added, with a random sign, to one of `SKETCH`."""
+    """Compute a count sketch of each model's parameters: each number is added, with a random sign, to one of
+    `SKETCH`."""
     found = torch.zeros(models, SKETCH, dtype=torch.float64)
     generator = torch.Generator().manual_seed(0)
     for _, parameter in sorted(trainee.named_parameters()):

@@ -11,11 +11,11 @@ import torch
 class BERT(torch.nn.Module):
     """Encoder over `[*, N, L]` token indices that scores the masked positions only.
 
-    `nn` decides what it is made of: `torch.nn`, `dnnsuite.nn.array(0)` or, for B models at once,
-    `dnnsuite.nn.array(B)`; `*` is then nothing or `B`. Token and position embeddings, `nlayers` encoder
-    layers of width `emsize` (norm after the residual and GELU, as in the paper), and one linear layer to the
-    vocabulary. `segments` adds an embedding of segments, of which every token is in the first; without `embedding_norm`
-    the embeddings are not normalised.
+    `nn` is the namespace of its layers: `torch.nn`, `dnnsuite.nn.array(0)` or, for B models at once,
+    `dnnsuite.nn.array(B)`; `*` is then empty or `B`. Token and position embeddings, `nlayers` encoder layers of width
+    `emsize` (norm after the residual and GELU, as in the paper), and one linear layer to the vocabulary. `segments`
+    adds an embedding of segments, of which every token is in the first; without `embedding_norm` the embeddings are not
+    normalised.
     """
 
     #: The forward pass works for any leading dimensions, so `dnnsuite.fuse` may run it on `[B, ...]` as it stands.

@@ -18,8 +18,8 @@ class GNMT(nn.Module):
     """Source tokens `[S, N]`, their lengths `[N]`, and target tokens `[T, N]` to logits of the next one `[T, N, V]`.
 
     Lengths descend and are on the CPU. One embedding serves both languages. The encoder is `layers` LSTMs, the first in
-    both directions; the decoder as many, all fed with what the attention of the first one finds; from the third on each
-    adds what it got. Dropout is on what goes into each but the first.
+    both directions; the decoder has as many, all fed with the attention of the first; from the third on each adds its
+    input to its output. Dropout is on the input of each but the first.
     """
 
     def __init__(self, vocab_size: int, hidden: int = 1024, layers: int = 4, dropout: float = 0.2) -> None:
@@ -58,7 +58,7 @@ class GNMT(nn.Module):
 
 
 class BahdanauAttention(nn.Module):
-    """Queries `[T, N, H]` look at keys `[S, N, H]`, of which `lengths` `[N]` count: what they find, `[T, N, H]`.
+    """Additive attention of queries `[T, N, H]` to keys `[S, N, H]`, of which `lengths` `[N]` count: `[T, N, H]`.
 
     The score is g v/|v| · tanh(Wq + Uk + b): additive (Bahdanau et al., 2015), its vector normalised.
     """
@@ -85,7 +85,7 @@ class BahdanauAttention(nn.Module):
 
 
 def label_smoothing_loss(logits: torch.Tensor, target: torch.Tensor, smoothing: float = 0.1) -> torch.Tensor:
-    """`[]`: the sum over tokens that are no padding of (1 - s) · -log p(target) + s · the mean of -log p.
+    """Sum (1 - s) · -log p(target) + s · mean of -log p over tokens other than padding: `[]`.
 
     `logits` `[T, V]`, `target` `[T]` (Szegedy et al., 2016; in the form of MLPerf's GNMT).
     """

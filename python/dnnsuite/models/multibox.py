@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Detection by default boxes: what they are, which of them finds what, and the loss (Liu et al., SSD, ECCV 2016).
+"""Detection by default boxes: the boxes, their matching with objects, and the loss (Liu et al., SSD, ECCV 2016).
 
-Boxes are in parts of the image's sides: `ltrb` is left, top, right and bottom, `xywh` the centre and the size.
+Boxes are in fractions of the image's sides: `ltrb` is left, top, right and bottom, `xywh` centre and size.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ def default_boxes() -> torch.Tensor:
 
 
 def to_ltrb(xywh: torch.Tensor) -> torch.Tensor:
-    """`[..., 4]` to `[..., 4]`."""
+    """Convert boxes `[..., 4]`."""
     centre, half = xywh[..., :2], xywh[..., 2:] / 2
     return torch.cat((centre - half, centre + half), -1)
 
 
 def to_xywh(ltrb: torch.Tensor) -> torch.Tensor:
-    """`[..., 4]` to `[..., 4]`."""
+    """Convert boxes `[..., 4]`."""
     first, last = ltrb[..., :2], ltrb[..., 2:]
     return torch.cat(((first + last) / 2, last - first), -1)
 
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Intersection over union of boxes ltrb `[A, 4]` and `[B, 4]`: `[A, B]`."""
+    """Compute intersection over union of boxes ltrb `[A, 4]` and `[B, 4]`: `[A, B]`."""
     first = torch.maximum(a[:, None, :2], b[None, :, :2])
     last = torch.minimum(a[:, None, 2:], b[None, :, 2:])
     common = (last - first).clamp(min=0).prod(2)
@@ -93,10 +93,10 @@ def multibox_loss(
     labels: torch.Tensor,
     defaults: torch.Tensor,
 ) -> torch.Tensor:
-    """The mean over images of (smooth L1 of the offsets + cross-entropy) / default boxes that find something; `[]`.
+    """Compute the mean over images of (smooth L1 of the offsets + cross-entropy) / matched default boxes; `[]`.
 
-    Cross-entropy counts those that find something and, three times as many, the worst of those that do not. An image in
-    which nothing is found counts 0.
+    Cross-entropy counts the matched boxes and three times as many of the worst unmatched ones. An image without a match
+    counts 0.
 
     Args:
         offsets: `[N, 4, D]`, of centre and size.

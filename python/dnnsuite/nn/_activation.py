@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Activations that know a dimension, have a weight, or draw random numbers.
-
-Every other activation of torch treats all elements alike and is right on `[B, ...]` as it is.
+"""Activations with a dimension argument, a weight, or random numbers. torch's other activations are element-wise and
+work on `[B, ...]` unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from .random_streams import advance
 
 
 class _Along(ArrayModule):
-    """An activation along `dim`, which counts without the model."""
+    """Activation along `dim`, which counts the dimensions of one model."""
 
     def __init__(self, dim: int | None = None, *, B: int) -> None:
         super().__init__(B)
@@ -106,7 +105,7 @@ class PReLU(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Every weight `init`, as torch's."""
+        """Set every weight to `init`, like torch."""
         self.weight.fill_(self.init)
 
     @classmethod
@@ -130,8 +129,8 @@ def _mixed(z: torch.Tensor) -> torch.Tensor:
 
 
 def uniform(rng: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """Numbers in [0, 1), float32 of `shape` [B, ...]: a function of each model's (key, step), rng [B, 2], and the
-    element alone."""
+    """Return float32 numbers in [0, 1) of `shape` [B, ...]: a function of each model's (key, step) in `rng` [B, 2] and
+    of the element only."""
     elements = math.prod(shape[1:])
     stream = _mixed(rng[:, 0] + _mixed(rng[:, 1] * _STEP))
     counter = torch.arange(1, elements + 1, device=rng.device) * _GOLDEN
@@ -143,7 +142,7 @@ class RReLU(ArrayModule):
     """`torch.nn.RReLU` for B models: in training the slope of every negative element is drawn between `lower` and
     `upper`, from a random stream per model that `dnnsuite.nn.seed` starts; in evaluation it is their mean.
 
-    In place is not offered.
+    There is no in-place form.
     """
 
     torch_class = torch.nn.RReLU

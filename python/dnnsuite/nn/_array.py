@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The `nn` for a given B: one model definition for a plain model and for an array."""
+"""Namespace `nn` for a given B: one model definition for a plain model and for an array."""
 
 from __future__ import annotations
 

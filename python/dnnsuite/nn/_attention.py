@@ -26,9 +26,9 @@ class MultiheadAttention(ArrayModule):
 
     `query` `[B, L, N, E]`, or `[B, N, L, E]` with `batch_first`, or `[B, L, E]` for one sequence; `key` and `value`
     likewise with S for L. `attn_mask` is `[L, S]` (for all models), `[B, L, S]` or `[B, N * H, L, S]`;
-    `key_padding_mask` is `[B, N, S]`. A boolean mask is True where a key is not to be seen, a float mask is added.
-    Returns (output, weights), weights `[B, N, L, S]` or None. Self-attention without weights and with no mask but
-    padding and causality, the case of most models, is one fused operator on the packed projections.
+    `key_padding_mask` is `[B, N, S]`. A boolean mask is True where a key is ignored; a float mask is added to the
+    scores. Returns (output, weights), weights `[B, N, L, S]` or None. Self-attention without weights and with no mask
+    but padding and causality, the case of most models, is one fused operator on the packed projections.
     """
 
     torch_class = torch.nn.MultiheadAttention
@@ -84,7 +84,7 @@ class MultiheadAttention(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Xavier's projections and zero biases, as torch's, model by model."""
+        """Initialise projections by Xavier's rule and biases with zeros, like torch, model by model."""
         for index in range(self.B):
             for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
                 if (weight := self._parameters[name]) is not None:
@@ -132,7 +132,7 @@ class MultiheadAttention(ArrayModule):
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """All heads before the output projection: `[B, N, L, E]` and `[B, N, S, ...]` to `[B, N, L, E]`.
+        """Compute all heads before the output projection: `[B, N, L, E]` and `[B, N, S, ...]` to `[B, N, L, E]`.
 
         `is_causal` stands for the causal mask, which `attn_mask` then repeats.
         """
@@ -202,7 +202,8 @@ class MultiheadAttention(ArrayModule):
         key_padding_mask: Tensor | None,
         attn_mask: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Projected q, k, v `[B, N, H, L or S, d]` with the keys that are always there, and one mask for them."""
+        """Return projected q, k, v `[B, N, H, L or S, d]` with the constant keys (`add_bias_kv`, `add_zero_attn`), and
+        one mask."""
         q, k, v = self._projected(query, key, value)
         mask = None if attn_mask is None else shape_for_heads(attn_mask, self.B, q.shape[1], self.num_heads)
         if self.bias_k is not None and self.bias_v is not None:
@@ -221,7 +222,7 @@ class MultiheadAttention(ArrayModule):
         return y if self.compute_dtype is None else y.to(x.dtype)
 
     def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
-        """q, k, v `[B, N, L or S, E]`; what has one input is one product."""
+        """Project to q, k, v `[B, N, L or S, E]`; projections of one input are one product."""
         bias, E = self.in_proj_bias, self.embed_dim
         if self.in_proj_weight is None:
             weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)

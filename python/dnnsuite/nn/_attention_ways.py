@@ -19,7 +19,7 @@ def attend_packed(
     causal: bool,
     key_padding_mask: Tensor | None,
 ) -> Tensor:
-    """`ops.attention`, on a GPU by the fastest way there."""
+    """Compute `ops.attention`; on a GPU by the fastest of several ways."""
     if not qkv.is_cuda:
         return ops.attention(qkv, num_heads, p, rng, causal, key_padding_mask)
     ways = attention_ways(num_heads, p, rng, causal, key_padding_mask)
@@ -30,10 +30,10 @@ def attend_packed(
 def attention_ways(
     num_heads: int, p: Tensor | None, rng: Tensor | None, causal: bool, key_padding_mask: Tensor | None
 ) -> dict[str, Way]:
-    """Return the ways that there are, by name; each takes qkv `[B, N, L, 3E]`.
+    """Return the ways by name; each takes qkv `[B, N, L, 3E]`.
 
-    torch's call is none where probabilities are dropped: it would draw from the device's generator, not from each
-    model's own stream.
+    With dropout torch's call is not among them: it would draw from the device's generator, not from each model's
+    stream.
     """
     options = num_heads, p, rng, causal, key_padding_mask
     ways: dict[str, Way] = {

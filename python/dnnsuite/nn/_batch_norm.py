@@ -60,8 +60,8 @@ class _NormBase(ArrayModule):
 
     @property
     def momentum(self) -> Any:
-        """The weight of the newest batch in the running statistics, None for an average over all; a list where the
-        models differ. Takes a number or None, or one per model in a list or a tensor."""
+        """Weight of the newest batch in the running statistics; None for an average over all batches; a list if the
+        models differ. Set it to a number or None, or to one per model in a list or a tensor."""
         return self.momenta[0] if len(set(self.momenta)) == 1 else self.momenta
 
     @momentum.setter
@@ -82,7 +82,7 @@ class _NormBase(ArrayModule):
 
     @torch.no_grad()
     def reset_running_stats(self) -> None:
-        """Mean zero, variance one, no batch seen."""
+        """Reset to mean zero, variance one, and no batch seen."""
         if (
             self.running_mean is not None
             and self.running_var is not None
@@ -94,7 +94,7 @@ class _NormBase(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Weight one, bias zero, and the running statistics of the start."""
+        """Reset weights to one, biases to zero, and the running statistics."""
         self.reset_running_stats()
         if self.weight is not None:
             self.weight.fill_(1.0)
@@ -207,7 +207,7 @@ class _BatchNorm(_NormBase):
     def maximum(
         self, x: torch.Tensor, activation: str = "none", slope: float = 0.01
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The largest of `activation(self(x))` over the last dimension, kept as 1, and where it is."""
+        """Compute the maximum of `activation(self(x))` over the last dimension, kept as 1, and its index."""
         arguments, tracked = self._arguments(x)
         if tracked is not None:
             tracked.add_(1)
@@ -216,7 +216,7 @@ class _BatchNorm(_NormBase):
 
     @staticmethod
     def activate(x: torch.Tensor, activation: str, slope: float) -> torch.Tensor:
-        """The activation alone."""
+        """Apply only the activation."""
         result: torch.Tensor = ops.NORM_ACTIVATIONS[activation](x, slope)
         return result
 
@@ -226,7 +226,8 @@ class _BatchNorm(_NormBase):
         return functional.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
 
     def _arguments(self, x: torch.Tensor) -> tuple[tuple[Any, ...], torch.Tensor | None]:
-        """The arguments of `functional.batch_norm` for this input; and what is to count the batch, if nothing has."""
+        """Return the arguments of `functional.batch_norm` for this input, and the counter of batches if it still has to
+        count this one."""
         self._check(x)
         self.own_written()
         training = self.training or self.running_mean is None

@@ -42,7 +42,7 @@ class Bilinear(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Uniform within ±1/√in1_features, as torch's, model by model."""
+        """Draw from ±1/√in1_features uniformly, like torch, model by model."""
         bound = self.in1_features**-0.5
         for index in range(self.B):
             for parameter in self.parameters():

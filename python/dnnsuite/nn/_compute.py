@@ -13,7 +13,7 @@ from ._linear import Linear
 from ._rnn import RecurrentLayer
 
 PRODUCTS = (Linear, MultiheadAttention, RecurrentLayer)
-"""Layers whose time goes into products of matrices, those inside a transformer's layers among them."""
+"""Layers that spend their time in matrix products, also inside transformer layers."""
 
 _POSSIBLE = (torch.bfloat16, torch.float16)
 
@@ -21,13 +21,13 @@ _POSSIBLE = (torch.bfloat16, torch.float16)
 def compute_dtype(
     array: torch.nn.Module, dtype: torch.dtype | None, layers: type[Any] | tuple[type[Any], ...] = PRODUCTS
 ) -> torch.nn.Module:
-    """Has the layers of `array` that are of the classes `layers` compute in `dtype`; None ends it. Returns `array`.
+    """Let the layers of `array` of the classes `layers` compute in `dtype`; None ends it. Returns `array`.
 
-    Inputs and parameters are rounded to `dtype` for the product, whose sums are kept in float32, and the result is put
-    back; the parameters themselves, their gradients and the optimizer's state keep their dtype. `layers` are classes
-    that have an attribute `compute_dtype`; the default is `Linear`, attention's projections and the inputs' products of
-    recurrent layers. Convolutions can too, if they are asked for: `(nn.Linear, nn.Conv2d)`. It pays for large products
-    on a processor with bfloat16 instructions (`benchmarks/ops/bench_compute_dtype.py`) and costs for small ones.
+    Inputs and parameters are rounded to `dtype` for the product, which sums in float32, and the result is converted
+    back; parameters, gradients and optimizer state keep their dtype. `layers` are classes that have an attribute
+    `compute_dtype`; the default is `Linear`, attention's projections and the inputs' products of recurrent layers.
+    Convolutions can too: pass `(nn.Linear, nn.Conv2d)`. Large products get faster on a processor with bfloat16
+    instructions (`benchmarks/ops/bench_compute_dtype.py`), small ones slower.
     """
     if dtype is not None and dtype not in _POSSIBLE:
         raise InvalidArgument(f"compute_dtype must be torch.bfloat16, torch.float16 or None, not {dtype}")

@@ -19,8 +19,8 @@ Size = int | Sequence[int]
 
 
 def laid_out(weight: torch.Tensor) -> torch.Tensor:
-    """A weight `[B, O, I, H, W]` as its device convolves with it: on a CPU the input channels last in memory, or every
-    pass would rearrange it there and its gradient back (an eighth of the step of a ResNet-18); elsewhere as it is.
+    """Lay a weight `[B, O, I, H, W]` out as its device convolves with it: on a CPU with the input channels last in
+    memory, or every pass would rearrange it and its gradient (an eighth of a ResNet-18's step); unchanged elsewhere.
     """
     if weight.dim() != 5 or not on_cpu(weight):
         return weight.contiguous()
@@ -28,7 +28,8 @@ def laid_out(weight: torch.Tensor) -> torch.Tensor:
 
 
 def _around(plain: Any) -> list[int]:
-    """Padding of a torch convolution before and after each dimension, the last dimension first, as `pad` takes it."""
+    """Return the padding of a torch convolution in the format of `pad`: before and after each dimension, last dimension
+    first."""
     if plain.padding == "valid":
         return [0] * (2 * len(plain.kernel_size))
     if plain.padding == "same":
@@ -81,7 +82,7 @@ class _ConvBase(ArrayModule):
                 model.weight.data = made
 
     def _lay_out(self) -> None:
-        """Lay the weights out as their device has them; one that all models share stays as it was given."""
+        """Lay the weights out for their device; a weight that all models share stays unchanged."""
         if not held_once(self.weight):
             self.weight.data = laid_out(self.weight.data)
 
@@ -90,7 +91,7 @@ class _ConvBase(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Each model in turn as torch does it, so B layers made one by one from the same seed are the same."""
+        """Initialise the models in turn like torch, so that B layers made one by one from the same seed are equal."""
         fan_in = self.weight[0, 0].numel() if self.B else 0
         for index in range(self.B):
             drawn = torch.empty_like(
@@ -107,7 +108,7 @@ class _ConvBase(ArrayModule):
         return values | {"bias": module.bias is not None}
 
     def _convolved(self, convolve: Callable[..., torch.Tensor], x: torch.Tensor, *rest: Any) -> torch.Tensor:
-        """`convolve(x, weight, bias, *rest)`, in the layer's `compute_dtype`."""
+        """Call `convolve(x, weight, bias, *rest)` in the layer's `compute_dtype`."""
         low = self.compute_dtype
         if low is None:
             return convolve(x, self.weight, self.bias, *rest)
@@ -218,7 +219,7 @@ class _ConvTranspose(_ConvBase):
         return self._convolved(convolve, x, self.stride, self.padding, extra, self.groups, self.dilation)
 
     def _extra(self, x: torch.Tensor, output_size: list[int]) -> list[int]:
-        """The output padding that gives one model's results this size; its leading dimensions may be left out."""
+        """Return the output padding for which one model's result has this size; leading dimensions may be left out."""
         asked = output_size[-self.dims :]
         geometry = zip(
             x.shape[-self.dims :], self.stride, self.padding, self.kernel_size, self.dilation, strict=True

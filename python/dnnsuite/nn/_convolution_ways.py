@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Convolutions of all models on a GPU: in groups as HFTA's, in groups with the channels last, one for each model on
-streams of their own, as a batched product, or by our depthwise kernel. Which is the fastest depends on the shape.
+"""Convolutions of all models on a GPU: grouped as in HFTA, grouped with channels last, one per model on parallel
+streams, as a batched product, or by this package's depthwise kernel. The fastest depends on the shape.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _streams: dict[torch.device, list[Any]] = {}
 def convolve_on_gpu(
     plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
 ) -> Tensor:
-    """Convolve `[B, N, C, *]` by the fastest way on this GPU; on a CPU that stands in for one, by the first."""
+    """Convolve `[B, N, C, *]` by the fastest way on this GPU; on a CPU that stands in for one by the first way."""
     ways = convolution_ways(plain, input, weight, bias, *rest)
     inputs = input, weight, bias
     way = fastest(plain.__name__, ways, inputs, str(rest)) if input.is_cuda else next(iter(ways))
@@ -34,7 +34,7 @@ def convolve_on_gpu(
 def convolution_ways(
     plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
 ) -> dict[str, Way]:
-    """Return the ways that there are for a convolution, by name; each takes input, weight and bias."""
+    """Return the ways to compute a convolution, by name; each takes input, weight and bias."""
     ways: dict[str, Way] = {}
     transposed = plain.__name__.startswith("conv_transpose")
     if input.stride(0) == 0 and not (transposed or rest[3] > 1 or input.requires_grad):
@@ -69,9 +69,9 @@ def _pair(size: Any) -> tuple[int, int]:
 def grouped(
     plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
 ) -> Tensor:
-    """The convolution of all models as one, in as many groups more: `[B, N, C, *]` as `[N, B * C, *]`.
+    """Convolve all models in one call with B times the groups: `[B, N, C, *]` as `[N, B * C, *]`.
 
-    The models' batches lie side by side as channels; of a result in memory order `[N, B, O, *]` that is a view again.
+    The models' batches are side by side as channels; a result in memory order `[N, B, O, *]` is a view.
     """
     B, N = input.shape[:2]
     transposed = plain.__name__.startswith("conv_transpose")
@@ -90,24 +90,25 @@ def grouped(
 def _wide(
     plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
 ) -> Tensor:
-    """The convolution of a batch that all models share, as one with the filters of all of them."""
+    """Convolve a batch that all models share with the filters of all of them, in one call."""
     offsets = None if bias is None else bias.reshape(-1)
     y = plain(input[0], weight.flatten(0, 1), offsets, *rest)
     return y.unflatten(1, (len(weight), -1)).transpose(0, 1)
 
 
 def _in_turn_last(input: Tensor) -> Tensor:
-    """`[B, N, C, H, W]` in memory order `[N, H, W, B, C]`, that of a convolution in groups with the channels last."""
+    """Lay `[B, N, C, H, W]` out in memory order `[N, H, W, B, C]`, as a grouped convolution with channels last needs
+    it."""
     return input.permute(1, 3, 4, 0, 2).contiguous().permute(3, 0, 4, 1, 2)
 
 
 def _last(input: Tensor) -> Tensor:
-    """`[B, N, C, H, W]` with each model's channels last in memory."""
+    """Lay `[B, N, C, H, W]` out with each model's channels last in memory."""
     return input.movedim(2, -1).contiguous().movedim(-1, 2)
 
 
 def _product(input: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, int]) -> Tensor:
-    """A filter of one pixel as a product of the models' pixels `[B, N * H * W, C]`."""
+    """Convolve with filters of one pixel as a product of the models' pixels `[B, N * H * W, C]`."""
     pixels = input.movedim(2, -1)
     if stride != (1, 1):
         pixels = pixels[:, :, :: stride[0], :: stride[1]]
@@ -120,9 +121,9 @@ def _depthwise(input: Tensor, weight: Tensor, bias: Tensor | None, *steps: tuple
 
 
 def _on_streams(call: Way, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """One convolution for each model, on streams that fork from the caller's and join it again: so also in a graph.
+    """Convolve model by model on streams that fork from the caller's and join it again, which a graph can capture.
 
-    Autograd takes each one's backward pass to the stream of its forward.
+    Autograd runs each backward pass on the stream of its forward.
     """
     if not input.is_cuda:
         return each_model(call, input, weight, bias)

@@ -29,8 +29,8 @@ class Dropout(ArrayModule):
     `p` takes another number, list or tensor at any time, and can be written in place.
 
     The mask is a function of (seed of the model, this layer's place in it, step, element), so model i drops the same
-    elements whatever B, its slot or its neighbours; `dnnsuite.nn.seed` sets the seeds. In place is not offered: the
-    mask is recomputed in the backward pass, so nothing is saved by it.
+    elements for any B, slot and neighbours; `dnnsuite.nn.seed` sets the seeds. There is no in-place form: the mask is
+    recomputed in the backward pass, so it would save no memory.
 
     >>> import torch
     >>> from dnnsuite import nn
@@ -55,7 +55,7 @@ class Dropout(ArrayModule):
 
     @property
     def rates(self) -> list[float]:
-        """One rate per model: those in `p`, read again after somebody has written there."""
+        """Rates by model: those in `p`, read again after a write to it."""
         p: Any = self._buffers["p"]
         known, of, version = self.__dict__.get("_fused_rates", (None, None, 0))
         if of is not p or version != p._version:
@@ -125,7 +125,7 @@ class Dropout(ArrayModule):
         return one
 
     def draw(self) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """(p, rng) of this step for an operator that drops by itself; (None, None) if nothing drops."""
+        """Return (p, rng) of this step for an operator that includes dropout; (None, None) if nothing is dropped."""
         if not self.training:
             return None, None
         if not any(self.rates):

@@ -49,7 +49,7 @@ class Linear(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Each model in turn as torch does it, so B layers made one by one from the same seed are the same."""
+        """Initialise the models in turn like torch, so that B layers made one by one from the same seed are equal."""
         for index in range(self.B):
             torch.nn.init.kaiming_uniform_(self.weight[index], a=5**0.5)
             if self.bias is not None:
@@ -71,7 +71,7 @@ class Linear(ArrayModule):
         return self.activated(x)
 
     def activated(self, x: torch.Tensor, activation: str = "none", slope: float = 0.0) -> torch.Tensor:
-        """`activation(self(x))`: one kernel for ReLU, the bias with GELU."""
+        """Compute `activation(self(x))`: one kernel with ReLU; with GELU the bias and the activation are one pass."""
         check_models(x, self.B, "Linear")
         y = ops.linear(x, self.weight, self.bias, activation, self.compute_dtype)
         return y if self.compute_dtype is None else y.to(x.dtype)

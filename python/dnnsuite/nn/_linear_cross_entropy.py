@@ -25,8 +25,8 @@ def _missing(*arguments: Any, **keywords: Any) -> torch.nn.Module:
 class LinearCrossEntropyLoss(ArrayModule):
     """`torch.nn.LinearCrossEntropyLoss` for B models: `[B, N, in_features]` and class indices `[B, N]` to `[B]`.
 
-    The logits `[N, num_classes]` are made a part at a time and never kept, and the gradient with them. `weight`, one
-    number per class, and targets of probabilities are computed with logits as they come.
+    The logits `[N, num_classes]` are computed in chunks and never stored whole; the gradient is computed with them.
+    With class weights, or probabilities as targets, the whole logits are computed.
     """
 
     torch_class = getattr(torch.nn, "LinearCrossEntropyLoss", _missing)

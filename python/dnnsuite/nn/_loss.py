@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Losses that keep the models apart: one value per model, never a mean over all of them.
+"""Losses per model: one value for each, never a mean over all of them.
 
-Every one is torch's, with its arguments, for inputs `[B, N, ...]` and a result `[B]` (`[B, N, ...]` with
+Each takes the arguments of torch's, for inputs `[B, N, ...]` and a result `[B]` (`[B, N, ...]` with
 `reduction="none"`), so `loss.sum().backward()` gives each model the gradient that it would have alone. Floating
-arguments may be a list with one value per model; weights may be a list of tensors, one per model. Targets may be
-shared by all models (`dnnsuite.stack`). `loss(input, target, sample_weight=w)` with w `[B, N]`, bool or floating,
-says what each sample counts: batches of different sizes are filled up with samples of weight 0.
+arguments may be a list with one value per model; weights may be a list of tensors, one per model. Targets may be shared
+by all models (`dnnsuite.stack`). `loss(input, target, sample_weight=w)` with w `[B, N]`, bool or floating, weights the
+samples: pad batches of different sizes with samples of weight 0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Loss(ArrayModule):
     weights: ClassVar[tuple[str, ...]] = ()
     """Arguments that are tensors, kept as buffers `[B, ...]`."""
     class_weights: ClassVar[bool] = False
-    """True if `weight` is one number per class, so that `[B, C]` is told from `[C]`."""
+    """True if `weight` is one number per class, so that `[C]` and `[B, C]` can be told apart."""
     reductions: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *arguments: Any, B: int, **keywords: Any) -> None:
@@ -54,7 +54,7 @@ class Loss(ArrayModule):
                 setattr(self, name, options[name])
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Take a number for all models or one per model, a weight for all models or one per model."""
+        """Set an attribute: numbers and weights may be one for all models or one per model."""
         if name in self.per_model_lists:
             value = per_model(physical(value), self.B, name)
         elif name in self.weights:
@@ -68,12 +68,12 @@ class Loss(ArrayModule):
     _option_names: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Read torch's signature once: in each forward it took as long as the loss."""
+        """Read torch's signature once per class: in each forward it would take as long as the loss."""
         super().__init_subclass__(**kwargs)
         cls._option_names = tuple(name for name in cls._signature().parameters if name not in _LEGACY)
 
     def _stacked(self, name: str, value: Tensor | Sequence[Tensor | None] | None) -> Tensor | None:
-        """One weight for all models, or a list with one or None (all ones) for each, as `[B, ...]`."""
+        """Stack a weight for all models, or a list with one or None (all ones) per model, to `[B, ...]`."""
         if isinstance(value, Tensor):
             if self.class_weights and value.dim() == 2:
                 if len(value) != self.B:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Attention masks of an array: their shapes, several in one, and whether one is the causal mask."""
+"""Attention masks of an array: shapes, combination, and detection of the causal mask."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..errors import InvalidArgument
 
 
 def shape_for_heads(mask: torch.Tensor, B: int, sequences: int, heads: int) -> torch.Tensor:
-    """`[L, S]`, `[B, L, S]` or `[B, N * H, L, S]` as what broadcasts to `[B, N, H, L, S]`."""
+    """Reshape a mask `[L, S]`, `[B, L, S]` or `[B, N * H, L, S]` so that it broadcasts to `[B, N, H, L, S]`."""
     if mask.dim() == 2:
         return mask[None, None, None]
     if mask.dim() == 3 and mask.shape[0] == B:
@@ -25,7 +25,7 @@ def shape_for_heads(mask: torch.Tensor, B: int, sequences: int, heads: int) -> t
 def joined_mask(
     mask: torch.Tensor | None, padding: torch.Tensor | None, extra: int, dtype: torch.dtype
 ) -> torch.Tensor | None:
-    """Two masks as one, with `extra` keys at the end that are always seen; boolean (True = ignore) if both are."""
+    """Combine two masks, with `extra` keys at the end that are never ignored; boolean (True = ignore) if both are."""
     found = [
         m if extra == 0 else torch.nn.functional.pad(m, (0, extra)) for m in (mask, padding) if m is not None
     ]
@@ -38,14 +38,15 @@ def joined_mask(
 
 
 def additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A boolean mask (True = ignore) as what is added to the scores; a float mask in `dtype`."""
+    """Convert a boolean mask (True = ignore) to one that is added to the scores; cast a float mask to `dtype`."""
     if mask.dtype != torch.bool:
         return mask.to(dtype)
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask, float("-inf"))
 
 
 def is_causal_mask(mask: torch.Tensor | None) -> bool:
-    """Return True if a mask for all models hides exactly the later positions; False where looking costs a wait."""
+    """Return True if a mask for all models hides exactly the later positions; False where a look would wait for a
+    GPU."""
     if mask is None or mask.device.type != "cpu" or torch.compiler.is_compiling():
         return False
     if mask.dim() == 3 and mask.stride(0) == 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Apply a function of one model's tensors to an array's `[B, ...]`, and turn its dimensions into the array's."""
+"""Functions of one model's tensors applied to an array's `[B, ...]`, and conversion of dimensions."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class LayerNorm(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Weight one, bias zero, as torch's."""
+        """Set weights to one and biases to zero, like torch."""
         if self.weight is not None:
             self.weight.fill_(1.0)
         if self.bias is not None:
@@ -79,7 +79,7 @@ class LayerNorm(ArrayModule):
 class RMSNorm(ArrayModule):
     """`torch.nn.RMSNorm` for B models: `[B, *, *normalized_shape]` to the same; the weight is `[B, *normalized_shape]`.
 
-    `eps=None` is the smallest number that makes a difference to 1 in the dtype of the input.
+    `eps=None` is the machine epsilon of the input's dtype.
     """
 
     torch_class = torch.nn.RMSNorm
@@ -104,7 +104,7 @@ class RMSNorm(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Weight one, as torch's."""
+        """Set weights to one, like torch."""
         if self.weight is not None:
             self.weight.fill_(1.0)
 
@@ -154,7 +154,7 @@ class GroupNorm(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Weight one, bias zero, as torch's."""
+        """Set weights to one and biases to zero, like torch."""
         if self.weight is not None:
             self.weight.fill_(1.0)
         if self.bias is not None:

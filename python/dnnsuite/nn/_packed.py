@@ -12,9 +12,8 @@ from ..errors import InvalidArgument
 
 
 class Packing:
-    """One packed batch as a padded one with lengths, and back.
-
-    torch packs by time: the first steps of all sequences, longest first, then the second steps, and so on.
+    """Conversion of one packed batch to a padded one with lengths, and back. torch packs by time: the first steps of
+    all sequences, longest first, then the second steps, and so on.
     """
 
     def __init__(self, packed: PackedSequence, B: int) -> None:
@@ -33,25 +32,25 @@ class Packing:
         self.lengths = active.sum(0).to(device).expand(B, -1)
 
     def pad(self) -> torch.Tensor:
-        """`[B, T, N, I]`, zeros behind the end of each sequence."""
+        """Unpack to `[B, T, N, I]`, with zeros after the end of each sequence."""
         data = self.packed.data
         padded = data.new_zeros(len(data), self.steps, self.rows, data.shape[-1])
         padded[:, self._time, self._row] = data
         return padded
 
     def pack(self, y: torch.Tensor) -> PackedSequence:
-        """The inverse of `pad`, for outputs `[B, T, N, H]`."""
+        """Pack outputs `[B, T, N, H]`: the inverse of `pad`."""
         own = self.packed
         return PackedSequence(
             y[:, self._time, self._row], own.batch_sizes, own.sorted_indices, own.unsorted_indices
         )
 
     def sort(self, state: Sequence[torch.Tensor] | None) -> Sequence[torch.Tensor] | None:
-        """States `[B, layers, N, H]` in the caller's order, in the order of the packed sequences."""
+        """Sort states `[B, layers, N, H]` from the caller's order into that of the packed sequences."""
         return state if state is None else _in_order(state, self.packed.sorted_indices)
 
     def unsort(self, state: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """The inverse of `sort`."""
+        """Undo `sort`."""
         return _in_order(state, self.packed.unsorted_indices)
 
 

@@ -16,7 +16,7 @@ from ..ops.device import on_cpu
 __all__ = ["align", "check_reduction", "in_whole_vectors", "legacy", "model_sum", "reduce"]
 
 VECTORS = 64
-"""Elements that are whole vectors however wide the machine's are and however torch unrolls its loops."""
+"""Number of elements that is a multiple of every vector width and of torch's unrolled loops."""
 PIECE = 4096
 LONG = 32768
 """From this many elements on, torch may divide the sum of one tensor among threads."""
@@ -30,7 +30,7 @@ def check_reduction(reduction: str, *more: str) -> None:
 
 
 def legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """`reduction`, or what torch's two old arguments say instead of it."""
+    """Return `reduction`, or its equivalent of torch's two old arguments."""
     if size_average is None and reduce is None:
         return reduction
     word: str = torch.nn.MSELoss(size_average, reduce).reduction  # with torch's warning
@@ -38,16 +38,17 @@ def legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> st
 
 
 def align(x: Tensor, like: Tensor) -> Tensor:
-    """x [B, ...] with as many dimensions as `like`, so that what follows dimension 0 broadcasts as for one model."""
+    """Reshape x [B, ...] to as many dimensions as `like`, so that the dimensions after the first broadcast as in one
+    model."""
     missing = like.dim() - x.dim()
     return x if missing <= 0 else x.view(x.shape[:1] + (1,) * missing + x.shape[1:])
 
 
 def in_whole_vectors(function: Callable[..., Tensor], *inputs: tuple[Tensor, float]) -> Tensor:
-    """An elementwise function of tensors [B, ...], each given with a harmless value to fill it up with.
+    """Apply an element-wise function to tensors [B, ...], each given with a harmless value for padding.
 
-    On a CPU torch computes exp and log of the elements behind the last whole vector by other code, with other bits, and
-    which elements these are depends on B. So each model's elements are filled up to whole vectors.
+    On a CPU torch computes exp and log of the elements after the last whole vector by other code, with other bits, and
+    these elements depend on B. So each model's elements are padded to whole vectors.
     """
     shape = inputs[0][0].shape
     if any(x.shape != shape for x, _ in inputs):
@@ -65,7 +66,7 @@ def in_whole_vectors(function: Callable[..., Tensor], *inputs: tuple[Tensor, flo
 
 
 def model_sum(x: Tensor) -> Tensor:
-    """The sum of each model's elements, [B, ...] to [B], in an order that follows from the shape of a model alone."""
+    """Sum each model's elements, [B, ...] to [B], in an order that depends on the shape of one model only."""
     flat = x.unsqueeze(-1) if x.dim() == 1 else x.flatten(1)
     elements = flat.shape[1]
     if elements < LONG:
@@ -83,7 +84,8 @@ def _in_pieces(flat: Tensor) -> Tensor:
 
 
 class _LongSum(torch.autograd.Function):
-    """`_in_pieces`; the gradient is one expanded view, where that of the slices would be written and added up."""
+    """Sum by `_in_pieces`, with one expanded view as the gradient; autograd would write one per slice and add them
+    up."""
 
     @staticmethod
     def forward(ctx: Any, flat: Tensor) -> Tensor:
@@ -101,12 +103,12 @@ def reduce(
     sample_weight: Tensor | None = None,
     samples: int | None = None,
 ) -> Tensor:
-    """Losses of elements [B, N, ...] to [B], or as they are with 'none'.
+    """Reduce losses of elements [B, N, ...] to [B]; 'none' returns them unchanged.
 
     Args:
-        sample_weight: `[B, N]` or `[B, N, ...]`, bool or floating: what each sample counts. Samples of weight 0 may
-            hold anything, NaN too: a smaller batch is one that ends in such samples.
-        samples: divides the sum by this instead of the elements, or by the sum of the weights.
+        sample_weight: `[B, N]` or `[B, N, ...]`, bool or floating: weight of each sample. Samples of weight 0 may hold
+            anything, NaN too, so they pad a smaller batch.
+        samples: divisor of the sum, instead of the number of elements or the sum of the weights.
     """
     if sample_weight is None:
         if reduction == "none":

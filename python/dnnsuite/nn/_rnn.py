@@ -61,23 +61,23 @@ class RecurrentLayer(ArrayModule):
         self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
         self.proj_size = proj_size
         self.layer_dropout = Dropout(dropout, B=B, device=device)
-        width, outputs = ops.GATES[self.kind] * hidden_size, proj_size or hidden_size
-        where = {"device": device, "dtype": dtype}
         for layer in range(num_layers):
-            inputs = input_size if layer == 0 else outputs * self.directions
             for suffix in self._suffixes(layer):
-                shapes: dict[str, tuple[int, ...]] = {
-                    "weight_ih": (width, inputs),
-                    "weight_hh": (width, outputs),
-                }
-                if bias:
-                    shapes |= {"bias_ih": (width,), "bias_hh": (width,)}
-                if proj_size:
-                    shapes["weight_hr"] = (proj_size, hidden_size)
-                for stem, shape in shapes.items():
-                    parameter = torch.nn.Parameter(torch.empty(B, *shape, **where))
+                for stem, shape in self._shapes(layer).items():
+                    parameter = torch.nn.Parameter(torch.empty(B, *shape, device=device, dtype=dtype))
                     self.register_parameter(f"{stem}_{suffix}", parameter)
         self.reset_parameters()
+
+    def _shapes(self, layer: int) -> dict[str, tuple[int, ...]]:
+        """List the shapes of one model's parameters of a layer in one direction, by stem, in torch's order."""
+        width, outputs = ops.GATES[self.kind] * self.hidden_size, self.proj_size or self.hidden_size
+        inputs = self.input_size if layer == 0 else outputs * self.directions
+        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (width, inputs), "weight_hh": (width, outputs)}
+        if self.bias:
+            shapes |= {"bias_ih": (width,), "bias_hh": (width,)}
+        if self.proj_size:
+            shapes["weight_hr"] = (self.proj_size, self.hidden_size)
+        return shapes
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _MADE_FOR and self.__dict__.get(name, value) != value:
@@ -96,7 +96,7 @@ class RecurrentLayer(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Uniform within ±1/√hidden_size, as torch's, model by model."""
+        """Draw from ±1/√hidden_size uniformly, like torch, model by model."""
         bound = self.hidden_size**-0.5
         for index in range(self.B):
             for parameter in self.parameters():
@@ -139,7 +139,7 @@ class RecurrentLayer(ArrayModule):
         c: torch.Tensor | None,
         lengths: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """One layer in one direction: x `[B, T, N, I]` to (outputs, last h, last c)."""
+        """Run one layer in one direction: x `[B, T, N, I]` to (outputs, last h, last c)."""
         own: dict[str, Any] = self._parameters
         if not all(is_frozen(own.get(f"{name}_{suffix}")) for name in _STEMS):
             return self._projected(x, suffix, h, c, lengths)
@@ -166,7 +166,7 @@ class RecurrentLayer(ArrayModule):
         c: torch.Tensor | None,
         lengths: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """`_direction` with weights of each model's own: one product for the inputs of all steps, then the steps."""
+        """Run `_direction` with weights per model: one product for the inputs of all steps, then the steps."""
         own: dict[str, Any] = self._parameters
         weight, project = own[f"weight_hh_{suffix}"], own.get(f"weight_hr_{suffix}")
         bias, hidden_bias = own.get(f"bias_ih_{suffix}"), own.get(f"bias_hh_{suffix}")
@@ -191,7 +191,7 @@ class RecurrentLayer(ArrayModule):
     def _layers(
         self, x: torch.Tensor, state: Sequence[torch.Tensor] | None, lengths: torch.Tensor | None
     ) -> tuple[torch.Tensor, State]:
-        """All layers: x `[B, T, N, I]` and states `[B, layers * directions, N, H]` to outputs and last states."""
+        """Run all layers: x `[B, T, N, I]` and states `[B, layers * directions, N, H]` to outputs and last states."""
         hs: list[torch.Tensor] = []
         cs: list[torch.Tensor] = []
         for layer in range(self.num_layers):
@@ -221,7 +221,7 @@ class RecurrentLayer(ArrayModule):
                 )
 
     def _run(self, x: Any, state: Sequence[torch.Tensor] | None) -> tuple[Any, State]:
-        """`forward` with the state as a tuple of tensors."""
+        """Run `forward` with the state as a tuple of tensors."""
         if isinstance(x, PackedSequence):
             packing = Packing(x, self.B)
             padded, state = packing.pad(), packing.sort(state)

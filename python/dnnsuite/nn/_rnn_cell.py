@@ -36,7 +36,7 @@ class RecurrentCell(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Uniform within ±1/√hidden_size, as torch's, model by model."""
+        """Draw from ±1/√hidden_size uniformly, like torch, model by model."""
         bound = self.hidden_size**-0.5 if self.hidden_size > 0 else 0.0
         for index in range(self.B):
             for parameter in self.parameters():

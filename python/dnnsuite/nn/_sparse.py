@@ -46,7 +46,7 @@ class Table(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Standard normal, model by model; the padding row of every model is zero."""
+        """Draw from the standard normal distribution, model by model; set every model's padding row to zero."""
         for index in range(self.B):
             torch.nn.init.normal_(self.weight[index])
         if self.padding_idx is not None:
@@ -66,7 +66,7 @@ class Table(ArrayModule):
 
     @classmethod
     def _from_tables(cls: type[TableT], tables: torch.Tensor, freeze: bool, **arguments: Any) -> TableT:
-        """A layer with `tables` `[B, V, D]`, which are not copied."""
+        """Make a layer of `tables` `[B, V, D]`, which are not copied."""
         if tables.dim() != 3:
             raise InvalidArgument(f"from_pretrained takes tables [B, V, D], got {list(tables.shape)}")
         rows, columns = tables.shape[1:]
@@ -78,8 +78,8 @@ class Table(ArrayModule):
 class Embedding(Table):
     """`torch.nn.Embedding` for B models: indices `[B, *]` to `[B, *, embedding_dim]`, `weight` `[B, V, D]`.
 
-    `padding_idx` is the same row in every model: it starts at zero and gets no gradient. With `sparse` too the gradient
-    is dense (its computation touches used rows only), for an array's optimizers take no other.
+    `padding_idx` is the same row in every model: it starts at zero and gets no gradient. The gradient is dense even
+    with `sparse`, because an array's optimizers take no other; its computation touches used rows only.
 
     >>> import torch
     >>> from dnnsuite import nn
@@ -117,7 +117,7 @@ class Embedding(Table):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Any:
-        """A layer with given tables: `[B, V, D]` for an array; `[V, D]` is torch's own."""
+        """Make a layer of given tables: an array of `[B, V, D]`, torch's layer of `[V, D]`."""
         rules: dict[str, Any] = {
             "padding_idx": padding_idx,
             "max_norm": max_norm,
@@ -186,7 +186,7 @@ class EmbeddingBag(Table):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> Any:
-        """A layer with given tables: `[B, V, D]` for an array; `[V, D]` is torch's own."""
+        """Make a layer of given tables: an array of `[B, V, D]`, torch's layer of `[V, D]`."""
         rules: dict[str, Any] = {
             "max_norm": max_norm,
             "norm_type": norm_type,

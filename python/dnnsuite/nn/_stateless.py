@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Layers without parameters whose arguments torch's own constructor reads."""
+"""Layers without parameters; torch's constructor checks their arguments."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .array_module import ArrayModule, check_models
 
 
 class Stateless(ArrayModule):
-    """A layer that is a function of its input and of `arguments`, torch's constructor arguments in order.
+    """Layer that is a function of its input and of `arguments`, torch's constructor arguments in order.
 
-    `function` names it in `dnnsuite.nn.functional`; its parameters behind the input are called as the arguments are.
+    `function` is its name in `dnnsuite.nn.functional`; its parameters after the input have the arguments' names.
     """
 
     arguments: ClassVar[tuple[str, ...]] = ()

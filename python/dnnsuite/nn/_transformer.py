@@ -24,8 +24,8 @@ Activation = str | Callable[[Tensor], Tensor]
 class TransformerLayer(ArrayModule):
     """Base of encoder and decoder layers.
 
-    Between its matrix products everything is fused: bias, dropout, residual and norm are one operator, bias, activation
-    and dropout another, and both give their bias gradients in the same pass.
+    The work between matrix products is fused: bias, dropout, residual and norm are one operator, bias, activation and
+    dropout another; both compute bias gradients in the same pass.
     """
 
     _drops: tuple[str, ...]  # the dropout layers outside attention
@@ -90,7 +90,7 @@ class TransformerLayer(ArrayModule):
 
     @classmethod
     def from_models(cls, models: Sequence[torch.nn.Module]) -> Any:
-        """Build the array from plain layers; refuses layers with exchanged parts or hand-set rates."""
+        """Build the array from plain layers; refuses layers with replaced parts or changed rates."""
         for index, model in enumerate(models):
             rates = {getattr(model, name).p for name in cls._drops}
             rates |= {getattr(model, name).dropout for name in cls._attentions}
@@ -101,7 +101,7 @@ class TransformerLayer(ArrayModule):
         return super().from_models(models)
 
     def _inner(self, x: Tensor, masks: Sequence[Tensor | None]) -> tuple[Tensor, bool, list[Tensor | None]]:
-        """x as `[B, N, L, E]`, whether it was a single sequence, and padding masks `[B, N, S]` for it."""
+        """Return x as `[B, N, L, E]`, True if it was a single sequence, and padding masks `[B, N, S]` for it."""
         check_models(x, self.B, type(self).__name__)
         single = x.dim() == 3
         if single:
@@ -111,19 +111,19 @@ class TransformerLayer(ArrayModule):
         return x, single, [m if m is None or not single else m.unsqueeze(1) for m in masks]
 
     def _outer(self, x: Tensor, single: bool) -> Tensor:
-        """The inverse of `_inner`."""
+        """Undo `_inner`."""
         if single:
             return x.squeeze(1)
         return x if self.self_attn.batch_first else x.transpose(1, 2)
 
     def _add(self, x: Tensor, linear: Linear, residual: Tensor, dropout: Dropout) -> Tensor:
-        """residual + dropout(x + bias of `linear`)."""
+        """Compute residual + dropout(x + bias of `linear`)."""
         x = widened(computable(x), residual)
         bias = match(linear.bias, x)
         return ops.bias_dropout_add(x, bias, match(residual, x), *dropout.draw()).to(residual.dtype)
 
     def _join(self, x: Tensor, linear: Linear, residual: Tensor, dropout: Dropout, norm: LayerNorm) -> Tensor:
-        """norm(residual + dropout(x + bias of `linear`))."""
+        """Compute norm(residual + dropout(x + bias of `linear`))."""
         x = widened(computable(x), residual, norm.weight)
         parameters = (match(linear.bias, x), match(residual, x), *dropout.draw())
         y = ops.bias_dropout_add_layer_norm(
@@ -140,13 +140,14 @@ class TransformerLayer(ArrayModule):
         key_padding_mask: Tensor | None,
         is_causal: bool,
     ) -> Tensor:
-        """Attention of x `[B, N, L, E]` to `memory` with its output projection, whose bias is left to what follows."""
+        """Attend from x `[B, N, L, E]` to `memory`, with the output projection but without its bias, which the next
+        operator adds."""
         joined = attention.heads(x, memory, memory, key_padding_mask, mask, is_causal)
         output = attention.out_proj
         return ops.linear(joined.to(x.dtype), output.weight, None, dtype=output.compute_dtype)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        """linear2(dropout(activation(linear1(x)))) without linear2's bias."""
+        """Compute linear2(dropout(activation(linear1(x)))) without linear2's bias."""
         product = ops.linear(x, self.linear1.weight, None, dtype=self.linear1.compute_dtype)
         hidden = computable(product)
         bias = match(self.linear1.bias, hidden)
@@ -233,7 +234,7 @@ class TransformerDecoderLayer(TransformerLayer):
 
 
 def _activation(activation: Activation) -> Activation:
-    """The name of an activation that the fused operator knows, else the callable."""
+    """Return the name of an activation that the fused operator supports, else the callable."""
     functional = torch.nn.functional
     if activation in ("relu", functional.relu) or isinstance(activation, torch.nn.ReLU):
         return "relu"

@@ -43,7 +43,7 @@ class Stack(ArrayModule):
 
     @classmethod
     def from_models(cls, models: Sequence[Any]) -> Any:
-        """The stack of the models' layers, each made by its own rule."""
+        """Build the stack from the models' layers, each by its rule."""
         if not cls.can_fuse(models) or len({len(model.layers) for model in models}) != 1:
             parts = [type(part).__name__ for part in (*models[0].layers, models[0].norm)]
             raise InvalidArgument(
@@ -60,7 +60,7 @@ class Stack(ArrayModule):
         return array.train(models[0].training)
 
     def to_model(self, index: int) -> torch.nn.Module:
-        """Model `index` as torch's stack."""
+        """Copy model `index` as torch's stack."""
         layers: Any = self.layers
         keywords = {} if isinstance(self, TransformerDecoder) else {"enable_nested_tensor": False}
         norm = None if self.norm is None else self.norm.to_model(index)
@@ -193,7 +193,7 @@ class Transformer(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Xavier-uniform matrices, as torch's, model by model."""
+        """Initialise matrices by Xavier's uniform rule, like torch, model by model."""
         for index in range(self.B):
             for parameter in self.parameters():
                 if parameter.dim() > 2:
@@ -213,7 +213,7 @@ class Transformer(ArrayModule):
 
     @classmethod
     def from_models(cls, models: Sequence[Any]) -> Any:
-        """The transformer of the models' encoders and decoders, each made by its own rule."""
+        """Build the transformer from the models' encoders and decoders, each by its rule."""
         if not cls.can_fuse(models):
             raise InvalidArgument("Transformer: a custom encoder or decoder has no rule; keep it per model")
         array: Any = cls.__new__(cls)
@@ -225,7 +225,7 @@ class Transformer(ArrayModule):
         return array.train(models[0].training)
 
     def to_model(self, index: int) -> torch.nn.Module:
-        """Model `index` as torch's transformer."""
+        """Copy model `index` as torch's transformer."""
         empty = torch.nn.Identity()
         model = torch.nn.Transformer(
             self.d_model, self.nhead, custom_encoder=empty, custom_decoder=empty, batch_first=self.batch_first

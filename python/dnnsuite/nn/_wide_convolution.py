@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Convolutions of a batch that all models share, as one with the filters of all of them.
+"""Convolutions of a batch that all models share, in one call with the filters of all of them.
 
-Small ones take a half to a third of the time of B. The bits have to be those of one model alone, for no result depends
-on how many models there are: whether they are is tried once for each geometry.
+Small ones take a half to a third of the time of B calls. Results must have the bits of one model alone; this is tried
+once for each geometry.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .. import ops
 from .._torch import transforming
 
 FEW_NUMBERS = 262144
-"""Numbers of all models' results up to which one convolution is quicker; larger ones leave the caches
+"""Elements of all models' results up to which one call is faster; larger results do not fit the caches
 (`benchmarks/ops/grid.py`)."""
 
 
 def wide_convolution(
     input: Tensor, weight: Tensor, bias: Tensor | None, geometry: ops.ConvolutionGeometry
 ) -> Tensor | None:
-    """Convolve `[B, N, C, H, W]` with the models' filters in one call; None if that is slower, or not the same."""
+    """Convolve `[B, N, C, H, W]` with the models' filters in one call; None if that is slower, or gives other bits."""
     *_, transposed, _, groups = geometry
     if input.stride(0) != 0 or len(input) < 2 or transposed or input.requires_grad:
         return None
@@ -44,7 +44,7 @@ def wide_convolution(
 
 
 def _joined(parameter: Tensor, groups: int) -> Tensor:
-    """Put `[B, O, ...]` of all models one after the other, and, where there are groups, each group's together."""
+    """Join `[B, O, ...]` of all models in one dimension, the same group of all models together."""
     if groups == 1:
         return parameter.flatten(0, 1)
     last = parameter.movedim(2, -1) if parameter.dim() > 2 else parameter
@@ -76,7 +76,7 @@ def _pixels(input: Tensor, weight: Tensor, geometry: ops.ConvolutionGeometry) ->
 
 @functools.cache
 def _same_bits(*key: Any) -> bool:
-    """Compare one convolution with one for each model, in a thread that nobody records or changes the modes of."""
+    """Compare one convolution with one per model, in a thread outside of any recording or torch mode."""
     found: list[bool] = []
     thread = threading.Thread(target=lambda: found.append(_compare(*key)), name="convolution bits")
     thread.start()
@@ -85,7 +85,7 @@ def _same_bits(*key: Any) -> bool:
 
 
 def _numbers(shape: torch.Size, strides: tuple[int, ...]) -> Tensor:
-    """Numbers between -1 and 1, drawn from no generator, in the places of a tensor without gaps."""
+    """Make a tensor of numbers between -1 and 1 with these strides, without a random generator."""
     size = shape.numel()
     values = torch.arange(size, dtype=torch.float64).mul_(12.9898).sin_().mul_(43758.5453).frac_()
     return torch.empty_strided(shape, strides).copy_(values.float().view(shape))

@@ -26,7 +26,7 @@ ArrayT = TypeVar("ArrayT", bound="ArrayModule")
 
 
 class _ArrayMeta(type):
-    """Makes `Linear(3, 4)` torch's own layer and `Linear(3, 4, B=8)` an array of eight.
+    """Metaclass: `Linear(3, 4)` makes torch's layer, `Linear(3, 4, B=8)` an array of eight.
 
     The choice is made in `__call__` and not in `__new__`, because copy and pickle call `__new__` without arguments.
     """
@@ -41,17 +41,18 @@ class _ArrayMeta(type):
 
 
 class MoreState(InvalidArgument):
-    """A user gave a layer of torch's a tensor that the array layer has no place for."""
+    """Raised for a torch layer to which the user added a tensor that the array layer has no place for."""
 
 
 def check_width(B: int) -> None:
-    """Refuses a `B` that is no count of models."""
+    """Refuse a `B` that is not a number of models."""
     if isinstance(B, bool) or not isinstance(B, int) or B < 0:
         raise InvalidArgument(f"B must be a whole number of models, 0 (plain torch) or more; got {B!r}")
 
 
 class _Undrawn(TorchFunctionMode):
-    """Leaves the first values of a layer's parameters out, which would be drawn from torch's generator for nothing."""
+    """Function mode that skips the initial values of a layer's parameters, which would advance torch's generator for
+    nothing."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -64,7 +65,7 @@ _DRAWN = (torch.Tensor.uniform_, torch.Tensor.normal_)
 
 
 class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
-    """A layer of `B` models. Dimension 0 of every parameter, buffer, input and output is the model.
+    """Layer of `B` models. Dimension 0 of every parameter, buffer, input and output is the model.
 
     Parameters are `[B, ...]`, exactly what `torch.func.stack_module_state` gives for B layers of `torch_class`, so a
     `state_dict` has torch's keys and stacks or slices without per-layer code.
@@ -92,7 +93,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        """The class that a model's code sees: `isinstance(self.fc, torch.nn.Linear)` is true in a forward."""
+        """Class that a model's code sees: `isinstance(self.fc, torch.nn.Linear)` is true in a forward."""
         own = type(self)
         seen = own.__dict__.get("torch_class") if state.B else None
         return seen if isinstance(seen, type) else own
@@ -125,17 +126,17 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
-        """The constructor's arguments that rebuild `module` (one of `torch_class`), without device and dtype."""
+        """Return the constructor's arguments that rebuild `module` (one of `torch_class`), without device and dtype."""
         raise TypeError(f"{cls.__name__} has no rule to read a {type(module).__name__}")
 
     @classmethod
     def per_model_arguments(cls) -> tuple[str, ...]:
-        """Arguments that may differ between the models of one array; they become one value per model."""
+        """List the arguments that may differ between the models of one array; they become one value per model."""
         return ()
 
     @classmethod
     def from_models(cls: type[ArrayT], models: Sequence[torch.nn.Module]) -> ArrayT:
-        """An array that holds copies of the models' parameters and buffers.
+        """Make an array with copies of the models' parameters and buffers.
 
         Raises InvalidArgument naming the first argument in which two models differ.
         """
@@ -156,10 +157,11 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
 
     @classmethod
     def prepare_shared(cls, models: Sequence[Any], kept_once: dict[str, torch.Tensor]) -> None:
-        """Lay tensors that the models share out as the layer computes with them, in the models, too: values stay."""
+        """Give tensors that the models share the memory order that the layer computes in, in the models too; values
+        stay."""
 
     def leave_meta(self, device: torch.device, kept_once: Mapping[str, torch.Tensor]) -> None:
-        """Give tensors of a layer made on the meta device their memory: what models share is `kept_once`, by name."""
+        """Give tensors of a layer made on the meta device their memory; `kept_once` has the shared ones by name."""
         for path, module in self.named_modules():
             for registry in (module._parameters, module._buffers):
                 for name, value in registry.items():
@@ -176,10 +178,10 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
                 module.renew(device)
 
     def renew(self, device: torch.device) -> None:
-        """Fill what the constructor has computed on the meta device in vain, on `device`; layers that have such do."""
+        """Compute again on `device` what the constructor computed on the meta device; for layers that need it."""
 
     def to_model(self, index: int) -> torch.nn.Module:
-        """Model `index` as an ordinary torch layer with its own copy of the parameters."""
+        """Copy model `index` into an ordinary torch layer."""
         arguments = self.arguments_of(self)
         for name in self.per_model_arguments():
             arguments[name] = arguments[name][index]
@@ -195,7 +197,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         return model.train(self.training)
 
     def recorded_values(self) -> tuple[Any, ...]:
-        """List what a recorded step of this layer depends on in its lists of one value per model."""
+        """List the values of per-model lists that a recorded step of this layer depends on."""
         held = [getattr(self, name) for name in self.per_model_lists]
         return tuple(
             values[0] if values and all(v == values[0] for v in values) else tuple(values) for values in held
@@ -204,13 +206,13 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
     def is_alike(self) -> bool:
         """Return True if all models now compute the same from one input: they share every tensor, and draw nothing.
 
-        Depends on the mode, and is asked at each call.
+        Depends on the mode, so it is evaluated at each call.
         """
         held = (getattr(self, name) for name in self.per_model_lists)
         return alike(self) and all(value == values[0] for values in held for value in values)
 
     def of_one(self) -> Any:
-        """Make the layer of one model that stands for all, on the same memory; for layers that are alike."""
+        """Make the layer of one model that represents all, on the same memory; for layers that are alike."""
         one = layer_of_one(self)
         one.__dict__["B"] = 1
         for name in self.per_model_lists:
@@ -218,16 +220,16 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         return one
 
     def read_by_python(self) -> list[torch.Tensor]:
-        """List tensors whose values decide which operators the layer calls: a change in place is noticed by those."""
+        """List tensors whose values decide the operators that the layer calls, to detect changes in place."""
         return []
 
     def shape_of_result(self, x: torch.Tensor) -> torch.Size:
-        """The shape of `forward(x)`, for a layer with `activations`."""
+        """Return the shape of `forward(x)`, for a layer with `activations`."""
         return x.shape
 
     def before_maximum(self, x: torch.Tensor) -> frozenset[str]:
-        """Activations, 'none' among them, between the layer and a maximum over the last dimension that `maximum(x,
-        activation, slope)` computes with the layer."""
+        """Return the activations, 'none' included, that `maximum(x, activation, slope)` can compute between the layer
+        and a maximum over the last dimension."""
         return frozenset()
 
     def joined(self, waiting: Deferred) -> torch.Tensor | None:
@@ -235,7 +237,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         return None
 
     def repeated(self, x: torch.Tensor) -> torch.Tensor:
-        """`forward(x)` once more, without what it changes in the layer."""
+        """Compute `forward(x)` once more, without its changes to the layer."""
         result: torch.Tensor = self.forward(x)
         return result
 
@@ -249,14 +251,14 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
 
 
 def _first_floating(module: torch.nn.Module) -> torch.Tensor | None:
-    """A tensor that tells the module's device and dtype: a parameter, else one of its saved buffers."""
+    """Find a tensor with the module's device and dtype: a parameter, else a saved buffer."""
     state = module.state_dict(keep_vars=True).values()
     tensors = (*module.parameters(), *state)
     return next((value for value in tensors if value.is_floating_point() or value.is_complex()), None)
 
 
 def merge_arguments(cls: type[ArrayModule], models: Sequence[torch.nn.Module]) -> dict[str, Any]:
-    """One set of constructor arguments for all models, with a list where `cls` allows a value per model."""
+    """Merge the models' constructor arguments, with a list where `cls` allows a value per model."""
     each = [cls.arguments_of(model) for model in models]
     merged = dict(each[0])
     for name in merged:
@@ -292,7 +294,7 @@ def shareable_state(models: Sequence[torch.nn.Module]) -> dict[str, torch.Tensor
 def load_stacked(
     array: torch.nn.Module, models: Sequence[torch.nn.Module], kept_once: Collection[str] = ()
 ) -> None:
-    """Copies the models' state into the array's, model i to index i of dimension 0; all but what is `kept_once`."""
+    """Copy the models' state into the array's, model i to index i of dimension 0, except tensors `kept_once`."""
     own = array.state_dict(keep_vars=True)
     firsts = models[0].state_dict(keep_vars=True)
     for index, model in enumerate(models):
@@ -314,7 +316,7 @@ def load_stacked(
 
 
 def per_model(value: float | Sequence[float], B: int, name: str) -> list[float]:
-    """`value` as one float for each of the `B` models."""
+    """Convert `value` to one float for each of the `B` models."""
     if isinstance(value, torch.Tensor):
         value = value.tolist()
     if isinstance(value, (int, float)):
@@ -331,7 +333,7 @@ def per_model(value: float | Sequence[float], B: int, name: str) -> list[float]:
 
 
 def check_models(x: torch.Tensor, B: int, layer: str) -> None:
-    """Refuses an input whose dimension 0 is not the model."""
+    """Refuse an input whose dimension 0 is not the model."""
     if x.dim() < 2 or x.size(0) != B:
         raise InvalidArgument(
             f"{layer} holds B={B} models and takes [B, ...] with the model in dimension 0; got {list(x.shape)}. "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Layers whose models are alike, on an input that all models share: computed once, for a layer of one model."""
+"""Layers whose models are alike, on an input that all models share: computed once, by a layer of one model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _is_shared(value: Any) -> bool:
 
 
 def call_once(forward: Callable[..., Any], layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`forward(layer, *args, **kwargs)`; where the models are alike computed for one, and expanded."""
+    """Call `forward(layer, *args, **kwargs)`; for models that are alike once, with the result expanded."""
     if not runs_once(layer, args, kwargs):
         return forward(layer, *args, **kwargs)
     own = {name: first_of(value) for name, value in kwargs.items()}
@@ -42,7 +42,7 @@ def call_once(forward: Callable[..., Any], layer: Any, args: tuple[Any, ...], kw
 
 
 def first_of(value: Any) -> Any:
-    """Take what is the first model's, `[1, ...]`, from tensors `[B, ...]`, alone or in a tuple or list."""
+    """Take the first model's part `[1, ...]` of tensors `[B, ...]`, alone or in a tuple or list."""
     if isinstance(value, torch.Tensor):
         return value[:1]
     return type(value)(map(first_of, value)) if type(value) in (tuple, list) else value
@@ -79,7 +79,7 @@ def _is_alike(part: Any) -> bool:
 
 
 def layer_of_one(module: Any) -> Any:
-    """Make a layer of one model on the memory that the models of `module` share; nobody else holds it."""
+    """Make a new layer of one model on the memory that the models of `module` share."""
     one = object.__new__(type(module))
     one.__dict__.update(module.__dict__)
     names = _of_no_model(module)

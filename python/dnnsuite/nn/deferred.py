@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Outputs of layers that are not computed yet, and memory of those that were computed once for all models."""
+"""Outputs of layers that are not computed yet, and memory of results computed once for all models."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["Deferred", "Fresh"]
 class Deferred:
     """A layer's output not yet computed, so that a following add or activation joins its kernel (`layer.activated`).
 
-    It is that of `x`, plus `residual`, through `activation` (name, slope); `shape` is that of the result, `[B, ...]`.
-    Where all models compute the same, `shared` is True: the layer and all of its inputs are then those of one model.
+    The output is `activation(layer(x) + residual)`, the activation as (name, slope), of `shape` `[B, ...]`. If all
+    models compute the same, `shared` is True, and layer and inputs are those of one model.
     """
 
     __slots__ = (
@@ -56,7 +56,7 @@ class Deferred:
         return cls(layer, x, layer.shape_of_result(x))
 
     def plus(self, residual: torch.Tensor) -> Deferred | None:
-        """Defer the sum with `residual` `[B, ...]`; None if that is each model's own and this is not."""
+        """Defer the sum with `residual` `[B, ...]`; None if this output is shared and the residual is per model."""
         if self.shared:
             if not is_frozen(residual):
                 return None
@@ -68,7 +68,7 @@ class Deferred:
         return Deferred(self.layer, self.x, self.shape, self.residual, activation, self.shared)
 
     def given(self, result: Any) -> Any:
-        """Show a result of the layer as that of all models."""
+        """Expand a result of the layer to all models."""
         return spread_all(result, self.shape[0]) if self.shared else result
 
     def compute(self) -> Any:
@@ -88,7 +88,7 @@ class Deferred:
 
 
 class Fresh:
-    """Memory of a result that was computed once for all models; `tensors` counts those that show it."""
+    """Memory of a result that was computed once for all models; `tensors` counts its views."""
 
     __slots__ = ("tensors",)
 

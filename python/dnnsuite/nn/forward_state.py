@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""State of the code of models that a thread runs now, and the exceptions by which such code ends early."""
+"""Per-thread state of models' code that runs in an array, and the exceptions that end it early."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ class NotFusable(Exception):
 
 
 class WritesShared(NotFusable):
-    """Each model writes its own values into a tensor that all models share."""
+    """Raised for a write of each model's values into a tensor that all models share."""
 
 
 class RunsAnew(NotFusable):
-    """A part inside a checkpoint has to run in another way: the forward around the checkpoint starts anew.
+    """Raised inside a checkpoint for a part that must run another way: the forward around the checkpoint starts again.
 
-    What the checkpoint has noted of the first attempt is not what it would run again.
+    The checkpoint's notes of the first attempt would not match its second run.
     """
 
 
 class Refused(InvalidArgument):
-    """Code of a model that has no meaning in an array, nor with its models one by one."""
+    """Raised for a model's code that has no meaning in an array, neither fused nor model by model."""
 
 
 class Stray(Refused):
-    """A parameter that belongs to no module of the array."""
+    """Raised for a parameter that belongs to no module of the array."""
 
 
 class _State(threading.local):
-    """State of the code of models that this thread runs now."""
+    """State of the models' code that this thread runs."""
 
     def __init__(self) -> None:
         self.B = 0  # models of the array whose forward runs; 0 outside
@@ -58,7 +58,7 @@ state = _State()
 
 
 class outside:
-    """Context manager: run a layer's own code, which works on `[B, ...]`."""
+    """Context manager: run a layer's own code, on `[B, ...]` tensors."""
 
     __slots__ = ("B",)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The fastest of several ways to compute the same, measured on the machine for each shape.
+"""Choice of the fastest of several ways to compute the same, measured on the machine for each shape.
 
-Each way is run forward and backward on tensors like those given, in a thread of its own that nobody records, and on a
-GPU as a CUDA graph, for in one it will run. The choice is kept for the process and in the table of this machine, so a
-captured step and the step as written make the same one.
+Each way runs forward and backward on tensors like those given, in a separate thread outside of any recording, and on a
+GPU as a CUDA graph, as it will run later. The choice is kept in the process and in this machine's table, so a captured
+step and the step as written use the same way.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def fastest(what: str, ways: Mapping[str, Way], inputs: Sequence[Tensor | None],
     """Return the name of the fastest of `ways`; the first one where it cannot be measured now.
 
     Args:
-        what: the name of the computation.
+        what: name of the computation.
         ways: functions of tensors like `inputs`, by name.
-        facts: what else tells one computation from another, as a stride; hashable.
+        facts: other properties that distinguish computations, such as a stride; hashable.
     """
     first = next(iter(ways))
     if len(ways) == 1 or torch.compiler.is_compiling() or transforming():
@@ -53,7 +53,7 @@ def fastest(what: str, ways: Mapping[str, Way], inputs: Sequence[Tensor | None],
 
 
 def forget() -> None:
-    """Forget what this process has chosen; the machine's table stays."""
+    """Forget the choices of this process; the machine's table stays."""
     _chosen.clear()
 
 
@@ -121,7 +121,7 @@ def _measured(
 
 
 def seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Return the seconds of one call: on a GPU of the device, as a graph; else of this thread."""
+    """Return the seconds of one call: on a GPU the device's time, as a graph; else CPU time of this thread."""
     return _graph_seconds(call, device) if device.type == "cuda" else _thread_seconds(call)
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""A tensor of each of B models that ordinary code sees as the tensor of one.
+"""Tensors of B models that ordinary code sees as the tensor of one.
 
-An ordinary model's `forward` knows nothing of B. It is run once, on `ModelTensor`s: `x.shape`, `x.view(x.size(0), -1)`
-and `x + self.bias` mean what they mean for one model, and compute on `[B, ...]`. What a torch function does with them
-is told by `dnnsuite._fuse`; here is only what the layers must know of them too.
+An ordinary model's `forward` has no dimension for B. It runs once, on `ModelTensor`s: `x.shape`, `x.view(x.size(0),
+-1)` and `x + self.bias` have their meaning for one model, and compute on `[B, ...]`. The rules for torch functions are
+in `dnnsuite._fuse`; this module has only what layers need too.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ __all__ = [
 
 
 def handler(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Carries out `func(*args, **kwargs)` with ModelTensors among the arguments; `dnnsuite._fuse` puts its own here."""
+    """Call `func(*args, **kwargs)` with ModelTensors among the arguments; `dnnsuite._fuse` replaces this function."""
     raise NotFusable(f"{func} before dnnsuite._fuse was imported")
 
 
 class ModelTensor(torch.Tensor):
-    """`[B, *shape]` that says it is `shape`: a tensor without storage whose functions `handler` carries out."""
+    """Tensor `[B, *shape]` that reports `shape`; it has no storage, and `handler` carries out its functions."""
 
     _value: torch.Tensor | None
     deferred: Deferred | None
@@ -69,7 +69,7 @@ class ModelTensor(torch.Tensor):
 
     @property
     def value(self) -> torch.Tensor:
-        """The tensor of all models, `[B, ...]`."""
+        """Tensor of all models, `[B, ...]`."""
         if self._value is None:
             assert self.deferred is not None
             self._value = self.deferred.compute()
@@ -77,12 +77,12 @@ class ModelTensor(torch.Tensor):
         return self._value
 
     def become(self, value: torch.Tensor | None, deferred: Deferred | None = None) -> None:
-        """Make this tensor another one, as an in-place function does."""
+        """Replace this tensor's value, as an in-place function does."""
         self._value, self.deferred = value, deferred
 
     @property
     def B(self) -> int:
-        """The number of models."""
+        """Number of models."""
         known: Any = self.deferred if self._value is None else self._value
         return int(known.shape[0])
 
@@ -152,7 +152,7 @@ def wrap_parameter(value: torch.Tensor) -> ModelTensor:
 
 
 def settle_all() -> None:
-    """Compute all deferred tensors, before a layer changes of which they may be the output."""
+    """Compute all deferred tensors, before a change of a layer whose outputs they may be."""
     pending, state.pending = state.pending, []
     for tensor in pending:
         tensor.value  # noqa: B018
@@ -169,7 +169,8 @@ def physical(value: Any) -> Any:
 
 
 def check_stray(value: torch.Tensor) -> None:
-    """Refuse a parameter that code reaches past its module: it would be one of all models, or of the first."""
+    """Refuse a parameter that code reaches past its module: it would be all models' `[B, ...]`, or the first
+    model's."""
     if type(value) is ModelTensor or not isinstance(value, torch.nn.Parameter):
         return
     if not state.B and backward_pass() != -1:
@@ -218,7 +219,7 @@ def wrap_all(output: Any) -> Any:
 
 
 def mark_fresh(result: ModelTensor, args: Any) -> None:
-    """Note that a `result` that all models share may be written into, as what it is a view of may be, if it is one."""
+    """Allow writes into a shared `result`; into a view only if its source allows them."""
     if not is_frozen(result.value):
         return
     place = result.value.untyped_storage().data_ptr()

@@ -32,7 +32,7 @@ def ranks_of(module: torch.nn.Module) -> dict[str, int]:
 
 
 def given_in_forward(value: torch.Tensor, rank: int | None) -> bool:
-    """Return True for a tensor that a model's code has put in a parameter's place, as `functional_call` does."""
+    """Return True for a tensor that a model's code has put in a parameter's place, like `functional_call`."""
     return type(value) is ModelTensor or (rank is not None and value.dim() != rank)
 
 
@@ -44,7 +44,7 @@ def seen_in_forward(module: torch.nn.Module, name: str, value: torch.Tensor, ran
 
 
 class GivenTensors:
-    """Context manager: tensors that a model's code put in the place of parameters are `[B, ...]` in it."""
+    """Context manager: show tensors that a model's code put in the place of parameters as `[B, ...]`."""
 
     def __init__(self, layer: torch.nn.Module, B: int) -> None:
         self.B = B
@@ -66,7 +66,7 @@ class GivenTensors:
 
 
 class OwnTensors(SharedState):
-    """Mixed into modules of an array: code of one model that goes through their parameters sees one model's."""
+    """Mix-in of an array's modules: one model's code that iterates over parameters sees one model's."""
 
     def __new__(cls, *_: Any, **__: Any) -> Any:
         layer = super().__new__(cls)
@@ -89,7 +89,7 @@ def set_in_forward(module: torch.nn.Module, B: int, name: str, value: torch.Tens
     """Set an attribute of a module of B models from the code of one model.
 
     Raises:
-        NotFusable: for another tensor in place of a parameter.
+        NotFusable: a parameter is replaced by another tensor.
     """
     held = module.__dict__
     if name in held["_parameters"]:
@@ -106,7 +106,7 @@ def set_in_forward(module: torch.nn.Module, B: int, name: str, value: torch.Tens
 
 
 def refuse_deletion(module: torch.nn.Module, name: str) -> None:
-    """Raise Refused where the code of one model deletes a parameter of all: it could not be put back."""
+    """Raise Refused if one model's code deletes a parameter of all models, which could not be restored."""
     if state.B and name in module._parameters:
         raise Refused(
             f"the forward deletes the parameter {name} of a {type(module).__name__}: leave it there and compute with "

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Random numbers of torch's functions, one stream per model, as one operator.
 
-`torch.ops.dnnsuite.draw` takes the streams as a tensor. A recorded step therefore replays it as it does any operator,
-and every model gets the numbers that it would get in a step that runs as written.
+`torch.ops.dnnsuite.draw` takes the streams as a tensor, so a recorded step replays it like any operator, and every
+model gets the same numbers as in the step as written.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def fill(
     kwargs: dict[str, Any] | None = None,
     own: Sequence[torch.Tensor] = (),
 ) -> torch.Tensor:
-    """Make a contiguous tensor like `like` `[B, ...]`; fill each model's part by `Tensor.method`, as `normal_`.
+    """Make a contiguous tensor like `like` `[B, ...]`; fill each model's part by `Tensor.method`, such as `normal_`.
 
     Args:
         stream: (key, step) of each model, int64 `[B, 2]`.
-        own: the tensors among the arguments that are `[B, ...]`; all others are every model's.
+        own: the tensors among the arguments that are `[B, ...]`; others are shared by all models.
     """
     made = {"shape": list(like.shape[1:]), "dtype": str(like.dtype), "device": str(like.device)}
     call = _Call(method, args, kwargs or {}, own, made)
@@ -77,7 +77,7 @@ def draw(
 
 
 class _ZeroGradient(torch.autograd.Function):
-    """Passes its first argument on. The others get a gradient of zeros, as they do from torch's own draws."""
+    """Return the first argument. The others get a gradient of zeros, as from torch's draws."""
 
     @staticmethod
     def forward(ctx: Any, result: torch.Tensor, *roots: torch.Tensor) -> torch.Tensor:

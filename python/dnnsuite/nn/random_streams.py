@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Random streams of an array: a (key, step) for each model, so that its numbers depend on no neighbour.
+"""Random streams of an array: a (key, step) per model, so that a model's numbers do not depend on its neighbours.
 
-A stream is an int64 tensor `[B, 2]`. A draw is a function of (key, step, element); `advance` gives the (key, step) of
-one draw and counts on. A tape repeats the draws of a forward that a checkpoint runs again.
+A stream is an int64 tensor `[B, 2]`. A draw is a function of (key, step, element); `advance` returns the (key, step) of
+one draw and moves the stream on. A tape repeats the draws of a forward that a checkpoint runs again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MASK64 = (1 << 64) - 1
 
 
 class _Tapes(threading.local):
-    """The draws that this thread notes for later, or makes again."""
+    """Draws that this thread records, or repeats."""
 
     def __init__(self) -> None:
         self.noting: list[list[torch.Tensor]] = []
@@ -74,7 +74,7 @@ def repeated(tape: list[torch.Tensor]) -> Iterator[None]:
 
 
 def new_stream(B: int, device: Any = None) -> torch.Tensor:
-    """Streams `[B, 2]` with keys from torch's generator, at step 0."""
+    """Make streams `[B, 2]` with keys from torch's generator, at step 0."""
     keys = torch.randint(-(1 << 62), 1 << 62, (B,), dtype=torch.int64)
     return torch.stack([keys, torch.zeros_like(keys)], dim=1).to(device)
 
@@ -107,7 +107,7 @@ def advance(rng: torch.Tensor) -> torch.Tensor:
 
 
 def pass_over(rng: torch.Tensor) -> None:
-    """Advance the streams past a draw that no model needs now, so that later ones do not depend on who needed it."""
+    """Advance the streams past a draw that is not needed, so that later draws do not depend on that."""
     if _tapes.repeating is None and backward_pass() == -1:
         rng[:, 1].add_(1)
 
@@ -195,10 +195,10 @@ def get_rng_state(array: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 @torch.no_grad()
 def set_rng_state(array: torch.nn.Module, state: dict[str, torch.Tensor]) -> None:
-    """Put the random streams of `array` where `get_rng_state` found them.
+    """Restore the random streams of `array` from a result of `get_rng_state`.
 
     Raises:
-        InvalidArgument: for the state of another kind of array, or of more or fewer models.
+        InvalidArgument: the state is of another kind of array, or of another number of models.
     """
     under_way.finish(array)
     held = _all_streams(array)

@@ -32,8 +32,8 @@ def held_once(x: Tensor) -> bool:
 
 
 def lent(one: Tensor, B: int) -> Tensor:
-    """Show a tensor `[...]` as the state of B models that hold it once; that of a single model has stride 0, too, by
-    which it is known not to be the array's own memory."""
+    """View a tensor `[...]` as state of B models that hold it once. For one model the stride is 0 too, which marks
+    memory that the array does not own."""
     return one.expand(B + 1, *one.shape)[:B]
 
 
@@ -150,8 +150,8 @@ def make_own(module: torch.nn.Module, names: Sequence[str] | None = None) -> boo
 
 
 def own_what_trains(root: torch.nn.Module) -> bool:
-    """Give each model its own of the shared tensors that a step of now would change: parameters that take a gradient
-    since, running statistics in training mode. Returns True if there were any."""
+    """Copy, for each model, the shared tensors that a step would now change: parameters that have come to take a
+    gradient, running statistics in training mode. Returns True if there were any."""
     found = False
     for module in root.modules():
         trained = [
@@ -164,7 +164,7 @@ def own_what_trains(root: torch.nn.Module) -> bool:
 
 
 class SharedState:
-    """Mixed into modules of an array: shared parameters and buffers stay one tensor through torch's own methods."""
+    """Mix-in of an array's modules: shared parameters and buffers stay one tensor through torch's methods."""
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
         return super()._apply(lambda x: once(fn, x), recurse)  # type: ignore[misc]
@@ -194,8 +194,8 @@ class SharedState:
                     value.data = lent(stand_in.detach()[0], value.size(0))
 
     def _stand_ins(self, state_dict: dict[str, Any], prefix: str) -> dict[str, Any]:
-        """Find, for each shared tensor, what is loaded in its place: (registry, tensor, a copy of one row, the row of
-        `state_dict`). Where the loaded rows differ each model gets its own memory."""
+        """Find the value to load for each shared tensor: (registry, tensor, a copy of one row, the row of
+        `state_dict`). If the loaded rows differ, each model gets memory of its own."""
         found: dict[str, Any] = {}
         for registry, name, value in held_by(self):  # type: ignore[arg-type]
             rows = state_dict.get(prefix + name)
@@ -228,7 +228,7 @@ def copies_of_shared(root: torch.nn.Module, memo: dict[int, Any]) -> None:
 
 
 def copied(module: Any, memo: dict[int, Any]) -> Any:
-    """Deep copy as `copy.deepcopy` makes one of an object without `__deepcopy__`."""
+    """Make a deep copy as `copy.deepcopy` does for an object without `__deepcopy__`."""
     make, arguments, held = module.__reduce_ex__(4)[:3]
     made = memo[id(module)] = make(*arguments)
     made.__setstate__(copy.deepcopy(held, memo))

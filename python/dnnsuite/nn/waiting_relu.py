@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A ReLU that waits for a pooling behind it, whose pass computes both: forward, and backward for nothing."""
+"""Deferred ReLU before a pooling: the pooling's pass computes both, and its backward pass costs nothing more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["input_of_relu", "waiting_relu"]
 
 
 class _Relu:
-    """The layer of a `Deferred`: nothing but a pooling joins it."""
+    """Layer of a `Deferred` that only a pooling joins."""
 
     activations: frozenset[str] = frozenset()
     adds_residual = False
@@ -31,14 +31,14 @@ _RELU = _Relu()
 
 
 def waiting_relu(x: Tensor) -> ModelTensor | None:
-    """The ReLU of images or lines `[B, N, C, *]`, not computed yet; None of what is not pooled by our operator."""
+    """Defer the ReLU of images or lines `[B, N, C, *]`; None for tensors that this package's operators do not pool."""
     if x.dim() not in (4, 5) or not on_cpu(x) or x.dtype not in (torch.float32, torch.float64):
         return None
     return ModelTensor(None, Deferred(_RELU, x, x.shape))
 
 
 def input_of_relu(waiting: Deferred | None) -> Tensor | None:
-    """Take what a waiting ReLU is of, to compute it and its successor as one; None if it is no such ReLU."""
+    """Return the input of a deferred ReLU, to compute it together with its successor; None if it is no such ReLU."""
     if waiting is None or waiting.layer is not _RELU or waiting.grad != torch.is_grad_enabled():
         return None
     waiting.taken = True

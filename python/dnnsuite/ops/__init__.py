@@ -2,8 +2,8 @@
 """Operators over an array of B models; dimension 0 of every tensor is the model.
 
 Each is registered with torch as `torch.ops.dnnsuite.<name>` (CPU and CUDA kernels, autograd, shapes for
-`torch.compile`). A model's result does not depend on how many models there are, which place it has among
-them, or how many threads run; on a GPU that holds but for rounding where torch's products and convolutions serve.
+`torch.compile`). A model's result does not depend on the number of models, its place among them, or the number of
+threads; on a GPU, where torch's products and convolutions are used, except for rounding.
 """
 
 from ._attention import LONGEST_ATTENTION as LONGEST_ATTENTION

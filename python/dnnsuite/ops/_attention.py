@@ -15,7 +15,7 @@ from .library import differentiable, library, tracing
 __all__ = ["attention", "attention_by_products"]
 
 LONGEST_ATTENTION = 128
-"""Up to this length a head's scores stay in cache, and the operator of this package is used."""
+"""Sequence length up to which a head's scores stay in cache, and this package's operator is used."""
 
 _attention = library.attention.default
 _attention_backward = library.attention_backward.default
@@ -71,7 +71,7 @@ def attention_by_products(
     causal: bool,
     key_padding_mask: Tensor | None,
 ) -> Tensor:
-    """`attention` by two batched products and a softmax of torch's, for sequences of any length."""
+    """Compute `attention` by two batched products and torch's softmax, for sequences of any length."""
     models, sequences, length, width = qkv.shape
     if num_heads < 1 or width % (3 * num_heads):
         raise InvalidArgument(
@@ -104,15 +104,15 @@ def attention(
     causal: bool = False,
     key_padding_mask: Tensor | None = None,
 ) -> Tensor:
-    """dropout(softmax(q kᵀ / √d)) v of every head: qkv [B, N, L, 3E] (q, k, v in turn) to [B, N, L, E].
+    """Compute dropout(softmax(q kᵀ / √d)) v of every head: qkv [B, N, L, 3E] (q, k, v in turn) to [B, N, L, E].
 
     Args:
         p, rng: dropout of the probabilities as in `dropout`, with elements in the order [N, H, L, L].
-        causal: a token sees itself and those before it.
-        key_padding_mask: bool [B, N, L], True where a key is not to be seen. A token that sees none gets NaN.
+        causal: a token attends to itself and those before it.
+        key_padding_mask: bool [B, N, L], True where a key is ignored. A token without any key gets NaN.
 
-    Nothing but the inputs is kept for the backward pass. Sequences longer than 128 are composed of torch's
-    operators, with the same masks.
+    Only the inputs are saved for the backward pass. Sequences longer than 128 are composed of torch's operators, with
+    the same masks.
     """
     if qkv.dim() == 4 and qkv.shape[2] > LONGEST_ATTENTION:
         return attention_by_products(qkv, num_heads, p, rng, causal, key_padding_mask)

@@ -43,8 +43,8 @@ NORM_ACTIVATIONS = {
 
 
 def laid_out(x: Tensor, in_turn: bool = False) -> Tensor:
-    """An empty packed tensor like x [B, N, C, *]: channels last if x lies so, else contiguous; if `in_turn` with the
-    models' samples in turn, as a convolution in groups leaves them, where x lies so."""
+    """Make an empty packed tensor like x [B, N, C, *]: channels last if x is, else contiguous. With `in_turn` the
+    samples of the models interleave if those of x do, as after a grouped convolution."""
 
     def packed(t: Tensor) -> bool:
         step = 1
@@ -163,7 +163,7 @@ def batch_norm_composition(
     activation: str,
     slope: float,
 ) -> tuple[Tensor, ...]:
-    """The operator in torch's own functions."""
+    """Compose the operator of torch's functions."""
     dtype = x.dtype
     x = x.float() if dtype in _SIXTEEN_BIT else x
 
@@ -200,17 +200,17 @@ def batch_norm_act(
     activation: str = "none",
     slope: float = 0.01,
 ) -> tuple[Tensor, Tensor]:
-    """activation(batch_norm(x) + residual) of x [B, N, C, *], each model over its own batch.
+    """Compute activation(batch_norm(x) + residual) of x [B, N, C, *], each model over its own batch.
 
     Args:
-        x: contiguous or with the channels last in memory; on CUDA a model's samples may lie apart, as those of a
-            convolution in groups do. Anything else is copied first. The result lies as x does.
+        x: contiguous or with the channels last in memory; on CUDA a model's samples may be apart in memory, as after a
+            grouped convolution. Other layouts are copied first. The result has the layout of x.
         weight, bias: [B, C]; on CUDA for an x of 16 bits they, `mean` and `variance` may have 32.
         residual: of the shape of x.
         mean, variance: statistics [B, C] to normalise with, instead of those of the batch.
         activation: 'none', 'relu', 'relu6', 'leaky_relu' (with `slope`), 'hardswish' or 'silu'.
 
-    Returns the result, and [3, B, C]: mean, 1 / deviation, and the unbiased variance that running statistics take in.
+    Returns the result, and [3, B, C]: mean, 1 / deviation, and the unbiased variance for the running statistics.
     """
     call = _forward if tracing() else _eager
     if x.is_cuda and not cuda_kernels:
@@ -229,7 +229,8 @@ def _train(
     tracked: Tensor | None,
     *rest: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Result and statistics of a batch, which the running `mean` and `variance` have taken in, and `tracked` counts."""
+    """Return result and statistics of a batch; updates the running `mean` and `variance`, and `tracked`, which counts
+    batches."""
     sums = torch.float64 if x.dtype == torch.float64 else torch.float32
     y = laid_out(x, True).data  # no view: torch refuses to write in place into one that a Function has made
     statistics = x.new_empty(3, x.shape[0], x.shape[2], dtype=sums)
@@ -242,7 +243,7 @@ def _train(
 
 
 class _Train(torch.autograd.Function):
-    """Compute `_eager` of a batch in training, with a gradient; the running statistics have none."""
+    """Compute `_eager` on a batch in training, with a gradient; the running statistics have none."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor]:
@@ -272,9 +273,9 @@ def batch_norm_act_running(
     momentum: float,
     tracked: Tensor | None = None,
 ) -> Tensor | None:
-    """`batch_norm_act` of a batch in training that the running statistics [B, C] take in, in the same pass; it is one
-    more of the batches that `tracked` [B] counts. None, and nothing done, on a CPU and where they are not of the type
-    of sums."""
+    """Compute `batch_norm_act` on a batch in training and update the running statistics [B, C] and `tracked` [B], which
+    counts batches, in the same pass. Returns None, and does nothing, on a CPU and if the statistics do not have the
+    dtype of sums."""
     sums = torch.float64 if x.dtype == torch.float64 else torch.float32
     running = running_mean, running_variance
     known = all(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The largest over points of a batch norm and its activation, which are never computed for all the points.
+"""Maximum over points of a batch norm and its activation, without computing them for all points.
 
-A norm keeps the order of a channel's numbers, or turns it where the weight is negative, and so does a ReLU: the largest
-result is that of the largest, or smallest, input. The gradient is that of one point a channel and two sums.
+A norm keeps the order of a channel's numbers, or reverses it if the weight is negative, and a ReLU keeps it: the
+maximum is the result of the largest, or smallest, input. The gradient needs one point per channel and two sums.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .library import cuda_kernels, gradients_through, library, remember, tracing
 __all__ = ["MAX_ACTIVATIONS", "batch_norm_max"]
 
 MAX_ACTIVATIONS = frozenset({"none", "relu", "relu6", "leaky_relu"})
-"""Those that keep the order."""
+"""Activations that keep the order."""
 
 _KERNEL_DTYPES = (torch.float32, torch.float64)
-"""On CUDA: of 16 bits the mean would be rounded before it is taken from the maximum."""
+"""Dtypes on CUDA: in 16 bits the mean would be rounded before its subtraction from the maximum."""
 
 _statistics = library.batch_norm_statistics.default
 _signed_max_over = library.signed_max_over.default
@@ -40,7 +40,7 @@ def _(x: Tensor, sign: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _slope(activation: str, z: Tensor, slope: float) -> Tensor:
-    """The activation's derivative."""
+    """Return the activation's derivative."""
     if activation == "relu":
         return (z > 0).to(z.dtype)
     if activation == "relu6":
@@ -127,11 +127,11 @@ def batch_norm_max(
     activation: str = "none",
     slope: float = 0.01,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The largest of activation(batch_norm(x)) over L for x [B, N, C, L]: values and indices [B, N, C, 1].
+    """Compute the maximum of activation(batch_norm(x)) over L for x [B, N, C, L]: values and indices [B, N, C, 1].
 
     Arguments as `batch_norm_act`'s, `activation` one of `MAX_ACTIVATIONS` (with `slope` >= 0), x with the channels last
-    in memory, or it is copied. Of points that a norm rounds to the same number the index is that of the larger. The
-    third result is `batch_norm_act`'s second, [3, B, C].
+    in memory, else it is copied. Of points that the norm rounds to the same number, the index is the larger point's.
+    The third result is `batch_norm_act`'s second, [3, B, C].
     """
     arguments = (x, weight, bias, mean, variance, eps, activation, slope)
     has_kernels = x.device.type == "cpu" or (cuda_kernels and x.is_cuda and x.dtype in _KERNEL_DTYPES)

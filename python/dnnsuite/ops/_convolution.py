@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Convolutions of B models by torch's own, model by model, each result in its place among those of all models.
+"""Convolutions of B models by torch, model by model, each result written into its place in the array's.
 
-Stacked at the end, or copied one by one, the results would be in memory twice: a tenth to a third of the time of
-convolutions that are quick for their size (`benchmarks/ops/grid.py`).
+Results stacked or copied afterwards would be in memory twice, which takes a tenth to a third of the time of
+convolutions that are fast for their size (`benchmarks/ops/grid.py`).
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ _eager = differentiable(_forward, _setup, _grad, _composition)
 
 
 def convolve_models(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: ConvolutionGeometry) -> Tensor:
-    """Convolution of one or more models x [B, N, C, *], each with its own weight [B, O, I, *] and bias [B, O].
+    """Convolve x [B, N, C, *] of one or more models, each with its own weight [B, O, I, *] and bias [B, O]. x may be
+    one batch for all models (stride 0 in dimension 0).
 
-    x may be one batch for all models (stride 0 in dimension 0). The result lies as torch's of one model does.
+    The result has the memory order of torch's for one model.
     """
     result: Tensor = _eager(x, weight, bias, *geometry)
     return result

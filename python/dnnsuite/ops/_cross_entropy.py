@@ -79,7 +79,7 @@ def cross_entropy(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> Tensor:
-    """Loss of each model: logits [B, R, C], target int64 [B, R] to [B], or [B, R] with reduction 'none'.
+    """Compute each model's loss: logits [B, R, C], target int64 [B, R] to [B], or [B, R] with reduction 'none'.
 
     'mean' is over the model's rows that are not `ignore_index` (NaN when there is none, as in torch). A target
     outside [0, C) is an error on the CPU. 16-bit logits give a float32 loss.

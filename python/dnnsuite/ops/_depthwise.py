@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Depthwise convolution of images, one filter a channel, each model with its own; channels last in memory."""
+"""Depthwise convolution of images: one filter per channel and model; channels last in memory."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _composition(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: int) -> Tensor:
-    """The models' channels side by side, as groups of one."""
+    """Compose the operator of torch's grouped convolution, the models' channels side by side."""
     models, samples, height, width, channels = x.shape
     image = x.permute(1, 0, 4, 2, 3).reshape(samples, models * channels, height, width)
     filters = weight.permute(0, 3, 1, 2).reshape(models * channels, 1, *weight.shape[1:3])
@@ -80,7 +80,7 @@ def depthwise(
     padding: Sequence[int] = (0, 0),
     dilation: Sequence[int] = (1, 1),
 ) -> Tensor:
-    """Each channel of x [B, N, H, W, C] with its own filter: weight [B, KH, KW, C], bias [B, C].
+    """Convolve each channel of x [B, N, H, W, C] with its filter: weight [B, KH, KW, C], bias [B, C].
 
     x may be one batch for all models (stride 0 in dimension 0). Returns [B, N, OH, OW, C].
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Embedding: each model's own table, with a dense and deterministic gradient."""
+"""Embedding with a table per model, and a dense and deterministic gradient."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _eager = differentiable(_embedding, _setup, _backward, _composition)
 
 
 def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1) -> Tensor:
-    """Rows of each model's table: weight [B, V, D], indices int64 [B, ...] to [B, ..., D].
+    """Look up rows of each model's table: weight [B, V, D], indices int64 [B, ...] to [B, ..., D].
 
     Indices that all models share may be an expanded tensor (stride 0 in dimension 0); they are not copied. Rows
     `padding_idx` (-1: none) get no gradient. An index outside [0, V) is an error on the CPU.

@@ -24,10 +24,10 @@ def _shape(grads: Sequence[Tensor], norm_type: float) -> Tensor:
 
 
 def gradient_norms(grads: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
-    """The norm of all of each model's gradients together, float64 [B], for gradients [B, ...] on one device.
+    """Compute the norm of each model's gradients together, float64 [B], for gradients [B, ...] on one device.
 
-    The order of the sum follows from the shapes alone. It is formed in double, so for gradients of at most 32 bits a
-    norm is finite if and only if all of them are.
+    The order of the sum depends on the shapes only. The sum is in double, so for gradients of at most 32 bits a norm is
+    finite if and only if all of them are.
     """
     if not grads:
         raise InvalidArgument("gradient_norms: grads is empty, so the number of models is not known")
@@ -40,10 +40,11 @@ def gradient_norms(grads: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
 
 
 def scale_gradients_(grads: Sequence[Tensor], factor: Tensor) -> None:
-    """grads[i][b] *= factor[b], factor float64 [B]. Gradients of a model whose factor is 1 are not touched."""
+    """Multiply grads[i][b] by factor[b] in place, factor float64 [B]. Gradients of a model whose factor is 1 are not
+    touched."""
     optimizer_("scale", grads, grads, [], [], [factor], active=factor != 1)
 
 
 def clamp_gradients_(grads: Sequence[Tensor], limit: Tensor) -> None:
-    """Clamps grads[i][b] to [-limit[b], limit[b]], limit float64 [B]. NaN stays."""
+    """Clamp grads[i][b] to [-limit[b], limit[b]] in place, limit float64 [B]. NaN stays."""
     optimizer_("clamp", grads, grads, [], [], [limit])

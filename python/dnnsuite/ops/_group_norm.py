@@ -18,11 +18,11 @@ _forward = library.group_norm.default
 _backward = library.group_norm_backward.default
 
 SMALLEST = 16
-"""Elements of a channel from which on there is a kernel, if they lie side by side."""
+"""Least elements of a channel for which there is a kernel, if they are contiguous."""
 
 
 def _result(x: Tensor) -> Tensor:
-    """A CPU's result lies as x does."""
+    """Make the tensor for the result; on a CPU it has the memory order of x."""
     return x.new_empty(x.shape) if x.is_cuda else laid_out(x)
 
 
@@ -78,10 +78,9 @@ def _channels_last(x: Tensor) -> bool:
 def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """Group norm of x [B, N, C, *] with weight and bias [B, C]. On a CPU the result lies as x does.
+    """Compute group norm of x [B, N, C, *] with weight and bias [B, C]. On a CPU the result has the memory order of x.
 
-    Channels of less than 16 elements have no kernel unless they lie last, on a CPU: they are done by torch, model by
-    model."""
+    Channels of less than 16 elements are computed by torch, model by model, unless they are last in memory on a CPU."""
     if transforming():
         return _composition(x, num_groups, weight, bias, eps)
     if _has_kernel(x):

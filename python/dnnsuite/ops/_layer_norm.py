@@ -134,9 +134,9 @@ _join_eager = differentiable(_join, _join_setup, _join_grad, _join_composition)
 def layer_norm(
     x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """Normalises the last dimension of x [B, ..., D]; weight and bias [B, D] are each model's own.
+    """Normalise the last dimension of x [B, ..., D] with each model's weight and bias [B, D].
 
-    The statistics are computed again in the backward pass: of the row in cache they cost less than keeping them.
+    The backward pass computes the statistics again: from a row in cache that is cheaper than saving them.
     """
     result: Tensor = (_norm if tracing() else _norm_eager)(x, weight, bias, eps)
     return result
@@ -152,7 +152,8 @@ def bias_dropout_add_layer_norm(
     norm_bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """layer_norm(residual + dropout(x + bias)), the end of a post-norm block, in one pass forward and one backward.
+    """Compute layer_norm(residual + dropout(x + bias)), the end of a post-norm block, in one pass forward and one
+    backward.
 
     x and residual [B, ..., D]; bias, weight and norm_bias [B, D]; p [B] and rng [B, 2] as in `dropout`.
     """

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Linear layers of B models, with the activation behind them where there is one.
+"""Linear layers of B models, with an activation.
 
-On a CPU products are our own up to `LARGE` multiplications for a model: nothing is packed but a weight in the forward
-pass, and each element is one sum in order, so a model's bits depend on its own shape alone (1.2 to 2 times as fast as
-torch's batched product at 32 x 128 x 128, `benchmarks/ops/bench_linear.py`). Larger ones go to the library that torch
-calls, model by model into their places of the result. On CUDA torch's batched product does it, as for 16 bits on a
-CPU.
+On a CPU this package computes products of up to `LARGE` multiplications per model: only the forward's weight is packed,
+and each element is one sum in order, so a model's bits depend on its own shape alone (1.2 to 2 times as fast as torch's
+batched product at 32 x 128 x 128, `benchmarks/ops/bench_linear.py`). Larger ones are computed by torch's library, model
+by model into the result. On CUDA, and for 16 bits on a CPU, torch's batched product is used.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ __all__ = ["linear", "linear_composition", "own_products"]
 
 _VECTORS = instruction_set() != "generic"
 LARGE = 3 * 2**26 if instruction_set() == "avx512" else 2**24
-"""Multiplications of one model from which a product of its own is worth a library's call. With AVX-512 ours takes 0.9
-of its time far beyond what fits a cache."""
+"""Multiplications per model from which a library call per model pays. With AVX-512 this package's product takes 0.9 of
+the library's time far beyond cache sizes."""
 LARGE_OF_ONE = 2**17
-"""The same with a single input or output, of which our tiles, a vector wide, use one column."""
+"""The same for a single input or output, of which tiles, a vector wide, use one column."""
 DOT_ROWS, DOT_INPUTS = 8, 32
-"""Up to so many rows of so many inputs and more our product is one of dot products, which sum in another order."""
+"""Rows up to which, and inputs from which, the product is computed by dot products, which sum in another order."""
 WIDE = 1024
-"""Columns from which sums over rows are a product with ones: torch's sum takes 1.3 to 2 times as long."""
+"""Columns from which sums over rows are computed as a product with ones: torch's sum takes 1.3 to 2 times as long."""
 
 _linear = library.linear.default
 _linear_backward = library.linear_backward.default
@@ -74,7 +73,7 @@ def _(
 
 
 def linear_composition(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
-    """The operator in torch's: x [B, R, I], weight [B, O, I], bias [B, O]."""
+    """Compose the operator of torch's functions: x [B, R, I], weight [B, O, I], bias [B, O]."""
     if bias is None:
         y = torch.bmm(x, weight.transpose(1, 2))
     else:
@@ -154,7 +153,8 @@ def _one_by_one_gradients(
 def _batched_gradients(
     grad: Tensor, x: Tensor, weight: Tensor, needs_x: bool, needs_weight: bool, needs_bias: bool
 ) -> tuple[Any, ...]:
-    """Gradients in batched products; torch's own of a transposed weight is transposed, and copied for the parameter."""
+    """Compute gradients as batched products; torch's gradient of a transposed weight would be transposed, and
+    copied."""
     return (
         torch.bmm(grad, weight) if needs_x else None,
         torch.bmm(grad.transpose(1, 2), x) if needs_weight else None,
@@ -167,7 +167,7 @@ _batched = _products(linear_composition, _batched_gradients)  # products of a GP
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
-    """a @ b; of a single column as the product with a vector, which takes half the time or less."""
+    """Compute a @ b; a single column as a product with a vector, which takes half the time or less."""
     if b.shape[1] == 1:
         torch.mv(a, b[:, 0], out=out[:, 0])
     else:
@@ -175,7 +175,7 @@ def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
 
 
 def _column_sums(grad: Tensor) -> Tensor:
-    """[B, R, O] to [B, O], a model's bits the same in any company."""
+    """Sum [B, R, O] over R to [B, O]; a model's bits do not depend on the others."""
     models, rows, columns = grad.shape
     if columns < WIDE:
         return grad.sum(1)
@@ -186,8 +186,8 @@ def _column_sums(grad: Tensor) -> Tensor:
 
 
 class _Rounded(torch.autograd.Function):
-    """The product of what is rounded to `dtype`; torch's autocast does the same with weights that lie transposed, where
-    rounding them and bringing their gradient back takes longer than the product."""
+    """Product of tensors rounded to `dtype`. torch's autocast does this with transposed weights, where rounding them
+    and converting the gradient back takes longer than the product."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
@@ -214,7 +214,7 @@ class _Rounded(torch.autograd.Function):
 
 
 def _rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """x in `dtype`; what all models share is rounded once."""
+    """Cast x to `dtype`; a shared tensor once."""
     return x[:1].to(dtype).expand_as(x) if x.stride(0) == 0 and len(x) > 1 else x.to(dtype)
 
 
@@ -230,26 +230,16 @@ def linear(
     dtype: torch.dtype | None = None,
     in_order: bool = False,
 ) -> Tensor:
-    """activation(x @ weightᵀ + bias) of each model: x [B, ..., I], weight [B, O, I], bias [B, O] to [B, ..., O].
+    """Compute activation(x @ weightᵀ + bias) of each model: x [B, ..., I], weight [B, O, I], bias [B, O] to [B, ...,
+    O].
 
     `activation` is 'none', 'relu' or 'gelu' (the exact form). An x that all models share may be an expanded tensor
-    (stride 0 in dimension 0); it is not copied. `dtype` is what the product is computed in and the result has, if not
-    what x has; the gradients have the dtype of what they are of. Under autocast it is autocast's. On a CPU a float32
-    or float64 product that is to be `in_order` is one sum in order at any size: zeros at the end of I or O change no
-    bit of it.
+    (stride 0 in dimension 0); it is not copied. `dtype` is that of product and result, by default x's, under autocast
+    autocast's; gradients have their tensor's dtype. On a CPU an `in_order` product of float32 or float64 is one sum in
+    order at any size, so zeros at the end of I or O do not change a bit.
     """
     models, outputs, inputs = weight.shape
-    if x.dim() < 2 or x.shape[0] != models or x.shape[-1] != inputs:
-        raise InvalidArgument(
-            f"linear: x must be [B, ..., I] with B = {models} and I = {inputs} as in weight "
-            f"{list(weight.shape)}, not {list(x.shape)}"
-        )
-    if x.device != weight.device:  # torch's product of a meta tensor with another is made of nothing
-        raise InvalidArgument(f"linear: x is on {x.device} and weight on {weight.device}")
-    if bias is not None and bias.shape != (models, outputs):
-        raise InvalidArgument(f"linear: bias must be {[models, outputs]}, not {list(bias.shape)}")
-    if activation not in ACTIVATIONS:
-        raise InvalidArgument(f"linear: activation must be one of {list(ACTIVATIONS)}, not {activation!r}")
+    _check(x, weight, bias, activation)
     low = _rounding(x, weight, dtype)
     if is_kept(weight) and not is_kept(bias):  # a bias of each model's own, as in BitFit
         y = linear(x, weight, dtype=dtype)
@@ -275,6 +265,21 @@ def linear(
     return y if x.dim() == 3 else y.view(*x.shape[:-1], outputs)
 
 
+def _check(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> None:
+    models, outputs, inputs = weight.shape
+    if x.dim() < 2 or x.shape[0] != models or x.shape[-1] != inputs:
+        raise InvalidArgument(
+            f"linear: x must be [B, ..., I] with B = {models} and I = {inputs} as in weight "
+            f"{list(weight.shape)}, not {list(x.shape)}"
+        )
+    if x.device != weight.device:  # torch would return an uninitialised product of a meta tensor with another
+        raise InvalidArgument(f"linear: x is on {x.device} and weight on {weight.device}")
+    if bias is not None and bias.shape != (models, outputs):
+        raise InvalidArgument(f"linear: bias must be {[models, outputs]}, not {list(bias.shape)}")
+    if activation not in ACTIVATIONS:
+        raise InvalidArgument(f"linear: activation must be one of {list(ACTIVATIONS)}, not {activation!r}")
+
+
 def _activated(y: Tensor, activation: str) -> Tensor:
     if activation == "gelu":
         return torch.nn.functional.gelu(y)
@@ -293,7 +298,7 @@ def _rounding(x: Tensor, weight: Tensor, dtype: torch.dtype | None) -> torch.dty
 
 
 def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, in_order: bool) -> Tensor:
-    """x [B, R, I]."""
+    """Compute the product for x [B, R, I]."""
     models, outputs, inputs = weight.shape
     if not own_products(x, weight, bias):
         if is_frozen(weight):
@@ -332,7 +337,7 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, in_orde
 
 
 def _by_tiles(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-    """Our product of x [B, R, I] with one order of summation for all numbers of rows."""
+    """Compute the product of x [B, R, I] by tiles, with one order of summation for any number of rows."""
     product, rows = _linear if tracing() else _eager, x.shape[1]
     if rows > DOT_ROWS or x.shape[2] < DOT_INPUTS:
         return product(x, weight, bias, relu)
@@ -341,7 +346,7 @@ def _by_tiles(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Ten
 
 
 def own_products(a: Tensor, b: Tensor, c: Tensor | None = None) -> bool:
-    """Return True if our own products may be used: on a CPU, of one dtype, with nothing that rewrites the calls."""
+    """Return True if this package's products may be used: on a CPU, with one dtype, without tracing or transforms."""
     dtype = a.dtype
     return (
         dtype in _OWN

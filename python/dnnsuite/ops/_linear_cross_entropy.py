@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Linear layer and cross-entropy as one, for vocabularies whose logits are too many to be kept."""
+"""Linear layer and cross-entropy in one operator, for vocabularies whose logits would take too much memory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _loss = library.cross_entropy.default
 _loss_backward = library.cross_entropy_backward.default
 
 CHUNK = 2**22
-"""Logits at a time, 16 MiB: with fewer the weight and its gradient are read and written too often."""
+"""Logits in a chunk, 16 MiB: with fewer, the weight and its gradient are read and written too often."""
 
 
 def chunk_rows(classes: int) -> int:
-    """Rows of logits that are made at a time."""
+    """Return the number of rows of logits in a chunk."""
     return min(max(CHUNK // max(classes, 1) // 32 * 32, 64), 1024)
 
 
@@ -43,7 +43,8 @@ def _composition(
 
 
 class _Chunked(torch.autograd.Function):
-    """The gradient is made in the forward pass, while the logits are there; the backward pass only scales it."""
+    """Function that computes the gradient in the forward pass, while the logits exist; the backward pass only scales
+    it."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
@@ -82,7 +83,7 @@ class _Chunked(torch.autograd.Function):
 def _of_model(
     inputs: tuple[Any, ...], gradients: list[Tensor | None], scale: Tensor, options: tuple[Any, ...]
 ) -> Tensor:
-    """One model's sum of losses; writes its gradients, those that are not None."""
+    """Sum one model's losses; writes its gradients, except those that are None."""
     x, weight, bias, target = inputs
     dx, dweight, dbias = gradients
     total = x.new_zeros(())
@@ -120,7 +121,8 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> Tensor:
-    """cross_entropy(linear(x, weight, bias), target): x [B, R, I], weight [B, C, I], target [B, R] to a loss [B].
+    """Compute cross_entropy(linear(x, weight, bias), target): x [B, R, I], weight [B, C, I], target [B, R] to a loss
+    [B].
 
     On a CPU the logits [R, C] exist `chunk_rows(C)` rows at a time, of one model. `reduction` is 'mean' or 'sum'.
     """

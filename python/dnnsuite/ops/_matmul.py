@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Products of matrices whose bits do not depend on how many there are, as those of torch's batched product do."""
+"""Matrix products whose bits do not depend on their number; those of torch's batched product do."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _eager = differentiable(_matmul, _setup, _backward, torch.bmm)
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b of each model: a [B, ..., M, K] and b [B, ..., K, N], as `torch.matmul` of each model's own.
+    """Compute a @ b of each model: a [B, ..., M, K] and b [B, ..., K, N], as `torch.matmul` for one model.
 
-    [B, K] is a vector, as with torch. What is between B and the matrix broadcasts. On a CPU every matrix's product has
+    [B, K] is a vector, as with torch. Dimensions between B and the matrix broadcast. On a CPU a matrix's product has
     the same bits alone and among others.
     """
     if a.dim() < 2 or b.dim() < 2 or len(a) != len(b):
@@ -61,15 +61,8 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
         )
     wide = is_kept(b) and b.shape[1:-2].numel() == 1
     if wide and (not own_products(a, b) or (rows * depth * columns < LARGE and _VECTORS)):
-        # A matrix that all models share: the rows of all of them in one product.
         one, matrix = a.reshape(1, -1, depth), b[:1].reshape(1, depth, columns)
-        if not own_products(a, b):
-            return torch.bmm(one, matrix).view(*a.shape[:-1], columns)
-        missing = (
-            DOT_ROWS + 1 - one.shape[1] if depth >= DOT_INPUTS else 0
-        )  # or a few would be summed in another order
-        padded = torch.nn.functional.pad(one, (0, 0, 0, missing)) if missing > 0 else one
-        return _product(padded, matrix)[:, : one.shape[1]].reshape(*a.shape[:-1], columns)
+        return _by_shared(one, matrix, own_products(a, b)).reshape(*a.shape[:-1], columns)
     if not own_products(a, b):
         return torch.matmul(*_between(a, b))
     if rows * depth * columns >= LARGE or not _VECTORS:
@@ -86,6 +79,17 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     a = a.expand(*shape, rows, depth).reshape(count, rows, depth)
     b = b.expand(*shape, depth, columns).reshape(count, depth, columns)
     return _product(a, b).view(*shape, rows, columns)
+
+
+def _by_shared(rows: Tensor, matrix: Tensor, own: bool) -> Tensor:
+    """Multiply the rows of all models, [1, R, K], by a matrix that they share, [1, K, N]."""
+    if not own:
+        return torch.bmm(rows, matrix)
+    count, depth = rows.shape[1:]
+    # Few rows would be summed in another order than many, as a model's bits among others are.
+    missing = DOT_ROWS + 1 - count if depth >= DOT_INPUTS else 0
+    padded = torch.nn.functional.pad(rows, (0, 0, 0, missing)) if missing > 0 else rows
+    return _product(padded, matrix)[:, :count]
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The largest over a dimension and where it is."""
+"""Maximum over a dimension, and its index."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ _eager = differentiable(_forward, _setup, _grad, _composition)
 
 
 def max_over(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """The largest over dimension `dim` (1 or more, kept as 1) of x [B, ...], and its index: as torch.max, the first of
-    equals, and a NaN is larger than all. Dimensions may lie in any order in memory."""
+    """Compute the maximum of x [B, ...] over dimension `dim` (1 or more, kept as 1), and its index: as torch.max the
+    first of equal ones, and NaN counts as the largest. Any memory order."""
     if x.numel() == 0 or (x.is_cuda and not cuda_kernels):
         return _composition(x, dim)
     call = _forward if tracing() else _eager

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Dropout by a counter-based generator, alone and joined to its neighbours: bias, activation, residual."""
+"""Dropout by a counter-based generator, alone and fused with bias, activation and residual."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _act_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def rows_of(parameter: Tensor, x: Tensor) -> Tensor:
-    """A parameter [B, D] as it is added to x [B, ..., D]."""
+    """Reshape a parameter [B, D] so that it broadcasts to x [B, ..., D]."""
     return parameter.view(len(parameter), *[1] * (x.dim() - 2), -1)
 
 
@@ -91,7 +91,7 @@ def _dropout_composition(x: Tensor, p: Tensor | None, rng: Tensor | None) -> Ten
 def add_composition(
     x: Tensor, bias: Tensor | None, residual: Tensor, p: Tensor | None, rng: Tensor | None
 ) -> Tensor:
-    """bias_dropout_add in torch's operators."""
+    """Compose bias_dropout_add of torch's operators."""
     return residual + _dropout_composition(x if bias is None else x + rows_of(bias, x), p, rng)
 
 
@@ -110,7 +110,7 @@ _act_eager = differentiable(_act, _act_setup, _act_grad, _act_composition)
 
 
 def dropout(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
-    """Zeroes elements of x [B, ...] with each model's probability and scales the others by 1 / (1 - p).
+    """Zero elements of x [B, ...] with each model's probability and scale the others by 1 / (1 - p).
 
     Args:
         p: rates, float32 [B].
@@ -124,7 +124,8 @@ def dropout(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
 def bias_dropout_add(
     x: Tensor, bias: Tensor | None, residual: Tensor, p: Tensor | None = None, rng: Tensor | None = None
 ) -> Tensor:
-    """residual + dropout(x + bias) in one pass: x and residual [B, ..., D], bias [B, D]; without p nothing drops."""
+    """Compute residual + dropout(x + bias) in one pass: x and residual [B, ..., D], bias [B, D]; without p nothing is
+    dropped."""
     result: Tensor = (_add if tracing() else _add_eager)(x, bias, residual, p, rng)
     return result
 
@@ -136,7 +137,7 @@ def bias_act_dropout(
     p: Tensor | None = None,
     rng: Tensor | None = None,
 ) -> Tensor:
-    """dropout(activation(x + bias)) in one pass: x [B, ..., D], bias [B, D].
+    """Compute dropout(activation(x + bias)) in one pass: x [B, ..., D], bias [B, D].
 
     `activation` is 'none', 'relu' or 'gelu' (the exact form, by erf). The backward pass gives the gradients of x
     and bias together and needs x, not the result.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Pooling of images, channels last in memory: the largest of each window, or its mean."""
+"""Pooling of images, channels last in memory: maximum or mean of each window."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .library import below_autograd, differentiable, library, tracing, transform
 __all__ = ["MOST_TAPS", "avg_pool", "max_pool"]
 
 MOST_TAPS = 255
-"""Pixels of a window of `max_pool`, at most: a byte says which is the largest."""
+"""Most pixels in a window of `max_pool`: the maximum's place is stored in a byte."""
 
 NO_TAP = 255
-"""The tap of a window whose result has no gradient."""
+"""Tap of a window whose result has no gradient."""
 
 _largest = library.max_pool.default
 _largest_backward = library.max_pool_backward.default
@@ -28,7 +28,8 @@ _mean_backward = library.avg_pool_backward.default
 
 
 def _windows(n: int, *steps: int) -> int:
-    """Count the windows along a dimension: kernel, stride, padding, dilation, and whether the last may reach out."""
+    """Count the windows along a dimension; `steps` are kernel, stride, padding, dilation, and 1 if the last window may
+    reach beyond."""
     kernel, stride, padding, dilation, ceil_mode = steps
     found = (n + 2 * padding - dilation * (kernel - 1) - 1 + (stride - 1 if ceil_mode else 0)) // stride + 1
     return found - 1 if ceil_mode and (found - 1) * stride >= n + padding else found
@@ -75,7 +76,7 @@ def _grad_largest(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
 
 
 def _spread(grad: Tensor, taps: Tensor, height: int, width: int, *steps: int) -> Tensor:
-    """`max_pool_backward` in torch's functions, whose gradient torch knows: it is linear in `grad`."""
+    """Compose `max_pool_backward` of torch's functions, so that torch can differentiate it; it is linear in `grad`."""
     kernel_w = steps[1]
     stride, padding, dilation = (steps[i : i + 2] for i in (2, 4, 6))
     tap, none = taps.long(), taps == NO_TAP
@@ -88,7 +89,7 @@ def _spread(grad: Tensor, taps: Tensor, height: int, width: int, *steps: int) ->
 
 
 class _Largest(torch.autograd.Function):
-    """Differentiable maximum that does not keep x: the taps are all that any gradient needs."""
+    """Differentiable maximum that does not save x: gradients need the taps only."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:
@@ -156,14 +157,15 @@ def max_pool(
     ceil_mode: bool = False,
     activation: str = "none",
 ) -> Tensor:
-    """The largest of each window of x [B, N, H, W, C]: [B, N, OH, OW, C].
+    """Compute the maximum of each window of x [B, N, H, W, C]: [B, N, OH, OW, C].
 
-    As in torch padding never is the largest, the gradient goes to the first of equals, and a NaN is larger than all.
+    As in torch padding is never the maximum, the gradient goes to the first of equal ones, and NaN counts as the
+    largest.
 
     Args:
         kernel: height and width of the window, at most `MOST_TAPS` pixels.
-        stride: from window to window; its own size if None.
-        activation: 'none', or 'relu' for the largest of relu(x), in one pass each way.
+        stride: from window to window; by default the window's size.
+        activation: 'none', or 'relu' for the maximum of relu(x), in one pass each way.
     """
     steps = (*kernel, *(stride or kernel), *padding, *dilation, ceil_mode, activation == "relu")
     if x.numel() == 0 or not on_cpu(x):
@@ -181,12 +183,12 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor: int = 0,
 ) -> Tensor:
-    """The mean of each window of x [B, N, H, W, C]: [B, N, OH, OW, C].
+    """Compute the mean of each window of x [B, N, H, W, C]: [B, N, OH, OW, C].
 
     Args:
         kernel: height and width of the window.
-        stride: from window to window; its own size if None.
-        count_include_pad: whether the zeros of the padding count as pixels.
+        stride: from window to window; by default the window's size.
+        count_include_pad: True counts the zeros of the padding as pixels.
         divisor: divides each sum if it is not 0, in place of the number of pixels.
     """
     steps = (*kernel, *(stride or kernel), *padding, ceil_mode, count_include_pad, divisor)

@@ -25,7 +25,7 @@ State = tuple[Tensor, Tensor, Tensor | None]
 def _cell(
     kind: str, given: Tensor, hidden: Tensor, h: Tensor, c: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """One step: the input's part of the gates, the state's part, and the state, to the next state."""
+    """Compute one step: from the input's part of the gates, the state's part, and the state to the next state."""
     if kind == "lstm":
         assert c is not None
         i, f, g, o = (given + hidden).chunk(4, -1)
@@ -49,7 +49,7 @@ def _composed(
     reverse: bool,
     weight_hr: Tensor | None = None,
 ) -> State:
-    """The definition, step by step in torch's operators."""
+    """Compose the operator of torch's, step by step."""
     models, steps, rows, width = gates.shape
     h = gates.new_zeros(models, rows, weight_hh.shape[2]) if h is None else h
     if kind == "lstm" and c is None:
@@ -148,10 +148,10 @@ def _backward(
 def _weight_gradient(
     dhidden: Tensor, y: Tensor, h: Tensor | None, lengths: Tensor | None, reverse: bool
 ) -> Tensor:
-    """Sum over the steps of (gradient of the gates) (state before the step)ᵀ, [B, G * H, H].
+    """Sum over the steps (gradient of the gates) (state before the step)ᵀ, [B, G * H, H].
 
-    One product for all steps of a model: a step's state is the result of the one before, or zero (so at the end of a
-    shorter sequence). What begins with the given state is added.
+    One product for all steps of a model: a step's state is the result of the one before, or zero (after the end of a
+    shorter sequence). The given first state's part is added.
     """
     steps = y.shape[1]
     later, earlier = (slice(0, -1), slice(1, None)) if reverse else (slice(1, None), slice(0, -1))
@@ -201,10 +201,10 @@ def recurrence(
     reverse: bool = False,
     weight_hr: Tensor | None = None,
 ) -> State:
-    """(outputs [B, T, N, P], last h [B, N, P], last c [B, N, H] or None) of a layer whose inputs are projected.
+    """Run all steps of a layer on projected inputs: (outputs [B, T, N, P], last h [B, N, P], last c [B, N, H] or None).
 
     Args:
-        gates: the inputs' part of the gates of all steps, [B, T, N, G * H], with the bias that goes with it.
+        gates: the inputs' part of the gates of all steps, [B, T, N, G * H], with its bias.
         weight_hh, bias_hh: the state's part, [B, G * H, P] and [B, G * H].
         h, c: the state before the first step, [B, N, P] and [B, N, H] (c: LSTM only); zeros without it.
         lengths: int64 [B, N], the steps of each sequence; later ones give zeros and leave the state as it is.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A recurrent layer on a GPU: each time step is a batched product of all models and one kernel.
+"""Recurrent layers on a GPU: each time step is a batched product of all models and one kernel.
 
-So a CUDA graph of a layer has two kernels for a step forward and two backward, and one product for the gradient of all
-steps' weights. A kernel for all steps at once would have to wait for other blocks between them.
+A CUDA graph of a layer then has two kernels for a step forward and two backward, and one product for the weights'
+gradient of all steps. One kernel for all steps would have to synchronise its blocks between them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _packed(*tensors: Any) -> list[Any]:
 def _forward(
     given: Sequence[Any], kind: str, reverse: bool, keep: bool
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
-    """Outputs, last states, and, for the backward pass, gates and cell states of all steps.
+    """Return outputs, last states and, for the backward pass, gates and cell states of all steps.
 
     Args:
         given: gates, weight_hh, bias_hh, h, c, lengths.
@@ -80,7 +80,7 @@ def _backward(
     kind: str,
     reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Gradients of the input's part of the gates, of the state's, and of the state before the first step."""
+    """Compute the gradients of the input's part of the gates, of the state's part, and of the first states."""
     models, steps, rows, hidden = y.shape
     grad_y, dh, grad_c = grads
     shape, width = (models, rows, hidden), weight_hh.shape[1]
@@ -94,24 +94,9 @@ def _backward(
     through = y.new_empty(shape)
     before = 1 if reverse else -1
     last = _times(steps, reverse)[0]
+    kept = (lengths, h, c, y, saved, cells, past, dc, dgates, dstate_gates)
     for time in reversed(_times(steps, reverse)):
-        library.recurrence_step_backward_(
-            grad_y,
-            dh,
-            lengths,
-            h,
-            c,
-            y,
-            saved,
-            cells,
-            past,
-            dc,
-            dgates,
-            dstate_gates,
-            time,
-            time + before,
-            kind,
-        )
+        library.recurrence_step_backward_(grad_y, dh, *kept, time, time + before, kind)
         if time != last or h is not None:
             dh = torch.bmm(own[:, time], weight_hh, out=through)
     if h is None:
@@ -124,10 +109,10 @@ def _backward(
 def weight_gradient(
     dstate_gates: Tensor, y: Tensor, h: Tensor | None, lengths: Tensor | None, reverse: bool
 ) -> Tensor:
-    """Sum over the steps of (gradient of the gates)ᵀ (state before the step), [B, G * H, H]: one product for all.
+    """Sum over the steps (gradient of the gates)ᵀ (state before the step), [B, G * H, H], in one product.
 
-    A step's state is the result of the one before, or zero (so at the end of a shorter sequence). What begins with the
-    given state is added.
+    A step's state is the result of the one before, or zero (after the end of a shorter sequence). The given first
+    state's part is added.
     """
     later, earlier = (slice(0, -1), slice(1, None)) if reverse else (slice(1, None), slice(0, -1))
     result = torch.bmm(dstate_gates[:, later].flatten(1, 2).transpose(1, 2), y[:, earlier].flatten(1, 2))
@@ -137,7 +122,7 @@ def weight_gradient(
 
 
 def first_gradient(dstate_gates: Tensor, lengths: Tensor | None, reverse: bool) -> Tensor:
-    """The gradient of the gates of each sequence's first step, [B, N, G * H]."""
+    """Take the gradient of the gates of each sequence's first step, [B, N, G * H]."""
     if not (reverse and lengths is not None):
         return dstate_gates[:, -1 if reverse else 0]
     ends = (lengths - 1).clamp(min=0).unsqueeze(1).unsqueeze(-1).expand(-1, 1, -1, dstate_gates.shape[3])
@@ -175,12 +160,12 @@ class _Steps(torch.autograd.Function):
 def recurrence_steps(
     *args: Any, keep: bool, composition: Callable[..., Any]
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """`ops.recurrence` by one product and one kernel for each step.
+    """Compute `ops.recurrence` by one product and one kernel for each step.
 
     Args:
         args: gates, weight_hh, bias_hh, h, c, lengths, kind, reverse.
         keep: a gradient may be wanted.
-        composition: the same of torch's operators, for gradients of gradients; what follows `args` it ignores.
+        composition: the same made of torch's operators, for gradients of gradients; ignores what follows `args`.
     """
     found: tuple[Tensor, Tensor, Tensor | None]
     if keep:

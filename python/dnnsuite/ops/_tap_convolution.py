@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Convolution of images so small that most filter taps meet the padding: products with the taps that do not.
+"""Convolution of images so small that most filter taps are on the padding: products with the other taps.
 
-A row of an image lies in memory as one row of a matrix, and so do neighbouring taps of a filter, channels last: what
-an output pixel sees of an input row is one product. Of a 3 x 3 filter on 2 x 2 pixels that is 4/9 of a convolution's
-work, and the weight is read where it lies (`benchmarks/ops/bench_convolution.py`).
+With channels last, a row of an image is one row of a matrix, and so are neighbouring taps of a filter: an output pixel
+needs one product per input row. For a 3 x 3 filter on 2 x 2 pixels that is 4/9 of a convolution's work, and the weight
+is not copied (`benchmarks/ops/bench_convolution.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["tap_convolution"]
 
 @dataclass(frozen=True)
 class _Piece:
-    """Pixels `first` to `last` of input row `row` that output pixel (`y`, `x`) sees, through as many taps."""
+    """Pixels `first` to `last` of input row `row` under the filter of output pixel (`y`, `x`), and as many taps."""
 
     y: int
     x: int
@@ -35,11 +35,11 @@ class _Piece:
     tap: int
 
     def pixels(self, images: Tensor) -> Tensor:
-        """Cut the pixels out of images [N, H, W, C], as [N, pixels * C]."""
+        """View the pixels in images [N, H, W, C], as [N, pixels * C]."""
         return images[:, self.row, self.first : self.last].flatten(1)
 
     def taps(self, weight: Tensor) -> Tensor:
-        """Cut the taps out of filters [O, KH, KW, C], as [O, taps * C]."""
+        """View the taps in filters [O, KH, KW, C], as [O, taps * C]."""
         return weight[:, self.tap_row, self.tap : self.tap + self.last - self.first].flatten(1)
 
 
@@ -55,7 +55,7 @@ def _outputs(sides: Pair, kernel: Pair, stride: Pair, padding: Pair) -> Pair:
 
 @functools.cache
 def _pieces(sides: Pair, kernel: Pair, stride: Pair, padding: Pair) -> tuple[_Piece, ...]:
-    """List the pieces that all output pixels see; one that sees nothing but padding has none."""
+    """List the pieces of all output pixels; a pixel that sees only padding has none."""
     found = []
     rows, columns = _outputs(sides, kernel, stride, padding)
     for y in range(rows):
@@ -127,7 +127,7 @@ class _TapConvolution(torch.autograd.Function):
 def tap_convolution(
     x: Tensor, weight: Tensor, stride: Sequence[int] = (1, 1), padding: Sequence[int] = (0, 0)
 ) -> Tensor:
-    """Convolution without dilation or groups: x [B, N, H, W, I], weight [B, O, KH, KW, I] to [B, N, OH, OW, O]."""
+    """Convolve without dilation or groups: x [B, N, H, W, I], weight [B, O, KH, KW, I] to [B, N, OH, OW, O]."""
     if x.dim() != 5 or weight.dim() != 5 or x.shape[::4] != weight.shape[::4]:
         raise InvalidArgument(
             "tap_convolution takes x [B, N, H, W, I] and weight [B, O, KH, KW, I], not "

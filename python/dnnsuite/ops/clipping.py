@@ -54,10 +54,11 @@ def total_norms(grads: Sequence[Tensor], norm_type: float = 2.0, error_if_nonfin
 
 
 def clip_factors(limit: Tensor, norms: Tensor, grads: Sequence[Tensor]) -> Tensor:
-    """Compute what scales each model's gradients to the norm `limit`, float64 `[B]`; 1 where its own is no larger.
+    """Compute the factors that scale each model's gradients to the norm `limit`, float64 `[B]`; 1 if the norm is no
+    larger.
 
-    For float32 it is rounded to that. Zeros among the gradients, as of an adapter with room for a larger rank, change
-    the order in which a norm is summed, so its last bits, which must not come to the parameters.
+    For float32 gradients they are rounded to float32: zeros among the gradients, as of an adapter padded to a larger
+    rank, change the order of a norm's sum and its last bits, which must not reach the parameters.
     """
     factors = (limit / (norms + 1e-6)).clamp(max=1.0)
     return factors if any(g.dtype == torch.float64 for g in grads) else factors.float().double()

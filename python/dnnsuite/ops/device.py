@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Choice between the ways that are quick on a CPU and those that are quick on a GPU.
+"""Choice between code that is fast on a CPU and code that is fast on a GPU.
 
-Results are the same, but for rounding. So a CPU can stand in for a GPU: tests run a GPU's ways on it, against the same
-oracles, and count what a step of them dispatches.
+Results are equal up to rounding, so a CPU can stand in for a GPU: tests run a GPU's code on it, against the same
+oracles, and count the operators of a step.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _standing_in = False
 
 
 def on_gpu(x: Tensor) -> bool:
-    """Return True if the ways of a GPU are to be taken for a tensor: it is on one, or on a CPU that stands in."""
+    """Return True if a tensor is on a GPU, or on a CPU that stands in for one."""
     return x.is_cuda or (_standing_in and x.is_cpu)
 
 
 def on_cpu(x: Tensor) -> bool:
-    """Return True if the ways of a CPU are to be taken for a tensor: it is on one that does not stand in for a GPU."""
+    """Return True if a tensor is on a CPU that does not stand in for a GPU."""
     return x.is_cpu and not _standing_in
 
 
 @contextlib.contextmanager
 def cpu_for_gpu() -> Iterator[None]:
-    """Let the CPU stand in for a GPU inside the block, in all threads. For tests and for counting operators."""
+    """Context manager: let the CPU stand in for a GPU, in all threads. For tests and for counting operators."""
     global _standing_in
     before, _standing_in = _standing_in, True
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Opens the operator library and joins an operator to autograd.
+"""Operator library: loading it, and registering operators with autograd.
 
 `libdnnsuite_ops.so` registers `torch.ops.dnnsuite.*` for the CPU when it is opened, `libdnnsuite_cuda.so` the same
 names for CUDA. Both lie beside the package's compiled module. `DNNSUITE_LIBRARY_DIR` names another folder.
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def library_folder() -> Path:
-    """The folder of the operator library. Raises `Unavailable` where there is none."""
+    """Find the folder of the operator library. Raises `Unavailable` if there is none."""
     asked = os.environ.get("DNNSUITE_LIBRARY_DIR")
     folders = [Path(asked)] if asked else []
     if not asked:
@@ -51,7 +51,7 @@ def library_folder() -> Path:
 
 
 def _open() -> tuple[Any, bool]:
-    """The namespace of the operators, and whether those for CUDA are in it."""
+    """Open the libraries: (namespace of the operators, True if those for CUDA are in it)."""
     folder = library_folder()
     names = ["libdnnsuite_ops.so"]
     if torch.version.cuda and (folder / "libdnnsuite_cuda.so").is_file():
@@ -68,21 +68,20 @@ def _open() -> tuple[Any, bool]:
 
 
 library, cuda_kernels = _open()
-"""`torch.ops.dnnsuite`, loaded; and whether the operators are there for CUDA as well: where they are not, compositions
-of torch's own serve."""
+"""`torch.ops.dnnsuite`, loaded; and True if there are operators for CUDA, else compositions of torch's are used."""
 
 
 def instruction_set() -> str:
     """Return the instruction set of the CPU kernels: 'avx512', 'avx2' or 'generic'.
 
-    It is the widest that the machine has; the environment variable DNNSUITE_ISA, read once, asks for less.
+    It is the widest of the machine, or less if the environment variable DNNSUITE_ISA, read once, asks for it.
     """
     name: str = library.instruction_set()
     return name
 
 
 tracing = torch.compiler.is_compiling
-"""True while torch.compile is tracing: then the registered operator is called itself."""
+"""True while torch.compile is tracing; the registered operator is then called directly."""
 
 
 def differentiable(
@@ -91,18 +90,15 @@ def differentiable(
     backward: Callable[..., Any],
     composition: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
-    """Register an operator's gradient with torch; return a quicker way to call it in eager mode.
-
-    torch.library's own autograd costs about 14 µs a call in Python; a hand-made Function around the operator below
-    autograd does the same for 6 µs.
+    """Register an operator's gradient with torch; return a faster function to call it in eager mode. torch.library's
+    autograd costs about 14 µs a call in Python, a Function around the operator below autograd 6 µs.
 
     Args:
         op: the operator, an overload of `torch.ops`.
         setup_context: saves what the gradient needs, as `torch.library.register_autograd` calls it.
         backward: the gradient, called likewise.
-        composition: the operator again, same inputs, in differentiable torch. Where a gradient is to be differentiated
-            itself (`create_graph=True`) it is taken through this, and so are transforms of `torch.func`; without it
-            that is an error.
+        composition: the operator again, same inputs, in differentiable torch. Gradients of gradients
+            (`create_graph=True`) and transforms of `torch.func` use it; without it they are errors.
     """
     torch.library.register_autograd(op.name(), backward, setup_context=setup_context)
 
@@ -132,7 +128,7 @@ def differentiable(
 
 
 def _differentiated_once(run: Callable[..., Any], backward: Callable[..., Any]) -> Any:
-    """Make the Function of an operator whose gradient has none itself."""
+    """Make the Function of an operator whose gradient cannot be differentiated."""
 
     class Once(torch.autograd.Function):
         @staticmethod
@@ -169,10 +165,10 @@ def _differentiated_again(
 
 
 def remember(ctx: Any, args: tuple[Any, ...]) -> None:
-    """Notes, after `save_for_backward`, how to find a Function's inputs again: `gradients_through` wants them.
+    """Note, after `save_for_backward`, how to find a Function's inputs again, for `gradients_through`.
 
-    What was saved is kept once. An input that was not saved has no influence on the gradient as long as nothing but
-    inputs was saved: its shape is enough. Otherwise it is saved as well, as `ctx.extra` tensors at the end.
+    Saved tensors are kept once. If only inputs were saved, the others do not influence the gradient, and their shapes
+    are enough. Else they are saved too, as `ctx.extra` tensors at the end.
     """
     saved = getattr(ctx, "to_save", None) or ()
     place = {id(tensor): index for index, tensor in enumerate(saved)}
@@ -195,7 +191,7 @@ def remember(ctx: Any, args: tuple[Any, ...]) -> None:
 
 
 def gradients_through(composition: Any, ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The gradients of a Function's inputs, differentiable, by way of its composition of torch's operators."""
+    """Compute differentiable gradients of a Function's inputs, through its composition of torch's operators."""
     saved = ctx.saved_tensors
     inputs: list[Any] = []
     for index, other in ctx.inputs:
@@ -226,7 +222,7 @@ def gradients_through(composition: Any, ctx: Any, grads: tuple[Any, ...]) -> tup
 
 
 class _WithoutExtra:
-    """A Function's context as its own `setup_context` left it."""
+    """Context of a Function, as its `setup_context` left it."""
 
     def __init__(self, ctx: Any) -> None:
         self._ctx = ctx

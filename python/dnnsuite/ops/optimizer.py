@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """An optimizer's step over lists of stacked tensors: every parameter and state is read and written once.
 
-Tensors are [B, ...], each model's part contiguous, with any stride between models; hyper-parameters are float64 [B]
-on the same device. Formulas are those of torch.optim, and `RULES` says what each of them takes.
+Tensors are [B, ...], each model's part contiguous, with any stride between models; hyper-parameters are float64 [B] on
+the same device. Formulas are those of torch.optim; `RULES` lists the tensors that each takes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ RULES = {
     "scale": UpdateRule(("factor",), (), ()),
     "clamp": UpdateRule(("limit",), (), ()),
 }
-"""Every rule. "scale" and "clamp" change gradients: they are given as `params` and as `grads`."""
+"""Update rules by name. "scale" and "clamp" change gradients, which are given as `params` and as `grads`."""
 
 _plan = library.optimizer_plan.default
 _step = library.optimizer_step_.default
@@ -65,7 +65,7 @@ _HALVES = (torch.bfloat16, torch.float16)
 
 @torch.library.register_fake("dnnsuite::optimizer_step_")
 def _nothing(*args: object) -> None:
-    """Writes in place and returns nothing."""
+    """Return nothing: the operator writes in place."""
 
 
 def optimizer_plan(
@@ -86,7 +86,7 @@ def optimizer_plan(
 
 
 class _Memory:
-    """The memory that a plan points to. Belongs to the one plan: a copy would point to it without holding it."""
+    """Memory that a plan points to. Belongs to one plan: a copy would point to it without holding it."""
 
     def __init__(self, storages: list[torch.UntypedStorage]) -> None:
         self._storages = storages
@@ -109,10 +109,10 @@ def optimizer_step_(
     nesterov: bool = False,
     written: Sequence[Tensor] = (),
 ) -> None:
-    """One step of every model, or of those that are `active` (bool [B]): the others keep every bit, their counts too.
+    """Step every model, or those that are `active` (bool [B]); the others keep every bit, their step counts too.
 
     Args:
-        factor: float64 [B], multiplies the gradients as they are read: unscaling and clipping cost no pass.
+        factor: float64 [B], multiplied into the gradients as they are read: unscaling and clipping need no pass.
         tickets: on CUDA int32 zeros, one per parameter and model, which a step leaves as it found them.
         written: the plan's parameters, states and scalars; needed only while a `TorchDispatchMode` looks.
 
@@ -139,7 +139,7 @@ def optimizer_(
     decoupled: bool = False,
     nesterov: bool = False,
 ) -> None:
-    """Plan and step at once. On a CPU 16-bit tensors are computed in float32 and rounded once, as on CUDA."""
+    """Make a plan and step. On a CPU 16-bit tensors are computed in float32 and rounded once, as on CUDA."""
     if not params:
         return
     flags = (maximize, decoupled, nesterov)

@@ -2,8 +2,9 @@
 """Parameters `[B, ...]` that only some of the models used in a backward pass.
 
 A single torch model leaves the gradient of such a parameter None, and its optimizer skips it. The gradient of an array
-is one tensor: the part of a model that did not use the parameter is filled with -0.0, which adds to nothing, stays
-through sums of gradients and positive factors, and is told from the zeros of a model that did use it by its sign.
+is one tensor: the part of a model that did not use the parameter is filled with -0.0, which leaves sums unchanged,
+stays -0.0 through sums of gradients and positive factors, and differs by its sign from the zeros of a model that did
+use it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The dropout mask in plain numpy: the definition that the compiled operators are tested against."""
+"""Dropout mask in plain NumPy: the definition that the compiled operators are tested against."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 __all__ = ["dropout_mask", "dropout_threshold", "philox4x32"]
 
 ROUNDS = 7
-"""The fewest rounds with which Philox4x32 passes TestU01's BigCrush (Salmon et al., SC'11)."""
+"""Least rounds with which Philox4x32 passes TestU01's BigCrush (Salmon et al., SC'11)."""
 BLOCK = 128
 """Elements that share 16 calls of the generator: each call gives 8 numbers of 16 bits."""
 
@@ -20,7 +20,7 @@ Words = tuple[Any, Any, Any, Any]
 
 
 def philox4x32(counter: Words, key: tuple[int, int], rounds: int = ROUNDS) -> Words:
-    """Philox4x32 of four arrays of 32-bit counter words (in uint64 arrays) under one key of two words."""
+    """Compute Philox4x32 of four arrays of 32-bit counter words (in uint64 arrays) under one key of two words."""
     c0, c1, c2, c3 = (np.asarray(c, dtype=np.uint64) for c in counter)
     k0, k1 = key
     low = np.uint64(0xFFFFFFFF)
@@ -38,7 +38,7 @@ def philox4x32(counter: Words, key: tuple[int, int], rounds: int = ROUNDS) -> Wo
 
 
 def dropout_threshold(p: float) -> int:
-    """t of 65536: an element is dropped when its 16 random bits are below t."""
+    """Return t of 65536: an element is dropped if its 16 random bits are below t."""
     return int(np.rint(np.float32(p) * np.float32(65536)))
 
 
@@ -59,7 +59,7 @@ def _model_mask(p: float, key: int, step: int, elements: int) -> np.ndarray[Any,
 
 
 def dropout_mask(p: torch.Tensor, rng: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """The factors, 0 or 1 / (1 - p), that `dnnsuite.ops.dropout` multiplies by: float32 of `shape` [B, ...].
+    """Return the factors, 0 or 1 / (1 - p), that `dnnsuite.ops.dropout` multiplies by: float32 of `shape` [B, ...].
 
     Element e of a model's tensor (row-major, the model dimension left out) uses 16 of the 128 bits of
     Philox4x32-7 with the model's 64-bit key and the counter (c_lo, c_hi, step_lo, step_hi),

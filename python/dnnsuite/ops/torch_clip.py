@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""torch's own clipping on an array's parameters: each model by itself.
+"""torch's clipping on an array's parameters: each model separately.
 
-`torch.nn.utils.clip_grad_norm_` takes one norm of all tensors that it is given, which would couple the models of an
-array. Once there is a layer of an array, torch's `get_total_norm` and `clip_grads_with_norm_`, of which it consists,
-hand tensors of arrays to this module, and all others to torch as before.
+`torch.nn.utils.clip_grad_norm_` computes one norm of all its tensors, which would couple the models of an array. Once
+there is a layer of an array, its parts `get_total_norm` and `clip_grads_with_norm_` pass tensors of arrays to this
+module, and all others to torch as before.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class ArrayOptimizer(PlannedUpdates):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One update of every model. `closure`, if given, computes the losses `[B]` again and returns them."""
+        """Update every model once. `closure`, if given, computes the losses `[B]` again and returns them."""
         under_way.finish(self)
         loss = None
         if closure is not None:
@@ -178,7 +178,7 @@ class ArrayOptimizer(PlannedUpdates):
         factor: torch.Tensor | None = None,
         found: torch.Tensor | None = None,
     ) -> None:
-        """One update of `groups`, which are this optimizer's, or the part of them that belongs to some of the models.
+        """Update `groups` once: this optimizer's groups, or the part of them that belongs to some of the models.
 
         Args:
             state: the state of these groups' parameters.
@@ -205,7 +205,7 @@ class ArrayOptimizer(PlannedUpdates):
         active: torch.Tensor,
         limit: torch.Tensor | None,
     ) -> tuple[torch.Tensor | None, torch.Tensor]:
-        """Norms of all gradients, and what follows from them: factors that clip, models that do not step."""
+        """Compute the norms of all gradients; from them, clipping factors and the models that do not step."""
         grads = [p.grad for group in groups for p in group["params"] if p.grad is not None]
         if not grads:
             return factor, active
@@ -228,7 +228,7 @@ class ArrayOptimizer(PlannedUpdates):
         return factor, active
 
     def to_model(self, index: int, params: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-        """Model `index`'s optimizer over `params` (in this one's order), as torch's own, with a copy of its state."""
+        """Make torch's optimizer of model `index` over `params` (in this one's order), with a copy of its state."""
         under_way.finish(self)
         return _convert.to_model(self, index, list(params))
 
@@ -236,15 +236,15 @@ class ArrayOptimizer(PlannedUpdates):
     def from_models(
         cls, optimizers: Sequence[torch.optim.Optimizer], params: Iterable[torch.nn.Parameter], **options: Any
     ) -> ArrayOptimizer:
-        """The optimizer of an array out of its models' torch optimizers, with copies of their states.
+        """Make an array's optimizer from its models' torch optimizers, with copies of their states.
 
         `params` are the array's, in the order of the models' groups. Called on `ArrayOptimizer` it finds the class;
-        `options` are the keywords that torch does not have.
+        `options` are keywords that torch does not have.
         """
         return _convert.from_models(cls, list(optimizers), list(params), options)
 
     def select(self, indices: Sequence[int | None], **fresh: Any) -> None:
-        """Follows a change of the array: slot k is now what was model `indices[k]`, or a fresh one where it is None.
+        """Follow a change of the array: slot k now holds former model `indices[k]`, or a fresh one where that is None.
 
         Call it after the parameters were changed in place (the same Parameter objects, their `.data` replaced by that
         of the new B). Repeated indices are clones. `fresh` holds the hyper-parameters of fresh models, each one number
@@ -258,7 +258,7 @@ class ArrayOptimizer(PlannedUpdates):
         self._set_active(indices, False)
 
     def unfreeze(self, indices: int | Iterable[int]) -> None:
-        """Undoes `freeze`, also one by `on_nan`."""
+        """Undo `freeze`, also one by `on_nan`."""
         self._set_active(indices, True)
 
     def _set_active(self, indices: int | Iterable[int], value: bool) -> None:

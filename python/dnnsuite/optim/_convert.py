@@ -239,7 +239,7 @@ def _fresh_hypers(optimizer: OptimizerState, fresh: Group, count: int) -> dict[s
 
 
 def _value_of_all(optimizer: OptimizerState, name: str) -> float:
-    """The value that all models have of a hyper-parameter: a new one has it too, unless told otherwise."""
+    """Return the value that all models share of a hyper-parameter, which is the default of new ones."""
     values = {float(v) for group in optimizer.param_groups for v in group[name]}
     if len(values) != 1:
         raise InvalidArgument(
@@ -258,7 +258,7 @@ def _start_of(name: str, vector: torch.Tensor, values: dict[str, list[float]], c
 
 
 def check_loading(optimizer: OptimizerState, state_dict: Group) -> None:
-    """Refuse a state that is not that of an optimizer like this one, of as many models."""
+    """Refuse a state of another kind of optimizer, or of another number of models."""
     for place, group in enumerate(state_dict["param_groups"]):
         missing = [name for name in (*optimizer.per_model, "active") if name not in group]
         if missing:

@@ -96,7 +96,7 @@ class GroupOwner(Protocol):
         """Find the group's place in `param_groups`."""
 
     def note_change(self) -> None:
-        """Note a change that the values of hyper-parameters alone do not tell."""
+        """Note a change that the values of hyper-parameters do not show."""
 
     def limit(self, max_grad_norm: Any) -> None:
         """Clip by these values `[B]` in all groups, or no more if None."""
@@ -120,7 +120,7 @@ class ParameterGroup(dict[str, Any]):
             self.put(name, value)
 
     def put(self, name: str, value: Any) -> None:
-        """Set `name` to what is known to fit: no check, no copy."""
+        """Set `name` to a value that is known to fit, without check or copy."""
         vector = isinstance(value, torch.Tensor) and name in self._vectors
         super().__setitem__(name, HyperParameter.holding(name, value) if vector else value)
 
@@ -151,7 +151,7 @@ class ParameterGroup(dict[str, Any]):
             owner.note_change()
 
     def _made(self, owner: GroupOwner, name: str, value: Any) -> Iterable[tuple[str, Any]]:
-        """Pair what is to be set with what it is set to."""
+        """Pair each name to set with its value."""
         if name in owner.pairs and name not in self.keys():
             try:
                 first, second = value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Answers about tensors on a GPU, kept: each question would wait for the device."""
+"""Cache of answers about tensors on a GPU, because each question waits for the device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MOST = 64  # tensors that answers are kept of
 
 
 class KeptAnswers:
-    """Remembers whether tensors have an element that is not zero, until somebody writes into them."""
+    """Cache of `bool(tensor.any())`, valid until a write into the tensor."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[torch.Tensor, int, bool]] = {}

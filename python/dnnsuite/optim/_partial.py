@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One optimizer over an array's parameters and those of modules that each model has by itself."""
+"""One optimizer over an array's parameters and those of unfused modules, of which each model has its own."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class PartiallyFused:
         return ParameterGroup(gathered, self)
 
     def _hand_out(self) -> None:
-        """Gives each plain optimizer its model's hyper-parameters."""
+        """Give each plain optimizer its model's hyper-parameters."""
         for place, gathered in enumerate(self._groups):
             values = {n: v.tolist() for n, v in gathered.items() if isinstance(v, torch.Tensor)}
             flags = {n: v for n, v in gathered.items() if n in SWITCHES}
@@ -93,7 +93,7 @@ class PartiallyFused:
         return [*self.fused.param_groups, *self._groups]
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One update of every model, of both its parts."""
+        """Update every model once, both parts."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -123,7 +123,7 @@ class PartiallyFused:
         return [[p.grad for g in own for p in g["params"] if p.grad is not None] for own in groups]
 
     def scale_plain_(self, factor: torch.Tensor) -> None:
-        """Multiplies each model's gradients of its own parts by its `factor` `[B]`, in place."""
+        """Multiply each model's gradients of its own parts by its `factor` `[B]`, in place."""
         for grads, own in zip(self.plain_gradients(), factor.tolist(), strict=True):
             if grads:
                 foreach_mul_(grads, own)
@@ -138,7 +138,7 @@ class PartiallyFused:
         self.fused.freeze(indices)
 
     def unfreeze(self, indices: int | Iterable[int]) -> None:
-        """Undoes `freeze`."""
+        """Undo `freeze`."""
         self.fused.unfreeze(indices)
 
     @property
@@ -184,7 +184,7 @@ class PartiallyFused:
         return {"fused": self.fused.state_dict(), "plain": parts, "groups": vectors}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Puts back what `state_dict` gave."""
+        """Load a result of `state_dict`."""
         if len(state_dict["plain"]) != self.B:
             raise InvalidArgument(
                 f"the state is that of {len(state_dict['plain'])} models, there are {self.B}"

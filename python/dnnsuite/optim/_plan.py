@@ -104,8 +104,8 @@ class _Batch:
         ]
 
     def prepare(self, rule: str) -> torch.Tensor | None:
-        """Make the operator's plan, which 16-bit tensors do without. It stays: it is no part of the step that it is
-        made in, whose recording is the next step's, too."""
+        """Make the operator's plan; 16-bit tensors need none. It is hidden from a recorder, because it is made once and
+        not in every step."""
         if self.plan is None and not self.halves:
             with hidden_from_modes():
                 self.plan = ops.optimizer_plan(rule, self.params, self.states, self.scalars)
@@ -138,7 +138,8 @@ class _Batch:
 
 
 def _explained(error: RuntimeError) -> Exception:
-    """Turn an operator's refusal, which begins with a place in its source, into one sentence; else return `error`."""
+    """Turn an operator's error message, which begins with a place in its source, into one sentence; else return
+    `error`."""
     place = re.match(r"\w+, \S+:\d+, \w+: ", str(error))
     if place is None:
         return error
@@ -146,7 +147,7 @@ def _explained(error: RuntimeError) -> Exception:
 
 
 def refuse_sparse(grads: Sequence[torch.Tensor], params: Sequence[torch.Tensor]) -> None:
-    """Names the first sparse gradient, if there is one."""
+    """Refuse sparse gradients; the message names the first."""
     for grad, parameter in zip(grads, params, strict=True):
         if grad.layout != torch.strided:
             raise InvalidArgument(

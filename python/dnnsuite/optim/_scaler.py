@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Loss scaling for float16, each model by itself."""
+"""Loss scaling for float16, a scale per model."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class GradScaler:
         return self._vectors["scale"].clone()
 
     def scale(self, losses: torch.Tensor) -> torch.Tensor:
-        """losses[b] times the scale of model b."""
+        """Multiply losses[b] by the scale of model b."""
         if not self._enabled:
             return losses
         if losses.dim() == 0 or losses.size(0) != self.B:
@@ -96,7 +96,7 @@ class GradScaler:
         return losses * self._vectors["scale"].to(losses.dtype).view(-1, *[1] * (losses.dim() - 1))
 
     def _look(self, groups: Sequence[Group]) -> list[torch.Tensor]:
-        """The gradients; notes the models of which one is not finite."""
+        """Return the gradients; note the models with one that is not finite."""
         grads = [p.grad for group in groups for p in group["params"] if p.grad is not None]
         if grads:
             refuse_sparse(grads, grads)
@@ -107,7 +107,7 @@ class GradScaler:
         return grads
 
     def _look_at_plain(self, optimizer: PartiallyFused) -> None:
-        """Notes the models of which a gradient of a part that is not fused is not finite."""
+        """Note the models with a gradient of an unfused part that is not finite."""
         finite = [
             all(bool(torch.isfinite(norm)) for norm in foreach_norm(grads)) if grads else True
             for grads in optimizer.plain_gradients()
@@ -119,7 +119,7 @@ class GradScaler:
 
     @torch.no_grad()
     def unscale_(self, optimizer: ArrayOptimizer | PartiallyFused) -> None:
-        """Divides the gradients by the scales, in place."""
+        """Divide the gradients by the scales, in place."""
         if not self._enabled:
             return
         if id(optimizer) in self._unscaled:
@@ -138,7 +138,7 @@ class GradScaler:
 
     @torch.no_grad()
     def step(self, optimizer: ArrayOptimizer | PartiallyFused) -> None:
-        """The optimizer's step of every model whose gradients are finite."""
+        """Step the optimizer for every model whose gradients are finite."""
         if not self._enabled:
             optimizer.step()
             return
@@ -164,7 +164,7 @@ class GradScaler:
         hypers: Sequence[Hyper] | None = None,
         unscaled: bool = False,
     ) -> None:
-        """`optimizer.step_groups` of the models whose gradients are finite; the others wait for the next step."""
+        """Call `optimizer.step_groups` for the models whose gradients are finite; the others skip the step."""
         if not self._enabled:
             optimizer.step_groups(groups, state, hypers)
             return
@@ -175,7 +175,7 @@ class GradScaler:
 
     @torch.no_grad()
     def update(self, new_scale: Any = None) -> None:
-        """Lowers the scale of a model that overflowed; raises that of one that did not for `growth_interval` steps."""
+        """Lower the scale of a model that overflowed; raise that of one that did not for `growth_interval` steps."""
         if not self._enabled:
             return
         v = self._vectors
@@ -195,7 +195,7 @@ class GradScaler:
         self._unscaled.clear()
 
     def narrow(self, start: int, length: int) -> GradScaler:
-        """The scaler of some of the models; it shares their scales.
+        """Make a scaler of some of the models, which shares their scales.
 
         `.data`, because only that starts a version counter of its own: autograd may have saved this part's scales
         while another part, in another thread, updates its own.
@@ -207,7 +207,7 @@ class GradScaler:
         return part
 
     def select(self, indices: Sequence[int | None], init_scale: Any = 2.0**16) -> None:
-        """Slot k goes on as model `indices[k]`; a fresh one (None) starts at `init_scale` with model 0's factors."""
+        """Let slot k go on as model `indices[k]`; a fresh one (None) starts at `init_scale` with model 0's factors."""
         chosen = check_indices(indices, self.B)
         scales = fresh_values("init_scale", init_scale, chosen.count(None))
         for name, vector in self._vectors.items():
@@ -223,6 +223,6 @@ class GradScaler:
         return {name: vector.clone() for name, vector in self._vectors.items()} if self._enabled else {}
 
     def load_state_dict(self, state_dict: dict[str, torch.Tensor]) -> None:
-        """Puts back what `state_dict` gave."""
+        """Load a result of `state_dict`."""
         for name in _VECTORS if self._enabled else ():
             self._vectors[name].copy_(as_vector(state_dict[name], self.B, name))

@@ -37,7 +37,7 @@ class OptimizerState(torch.optim.Optimizer):
 
     @property
     def revision(self) -> int:
-        """Count of the changes that the values of hyper-parameters do not tell: groups, flags, tensors of the state."""
+        """Count of the changes that the values of hyper-parameters do not show: groups, flags, tensors of the state."""
         self.own_groups()
         return self._changes
 
@@ -81,7 +81,7 @@ class OptimizerState(torch.optim.Optimizer):
             group.setdefault("grad_norms", torch.zeros_like(group["active"], dtype=torch.float64))
 
     def rule(self, group: Group, hyper: Hyper) -> str:
-        """The name in `dnnsuite.ops.RULES` of the formula that `group` needs."""
+        """Name the formula of `group` in `dnnsuite.ops.RULES`."""
         raise TypeError(f"{type(self).__name__} names no rule")
 
     def any_momentum(self, hyper: Hyper) -> bool:
@@ -90,7 +90,7 @@ class OptimizerState(torch.optim.Optimizer):
         return self._answers.any(momentum) if momentum.is_cuda else bool(momentum.any())
 
     def init_state(self, group: Group, params: Sequence[torch.Tensor], state: Any) -> None:
-        """Give those of `params` that have none yet their first state."""
+        """Create the state of those of `params` that have none."""
         self.fill_state(self.rule(group, group), group, params, state, group)
 
     def fill_state(
@@ -115,5 +115,5 @@ class OptimizerState(torch.optim.Optimizer):
                     own[name] = torch.empty_like(parameter).copy_(own[name])
 
     def start_state(self, name: str, value: torch.Tensor, hyper: Hyper) -> torch.Tensor:
-        """A new state, given as zeros."""
+        """Return the initial value of a state, given zeros."""
         return value

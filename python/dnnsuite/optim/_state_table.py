@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""State of an optimizer's parameters as dictionaries like torch's, of whose changes the optimizer hears."""
+"""State of an optimizer's parameters as dictionaries like torch's, which notify the optimizer of changes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ STATES = frozenset(name for rule in ops.RULES.values() for name in rule.states)
 
 
 class Owner(Protocol):
-    """Holder of a dictionary that is told of changes in it."""
+    """Holder of a dictionary that is notified of its changes."""
 
     def note_change(self) -> None: ...
 
 
 class _Noted(dict[Any, Any]):
-    """Dictionary whose owner hears of every change, by whatever method; copies and files hold a plain dict."""
+    """Dictionary whose owner is notified of every change by any method; copies and files hold a plain dict."""
 
     _owner: weakref.ref[Any]
 

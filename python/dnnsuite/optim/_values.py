@@ -12,7 +12,7 @@ from ..errors import InvalidArgument
 
 
 def as_vector(value: Any, B: int, name: str, device: torch.device | None = None) -> torch.Tensor:
-    """`value`, a number or B of them, as a float64 `[B]` of its own."""
+    """Convert `value`, a number or B of them, to a new float64 tensor `[B]`."""
     if isinstance(value, torch.Tensor) and value.is_complex():
         raise InvalidArgument(f"{name} is complex: give one real number, or one per model")
     try:
@@ -43,7 +43,7 @@ _RANGES: dict[str, tuple[float, float, bool]] = {  # least, largest, whether the
 
 
 def check_range(name: str, vector: torch.Tensor) -> None:
-    """Refuses what torch refuses: negative values, betas outside [0, 1), and the like."""
+    """Refuse values that torch refuses: negative ones, betas outside [0, 1), and the like."""
     low, high, closed = _RANGES.get(name, (0.0, float("inf"), False))
     right = (vector >= low) & ((vector <= high) if closed else (vector < high))
     if not bool(right.all()):
@@ -53,7 +53,7 @@ def check_range(name: str, vector: torch.Tensor) -> None:
 
 
 def check_indices(indices: Sequence[int | None], B: int) -> list[int | None]:
-    """Indices of models in range, as numbers from 0 on; None stands for a fresh one."""
+    """Check indices of models and count them from 0; None stands for a fresh one."""
     checked: list[int | None] = []
     for index in indices:
         if index is not None and not (isinstance(index, int) and -B <= index < B):
@@ -67,7 +67,7 @@ def check_indices(indices: Sequence[int | None], B: int) -> list[int | None]:
 
 
 def pick(vector: torch.Tensor, indices: Sequence[int | None]) -> torch.Tensor:
-    """Slot k of the result is slot indices[k]; a fresh one is zero."""
+    """Choose slots: slot k of the result is slot indices[k]; a fresh one is zero."""
     places = torch.tensor([index or 0 for index in indices], device=vector.device)
     chosen = vector.index_select(0, places)
     for slot, index in enumerate(indices):
@@ -77,7 +77,7 @@ def pick(vector: torch.Tensor, indices: Sequence[int | None]) -> torch.Tensor:
 
 
 def fresh_values(name: str, values: Any, count: int) -> list[float]:
-    """A keyword's value for the `count` fresh models: one number, or one each."""
+    """Expand a keyword's value to the `count` fresh models: one number, or one each."""
     given = torch.as_tensor(values, dtype=torch.float64)
     if given.dim() == 0:
         return [float(given)] * count
@@ -89,7 +89,7 @@ def fresh_values(name: str, values: Any, count: int) -> list[float]:
 
 
 def fill_fresh(vector: torch.Tensor, indices: Sequence[int | None], values: Sequence[float]) -> torch.Tensor:
-    """Writes `values` in order into the slots whose index is None."""
+    """Write `values` in order into the slots whose index is None."""
     slots = [slot for slot, index in enumerate(indices) if index is None]
     for slot, value in zip(slots, values, strict=True):
         vector[slot] = value

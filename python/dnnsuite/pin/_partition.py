@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs commands in the shares of a plan, isolated as well as the machine allows, and says how well that is."""
+"""Commands in the shares of a plan, isolated as well as the machine allows; the level obtained is reported."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _MOST_PROCESSES = 32768  # of a share: a fork storm ends there, and no honest jo
 class Partition:
     """Shares of a plan, ready to run commands. Use it as a context manager: its end ends all that runs in it.
 
-    Isolation is a ladder: control groups, else affinity of CPUs with limits on memory, else nothing. :attr:`level` is
-    the level obtained, and :meth:`record` what a result says of it.
+    Isolation has levels: control groups, else affinity of CPUs with limits on memory, else none. :attr:`level` is the
+    level obtained, and :meth:`record` describes it for a result.
 
     Args:
         plan: shares to use, from :func:`make_plan`.
@@ -179,14 +179,9 @@ class Partition:
             data_limit_bytes=slot.memory_bytes if limited else None,
             close_files=close_files,
         )
+        watched = slot.memory_bytes if limited else None
         running = Running(
-            process,
-            group,
-            f"{self.name}/{slot.name}",
-            slot,
-            self.level,
-            watched_bytes=slot.memory_bytes if limited else None,
-            kept=kept,
+            process, group, f"{self.name}/{slot.name}", slot, self.level, watched_bytes=watched, kept=kept
         )
         self._running.append(running)
         return running

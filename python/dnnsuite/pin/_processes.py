@@ -59,7 +59,7 @@ def end(name: str, timeout_s: float = 5.0) -> list[int]:
 
 
 def resident_bytes(processes: Iterable[int]) -> int:
-    """Memory that the processes have for themselves, without what they share with files, in bytes."""
+    """Sum the processes' anonymous memory, without pages of files, in bytes."""
     total = 0
     for process in processes:
         try:

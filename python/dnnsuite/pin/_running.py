@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A command that runs in a share, and what came of it."""
+"""Command that runs in a share, and its outcome."""
 
 from __future__ import annotations
 
@@ -172,7 +172,8 @@ class Running:
         return self._outcome
 
     def _end_survivors(self) -> int:
-        """Counters rise until the last process is gone, so nothing is read before."""
+        """End the processes left behind; return their number. Counters are read afterwards, because they rise until the
+        last process is gone."""
         if self._group is not None:
             left = self._group.processes()
             self._group.kill(5.0)

@@ -41,7 +41,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Advice:
-    """One thing to do: what, and the rule and figures that it comes from."""
+    """Advice: a thing to do, with the rule and the figures behind it."""
 
     rule: str
     because: str

@@ -40,7 +40,7 @@ COLUMNS = {
 
 
 class Segment(NamedTuple):
-    """A stretch of one thread's or stream's time that belongs to one class."""
+    """Interval of one thread's or stream's time, of one class."""
 
     t0_ns: int
     t1_ns: int
@@ -48,8 +48,8 @@ class Segment(NamedTuple):
 
 
 def op_segments(ops: pd.DataFrame, optimizer: Sequence[tuple[int, int]] = ()) -> list[Segment]:
-    """The innermost class at work at each instant, per thread, from nested intervals (columns class, thread, t0_ns,
-    t1_ns). What runs in the `optimizer` intervals of the loop is of class optimizer.
+    """Find the innermost class at each instant, per thread, from nested intervals (columns class, thread, t0_ns,
+    t1_ns). Work inside the loop's `optimizer` intervals gets the class optimizer.
     """
     segments: list[Segment] = []
     for _, table in ops.groupby("thread", sort=False):
@@ -60,7 +60,7 @@ def op_segments(ops: pd.DataFrame, optimizer: Sequence[tuple[int, int]] = ()) ->
 
 
 def _innermost(rows: Iterable[tuple[str, int, int]]) -> Iterator[Segment]:
-    """Segments of one thread's nested intervals, ordered by begin and outermost first."""
+    """Yield segments of one thread's nested intervals, which are ordered by begin, outermost first."""
     stack: list[tuple[int, str | None]] = []  # (end, class) of what is open; a class of None is nobody's
     at = 0
     for kind, t0_ns, t1_ns in rows:
@@ -86,7 +86,7 @@ def _piece(t0_ns: int, end: tuple[int, str | None]) -> Iterator[Segment]:
 
 
 def _relabelled(segments: list[Segment], spans: Sequence[tuple[int, int]], kind: str) -> list[Segment]:
-    """Segments that begin inside one of the sorted, disjoint `spans` become of `kind`."""
+    """Set the class of segments that begin inside one of the sorted, disjoint `spans` to `kind`."""
     if not spans or not segments:
         return segments
     begins, ends = np.array(spans, dtype=np.int64).T
@@ -105,13 +105,13 @@ def breakdown(
     work: Sequence[Segment],
     local: Sequence[Segment] = (),
 ) -> pd.DataFrame:
-    """Shares of the wall time of `steps`: columns :data:`COLUMNS`, largest first.
+    """Compute shares of the wall time of `steps`: columns :data:`COLUMNS`, largest first.
 
     Args:
-        steps: the observed ones; time between them (opening and closing windows) counts nowhere.
+        steps: observed steps; time between them (opening and closing windows) is not counted.
         phases: table `phases` of the thread that runs the loop.
-        work: what is computed: segments of all threads, or of the device.
-        local: of `work`, what the loop's own thread does; inside a data wait it is part of that wait.
+        work: segments of computation, of all threads or of the device.
+        local: part of `work` in the loop's thread; inside a data wait it counts as part of that wait.
     """
     import pandas as pd
 
@@ -162,7 +162,7 @@ def _no_phases() -> pd.DataFrame:
 
 
 def _pieces(step: LoopStep, phases: pd.DataFrame) -> Iterator[tuple[int, int, int]]:
-    """(t0_ns, t1_ns, ns off the CPU) of each phase of a step, and of what lies between phases."""
+    """Yield (t0_ns, t1_ns, ns off the CPU) of each phase of a step, and of each interval between phases."""
     rows = phases[(phases["t0_ns"] >= step.t0_ns) & (phases["t1_ns"] <= step.t1_ns)]
     at, cpu_left, gaps = step.t0_ns, step.thread_cpu_ns, []
     for t0, t1, cpu in rows[["t0_ns", "t1_ns", "cpu_ns"]].to_numpy(np.int64):
@@ -193,7 +193,7 @@ def _edges(covers: Iterable[Sequence[tuple[int, int]]]) -> Int64s:
 
 
 def _count(edges: Int64s, cover: Sequence[tuple[int, int]]) -> Int64s:
-    """Number of intervals of `cover` over each stretch between two edges."""
+    """Count the intervals of `cover` over each interval between two edges."""
     change = np.zeros(len(edges), dtype=np.int64)
     if cover:
         begins, ends = np.array(cover, dtype=np.int64).T

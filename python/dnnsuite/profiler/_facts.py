@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The facts that the rules of advice read, derived from a profile's tables."""
+"""Facts for the rules of advice, derived from a profile's tables."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def facts(profile: ProfileData) -> Facts:
 
 
 def cpu_busy_pct(profile: ProfileData) -> float | None:
-    """CPU time of the process over wall time times the CPUs it may use, in percent, of the observed steps."""
+    """Compute CPU time of the process over (wall time x usable CPUs) in the observed steps, percent."""
     if not profile.wall_ns:
         return None
     cpu_ns = sum(step.process_cpu_ns for step in profile.active)
@@ -54,7 +54,8 @@ def cpu_busy_pct(profile: ProfileData) -> float | None:
 
 
 def displaced_pct(profile: ProfileData) -> float | None:
-    """Time that the loop's thread was ready to run and had no CPU, in percent of the observed steps' wall time."""
+    """Compute the time for which the loop's thread was runnable without a CPU, percent of the observed steps' wall
+    time."""
     if not profile.wall_ns:
         return None
     return 100 * sum(step.displaced_ns for step in profile.active) / profile.wall_ns

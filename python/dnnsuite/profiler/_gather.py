@@ -29,7 +29,7 @@ _BY_NAME = {
 
 
 def read(instruments: Iterable[Instrument]) -> tuple[dict[str, pd.DataFrame], list[str]]:
-    """(tables, notes) of all instruments; tables of one name are joined. One that fails becomes a note."""
+    """Read (tables, notes) of all instruments; tables of one name are joined. A failing instrument becomes a note."""
     import pandas as pd
 
     parts: dict[str, list[pd.DataFrame]] = {}
@@ -54,7 +54,8 @@ def read(instruments: Iterable[Instrument]) -> tuple[dict[str, pd.DataFrame], li
 
 
 def within(table: pd.DataFrame, spans: Sequence[tuple[int, int]]) -> pd.DataFrame:
-    """The rows that began, or were taken, inside one of the sorted `spans`; a table without times is left whole."""
+    """Select the rows that began, or were sampled, inside one of the sorted `spans`; all rows of a table without
+    times."""
     column = next((name for name in ("t0_ns", "t_ns") if name in table.columns), None)
     if column is None or table.empty:
         return table
@@ -68,8 +69,8 @@ def within(table: pd.DataFrame, spans: Sequence[tuple[int, int]]) -> pd.DataFram
 def derived(
     active: Sequence[LoopStep], tables: dict[str, pd.DataFrame], loop_thread: int
 ) -> dict[str, pd.DataFrame]:
-    """Tables that follow from others: `breakdown`, what :func:`activity.analyse` finds where kernels were recorded, and
-    else `ops_by_name` where operators were.
+    """Derive tables: `breakdown`, and the results of :func:`activity.analyse` if kernels were recorded, else
+    `ops_by_name` if operators were.
     """
     phases = tables.get("phases")
     own = phases[phases["thread"] == loop_thread] if phases is not None else None
@@ -91,7 +92,7 @@ def derived(
 
 
 def _loops_number(ops: pd.DataFrame, own: pd.DataFrame | None) -> int:
-    """torch's number of the thread that runs the loop: the one with most operators in the loop's own phases."""
+    """Find torch's number of the loop's thread: the thread with most operators in the loop's phases."""
     inside = ops if own is None else within(ops, sorted(_spans(own, "forward") + _spans(own, "optimizer")))
     counts = (inside if len(inside) else ops)["thread"].value_counts()
     return int(counts.index[0])
@@ -114,7 +115,7 @@ def _device_segments(kernels: pd.DataFrame, copies: pd.DataFrame | None) -> list
 
 
 def by_name(ops: pd.DataFrame, steps: int) -> pd.DataFrame:
-    """Operators by their name, those with most time of their own first; means over so many `steps`."""
+    """Sum operators by name, most self time first; means over `steps`."""
     import pandas as pd
 
     plain = ops[["name", "class"]].astype(str).assign(own=ops["self_ns"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One profiler at a time in a process: its holder, and the end of one that is left open or forked."""
+"""Limit of one profiler at a time in a process: its holder, and clean-up of one that is left open or forked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PROCESS", "OneProfiler"]
 
 
 class OneProfiler:
-    """A place that one profiler holds at a time."""
+    """Slot that one profiler holds at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,7 +23,7 @@ class OneProfiler:
         self._close: Callable[[], None] | None = None
 
     def acquire(self, holder: str, close: Callable[[], None]) -> None:
-        """Take the place for the profiler that `holder` describes; `close` ends it, should the process end first.
+        """Take the slot for the profiler that `holder` describes; `close` ends it if the process ends first.
 
         Raises:
             Unavailable: another profiler of this library, or torch's, is at work; the message names it.
@@ -38,25 +38,25 @@ class OneProfiler:
             self._holder, self._close = holder, close
 
     def release(self) -> None:
-        """Give the place back. Idempotent."""
+        """Release the slot. Idempotent."""
         with self._lock:
             self._holder = self._close = None
 
     def close_left_open(self) -> None:
-        """Close the profiler that still holds the place, and name it on standard error."""
+        """Close the profiler that still holds the slot, and name it on standard error."""
         close, holder = self._close, self._holder
         if close is not None:
             print(f"dnnsuite: the profiler of {holder} was left open; it is closed now", file=sys.stderr)
             close()
 
     def forget_parent(self) -> None:
-        """Free the place in a forked child: instruments belong to the parent, and it may profile itself."""
+        """Release the slot in a forked child: the instruments are the parent's, and the child may profile itself."""
         self._lock = threading.Lock()  # another thread of the parent may have held it
         self._holder = self._close = None
 
 
 PROCESS = OneProfiler()
-"""The place of this process."""
+"""Slot of this process."""
 
 
 def _refuse_foreign() -> None:

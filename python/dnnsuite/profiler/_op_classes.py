@@ -24,7 +24,7 @@ CLASSES = {
     "other": "operators of no class above: views, allocation",
 }
 TRANSPARENT = ("other", "view", "alloc")
-"""Operators that compute nothing themselves: they count for the one that called them."""
+"""Operators that compute nothing themselves; their time counts for their caller."""
 _SAME = {
     "comm": "communication",
     "rnn": "recurrence",
@@ -36,6 +36,6 @@ _SAME = {
 
 
 def meaning(kind: str) -> tuple[str, str]:
-    """(class under which `kind` is reported, what it means)."""
+    """Return (class under which `kind` is reported, its definition)."""
     name = _SAME.get(kind, kind)
     return (name, CLASSES[name]) if name in CLASSES else (name, f"work of class {name}")

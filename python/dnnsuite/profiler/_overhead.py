@@ -35,7 +35,7 @@ class Overhead:
 
     @property
     def resolved(self) -> bool:
-        """True if the interval tells a cost from none, or is narrow: all within 5 points of no cost."""
+        """True if the interval excludes 0, or lies within 5 percentage points of it."""
         if not math.isfinite(self.low_pct):
             return False
         return self.low_pct > 0 or self.high_pct < 0 or max(-self.low_pct, self.high_pct) <= _NARROW_PCT
@@ -53,11 +53,10 @@ class Overhead:
 
 
 def overhead(steps: Sequence[LoopStep], skip: int = 0) -> Overhead | None:
-    """The cost of the instruments, from steps in order; None where nothing can be compared.
+    """Compute the cost of the instruments from steps in order; None if there is nothing to compare.
 
-    Each window is compared with the runs of steps without instruments right before and after it, so that a machine
-    that grows slower or faster cancels. Warm-up steps and the first `skip` steps of the loop (its own warm-up) are
-    left out.
+    Each window is compared with the steps without instruments right before and after it, so that a drift of the machine
+    cancels. Warm-up steps and the first `skip` steps of the loop (its own warm-up) are left out.
     """
     blocks = [
         (phase, [float(step.t1_ns - step.t0_ns) for step in group])
@@ -88,7 +87,7 @@ def _kind(step: LoopStep) -> str:
 
 
 def _nearest(blocks: Sequence[tuple[str, list[float]]]) -> list[float] | None:
-    """The first block without instruments, unless another window comes first."""
+    """Find the first block without instruments, unless another window comes first."""
     for phase, lengths in blocks:
         if phase == Phase.OFF.value:
             return lengths
@@ -103,7 +102,7 @@ def _half_of_windows(differences: list[float]) -> float:
 
 
 def _half_of_steps(on: list[float], off: list[list[float]]) -> float:
-    """Welch's interval of the difference of the means of logarithms; NaN where a side has one step."""
+    """Compute the half-width of Welch's interval for the difference of mean logarithms; NaN if a side has one step."""
     sides = [[math.log(ns) for ns in side] for side in (on, [ns for each in off for ns in each])]
     if min(map(len, sides)) < 2:
         return math.nan

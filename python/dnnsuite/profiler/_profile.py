@@ -53,7 +53,8 @@ def profile(
         schedule: which steps are observed; see :func:`schedule`. By default all, from begin to end.
         instruments: more instruments, by name or made already; an unavailable one is an error.
         on_ready: called with the profile each time a window closes; `lambda p: p.save("out")`, say.
-        synchronize: waits until the steps asked for are done, where `step` returns before; on a GPU it is known.
+        synchronize: function that waits until the steps asked for are done, if `step` returns earlier; not needed on a
+            GPU.
         device: where the loop computes, `cpu` or `cuda`; by default cuda once the process has used CUDA.
         about: properties of the job for the record: batch size, precision, items per step.
 
@@ -70,8 +71,8 @@ def profile(
 class Profile:
     """Observations of a loop. Complete after the `with` block; after each window up to then.
 
-    Tables are attributes, too: `p.steps`, `p.phases`, `p.ops`. Times are ns of CLOCK_MONOTONIC; each column's
-    definition is in `table.attrs["definitions"]`.
+    Tables are attributes: `p.steps`, `p.phases`, `p.ops`. Times are ns of CLOCK_MONOTONIC; each column's definition is
+    in `table.attrs["definitions"]`.
     """
 
     def __init__(
@@ -291,7 +292,7 @@ def _device_in_use() -> str:
 
 
 def _caller() -> str:
-    """file:line of the user's code that asked."""
+    """Find file:line of the user's code that called."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
         __package__ or "dnnsuite"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A profile under the roofs of the machine's CPUs, where they have been measured before (`dnnsuite roofline`)."""
+"""Roofline of a profile, under peaks of the CPUs that were measured before (`dnnsuite roofline`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ __all__ = ["flops_per_s", "under_the_roofs"]
 
 
 def flops_per_s(profile: ProfileData) -> float | None:
-    """Analytic FLOPs of the observed operators over the wall time of their steps; None where they are not known."""
+    """Compute analytic FLOPs of the observed operators over the wall time of their steps; None if they are not
+    known."""
     ops = profile.tables.get("ops")
     if ops is None or "flops" not in ops.columns or not profile.wall_ns:
         return None

@@ -41,7 +41,7 @@ class Schedule:
     repeat: int
 
     def __call__(self, step: int) -> Phase:
-        """The phase of step `step`, counted from 0."""
+        """Return the phase of step `step`, counted from 0."""
         if step < self.skip_first:
             return Phase.OFF
         cycle, within = divmod(step - self.skip_first, self.wait + self.warmup + self.active)
@@ -55,7 +55,7 @@ class Schedule:
 
     @property
     def first_active(self) -> int:
-        """The first step that is kept."""
+        """First step that is kept."""
         return self.skip_first + self.wait + self.warmup
 
     @property

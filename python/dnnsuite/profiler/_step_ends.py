@@ -27,7 +27,7 @@ class StepEnd(NamedTuple):
 
 
 class StepEnds:
-    """Watches torch.optim and torch.autograd, and tells `ended` of each end of a step.
+    """Observer of torch.optim and torch.autograd that calls `ended` at each end of a step.
 
     Args:
         ended: called in the thread that made the step.
@@ -48,8 +48,8 @@ class StepEnds:
         return self._kind or "auto"
 
     def attach_optimizers(self) -> None:
-        """Have every optimizer call back after its step, once torch's own hooks have run: opening a window changes
-        the list of those, which torch is iterating over before that.
+        """Make every optimizer call back after its step and after torch's hooks: opening a window changes the list of
+        hooks, which torch iterates over before.
         """
         torch, Optimizer = sys.modules["torch"], sys.modules["torch.optim.optimizer"].Optimizer
         wrap, initialise = Optimizer.profile_hook_step, Optimizer.__init__
@@ -75,7 +75,7 @@ class StepEnds:
         Optimizer.profile_hook_step = staticmethod(profile_hook_step)
 
     def attach_backward(self) -> None:
-        """Have `torch.autograd.backward`, which `Tensor.backward` calls, tell when the outermost one has ended."""
+        """Wrap `torch.autograd.backward`, which `Tensor.backward` calls, to report the end of the outermost one."""
         torch, autograd = sys.modules["torch"], sys.modules["torch.autograd"]
         function: Callable[..., Any] = autograd.backward
 
@@ -94,12 +94,12 @@ class StepEnds:
         autograd.backward = backward  # type: ignore[attr-defined]
 
     def optimizer_stepped(self, optimizer: Any) -> None:
-        """Tell of an optimizer's step, unless backward ends the steps."""
+        """Report an optimizer's step, unless backward ends the steps."""
         if self._settle("optimizer"):
             self._ended(StepEnd("optimizer", optimizer, _device_of_optimizer(optimizer)))
 
     def backward_ended(self, tensors: Any) -> None:
-        """Tell of the end of a backward where no optimizer ends the steps."""
+        """Report the end of a backward pass if no optimizer ends the steps."""
         thread = threading.current_thread()
         if self._kind == "optimizer" or type(thread).__name__ == "_DummyThread":
             return  # of torch's own threads, in which checkpoints run: a part of a step
@@ -110,7 +110,7 @@ class StepEnds:
             self._ended(StepEnd("backward", thread, _device_of_tensors(tensors)))
 
     def _settle(self, kind: str) -> bool:
-        """True if steps end by `kind`; the first to ask settles it."""
+        """Return True if steps end by `kind`; the first call decides."""
         with self._lock:
             self._kind = self._kind or kind
         return self._kind == kind

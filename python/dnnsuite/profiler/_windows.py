@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The driver of instruments over the windows of a schedule; it closes them whatever happens."""
+"""Driver of instruments over the windows of a schedule; it closes them in any case."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LoopStep(NamedTuple):
 
 
 class Windows:
-    """The state machine: `begin` once, `step` after each step, `close` once; all instruments are open in between."""
+    """State machine: `begin` once, `step` after each step, `close` once; all instruments are open in between."""
 
     def __init__(
         self,
@@ -72,12 +72,12 @@ class Windows:
 
     @property
     def steps(self) -> list[LoopStep]:
-        """The steps that have ended, in order."""
+        """Steps that have ended, in order."""
         return sorted([*self._off, *self._on])
 
     @property
     def active(self) -> list[LoopStep]:
-        """The steps that are kept."""
+        """Steps that are kept."""
         return [step for step in self._on if step.phase == Phase.ACTIVE.value]
 
     def begin(self) -> None:
@@ -105,7 +105,7 @@ class Windows:
         self._mark = _clocks()
 
     def cut_short(self, why: str) -> None:
-        """Close a window that is still open; `why` is what :attr:`cut` says."""
+        """Close a window that is still open; `why` becomes :attr:`cut`."""
         if self._running:
             self.cut = why
             self._leave()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The instruments by name, the choice of them by metrics, and their opening with reasons for those unavailable."""
+"""Instruments by name: choosing them by metrics, and opening them, with reasons for those unavailable."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NAMES = tuple(_HOMES)
 
 @dataclass(frozen=True)
 class Absent:
-    """An instrument that is unavailable here, the reason and the remedy."""
+    """Instrument that is unavailable here, with reason and remedy."""
 
     name: str
     why: str
@@ -56,7 +56,8 @@ def make(name: str, **more: Any) -> Instrument:
 
 
 def _refused(name: str, beside: str, words: str) -> Instrument:
-    """Tracing kernels slows what is counted, and counting serialises what is traced: each has a run of its own."""
+    """Raise Unavailable for two instruments that exclude each other: tracing slows counted kernels, and counting
+    serialises traced ones."""
     raise Unavailable(
         f"{name} and {beside} are not measured in one run", "", f"--metrics {words} has a run of its own"
     )
@@ -79,14 +80,7 @@ def choose(
     Raises:
         InvalidArgument: an unknown word; the message lists the known ones and what may have been meant.
     """
-    words = [
-        word.strip()
-        for part in ([metrics] if isinstance(metrics, str) else metrics)
-        for word in part.replace("|", ",").split(",")
-    ]
-    everything = "all" in words
-    if everything:
-        words = [word for word in words if word not in METRICS and word != "all"] + list(METRICS)
+    words, everything = _words(metrics)
     names = dict.fromkeys(METRICS["timeline"])
     for word in words:
         _check("metrics", word, METRICS, also=["all"])
@@ -118,6 +112,18 @@ def choose(
             more = {"metrics": counted} if name == "counters" and counted else {}
             makers.append((name, partial(make, name, **more)))
     return makers, asked
+
+
+def _words(metrics: str | Sequence[str]) -> tuple[list[str], bool]:
+    """Split `metrics` into words; `all` becomes all of them, and the second result True."""
+    words = [
+        word.strip()
+        for part in ([metrics] if isinstance(metrics, str) else metrics)
+        for word in part.replace("|", ",").split(",")
+    ]
+    if "all" not in words:
+        return words, False
+    return [word for word in words if word not in METRICS and word != "all"] + list(METRICS), True
 
 
 def _check(what: str, word: str, known: Iterable[str], also: Sequence[str] = ()) -> None:

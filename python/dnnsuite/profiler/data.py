@@ -21,7 +21,7 @@ __all__ = ["ProfileData"]
 
 @dataclass(frozen=True)
 class ProfileData:
-    """The observations of one loop, from which summary, record, files, roofline and advice are made.
+    """Observations of one loop, from which summary, record, files, roofline and advice are made.
 
     Attributes:
         metrics: words that the user asked for, as `timeline|power`.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""DCGM: its fields under our names, the lines of `dcgmi dmon`, and a running `dcgmi dmon` as a source of readings.
+"""DCGM: names of its fields in this package, the lines of `dcgmi dmon`, and a running `dcgmi dmon` as a source of
+readings.
 
-Needs NVIDIA's host engine (`nv-hostengine`), which is neither started nor ended here: it may be somebody else's.
-Not run on a GPU yet.
+Needs NVIDIA's host engine (`nv-hostengine`), which is neither started nor ended here: others may use it. Not run on a
+GPU yet.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ __all__ = [
 
 
 class Field(NamedTuple):
-    """A field of DCGM: its number, its name in dcgmi's header and (behind DCGM_FI_) in the exporter's, and ours."""
+    """Field of DCGM: number, name in dcgmi's header, name (after DCGM_FI_) in the exporter's, and name in this
+    package."""
 
     number: int
     short: str
@@ -87,18 +89,18 @@ _END_S = 2.0
 
 
 def device_of(kind: str, number: str) -> str:
-    """Our name of an entity: `gpu0` for `GPU 0`."""
+    """Return this package's name of an entity: `gpu0` for `GPU 0`."""
     return f"gpu{number}" if kind.upper() == "GPU" else f"{kind.lower()}{number}"
 
 
 def column_of(name: str) -> tuple[str, float, str]:
-    """(name, factor to the unit, unit) of a column of DCGM's; an unknown one keeps its name and has no unit."""
+    """Return (name, factor to the unit, unit) of a DCGM column; an unknown one keeps its name and has no unit."""
     field = BY_NAME.get(name) or BY_NAME.get(name.upper())
     return (field.name, field.factor, field.unit) if field else (name, 1.0, "")
 
 
 class DcgmStream:
-    """A running `dcgmi dmon` that watches the activity of SMs, pipes, memory and PCIe of every GPU.
+    """Running `dcgmi dmon` that watches the activity of SMs, pipes, memory and PCIe of every GPU.
 
     Args:
         interval_s: between samples, s; DCGM gives no more than ten in a second.
@@ -117,7 +119,7 @@ class DcgmStream:
         """Start it and wait for the first sample.
 
         Raises:
-            Unavailable: there is no dcgmi, or it gives no sample; the message has its own words.
+            Unavailable: there is no dcgmi, or it gives no sample; the message quotes it.
         """
         if shutil.which("dcgmi") is None:
             raise Unavailable("dcgmi not found", "PATH", "it comes with NVIDIA's datacenter-gpu-manager")

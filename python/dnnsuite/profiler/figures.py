@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Figures of one profile: what ran when, and where the time went."""
+"""Figures of one profile: timeline, and shares of time."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _STEPS = 3  # of a window that are drawn: more cannot be read
 
 
 def colour(name: str) -> str:
-    """The colour of a class or phase, the same in every figure."""
+    """Return the colour of a class or phase, the same in every figure."""
     return _COLOURS.get(name, "#666666")
 
 
 def bars(breakdown: pd.DataFrame, ax: Axes) -> Axes:
-    """Shares of a step as horizontal bars, largest on top."""
+    """Draw shares of a step as horizontal bars, largest on top."""
     table = breakdown.iloc[::-1]
     drawn = ax.barh(table["class"], table["share_pct"], color=[colour(name) for name in table["class"]])
     labels = [
@@ -48,7 +48,7 @@ def bars(breakdown: pd.DataFrame, ax: Axes) -> Axes:
 
 
 def sizes(table: pd.DataFrame, shares: Axes, rates: Axes) -> None:
-    """Over batch sizes: shares of a step, stacked, and the rate with its interval.
+    """Draw shares of a step, stacked, and the rate with its interval over batch sizes.
 
     Args:
         table: a row per batch size: `batch_size`, `rate`, `rate_low`, `rate_high`, `unit` and columns `CLASS (%)`.
@@ -72,7 +72,7 @@ def sizes(table: pd.DataFrame, shares: Axes, rates: Axes) -> None:
 
 
 def timeline(tables: dict[str, pd.DataFrame], ax: Axes) -> Axes:
-    """The first observed steps over time: phases and operators of each thread, kernels of each stream."""
+    """Draw the first observed steps over time: phases and operators of each thread, kernels of each stream."""
     steps = tables["steps"]
     active = steps[steps["phase"] == "active"]
     shown = active[active["window"] == active["window"].min()].head(_STEPS)
@@ -103,7 +103,7 @@ def _draw_count(intervals: pd.DataFrame, begin: int, end: int) -> int:
 
 
 def _rows(tables: dict[str, pd.DataFrame]) -> list[tuple[str, pd.DataFrame]]:
-    """(label, intervals with columns kind, t0_ns, t1_ns), the loop's own first."""
+    """List (label, intervals with columns kind, t0_ns, t1_ns), the loop's thread first."""
     rows = []
     if (phases := tables.get("phases")) is not None:
         for number, (_, table) in enumerate(phases.groupby("thread", sort=False)):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Floating-point operations and bytes of an operator, from the shapes of its arguments.
 
-No PMU is asked: the numbers are analytic. Counted are multiplications and additions of matrix products, convolutions,
-attention and recurrences, 2 for each multiply-add, as `torch.utils.flop_counter` does; everything else (element-wise
-work, norms, softmax, optimizers) counts 0 and has its bytes alone. Two things differ from torch's formulas: operators
-of this package are known, and the gradient of a grouped convolution's weight counts its own group, not all of them.
+The numbers are analytic, not counted by a PMU. Matrix products, convolutions, attention and recurrences count 2 per
+multiply-add, as in `torch.utils.flop_counter`; everything else (element-wise work, norms, softmax, optimizers) counts 0
+FLOPs and its bytes. Two differences from torch's formulas: operators of this package have formulas, and the weight
+gradient of a grouped convolution counts its own group only.
 """
 
 from __future__ import annotations

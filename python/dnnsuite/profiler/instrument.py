@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The interface between an instrument and the profiler that drives it, and definitions of its tables' columns."""
+"""Interface between an instrument and the profiler that drives it, and definitions of its tables' columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Instrument", "define", "definitions"]
 
 @runtime_checkable
 class Instrument(Protocol):
-    """A source of measurements: opened once, started and stopped once for each window, closed once.
+    """Source of measurements: opened once, started and stopped once for each window, closed once.
 
     Times are int64 nanoseconds of CLOCK_MONOTONIC (:func:`dnnsuite.timing.now_ns`) in columns `t0_ns`, `t1_ns`.
     """
@@ -32,22 +32,22 @@ class Instrument(Protocol):
         """
 
     def start(self) -> None:
-        """A window opens. May be called again after :meth:`stop`."""
+        """Open a window. May be called again after :meth:`stop`."""
 
     def step(self, index: int) -> None:
-        """Step `index` of the window, counted from 0, has ended."""
+        """End step `index` of the window, counted from 0."""
 
     def stop(self) -> None:
-        """The window closes; its results are complete on return."""
+        """Close the window; its results are complete on return."""
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Results of all windows by the name of their table; see :func:`define`."""
+        """Return the results of all windows by the name of their table; see :func:`define`."""
 
     def notes(self) -> list[str]:
-        """Remarks for the reader: dropped records, multiplexing, refusals."""
+        """List remarks for the reader: dropped records, multiplexing, refusals."""
 
     def close(self) -> None:
-        """Release everything, also after a failure; again does nothing."""
+        """Release everything, also after a failure. Idempotent."""
 
 
 def define(table: pd.DataFrame, meanings: Mapping[str, str]) -> pd.DataFrame:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The monitor of a run: a thread that samples machine, workers and GPUs ten times a second, for `monitor.csv`.
+"""Monitor of a run: a thread that samples machine, workers and GPUs ten times a second, for `monitor.csv`.
 
 It runs in the process that started the workers and waits for them, on the CPUs that this process may use: outside of
 every share where workers are confined to some, and beside them where they have the whole machine.
@@ -77,7 +77,7 @@ def _read(path: str) -> bytes:
 
 
 def _cpu_clock(pid: int) -> int:
-    """The clock of all threads of a process, as the kernel numbers it: clock_getcpuclockid(3)."""
+    """Return the kernel's number of the CPU clock of a process: clock_getcpuclockid(3)."""
     return (~pid << 3) | 2
 
 
@@ -105,7 +105,7 @@ def check_monitor(kind: str) -> str:
 
 
 class Monitor:
-    """Samples the machine while its `with` block is open.
+    """Sampler of the machine while its `with` block is open.
 
     Args:
         kind: `auto`: the machine and, where there are GPUs, NVML, with DCGM for a GPU without GPM where dcgmi runs;

@@ -22,7 +22,7 @@ __all__ = ["Range", "available", "mark", "range"]
 
 
 class Range(_C.NvtxRange):
-    """A name for ranges, to be made once by :func:`range`: `with step:`, `@step`, or `step.push(i)` and `step.pop()`.
+    """Named range, made once by :func:`range`: use `with step:`, `@step`, or `step.push(i)` and `step.pop()`.
 
     `with` and `@` give `self.step` as payload. Ranges nest within their thread.
     """
@@ -30,22 +30,22 @@ class Range(_C.NvtxRange):
     __slots__ = ()
 
     def __call__(self, function: Function) -> Function:
-        """`function`, each call of which is a range. Raises InvalidArgument for a coroutine or a generator."""
+        """Wrap `function` so that each call is a range. Raises InvalidArgument for a coroutine or a generator."""
         return decorated(self, function)
 
 
 @functools.cache
 def range(name: str) -> Range:
-    """The range of this name; the same object each time.
+    """Return the range of this name; the same object each time.
 
-    Raises Unavailable in a build that was made without NVTX's headers.
+    Raises Unavailable if the build has no NVTX headers.
     """
     made: Range = _C.make_nvtx_range(Range, name)
     return made
 
 
 def mark(name: str, step: int = 0) -> None:
-    """An instant on this thread's line. Raises Unavailable as :func:`range`."""
+    """Mark an instant on this thread's track. Raises Unavailable as :func:`range`."""
     _C.nvtx_mark(name, step)
 
 

@@ -59,7 +59,7 @@ def operator_table(t0_ns: Int64s, t1_ns: Int64s, names: pd.Series, threads: Int6
 
 
 def _nest(threads: Int64s, t0_ns: Int64s, t1_ns: Int64s) -> tuple[Int64s, Int64s]:
-    """Depth, and time that no inner one took, of events in the order thread, begin, longest first."""
+    """Compute depth and self time of events in the order thread, begin, longest first."""
     depth = np.zeros(len(threads), np.int64)
     inner = np.zeros(len(threads), np.int64)
     outer: list[tuple[int, int]] = []  # (index, end) of those that are open

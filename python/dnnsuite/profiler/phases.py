@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Phases of the training loop by torch's own hooks: waiting for data, forward, backward, optimizer."""
+"""Phases of the training loop, by torch's hooks: waiting for data, forward, backward, optimizer."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ class _PhaseRow(NamedTuple):
 
 
 class OptimizerSeen(NamedTuple):
-    """The optimizer of a loop: its class, and if it updates in one pass; None where it has no such option."""
+    """Optimizer of a loop: its class, and True if it updates in one pass; None if it has no such option."""
 
     name: str
     fused: bool | None
 
 
 class _Stack(threading.local):
-    """Per thread: what is open. Only the outermost counts, so that the phases of a thread never overlap."""
+    """Open phases of a thread. Only the outermost counts, so that the phases of a thread never overlap."""
 
     def __init__(self) -> None:
         self.open: list[tuple[str, int, int]] = []
 
 
 class PhasesInstrument:
-    """The phases of steps, outermost first, without a change to the loop.
+    """Phases of steps, outermost first, without a change to the loop.
 
-    Hooks exist only while a window is open: other steps run as if this were not there. Inside `torch.compile` they
-    vanish; a compiled model is seen from outside.
+    Hooks exist only while a window is open, so other steps run undisturbed. Hooks inside `torch.compile` are not
+    called; a compiled model is one forward.
 
     Args:
         modules: see the forward pass by hooks in all modules. They keep a StepRunner from replaying its steps: False
@@ -210,7 +210,7 @@ class PhasesInstrument:
 
 @contextlib.contextmanager
 def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """`owner.name` replaced by what `make` returns for it; put back unless someone else has replaced it since."""
+    """Context manager: replace `owner.name` by the result of `make`; restores it unless it was replaced again."""
     before = getattr(owner, name)
     ours = make(before)
     setattr(owner, name, ours)

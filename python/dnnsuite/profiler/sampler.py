@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A thread that reads something at a fixed interval, and knows what that costs."""
+"""Thread that takes readings at a fixed interval and measures its own cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _JOIN_S = 5.0  # a driver that hangs must not hang the program
 
 
 class Reading(NamedTuple):
-    """One value that was read: of which device (`gpu0`, `machine`, `process`), its name, and its unit."""
+    """Value with its device (`gpu0`, `machine`, `process`), name and unit."""
 
     device: str
     name: str
@@ -44,13 +44,13 @@ Row = tuple[int, str, str, float, str]  # t_ns and a Reading
 
 
 class Sampler:
-    """Calls `read` every `interval_s` seconds in a thread of its own, from `start` to `stop`.
+    """Thread that calls `read` every `interval_s` seconds, from `start` to `stop`.
 
-    A deadline that is missed is counted and left out, so that samples stay on one grid. What `read` raises ends
-    the thread and becomes a note. A process that was forked has no such thread: there, `stop` only forgets it.
+    A missed deadline is counted and skipped, so that samples stay on one grid. An error of `read` ends the thread and
+    becomes a note. In a forked child there is no thread, and `stop` only forgets it.
 
     Args:
-        keep: takes the time and the readings of each call, in the thread; by default they become `rows`.
+        keep: called in the thread with the time and the readings of each call; by default they become `rows`.
 
     Raises:
         InvalidArgument: the interval is not positive.
@@ -77,11 +77,11 @@ class Sampler:
 
     @property
     def running(self) -> bool:
-        """True if the thread lives, in this process."""
+        """True if the thread is alive in this process."""
         return self._thread is not None and self._owner == os.getpid() and self._thread.is_alive()
 
     def start(self) -> None:
-        """Begin, or go on after `stop`. Nothing happens while it runs."""
+        """Start, or go on after `stop`. Does nothing while it runs."""
         if self.running:
             return
         self._stopping = threading.Event()
@@ -156,7 +156,7 @@ _running: weakref.WeakSet[Sampler] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """A thread inside a driver while the interpreter is taken down may crash it."""
+    """Stop all samplers at exit: a thread inside a driver may crash the ending interpreter."""
     for sampler in list(_running):
         sampler.stop()
 
@@ -165,8 +165,8 @@ def samples_table(source: str, rows: Iterable[Row], definitions: Mapping[str, st
     """Table `samples`: t_ns, source, device, name, value, unit.
 
     Args:
-        source: which instrument the rows are of.
-        rows: what a `Sampler` kept.
+        source: name of the instrument.
+        rows: rows of a `Sampler`.
         definitions: one line for each name, kept in `attrs["definitions"]` after those of the columns.
     """
     import pandas as pd

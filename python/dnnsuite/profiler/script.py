@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A profile inside an unchanged script: its steps are found, the profile opens and closes by itself.
+"""Profile inside an unchanged script: it finds the steps, opens and closes by itself.
 
 `dnnsuite profile -- COMMAND` puts `_site/sitecustomize.py` on the path of every Python that COMMAND starts, which calls
-:func:`install`. Nothing here may break the script: what fails is said on standard error, and the script goes on.
+:func:`install`. Nothing here may break the script: an error is reported on standard error, and the script goes on.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Script:
         self._written = 0  # steps whose window is in files
 
     def stepped(self, end: StepEnd) -> None:
-        """Count a step that has ended; what fails here is said, and the script goes on."""
+        """Count a step that has ended; an error here is reported, and the script goes on."""
         if self._over or (self._owner and self._owner != os.getpid()):
             return
         if self._loop is not None and not self._is_mine(end):
@@ -102,7 +102,7 @@ class Script:
             self._finish()
 
     def _begin(self, end: StepEnd) -> None:
-        """The first step has ended: what follows is step 1, which is step 0 of the schedule."""
+        """Begin the profile after the first step: the next one is step 1, which is step 0 of the schedule."""
         from ._profile import profile
         from ._schedule import Schedule
 
@@ -131,7 +131,7 @@ class Script:
         atexit.register(self._at_exit)  # after those of the instruments, which run later then
 
     def _write_window(self, profile: Profile) -> None:
-        """A window has closed: whatever ends the process now, its files are there."""
+        """Write the files of a closed window, so that they survive any end of the process."""
         if self._directory is not None:
             profile.save(self._directory, figures=False)  # those come last: they take a second
             self._written = len(profile.active)
@@ -167,7 +167,7 @@ class Script:
             self._write_status(failure=str(error))
 
     def _catch_signals(self) -> None:
-        """Have signals that would end the process save the profile first; a script's own handlers stay."""
+        """Save the profile on signals that would end the process; the script's own handlers stay."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in _ENDING:
@@ -215,7 +215,7 @@ class Script:
 
 
 def claim_directory(out: Path) -> Path:
-    """A directory of this process's own: `out` for the first to train, `out/process-PID` for others."""
+    """Take a directory for this process: `out` for the first to train, `out/process-PID` for others."""
     rank = os.environ.get("RANK")
     if rank is not None:
         return out / f"rank-{rank}"
@@ -232,7 +232,7 @@ def _say(text: str) -> None:
 
 
 def when_imported(name: str, then: Callable[[], None]) -> None:
-    """Call `then` once module `name` has been imported, and not import it before."""
+    """Call `then` after an import of module `name`, without importing it."""
     if name in sys.modules:
         then()
         return
@@ -240,7 +240,7 @@ def when_imported(name: str, then: Callable[[], None]) -> None:
 
 
 class _Watcher(importlib.abc.MetaPathFinder):
-    """Finds one module as the other finders do, with a loader that says when it is there."""
+    """Finder of one module, through the other finders, with a loader that reports the import."""
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self._name, self._then = name, then

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A profile as a page of text and as a record."""
+"""Summary of a profile as text and as a record."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def advice(profile: ProfileData) -> list[Advice]:
 
 
 def rate(profile: ProfileData) -> Rate | None:
-    """Rate of the steps without instruments where there are at least two, else of the observed ones."""
+    """Compute the rate of the steps without instruments if there are at least two, else of the observed ones."""
     quiet = profile.quiet
     steps: Sequence[LoopStep] = quiet if len(quiet) > 1 else profile.active
     if not steps:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tables as a trace to look at: https://ui.perfetto.dev, chrome://tracing, TensorBoard.
+"""Traces for viewers: https://ui.perfetto.dev, chrome://tracing, TensorBoard.
 
 The format is Chrome's Trace Event Format. Each table of intervals is a track for each GPU stream or host thread, each
 table of samples a counter, and an arrow leads from the call that launched a kernel to the kernel.
@@ -94,7 +94,7 @@ def export_trace(tables: Mapping[str, pd.DataFrame], path: str | Path) -> Path:
 
 
 def trace_events(tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
-    """The events of :func:`export_trace`, each as JSON; times in µs since the earliest of all tables.
+    """Yield the events of :func:`export_trace` as JSON; times in µs since the earliest of all tables.
 
     Raises:
         InvalidArgument: nothing in `tables` can be shown.
@@ -133,19 +133,19 @@ def _begin_ns(tables: Mapping[str, pd.DataFrame]) -> int:
 
 
 def _us(t_ns: int) -> str:
-    """Microseconds, to the nanosecond: a float would round after some days."""
+    """Format microseconds to the nanosecond: a float would round after some days."""
     return f"{t_ns // 1000}.{t_ns % 1000:03d}"
 
 
 def _texts(table: pd.DataFrame, column: str) -> list[str]:
-    """The column as JSON strings; each different one is made once."""
+    """Convert a column to JSON strings; each distinct one once."""
     values = table[column].astype("category").cat
     known = [json.dumps(str(value)) for value in values.categories]
     return [known[code] if code >= 0 else '"?"' for code in values.codes.tolist()]
 
 
 def _place(name: str, table: pd.DataFrame, tracks: _Tracks) -> Iterable[tuple[int, int]]:
-    """(process, thread) of each row."""
+    """Yield (process, thread) of each row."""
     if "device" in table and "thread" not in table:
         streams = [name] * len(table)
         if "stream" in table:
@@ -182,7 +182,7 @@ def _slices(name: str, table: pd.DataFrame, begin_ns: int, tracks: _Tracks) -> I
 
 
 def _arguments(table: pd.DataFrame, label: str | None) -> list[str]:
-    """Remaining columns of each row, as the inside of a JSON object; missing values are left out."""
+    """Format the remaining columns of each row as the inside of a JSON object, without missing values."""
     shown = [str(column) for column in table.columns if column not in _UNSHOWN and column != label]
     pieces = []
     for column in shown:
@@ -200,7 +200,7 @@ def _arguments(table: pd.DataFrame, label: str | None) -> list[str]:
 
 
 def _counters(table: pd.DataFrame, begin_ns: int, tracks: _Tracks) -> Iterator[str]:
-    """A counter for each (source, device, name) of the samples; values that are not numbers are left out."""
+    """Yield a counter for each (source, device, name) of the samples; values that are not numbers are left out."""
     keys = [column for column in ("source", "device") if column in table]
     finite = table[np.isfinite(table["value"].to_numpy(np.float64))]
     for number, (key, rows) in enumerate(
@@ -217,7 +217,7 @@ def _counters(table: pd.DataFrame, begin_ns: int, tracks: _Tracks) -> Iterator[s
 
 
 def _arrows(tables: Mapping[str, pd.DataFrame], begin_ns: int, tracks: _Tracks) -> Iterator[str]:
-    """Arrows from each call to the work that it launched, by correlation id."""
+    """Yield arrows from each call to the work that it launched, by correlation id."""
     api = tables.get("api")
     if api is None or not _has_slices(api):
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The window of steps that external tools record: nsys and ncu honour it."""
+"""Window of steps that external tools record (nsys, ncu)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _opened: Window | None = None
 
 
 class Window:
-    """Opens and closes what external tools wait for: the NVTX range `window` of the domain `dnnsuite`, with the number
-    of the window as payload, and cudaProfilerStart and cudaProfilerStop.
+    """Window for external tools: the NVTX range `window` of the domain `dnnsuite`, with the number of the window as
+    payload, and cudaProfilerStart and cudaProfilerStop.
 
     `open` and `close`, or `with`; it may be opened again. Synchronise the device before both, or work of steps outside
     runs inside. One window is open in a process at a time. One that is left open is closed at exit, also after Ctrl-C,
@@ -43,7 +43,7 @@ class Window:
         return _opened is self
 
     def open(self) -> None:
-        """Raises Error while a window is open, this or another."""
+        """Open the window. Raises Error while this or another window is open."""
         global _opened
         with _lock:
             if _opened is not None:
@@ -59,7 +59,7 @@ class Window:
             self.count += 1
 
     def close(self) -> None:
-        """Does nothing where this window is not open."""
+        """Close the window, if it is open."""
         global _opened
         with _lock:
             if _opened is not self:
@@ -95,7 +95,7 @@ def close_at_exit() -> None:
 
 
 def _forget_in_child() -> None:
-    """The range and the tool are the parent's; ending them here would end its window."""
+    """Forget the window in a forked child: ending it there would end the parent's."""
     global _opened, _lock
     _lock = threading.RLock()
     if _opened is not None:
@@ -108,7 +108,7 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def commands(command: Sequence[str], output: str = "profile") -> dict[str, str]:
-    """The command lines that have NVIDIA's tools collect just the window of `command`, a line each by its purpose."""
+    """Return command lines by purpose with which NVIDIA's tools collect only the window of `command`."""
     run, out = shlex.join(command), shlex.quote(output)
     nsys = "nsys profile --capture-range-end=repeat -t cuda,nvtx"
     ncu = "ncu --profile-from-start off"

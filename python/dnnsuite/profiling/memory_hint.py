@@ -82,7 +82,7 @@ _WORDS = {"cpu": "machine", "cuda": "GPU"}
 
 
 def holders(device: str) -> list[Holder]:
-    """Processes that hold most of the device's memory, this one left out; empty where nobody says."""
+    """List the processes that hold most of the device's memory, without this one; empty if unknown."""
     found = _of_gpu() if device == "cuda" else _of_machine(Path("/proc"))
     others = [each for each in found if each.pid != os.getpid() and each.bytes >= _LEAST_BYTES]
     return sorted(others, key=lambda each: -each.bytes)[:_MOST]

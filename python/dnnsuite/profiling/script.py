@@ -59,22 +59,7 @@ def run_script(
         InvalidArgument: an unknown metric or end of a step, or iterations that mean nothing.
     """
     choose(metrics)
-    if step_on not in script.STEP_ON:
-        known = ", ".join(script.STEP_ON)
-        raise InvalidArgument(
-            f"--step-on {step_on!r}; accepted are {known}{did_you_mean(step_on, script.STEP_ON)}"
-        )
-    windows_of(start_iteration, profile_iterations)  # refuses what means nothing
-    # The profile begins when the first step has ended: until then nobody knows that there are steps.
-    schedule, steps = windows_of(max(0, start_iteration - 1), profile_iterations)
-    settings = {
-        "out": str(out.absolute()),
-        "schedule": asdict(schedule),
-        "steps": steps + 1,
-        "metrics": metrics,
-        "stop": stop,
-        "step_on": step_on,
-    }
+    settings = _settings(out, start_iteration, profile_iterations, metrics, stop, step_on)
     with Monitor(monitor, counters=False) as watching:
         status = _run(command, _environment(settings), sys.stderr if as_json else None, watching.follow)
     if out.is_dir():  # a script in which nothing was observed makes none
@@ -93,6 +78,28 @@ def run_script(
     for remark in remarks:
         print(f"dnnsuite: {remark}", file=sys.stderr)
     return status or (0 if observed else 1)
+
+
+def _settings(
+    out: Path, start_iteration: int, profile_iterations: int, metrics: str, stop: bool, step_on: str
+) -> dict[str, Any]:
+    """Return the settings of the profiler in the command's processes, checked."""
+    if step_on not in script.STEP_ON:
+        known = ", ".join(script.STEP_ON)
+        raise InvalidArgument(
+            f"--step-on {step_on!r}; accepted are {known}{did_you_mean(step_on, script.STEP_ON)}"
+        )
+    windows_of(start_iteration, profile_iterations)  # checks both
+    # The profile begins when the first step has ended: before that nothing shows that there are steps.
+    schedule, steps = windows_of(max(0, start_iteration - 1), profile_iterations)
+    return {
+        "out": str(out.absolute()),
+        "schedule": asdict(schedule),
+        "steps": steps + 1,
+        "metrics": metrics,
+        "stop": stop,
+        "step_on": step_on,
+    }
 
 
 def _environment(settings: dict[str, Any]) -> dict[str, str]:

@@ -22,7 +22,7 @@ _FAIL_ON = re.compile(r"(?P<verdict>[a-z]+)(?::(?P<percent>\d+(?:\.\d+)?)\s*%?)?
 
 @dataclass(frozen=True)
 class FailOn:
-    """A condition on which a comparison fails: a verdict, for `slower` and `faster` from so many percent on."""
+    """Condition on which a comparison fails: a verdict, for `slower` and `faster` with the least percentage."""
 
     verdict: str
     percent: float = 0.0

@@ -160,7 +160,7 @@ def _joined(whole: pd.DataFrame, failed: pd.DataFrame) -> pd.DataFrame:
 
 
 def _name(key: tuple[Any, ...], table: pd.DataFrame) -> str:
-    """A point's name: the job, and of its cell what runs of a suite do not have anyway."""
+    """Name a point: the job, and the parts of its cell that are not the same in every suite."""
     job, variant, mode, precision, B = key
     said = f"{job} [{variant}]" if variant else str(job)
     same = set(table.loc[table["job"] == job, "kind"]) <= {"suite", "mila", "milabench"}
@@ -256,11 +256,7 @@ def _judged(
     slow = unit in _SLOW_UNITS
     seconds = [(side["value"] if slow else 1 / side["value"]).tolist() for side in good]
     means = [of_rates(side["value"].tolist()).mean for side in good]
-    paired = method == "paired" or (method == "auto" and _in_turns(*good))
-    if method == "paired" and counts[0] != counts[1]:
-        raise InvalidArgument(
-            f"--method paired: {point} has {counts[0]} runs in the baseline and {counts[1]} in the candidate"
-        )
+    paired = _is_paired(method, point, good, counts)
     ratio = math.exp(mean(map(math.log, seconds[0])) - mean(map(math.log, seconds[1])))
     common: dict[str, Any] = {
         "baseline": means[0],
@@ -284,6 +280,15 @@ def _judged(
         reasons=(found.reason,) if found.reason else (),
         **common,
     )
+
+
+def _is_paired(method: str, point: str, good: Sequence[pd.DataFrame], counts: tuple[int, int]) -> bool:
+    """Return True if the runs of both sides are compared pair by pair."""
+    if method == "paired" and counts[0] != counts[1]:
+        raise InvalidArgument(
+            f"--method paired: {point} has {counts[0]} runs in the baseline and {counts[1]} in the candidate"
+        )
+    return method == "paired" or (method == "auto" and _in_turns(*good))
 
 
 def _in_turns(baseline: pd.DataFrame, candidate: pd.DataFrame) -> bool:

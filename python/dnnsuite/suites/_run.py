@@ -81,7 +81,7 @@ def run_suite(
         suite: `baselines`, `fast`, a jobs file, or a job.
         asked: the options given, as :func:`dnnsuite.suites.resolve` and :class:`SuiteSettings` take them.
         out: output directory; empty or absent, or with `resume` one to continue.
-        console: where progress is told; standard error by default.
+        console: where progress is printed; standard error by default.
         quiet: tell nothing.
 
     Raises:
@@ -205,7 +205,7 @@ def _continued(record: PlanFolder, suite: str, asked: Mapping[str, Any]) -> tupl
 
 
 def _again(entry: SuiteEntry, state: Mapping[str, Any]) -> SuiteEntry:
-    """An entry that could not run, resolved anew."""
+    """Resolve an entry again that could not run."""
     if not entry.missing:
         return entry
     asked = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Blocks that a slow clock or a busy neighbour disturbed: flagged and counted, never dropped."""
+"""Detection of blocks that a slow clock or other work disturbed: flagged and counted, never dropped."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["Contention"]
 
 
 class Contention:
-    """Looks at the machine on both sides of each block: ``with watch: run_block()``.
+    """Probe of the machine before and after each block: ``with watch: run_block()``.
 
-    The clock is what a chain of dependent additions reaches, a cycle each, in the thread that asks (about 30 us): a
-    core that is throttled, or shared with another process, adds more slowly. The best of a block's two sides counts,
-    because a single reading may be interrupted. The kernel adds involuntary context switches, the time that the
-    hypervisor stole, and the pressure on the CPUs (PSI).
+    The clock rate is that of a chain of dependent additions, a cycle each, in the calling thread (about 30 us): a core
+    that is throttled, or shared with another process, adds more slowly. The better of a block's two readings counts,
+    because one may be interrupted. The kernel adds involuntary context switches, the time that the hypervisor stole,
+    and the pressure on the CPUs (PSI).
 
     A block is `throttled` when its clock is below `clock_share` of the best of all blocks (nvbench's 75 %), and
     `contended` when stolen time or pressure exceeds `busy_share` of its duration, or it was switched out more than
@@ -65,8 +65,8 @@ class Contention:
         return len(self._rows)
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """One entry for each block [n]: t0_ns, t1_ns, clock_ghz, involuntary_switches, throttled, contended, and
-        steal_s and pressure_s, NaN where the kernel does not tell."""
+        """Return arrays with one entry for each block [n]: t0_ns, t1_ns, clock_ghz, involuntary_switches, throttled,
+        contended, and steal_s and pressure_s, NaN if the kernel does not report them."""
         import numpy as np
 
         t0, t1, ghz, switches, steal, pressure = np.array(self._rows, dtype=np.float64).reshape(-1, 6).T
@@ -105,6 +105,6 @@ class Contention:
 
 
 def _clock_ghz() -> float:
-    """The best of three short chains: an interrupt falls into one of them at most."""
+    """Measure the clock rate: the best of three short chains, as an interrupt hits at most one."""
     least_ns = min(_C.addition_ns(40_000) for _ in range(3))
     return 1 / least_ns if least_ns > 0 else math.nan

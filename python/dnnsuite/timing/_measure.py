@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Loops that measure: one until a rule has enough, two in turns."""
+"""Measuring loops: one function until a stop rule ends, two functions in turns."""
 
 from __future__ import annotations
 

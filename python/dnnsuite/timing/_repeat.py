@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The protocol of mila-iqia/training: `number` batches are timed together, `repeat` times, the first are dropped."""
+"""Protocol of mila-iqia/training: `number` batches are timed together, `repeat` times; the first are dropped."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class RepeatNumber:
         return self
 
     def add(self, seconds: float) -> bool:
-        """Take in an observation that was timed elsewhere; returns `done`.
+        """Add an observation that was timed elsewhere; returns `done`.
 
         Raises InvalidArgument for a time that is not positive and finite, Error when all were made already.
         """
@@ -109,7 +109,7 @@ class RepeatNumber:
 
     @property
     def done(self) -> bool:
-        """True once all observations are made, or the time is up."""
+        """True once all observations are made, or the budget is spent."""
         return len(self.seconds) == self.repeat or self._spent_s >= self.budget_s
 
     @property
@@ -137,7 +137,8 @@ class RepeatNumber:
         return {"avg": kept.mean, "count": n, "max": kept.max, "min": kept.min, "sd": sd, "unit": "s"}
 
     def train_item(self, batch_size: float) -> dict[str, Any]:
-        """Items per second: `batch_size * number / seconds` of the average, the least and the largest observation.
+        """Compute items per second: `batch_size * number / seconds` of the average, the shortest and the longest
+        observation.
 
         Raises InvalidArgument for a batch size that is not positive.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Nested, named spans: which part of a step took how long, in every thread, on the host's clock and on the GPU's."""
+"""Nested, named spans: time of each part of a step, in every thread, on the host's clock and on the GPU's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def decorated(scope: Any, function: Function) -> Function:
-    """`function` inside `with scope:`.
+    """Wrap `function` in `with scope:`.
 
     Raises InvalidArgument for a coroutine or a generator, whose call returns before anything has run.
     """
@@ -37,7 +37,7 @@ def decorated(scope: Any, function: Function) -> Function:
 
 
 class Span(_C.Span):
-    """One name of a :class:`Spans`, to be made once and used again and again, also inside itself.
+    """Named span of a :class:`Spans`, made once and used repeatedly, also inside itself.
 
     `with span:`, `@span`, or `span.begin()` and `span.end()`, which raises Error unless spans nest.
     """
@@ -45,7 +45,7 @@ class Span(_C.Span):
     __slots__ = ()
 
     def __call__(self, function: Function) -> Function:
-        """`function`, each call of which is a span. Raises InvalidArgument for a coroutine or a generator."""
+        """Wrap `function` so that each call is a span. Raises InvalidArgument for a coroutine or a generator."""
         return decorated(self, function)
 
 
@@ -89,7 +89,7 @@ class Spans:
         self._known: dict[str, Span] = {}
 
     def span(self, name: str) -> Span:
-        """The span of this name; the same object each time. Not for the hot path."""
+        """Return the span of this name; the same object each time. Not for the hot path."""
         if name not in self._known:
             made: Span = _C.make_span(Span, self._spans, name, self._events, self._nvtx)
             self._known[name] = made
@@ -97,7 +97,7 @@ class Spans:
 
     @property
     def step(self) -> int:
-        """The step that spans are of from now on, whichever thread begins them."""
+        """Step number of spans from now on, in every thread."""
         return self._spans.step
 
     @step.setter
@@ -113,24 +113,24 @@ class Spans:
 
     @property
     def capacity(self) -> int:
-        """Spans there is room for."""
+        """Number of spans that fit in memory."""
         return self._spans.capacity
 
     @property
     def dropped(self) -> int:
-        """Spans that were not kept, for want of room or nested deeper than 64."""
+        """Number of spans dropped because memory was full, or nested deeper than 64."""
         return self._spans.dropped
 
     @property
     def open(self) -> int:
-        """Spans begun and not ended."""
+        """Number of spans begun and not ended."""
         return self._spans.open
 
     def __len__(self) -> int:
         return self._spans.count
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """The spans that have ended, in the order in which they began, as arrays [n].
+        """Return the ended spans, in the order of their begin, as arrays [n].
 
         `name` (of str), `step`, `depth` (0: no span of the thread around it), `thread` (the kernel's id), `t0_ns` and
         `t1_ns` on :func:`now_ns`; with CUDA events also `gpu_ns`, from the begin to the end on the device, NaN where

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Speed of an array against its models one at a time: after each epoch one of them takes a few steps alone."""
+"""Speedup of an array over its models one at a time: after each epoch one of them takes a few steps alone."""
 
 from __future__ import annotations
 

@@ -33,9 +33,8 @@ _ALIKE = (
 class ExperimentArray:
     """B experiments, one per model of an array; :func:`dnnsuite.training.run` trains them as it trains one.
 
-    Model i computes what experiment i does alone, but for rounding. They may differ in the values that optimizer,
-    schedule, seed and data have; models are of one architecture, and what decides the shape or the number of steps is
-    alike.
+    Model i computes what experiment i does alone, but for rounding. They may differ in values of optimizer, schedule,
+    seed and data. Architecture, shapes and the number of steps are the same.
 
     Attributes:
         experiments: of model 0 to B - 1.

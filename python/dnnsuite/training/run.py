@@ -206,11 +206,7 @@ def _run(
     asked: Mapping[str, Any],
 ) -> Trained:
     checkpoint = _checkpoint(out, resume, processes)
-    state = read_checkpoint(checkpoint) if checkpoint else None
-    if state is not None and "position" not in state:
-        raise BadCheckpoint(
-            f"{checkpoint} holds a model and nothing to go on from: take {CHECKPOINT}, or --evaluate this"
-        )
+    state = _state_of(checkpoint) if checkpoint else None
     names = experiment.names if isinstance(experiment, ExperimentArray) else ()
     files = EventFiles(out, state["position"]["epoch"] if state else 0, names) if events and folder else None
     if files and files.note:
@@ -235,6 +231,16 @@ def _run(
         if files:
             files.close()
     return Trained(out, record, loop.at.history, loop.stepper.model, loop.ended)
+
+
+def _state_of(checkpoint: Path) -> dict[str, Any]:
+    """Read a checkpoint of a run; refuse one that has a model only."""
+    state = read_checkpoint(checkpoint)
+    if "position" not in state:
+        raise BadCheckpoint(
+            f"{checkpoint} holds a model and nothing to go on from: take {CHECKPOINT}, or --evaluate this"
+        )
+    return state
 
 
 def _checkpoint(out: Path, resume: str, processes: Processes) -> Path | None:

@@ -95,7 +95,7 @@ class TrialArray:
         self._begin(trials)
 
     def _is_current(self, trial: Trial) -> bool:
-        """True if a trial's slot has its state of now, which a copy of it need not replace."""
+        """True if a trial's slot holds its current state, which a copy need not replace."""
         if not any(held is trial for held in self.trials) or self._trained[trial.number] != trial.trained:
             return False  # another process may have trained it since
         if trial.state is not None and not _has_inherited(trial):

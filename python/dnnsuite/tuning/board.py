@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Board of a sweep that several processes share: who trains which trial, and what came of each epoch.
+"""Board of a sweep that several processes share: owners of trials, and results of epochs.
 
 It is a study in a storage of Optuna's: a journal file, or a database. Each rung of a trial that a process claims is a
 trial of the study; its attributes are the metrics by epoch. Of claims on one trial the first in the storage counts.
@@ -151,7 +151,7 @@ class Board:
         return trial in self._mine
 
     def free(self, trials: Iterable[int]) -> set[int]:
-        """Trials that nobody else trains."""
+        """List the trials that no other process trains."""
         held = {claim.trial for claim in self._claims.values() if claim.running and claim.worker != self.worker
                 and self._lives(claim.worker)}  # fmt: skip
         return set(trials) - held

@@ -386,7 +386,7 @@ class Engine:
             self.best = Best((float(value), int(trial), int(epoch)), found["weights"])
 
     def _save_sometimes(self) -> None:
-        """Write the trials that are under way, once in a while."""
+        """Write the trials that are under way, at intervals."""
         if (
             self.store is None
             or self.algorithm.keeps_states
@@ -425,5 +425,5 @@ def reason_of(error: BaseException) -> tuple[str, str]:
 
 
 def _is_nan(metrics: Mapping[str, float]) -> bool:
-    """True if a trial's training is lost, whatever is measured of it then."""
+    """True if the training loss is NaN: the trial has failed."""
     return math.isnan(metrics.get("train_loss", 0.0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Batches of an epoch: a function of seed and epoch alone, whoever reads them, when, and beside whom."""
+"""Batches of an epoch: a function of seed and epoch only, not of reader, time or other trials."""
 
 from __future__ import annotations
 

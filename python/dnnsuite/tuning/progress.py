@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Progress of a sweep: the best trials, a count of each status and the time left, on a terminal and in a notebook.
 
-In a log file it is a line once in a while.
+In a log file it is a line at intervals.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class Recipe:
         return signature, len(known) - 1
 
     def refuse_unread(self, configs: Sequence[Config], known: set[str]) -> None:
-        """Refuse values that differ between trials and that nobody reads.
+        """Refuse values that differ between trials and that nothing reads.
 
         Raises:
             InvalidArgument: make_model ignores its configuration; the message says what it reads.

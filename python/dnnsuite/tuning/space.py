@@ -177,7 +177,8 @@ def draw(space: Space, generator: random.Random) -> dict[str, Any]:
 def perturbed(
     space: Space, config: Config, generator: random.Random, resample: float = 0.25
 ) -> dict[str, Any]:
-    """`config` with each value drawn anew, or a number times 0.8 or 1.2, as population-based training explores."""
+    """Perturb `config`: each value is drawn again, or a number is multiplied by 0.8 or 1.2, as in population-based
+    training."""
     found: dict[str, Any] = dict(config)
     for name, value in space.items():
         if generator.random() < resample or isinstance(value, Choice):
@@ -188,7 +189,7 @@ def perturbed(
 
 
 def _neighbour(value: Range, now: Any, generator: random.Random) -> Any:
-    """A value drawn anew; of a choice that beside the one of now."""
+    """Draw a value again; of a choice one next to the current one."""
     if not isinstance(value, Choice):
         return value.draw(generator)
     at = value.values.index(now)

@@ -102,7 +102,7 @@ def sweep(
         epochs: of a trial at most.
         metric: by which trials are compared; by default `loss`.
         goal: min or max; by default max for names such as `acc`, else min.
-        algorithm: one of `dnnsuite.tuning`, as `Hyperband()`; by default a grid of choices, or `trials` by chance.
+        algorithm: one of `dnnsuite.tuning`, as `Hyperband()`; by default a grid of choices, or `trials` random ones.
         trials: number of configurations that are drawn.
         patience: epochs without an improvement (by the part `min_delta`) after which a trial ends.
         seed: of weights, order of data and draws.
@@ -117,7 +117,8 @@ def sweep(
             part of the trials; each returns the whole sweep. One may join, leave or die at any time. They meet in a
             journal of Optuna's in `out`, or in the database of a URL that is given instead of True.
         callbacks: functions of an `Event`, as `TensorBoard(folder)`.
-        console, quiet: where the progress is shown; nowhere.
+        console: where progress is printed; standard error by default.
+        quiet: print nothing.
 
     Returns:
         The `Sweep`; `print` shows the best trials.

@@ -20,7 +20,7 @@ class Width:
 
     Args:
         asked: a fixed number; None measures.
-        most: never more than so many.
+        most: upper limit.
     """
 
     def __init__(self, asked: int | None = None, most: int = 64) -> None:

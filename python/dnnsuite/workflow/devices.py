@@ -83,8 +83,8 @@ def _check_mig(tools: Tools) -> None:
 def mps_daemon(n: int, tools: Tools | None = None, exclusive: bool = True) -> Iterator[list[Environment]]:
     """A Multi-Process Service daemon of our own; yields the environment of each of n client processes.
 
-    If `exclusive`, the compute mode becomes EXCLUSIVE_PROCESS, so that nobody passes by the daemon; it has to stay as
-    it is where a process that is no client is on the GPU, too. All is put back at the end.
+    If `exclusive`, the compute mode becomes EXCLUSIVE_PROCESS, so that no process bypasses the daemon; it has to stay
+    as it is where a process that is no client is on the GPU, too. All is put back at the end.
 
     Raises:
         Unavailable: a tool is missing or refuses.
@@ -121,7 +121,7 @@ def _start_daemon(tools: Tools, undo: Undo) -> Environment:
 
 
 def mps_servers(client: Environment, tools: Tools | None = None) -> list[int]:
-    """Process ids of the servers that a daemon has started for its clients; none where nobody has come to it.
+    """List process ids of the servers that a daemon has started for its clients; none before the first client.
 
     Args:
         client: the environment of a client, from `mps_daemon`.

@@ -185,7 +185,7 @@ MAX_PROCESSES = 1024
 
 
 def refused(processes: int, share_bytes: int | None) -> str | None:
-    """The reason for which so many processes are not even started, or None."""
+    """Return the reason not to start this number of processes, or None."""
     if processes > MAX_PROCESSES:
         return f"{processes} processes are more than the {MAX_PROCESSES} allowed"
     if share_bytes is not None and share_bytes < _MIN_SHARE_BYTES:

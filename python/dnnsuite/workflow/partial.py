@@ -161,7 +161,7 @@ def write(table: pd.DataFrame, files: list[Path]) -> list[Path]:
 
 
 def draw(request: Request) -> Drawn:
-    """Draw partly fused sweeps anew from their runs; repeats of several are pooled.
+    """Draw partly fused sweeps from their runs; repeats of several are pooled.
 
     Raises:
         InvalidArgument: no partly fused array was measured.

@@ -40,7 +40,7 @@ def sweep(
         job: name of a registered job.
         asked: the options given, as :func:`dnnsuite.workflow.settings.resolve` takes them.
         out: output directory; empty or absent, or with `resume` one to continue.
-        console: where progress is told; standard error by default.
+        console: where progress is printed; standard error by default.
         quiet: tell nothing.
 
     Raises:

@@ -72,7 +72,7 @@ class Undo:
 
 
 def recover(tools: Tools) -> None:
-    """Undo what processes of this machine noted that were killed before they could."""
+    """Undo changes that processes of this machine noted and were killed before undoing."""
     if not _folder().is_dir():
         return
     import filelock

@@ -23,7 +23,7 @@ from .per_model_factories import watched
 def enter(owner: Any, call: Callable[..., Any], B: int, args: Any, kwargs: Any) -> Any:
     """Call code of one model with `[B, ...]` tensors; its results are `[B, ...]` again.
 
-    torch.compile leaves it as it is, with a graph break: it cannot look through tensors that say they are others.
+    Under torch.compile it is a graph break: the compiler cannot trace tensors that report another shape than they have.
     """
     global _uncompiled
     if DYNAMO not in sys.modules:

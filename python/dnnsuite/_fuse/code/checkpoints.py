@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """`torch.utils.checkpoint` in a model's forward: what the backward pass runs again finds the state of the first run.
 
-Such a part is run by torch outside of the forward, when nothing says any more how many models there are, which random
-streams they have, and which numbers they drew. Both variants of torch's checkpoint are understood.
+torch runs such a part again outside of the forward, where B, the models' random streams and their draws are no longer
+known; this module notes them in the first run. Both variants of torch's checkpoint are supported.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _without_reentrant(
 def _noting(
     torchs: Callable[..., Any], function: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> Iterator[None]:
-    """torch's generator around the first run of `function`, as ours."""
+    """Wrap torch's generator around the first run of `function`, and note the state for the second."""
     part = _Part(may_stop=True)
 
     def again(*inner: Any, **named: Any) -> Any:
@@ -93,7 +93,7 @@ def _noting(
 
 
 def _reentrant(torchs: Callable[..., Any], function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
-    """torch's autograd.Function on the tensors `[B, ...]`, which it can follow."""
+    """Run torch's autograd.Function on the `[B, ...]` tensors, whose gradients it can track."""
     state.checkpointed = True
     if state.random is None:
         return torchs(function, preserve, *args)
@@ -121,6 +121,6 @@ torchs_checkpoints = Checkpoints(_without_reentrant, _reentrant)
 
 
 def start_anew(why: str) -> None:
-    """Raise RunsAnew if a checkpointed part is under way: its notes are of a run that is not the one that counts."""
+    """Raise RunsAnew inside a checkpointed part: its notes belong to a run that is discarded."""
     if state.checkpoints:
         raise RunsAnew(why)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Lists, dictionaries and sets in a module that a user may change in place, which no assignment tells of."""
+"""Changes in place of a module's lists, dictionaries and sets, which no assignment shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEEP = 3  # containers in containers that are looked into
 
 
 class Containers:
-    """Attributes of `attributes` that are containers of plain values, and what was in them."""
+    """Containers of plain values among `attributes`, with a copy of their contents."""
 
     def __init__(self, attributes: dict[str, Any]) -> None:
         self._held = {name: value for name, value in attributes.items() if _is_plain_container(value, _DEEP)}
@@ -23,7 +23,7 @@ class Containers:
         return name in self._held
 
     def changed(self) -> list[str]:
-        """List the names of those that hold something else than at the last call."""
+        """List the names of the containers that have changed since the last call."""
         if self._held == self._known and _kinds(self._held) == _kinds(self._known):
             return []
         names = [name for name, value in self._held.items() if not _alike(value, self._known[name])]
@@ -36,7 +36,7 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 def _kinds(value: Any) -> list[Any]:
-    """List the types in a container: what stands in for a number while a step is followed is equal to it."""
+    """List the types in a container: the stand-in for a number, used while a step is followed, equals the number."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return [type(value), *map(_kinds, parts)]
 

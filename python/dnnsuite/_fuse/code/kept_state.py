@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""State that a forward may change before it turns out that it has to begin anew: buffers, attributes, generators."""
+"""State that a forward may change before it has to start again: buffers, attributes, generators."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PythonNumbers:
 
 
 class Kept(NamedTuple):
-    """State before a forward that may have to begin anew."""
+    """State before a forward that may have to start again."""
 
     buffers: list[tuple[torch.nn.Module, str, torch.Tensor | None, torch.Tensor | None]]
     attributes: list[KeptAttributes]
@@ -62,8 +62,8 @@ class Kept(NamedTuple):
 
 
 def keep(root: Any) -> Kept:
-    """Copy every buffer under `root`, and the Python state of its modules. The copies are no part of the forward, which
-    a recording of it would otherwise tell from the next."""
+    """Copy every buffer under `root`, and the Python state of its modules. The copies are hidden from a recorder: they
+    are made in some forwards only."""
     with hidden_from_modes():
         buffers = [
             (module, name, buffer, None if buffer is None else buffer.clone())

@@ -34,9 +34,9 @@ class _Lent(torch.autograd.Function):
 
 
 def _views(parameter: torch.Tensor, apart: bool) -> Sequence[torch.Tensor]:
-    """View each model's part; `apart` with a version counter of its own, for code that writes into it.
+    """View each model's part; `apart` gives each a version counter of its own, for code that writes into it.
 
-    What lies in another order of dimensions is copied: torch's layers would give their results in that order too.
+    Parameters with another memory order are copied, or torch's layers would give results in that order too.
     """
     whole = parameter.detach()
     parts = (whole.contiguous() if not apart and lies_in_another_order(parameter) else whole).unbind(0)
@@ -44,7 +44,8 @@ def _views(parameter: torch.Tensor, apart: bool) -> Sequence[torch.Tensor]:
 
 
 def lies_in_another_order(parameter: torch.Tensor) -> bool:
-    """Return True for stacked parameters whose dimensions do not lie in their order, as weights of images."""
+    """Return True for stacked parameters whose memory order is not that of their dimensions, as channels-last
+    filters."""
     return not parameter[:1].is_contiguous()
 
 
@@ -72,7 +73,7 @@ def lent(stacked: Sequence[torch.Tensor], apart: bool = False) -> list[Sequence[
 
 
 def _groups(stacked: Sequence[torch.Tensor], places: Sequence[int]) -> Iterator[list[int]]:
-    """Cut `places` in groups of parameters that are not large together."""
+    """Split `places` into groups of parameters that are small together."""
     group: list[int] = []
     size = 0
     for place in places:

@@ -122,9 +122,10 @@ class ModelParts:
         return joined(outputs, ModelTensor)
 
     def _on_copies(self, leaves: Sequence[Any], spec: Any, parts: Sequence[Any]) -> Any:
-        """Run code that writes into its arguments on a copy of each model's part; what it wrote goes back at once.
+        """Run code that writes into its arguments on a copy of each model's part, and copy the result back.
 
-        Views of one tensor would not do: what one model writes makes autograd refuse what another has saved.
+        Views of one tensor share a version counter: a write by one model would invalidate what another has saved for
+        backward.
         """
         copies = [None if own is None else [part.clone() for part in own] for own in parts]
         before = [own and own[0]._version for own in copies]
@@ -139,7 +140,7 @@ class ModelParts:
         return joined(outputs, ModelTensor) if same is None else same
 
     def plain_models(self) -> PlainModels:
-        """Return the plain models, made anew if the array has changed in what they cannot follow."""
+        """Return the plain models; make them again if the array has changed in a way that they cannot follow."""
         if self.plain is None or not self.plain.follow():
             self.plain = PlainModels(self.module, self.module._fused_B)
         return self.plain
@@ -233,7 +234,7 @@ def _own_numbers() -> Iterator[None]:
 
 @contextmanager
 def _checkpoints_of_torchs() -> Iterator[None]:
-    """Context manager: no forward of an array is under way for what asks, such as a checkpoint."""
+    """Context manager: hide the array's forward from code that asks for one, such as a checkpoint."""
     before, state.random = state.random, None
     try:
         yield
@@ -251,7 +252,7 @@ def generator_loans() -> int:
 
 
 def _may_be_written(leaf: Any) -> bool:
-    """True for what is no tensor, and for a tensor of all models of which each has its own part in memory."""
+    """True for anything but a tensor, and for a tensor in which each model has memory of its own."""
     if type(leaf) is not ModelTensor:
         return not isinstance(leaf, torch.Tensor)
     value = leaf.value
@@ -259,7 +260,7 @@ def _may_be_written(leaf: Any) -> bool:
 
 
 def _parts(tensor: ModelTensor) -> Sequence[torch.Tensor]:
-    """Cut a tensor of all models into those of each; what a layer of ours has made is laid out as torch's."""
+    """Split a tensor of all models into one per model, in the memory order that torch's layers give."""
     value = tensor.value
     return (value.contiguous() if tensor.of_layer else value).unbind(0)
 

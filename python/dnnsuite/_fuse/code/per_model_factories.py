@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Factories and random numbers in a model's code, where each model must have its own tensor.
 
-`torch.zeros(n)` in a forward is one tensor for all models, and cheapest so. But what a model then writes into it is its
-own, and so are random numbers: in code that was seen to do either, what makes tensors makes one for each model.
+`torch.zeros(n)` in a forward makes one tensor for all models, which is cheapest. Values written into it later, and
+random numbers, are each model's own: in code that was seen to write or draw, factories make one tensor per model.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class PerModelMode(TorchFunctionMode):
 
 
 def _given(func: Any, kwargs: dict[str, Any]) -> bool:
-    """Return True where memory to write into, or a generator to draw from, is given for a single model.
+    """Return True if the call is given one model's memory to write into, or its generator to draw from.
 
     Raises:
         NotFusable: if they are all models'.
@@ -127,7 +127,7 @@ def watched(owner: Any, call: Callable[[], Any]) -> Any:
     generator.
 
     Raises:
-        InvalidArgument: after such a call, in which all models had the same numbers.
+        InvalidArgument: such code has drawn, and all models got the same numbers.
     """
     seen: dict[Any, bool] | None = owner.__dict__.get("_fused_draws")
     if seen is None:
@@ -185,7 +185,7 @@ def _generators_now() -> list[bytes]:
 
 @contextmanager
 def making(memory: bool) -> Iterator[None]:
-    """`PerModelMode`, unless what is on already does as much."""
+    """Context manager: `PerModelMode`, unless an outer one does as much."""
     before, wanted = state.making, 2 if memory else 1
     if before >= wanted:
         yield

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Random numbers of plain models: layers that draw those of the array, and a watch for what draws others."""
+"""Random numbers of plain models: layers that draw from the array's streams, and detection of other draws."""
 
 from __future__ import annotations
 

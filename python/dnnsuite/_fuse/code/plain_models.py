@@ -57,7 +57,7 @@ class PlainModels:
         self._writes_parameters = False
 
     def _take_over_parts(self) -> None:
-        """Make parts that ran one by one before parts of these models: what their code has set stays."""
+        """Adopt parts that ran one by one already, with the attributes that their code has set."""
         for path, part in self.module.named_modules():
             held = part.__dict__.get("_fused_parts")
             if path and held is not None and held.plain is not None and held.plain.follow():
@@ -216,7 +216,8 @@ class PlainModels:
         return ""
 
     def _seen_from_outside(self, model: Any, before: dict[str, Any]) -> bool:
-        """True if a forward is seen outside of parts whose models run one by one anyway: in attributes, or by hooks."""
+        """True if a forward has effects outside of parts that run model by model anyway: on attributes, or through
+        hooks."""
         apart = tuple(
             path
             for path, part in self.module.named_modules()

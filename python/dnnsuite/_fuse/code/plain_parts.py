@@ -98,7 +98,7 @@ class Buffers:
         self.buffer: Any = self
 
     def lend(self) -> None:
-        """Give the plain models views of the buffer; nothing is to do while it is the one of the last call."""
+        """Give the plain models views of the buffer, if it is another one than in the last call."""
         buffer = self.held[self.name]
         address = -1 if buffer is None else buffer.data_ptr()
         if buffer is self.buffer and address == self.address:
@@ -110,7 +110,7 @@ class Buffers:
             owner[self.name] = part
 
     def take(self) -> None:
-        """Put what the models' code has put in the buffer's place into the array."""
+        """Copy tensors that the models' code has put in the buffer's place into the array."""
         now = [owner[self.name] for owner in self.owners]
         if all(new is old for new, old in zip(now, self.parts, strict=True)):
             return

@@ -42,7 +42,8 @@ class Sequential(OwnTensors, torch.nn.Sequential):
 
 
 def _is_relu_of_its_own(module: Any, before: list[Any]) -> bool:
-    """Return True for a ReLU whose input nobody needs to find overwritten."""
+    """Return True for a ReLU that may leave its input as it is: not in place, or on a layer's output that only it
+    reads."""
     if type(module) is not torch.nn.ReLU:
         return False
     made = bool(before) and isinstance(before[-1], ArrayModule) and len(before[-1]._parameters) > 0

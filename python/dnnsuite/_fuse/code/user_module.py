@@ -110,7 +110,7 @@ class UserModule(OwnTensors):
         return self._fused_all_at_once(args, kwargs) if again else self._fused_one_by_one(args, kwargs)
 
     def _fused_call(self, mark: int, kept: Kept | None, args: Any, kwargs: Any) -> Any:
-        """Call the user's code; compute what still waits of the tensors after `mark`, but for its output."""
+        """Call the user's code; then compute the tensors deferred since `mark`, except its output."""
         with making(memory=True) if self._fused_making else nullcontext():
             output = super().__call__(*args, **kwargs)  # type: ignore[misc]
             settle_since(mark, output)
@@ -119,13 +119,13 @@ class UserModule(OwnTensors):
         return output
 
     def _fused_note_call(self) -> None:
-        """Note that the code has run for all models at once in the modes of now."""
+        """Note that the code has run for all models at once in the current modes."""
         if not self._fused_report.asked:
             self._fused_known.add((self.training, torch.is_grad_enabled()))
         self._fused_report.calls += bool(self._fused_report.mapped)
 
     def _fused_second_try(self, args: Any, kwargs: Any, error: Exception) -> Any:
-        """Run code that fails for all models at once one by one; if it fails again, that is the user's error."""
+        """Run the models one by one after an error in code for all at once; an error there is the user's."""
         state.B, before = 0, state.B
         try:
             return self._fused_one_by_one(args, kwargs)
@@ -139,7 +139,7 @@ class UserModule(OwnTensors):
             state.B = before
 
     def _fused_keep(self) -> Kept | None:
-        """Copy the buffers before code that was not seen to run; None once it was."""
+        """Copy the buffers before the code's first run; None once it has run."""
         if not self._fused_unsure and (self.training, torch.is_grad_enabled()) in self._fused_known:
             return None
         return keep(self)
@@ -209,7 +209,7 @@ class UserModule(OwnTensors):
         super().__delattr__(name)
 
     def __setstate__(self, held: dict[str, Any]) -> None:
-        """Restore a copy. Attributes that torch's classes fill in meanwhile are nobody's change of the models."""
+        """Restore a copy. Attributes that torch's classes fill in do not count as changes by the user."""
         super().__setstate__({name: value for name, value in held.items() if name != "_fused_parts"})  # type: ignore[misc]
         self.__dict__["_fused_parts"] = held["_fused_parts"]
         for name in self._fused_withheld:

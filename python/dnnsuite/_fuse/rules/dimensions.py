@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Rules of functions that are told a dimension: dimension 0 of one model is dimension 1 of all."""
+"""Rules of functions with a dimension argument: dimension 0 of one model is dimension 1 of the array."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .table import before_writing, check_own, in_place, map_over_models, raw, ru
 
 
 def moved(dim: Any, rank: int) -> Any:
-    """A dimension of one model as one of all; of sequences each, of None nothing."""
+    """Convert a dimension of one model into the array's; each of a sequence; None stays None."""
     if dim is None or isinstance(dim, str):
         return dim
     if isinstance(dim, Sequence):
@@ -38,7 +38,7 @@ def _call(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 
 def _named(name: str, places: dict[int, str], defaults: dict[str, Any]) -> None:
-    """A rule for `name`, whose arguments at `places` are dimensions."""
+    """Register a rule for `name`, whose arguments at `places` are dimensions."""
 
     @rule(name, writes=True)
     def apply(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -33,7 +33,7 @@ NAMES = (
 
 
 def _as_scalar(value: torch.Tensor, others: list[torch.Tensor]) -> torch.Tensor:
-    """One number per model beside tensors with dimensions: it decides the dtype only where torch's 0-d tensors do."""
+    """Give one number per model the influence on the result's dtype that torch gives a 0-d tensor beside others."""
     wide = [other.dtype for other in others if other.dim() > 0]
     for dtype in wide:
         if dtype != value.dtype:
@@ -44,7 +44,7 @@ def _as_scalar(value: torch.Tensor, others: list[torch.Tensor]) -> torch.Tensor:
 
 
 def aligned(values: list[Any]) -> list[Any]:
-    """Tensors whose dimensions after the model's line up for broadcasting."""
+    """Insert dimensions after the model's, so that the tensors broadcast as those of one model do."""
     rank = 0
     ranks: set[int] = set()
     for value in values:
@@ -113,13 +113,13 @@ def _in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @rule("to type_as")
 def converted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A tensor with type and device of another, whose shape is of no concern. One of all models stays one of all."""
+    """Convert a tensor to the dtype and device of another, whatever its shape; a shared tensor stays shared."""
     result = func(*map(physical, args), **{name: physical(value) for name, value in kwargs.items()})
     return wrap_all(result) if type(args[0]) is ModelTensor else result
 
 
 def _set_data(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`x.data = y` writes y into x: nobody else can have x's old storage as one model's."""
+    """Carry out `x.data = y` as a write of y into x: no other tensor shows x's storage as one model's."""
     target, value = args
     before_writing(func, target)
     own = expanded(value, target.B)
@@ -144,7 +144,7 @@ def _contains(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @rule("bool int float index item tolist is_nonzero")
 def number(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A number for Python: fine where all models have the same."""
+    """Convert to a Python number, if it is the same in all models."""
     if func in (torch.Tensor.float, torch.Tensor.int, torch.Tensor.bool):
         return elementwise(func, args, kwargs)
     value = args[0].value.detach()

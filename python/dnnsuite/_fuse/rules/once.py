@@ -89,7 +89,7 @@ def shared_result(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rule
 
 
 def _is_of_all(leaf: Any) -> bool:
-    """True for what is the same for all models, and no parameter that code reaches past its module."""
+    """True for a value that is the same for all models, except a parameter that code reaches past its module."""
     if type(leaf) is ModelTensor:
         known = leaf.deferred
         return known.shared if known is not None else is_frozen(leaf.value)
@@ -158,7 +158,7 @@ def own_before_writing(target: ModelTensor) -> None:
 
     Raises:
         Refused: for a buffer or parameter that all models share.
-        NotFusable: for a tensor that others show, too.
+        NotFusable: for a tensor of which other tensors are views.
     """
     if target.fresh is not None:
         if target.fresh.tensors > 1:

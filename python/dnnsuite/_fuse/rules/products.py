@@ -31,7 +31,7 @@ def matmul(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """`left @ right` where the models are dimension 0, or 1 wide."""
+    """Compute `left @ right`; dimension 0 is B, or 1 for a shared operand."""
     B = max(left.size(0), right.size(0))
     return ops.matmul(_widened(left, B), _widened(right, B))
 
@@ -41,7 +41,7 @@ def _widened(operand: torch.Tensor, B: int) -> torch.Tensor:
 
 
 def _operand(tensor: Any, rank: int, vector_place: int) -> torch.Tensor:
-    """`[B or 1, batch..., M, K]`, a vector becoming a matrix of one row or column."""
+    """Shape an operand as `[B or 1, batch..., M, K]`; a vector becomes a matrix of one row or column."""
     value = tensor.value if type(tensor) is ModelTensor else tensor.unsqueeze(0)
     if value.dim() == 2:
         value = value.unsqueeze(1) if vector_place == 0 else value.unsqueeze(2)

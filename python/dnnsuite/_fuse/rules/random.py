@@ -49,7 +49,7 @@ def integers_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     writes=True,
 )
 def drawn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Functions with a generator argument, once for each model."""
+    """Run a function with a generator argument once for each model."""
     if kwargs.get("out") is not None:
         raise NotFusable(f"{func.__name__}(out=...) has no meaning for several models")
     if kwargs.get("generator") is not None:
@@ -100,7 +100,7 @@ def _of_the_only_model(value: Any) -> Any:
 
 @rule("rrelu")
 def leaky_by_chance(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`rrelu`, whose slopes are drawn for each model; its in-place twin is made of it."""
+    """Compute `rrelu` with slopes drawn for each model; the in-place variant is made from it."""
     given = dict(zip(_RRELU, args, strict=False)) | kwargs
     lower, upper = given.get("lower", 1.0 / 8), given.get("upper", 1.0 / 3)
     x = given["input"].value

@@ -13,7 +13,7 @@ from .table import check_sure, map_over_models, rule, settle
 
 
 def sizes_of(args: Sequence[Any], kwargs: dict[str, Any], *names: str) -> tuple[Any, ...]:
-    """The sizes given one by one, as one sequence, or by name."""
+    """Collect sizes that are given one by one, as one sequence, or by name."""
     for name in names:
         if name in kwargs:
             return tuple(kwargs[name])
@@ -32,8 +32,8 @@ def reshape(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def viewed(source: ModelTensor, result: torch.Tensor) -> Any:
-    """A reshaped tensor. What is written to a view must reach the tensor, but a view of one model's tensor is none of
-    all models' where a layer of ours gave it another order in memory: then the copy becomes the tensor."""
+    """Wrap a reshaped tensor. A write to a view must reach its source. A view of one model's tensor may need a copy in
+    the array, where a layer chose another memory order: then the copy replaces the source."""
     x = source.value
     if result.data_ptr() == x.data_ptr() or not x.numel():
         return wrap_all(result)
@@ -46,7 +46,7 @@ def viewed(source: ModelTensor, result: torch.Tensor) -> Any:
 
 
 def _solved(sizes: tuple[Any, ...], shape: torch.Size) -> tuple[int, ...]:
-    """`sizes` without -1, which has no answer beside a dimension of 0 models."""
+    """Replace -1 in `sizes`, which torch cannot infer beside a dimension of size 0."""
     if -1 not in sizes:
         return sizes
     known = 1
@@ -88,7 +88,7 @@ def repeat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @rule("tril triu pad pixel_shuffle pixel_unshuffle one_hot matrix_exp")
 def trailing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Functions of the last dimensions, with any number before them."""
+    """Apply a function of the last dimensions, with any number before them."""
     if type(args[0]) is not ModelTensor:
         return map_over_models(func, args, kwargs)
     if (
@@ -103,7 +103,7 @@ def trailing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @rule("get")
 def attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A property of a tensor, by the name that its descriptor has."""
+    """Read a property of a tensor, by its descriptor's name."""
     name = func.__self__.__name__
     tensor = args[0]
     if name in ("device", "dtype", "layout", "is_cuda", "requires_grad", "is_sparse", "is_quantized", "is_meta",
@@ -154,7 +154,7 @@ def question(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @rule("new new_zeros new_ones new_empty new_full new_tensor")
 def factory(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Each model gets its own, so that it may be written to."""
+    """Make a tensor for each model, so that it may be written to."""
     x, name = args[0].value, func.__name__
     if name == "new_tensor" or (
         name == "new" and not all(isinstance(n, int) for n in sizes_of(args[1:], {}))
@@ -171,7 +171,7 @@ def factory(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _physical_index(index: Any, rank: int) -> tuple[Any, ...] | None:
-    """The index for all models, or None where tensors or masks in it need each model's own look-up."""
+    """Convert one model's index to the array's; None where tensors or masks in it need a look-up per model."""
     items = index if isinstance(index, tuple) else (index,)
     tensors = [i for i in items if isinstance(i, (torch.Tensor, list))]
     if any(type(i) is ModelTensor for i in tensors):
@@ -201,7 +201,7 @@ def getitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _lookup(tensor: ModelTensor, index: Any) -> Any:
-    """x[i] with each model's own whole-number index into the first dimension, else vmap."""
+    """Compute x[i] for an integer index per model into the first dimension; other indices run under vmap."""
     if type(index) is ModelTensor and not index.dtype.is_floating_point:
         models = torch.arange(tensor.value.size(0), device=index.value.device)
         return wrap_all(tensor.value[models.view(-1, *(1,) * index.dim()), index.value])

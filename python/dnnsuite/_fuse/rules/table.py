@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Table of rules: the meaning of each torch function on the tensors of B models; functions without one are mapped.
 
-`torch.vmap` has the same meaning, at a tenth of a millisecond a call; a rule resolves it to one call on `[B, ...]`.
-What has no rule runs under vmap, and is counted for `coverage`.
+`torch.vmap` gives the same result but costs about 0.1 ms per call; a rule makes one call on `[B, ...]`. Functions
+without a rule run under vmap, and `coverage` lists them.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ model_tensor.handler = interpret
 
 
 def _once(found: FunctionRule, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Compute once what is the same for all models; NotImplemented if it is not."""
+    """Compute once a result that is the same for all models; NotImplemented if it is not."""
     first = args[0] if args else None
     if type(first) is ModelTensor:
         if first.deferred is not None:
@@ -99,7 +99,7 @@ def _once(found: FunctionRule, func: Any, args: tuple[Any, ...], kwargs: dict[st
 
 
 def _refuse_outside(func: Any, args: tuple[Any, ...]) -> None:
-    """Refuse an ordinary tensor beside one of each model that left the array in an object or a hook."""
+    """Refuse an ordinary tensor beside a per-model one that left the array in an object or a hook."""
     plain = [a for a in args if isinstance(a, torch.Tensor) and type(a) is not ModelTensor and a.dim()]
     if plain and backward_pass() == -1:
         raise InvalidArgument(
@@ -223,7 +223,7 @@ def width_of(args: Any, kwargs: dict[str, Any]) -> int:
 
 
 def check_sure(target: ModelTensor) -> None:
-    """Refuse to write into a copy that is perhaps a view in torch, whose tensor would change too."""
+    """Refuse a write into a copy that would be a view in torch, whose source would change too."""
     if target.unsure:
         raise NotFusable("it writes into a reshaped tensor, which is a copy here and may be a view in torch")
 

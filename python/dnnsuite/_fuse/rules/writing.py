@@ -21,9 +21,9 @@ def in_place(func: Any) -> bool:
 
 
 def settle_since(mark: int, output: Any = None) -> None:
-    """Compute deferred tensors that are needed and were begun after there were `mark` others.
+    """Compute deferred tensors that are needed, of those created after the first `mark`.
 
-    Of a module's `output` waits on what the caller may take the maximum of.
+    A module's `output` stays deferred if the caller may take its maximum.
     """
     late = state.pending[mark:]
     del state.pending[mark:]

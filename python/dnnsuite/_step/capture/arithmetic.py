@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Arithmetic of numbers that change from step to step, written down while a step runs and done again for the next.
+"""Arithmetic on numbers that change from step to step: traced while a step runs, and repeated for the next.
 
-A `FollowedNumber` stands in for a number in the user's code. It is no float to C, so that nothing can look at its value
-unseen: whatever reads it as a plain number, or decides by it, becomes a condition of the recording.
+A `FollowedNumber` takes the place of a number in the user's code. To C code it is no float, so every read of its value
+is seen: a read as a plain number, or a decision by it, becomes a condition of the recording.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _NUMBERS = (bool, *_KINDS)
 
 @dataclass(frozen=True)
 class Ref:
-    """Number of an earlier value: of the sources, then of the lines."""
+    """Index of an earlier value: sources first, then lines."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Line:
-    """One operation on numbers, with the type of its result, and the result itself where it has to come again."""
+    """One operation on numbers, with the type of its result, and the result itself if it is a condition."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -50,11 +50,11 @@ class Line:
 
 
 class _OtherWay(Exception):
-    """The code would take another way, or look at another value."""
+    """The code would take another branch, or read another value."""
 
 
 def same(a: Any, b: Any) -> bool:
-    """Return True for values that no code can tell apart; NaN is like itself."""
+    """Return True for values that no code can tell apart; NaN equals NaN."""
     return type(a) is type(b) and (
         repr(a) == repr(b) if isinstance(a, (float, np.floating)) else bool(a == b)
     )
@@ -66,7 +66,8 @@ def is_number(value: Any) -> bool:
 
 
 def is_special(value: Any) -> bool:
-    """Return True for numbers of which torch makes shorter work: they are no inputs, but conditions of a recording."""
+    """Return True for numbers that torch treats specially, such as 0 and 1: they are conditions of a recording, not
+    inputs."""
     return bool(value in (0, 1, -1) or not math.isfinite(value))
 
 
@@ -78,7 +79,7 @@ class Arithmetic:
     lines: list[Line] = field(default_factory=list)
 
     def values(self, begin: Sequence[Any]) -> list[Any] | None:
-        """Do it for these numbers; None if the code would take another way for them."""
+        """Compute all values from these numbers; None if the code would take another branch for them."""
         if tuple(map(type, begin)) != self.kinds:
             return None
         values = list(begin)
@@ -91,7 +92,7 @@ class Arithmetic:
 
 
 class Trace:
-    """Run of a step in which numbers are followed; `numbers` stand in for those it begins with."""
+    """Trace of a step's arithmetic; `numbers` take the place of those it begins with."""
 
     def __init__(self, begin: Sequence[Any]) -> None:
         self.begin = list(begin)
@@ -102,7 +103,7 @@ class Trace:
         self.numbers = [FollowedNumber(self, index, value) for index, value in enumerate(begin)]
 
     def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Do an operation, and write it down; a result that is no number is a condition."""
+        """Carry out an operation and record it; a result that is no number becomes a condition."""
         value = function(*map(plain, arguments))
         if not self.open:
             return value
@@ -112,7 +113,7 @@ class Trace:
         return self._condition(function, arguments, value)
 
     def read(self, number: FollowedNumber, function: Callable[[Any], Any] = operator.pos) -> Any:
-        """Return the plain value of a number, which has to be the same in the next step."""
+        """Return the plain value of a number; the next step must have the same."""
         value = function(number.value)
         if not self.open:
             return value
@@ -121,7 +122,8 @@ class Trace:
         return self._condition(function, (number,), value)
 
     def constant(self, value: Any) -> Any:
-        """Return a number of the step's own; what is none is returned as it is."""
+        """Record a constant of the step and return it as a followed number; a value that is no number is returned as it
+        is."""
         return self.apply(_identity, value) if is_number(value) else value
 
     def _condition(self, function: Callable[..., Any], arguments: tuple[Any, ...], value: Any) -> Any:
@@ -136,12 +138,12 @@ class Trace:
         self._count += 1
 
     def _ref(self, number: FollowedNumber) -> Any:
-        """Refer to a number; one that the user's code has kept from another run is a plain one."""
+        """Make a reference to a number; one kept from another run counts as plain."""
         return Ref(number.index) if number.trace is self else number.value
 
 
 def plain(value: Any) -> Any:
-    """Return what a followed number stands for; leave anything else as it is."""
+    """Return the value of a followed number; leave anything else as it is."""
     return value.value if type(value) is FollowedNumber else value
 
 
@@ -163,10 +165,8 @@ def _reading(function: Callable[[Any], Any]) -> Callable[..., Any]:
 
 
 class FollowedNumber(torch.SymFloat):
-    """Number that stands in for another one, and writes down what is done with it.
-
-    torch's functions take it where they take a number, and `isinstance` takes it for one of the type that it stands
-    for; C has to ask for its value.
+    """Number that takes the place of another and records the operations on it. torch's functions accept it as a number,
+    and `isinstance` sees the type of the number it replaces; C code has to ask for its value.
     """
 
     __array_priority__ = 1000
@@ -180,7 +180,7 @@ class FollowedNumber(torch.SymFloat):
 
     @property
     def node(self) -> Any:
-        """Symbolic node that torch asks for the value where none of its modes is on."""
+        """Symbolic node, which torch asks for the value outside of its modes."""
         return types.SimpleNamespace(guard_float=lambda file, line: float(self), is_float=lambda: True)
 
     @node.setter
@@ -277,8 +277,8 @@ for _name, _what in _READS.items():
 
 @contextlib.contextmanager
 def followed_in_math(spaces: Sequence[dict[str, Any]]) -> Iterator[None]:
-    """Block in which the functions of Python's module `math` are written down for followed numbers, also by the names
-    that they have in these namespaces."""
+    """Context manager: record calls of Python's `math` on followed numbers, also under the names that these namespaces
+    give its functions."""
     known = {id(held) for held in vars(math).values() if isinstance(held, types.BuiltinFunctionType)}
     before = [
         (space, name, held)

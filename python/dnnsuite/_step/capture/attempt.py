@@ -26,7 +26,7 @@ class NumberedReplay:
 
 @dataclass
 class Attempt:
-    """Progress of the capture of one layout of batch: `stage` is the use of its next step."""
+    """Progress of the capture for one layout of batch; `stage` says how its next step is used."""
 
     stage: str = "begin"  # then "wait" for another shard, "warm up", "record", "follow", "compare", "replay"
     facts: Facts = ()  # empty where no other shard has an interest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Numbers in a batch, read as those are that the code sees beside its arguments."""
+"""Python numbers in a batch, read like those that code reaches outside of its arguments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BatchNumbers(Reader):
         return lambda value: self.put((*self._held[:place], value, *self._held[place + 1 :]))
 
     def filled(self, batch: Any) -> Any:
-        """Return the batch with the numbers that were put in the place of its own."""
+        """Return the batch with its numbers replaced by those that were put."""
         if not self._replaced:
             return batch
         left = iter(self._held)
@@ -56,5 +56,5 @@ class BatchNumbers(Reader):
 
 
 def on_filled(train: Callable[..., Any], numbers: BatchNumbers) -> Callable[..., Any]:
-    """Let `train(batch, hyper)` see the numbers that are in the place of the batch's own."""
+    """Wrap `train(batch, hyper)` so that it sees the replaced numbers of the batch."""
     return lambda batch, hyper: train(numbers.filled(batch), hyper)

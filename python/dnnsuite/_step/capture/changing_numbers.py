@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Numbers that a step's code reads and that were seen to change: inputs of a recording, where they can be followed."""
+"""Numbers that a step reads and that have changed between steps: inputs of a recording, where they can be followed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .reach import Reach
 
 @dataclass(frozen=True)
 class SeenNumber:
-    """Number that code reaches: the place in the copy that `reader` makes of what it reads."""
+    """Number that code reaches: its place in the copy that `reader` makes."""
 
     reader: int
     path: tuple[int, ...]
@@ -37,7 +37,7 @@ HeldState = Mapping[tuple[Path, Any], Any]
 
 
 class ChangingNumbers:
-    """Numbers that have changed from one step to another; those that could not be followed are values like others.
+    """Numbers that have changed from one step to another; any that cannot be followed counts as a constant.
 
     Args:
         reach: all that the code can see beside its arguments.
@@ -70,13 +70,13 @@ class ChangingNumbers:
             self.places.append(place)
 
     def give_up(self, why: str) -> None:
-        """Leave the numbers of now among the values that a recording is made for."""
+        """Treat the current numbers as constants of a recording."""
         self._given_up.update(self.places)
         self.why = self.why or why
         self.places = []
 
     def values(self, places: Sequence[Place], seen: Sequence[Any]) -> list[Any]:
-        """List the values at places, None where nothing is any more; `seen` is what the readers read now."""
+        """List the values at places, None where there is none any more; `seen` has what the readers read now."""
         return [self._value(place, seen) for place in places]
 
     def _value(self, place: Place, seen: Sequence[Any]) -> Any:
@@ -117,7 +117,7 @@ class ChangingNumbers:
         return {(place.path, place.key) for place in self.places if isinstance(place, HeldNumber)}
 
     def rest_seen(self, seen: Sequence[Any]) -> tuple[Any, ...]:
-        """Leave these numbers out of what the readers read."""
+        """Remove these numbers from what the readers read."""
         rest = list(seen)
         for place in self.places:
             if isinstance(place, SeenNumber):
@@ -125,7 +125,7 @@ class ChangingNumbers:
         return tuple(rest)
 
     def rest_held(self, state: HeldState) -> frozenset[Any]:
-        """Leave these numbers out of a Python state."""
+        """Remove these numbers from a Python state."""
         return frozenset(
             ((path, key), value)
             for (path, key), value in state.items()

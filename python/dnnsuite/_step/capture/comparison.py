@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Comparison of two recordings of a step, and of what they leave."""
+"""Comparison of two recordings of a step, and of the tensors they leave."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .script import same_bits
 
 
 class State:
-    """Values of tensors, to be put back or exchanged with those of now."""
+    """Values of tensors, to be put back or exchanged with the current ones."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self.tensors = _once(tensors)
@@ -26,7 +26,7 @@ class State:
             tensor.detach().copy_(value)
 
     def exchange(self) -> None:
-        """Give the tensors these values, and keep those they had: one copy of the state is enough."""
+        """Swap the tensors' values with these, so that one copy of the state is enough."""
         for place, tensor in enumerate(self.tensors):
             after = tensor.detach().clone()
             tensor.detach().copy_(self.values[place])
@@ -76,7 +76,7 @@ def _first_difference(a: Sequence[Any], b: Sequence[Any]) -> str:
 
 
 def _once(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Drop tensors that lie where another one does, in whatever order of dimensions."""
+    """Drop tensors in the same memory as another one, whatever the order of dimensions."""
     return list({_place(t): t for t in tensors}.values())
 
 

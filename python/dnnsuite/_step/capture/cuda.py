@@ -33,7 +33,7 @@ class GraphDevice(Protocol):
         """Return a block on the stream that graphs are captured on, in order with the caller's stream."""
 
     def capture(self, step: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
-        """Write a step down without running it; return its launch, and the tensor that gets its result.
+        """Capture a step without running it; return its launch, and the tensor that gets its result.
 
         Raises:
             RuntimeError, ValueError: if the device refuses.
@@ -111,8 +111,8 @@ class CudaGraphs:
         return CudaRepeat(self._device, state)
 
     def fixed(self, batch: Any, hyper: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
-        """Copy the inputs to where the graph will read them. The step that is recorded runs on the copies too, so that
-        whatever is worked out once for a tensor has been by then."""
+        """Copy the inputs to where the graph will read them. The recorded step runs on the copies too, so that anything
+        computed once per tensor is computed before the capture."""
         return own_copy(batch), [{name: static_copy(value) for name, value in own.items()} for own in hyper]
 
     def prepare(
@@ -129,10 +129,10 @@ class CudaGraphs:
 class CudaRepeat:
     """Comparison of a replay with the step as written, both from one state.
 
-    Kernels that add in no fixed order, and others under a capture than outside of one, round in other ways. Nearly
-    always that is far below the bound of `_distance`. Where a gradient is nothing but rounding errors (of a bias before
-    a batch norm) Adam makes a whole step of each: there a replay may be as far from the step as written as that is
-    from itself when its parameters are changed by a rounding error.
+    Kernels without a fixed order of sums, and kernels that are chosen under a capture only, round differently; nearly
+    always by far less than the bound of `_distance`. Where a gradient is all rounding error (of a bias before a batch
+    norm), Adam turns it into a full step: there a replay may differ from the step as written by as much as that step
+    changes when its parameters change by a rounding error.
     """
 
     def __init__(self, device: GraphDevice, state: State) -> None:
@@ -141,7 +141,7 @@ class CudaRepeat:
         self._before = [value.clone() for value in state.values]
 
     def same_draws(self) -> None:
-        """Let the next step draw the random numbers that the last one has drawn."""
+        """Let the next step draw the same random numbers as the last."""
         self._device.put_draws_back(self._draws)
 
     def agrees(
@@ -188,8 +188,8 @@ class CudaRepeat:
 
 
 def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
-    """Return the norm of a - b in units of the most that rounding leaves of two runs; infinity where they differ in
-    whole numbers, or in which elements are no finite numbers."""
+    """Return the norm of a - b over the largest difference that rounding explains; infinity if they differ in integers,
+    or in the places of NaN and infinity."""
     if not (a.is_floating_point() or a.is_complex()):
         return 0.0 if torch.equal(a, b) else math.inf
     finite = torch.isfinite(b)
@@ -203,8 +203,8 @@ def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
 class CudaGraph:
     """`graph(inputs)` copies the step's own tensors to where the graph reads them, launches it, and returns the losses.
 
-    `batch` and `hyper` are the graph's own; no one else may write into them.
-    Making one runs nothing: kernels that are launched while a stream is captured are only written down.
+    `batch` and `hyper` are the graph's own; nothing else may write into them. Making one runs nothing: kernels launched
+    during a capture are only recorded.
     """
 
     guard: Replay | None = None

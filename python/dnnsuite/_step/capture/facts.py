@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Facts that a step's operators depend on beside its tensors: the Python state of an array's modules."""
+"""Facts that decide a step's operators besides its tensors: the Python state of an array's modules."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _FUSED_FACTS = frozenset(("_fused_code", "_fused_withheld"))
 
 
 def module_facts(array: torch.nn.Module, era: object) -> tuple[Any, ...]:
-    """List the Python state of every module of `array`, whatever the number of models. `era` stands in it for values
-    that cannot be compared: they are alike in copies of one array, and may differ in another."""
+    """List the Python state of every module of `array`, whatever the number of models. `era` replaces values that
+    cannot be compared: they are equal in copies of one array, and may differ in another."""
     return tuple((name, *_of(module, era)) for name, module in guards.modules_of(array))
 
 
@@ -46,7 +46,7 @@ def _is_fact(name: str) -> bool:
 
 
 def _one_by_one(module: torch.nn.Module, era: object) -> Any:
-    """Tell how a user's code is run: for all models at once or one by one, and with which attributes."""
+    """Describe the way a user's code runs: for all models at once or one by one, and with which attributes."""
     parts, report = module.__dict__.get("_fused_parts"), module.__dict__.get("_fused_report")
     return (era if parts is not None and parts.own else None), report is not None and report.reason
 

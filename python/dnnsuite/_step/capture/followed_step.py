@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Record a step with stand-ins for the numbers that change, to find the arguments of operators that they become.
+"""Record a step with stand-ins for the numbers that change, to find the operator arguments that depend on them.
 
-The step does not count: whoever asks for it puts the state back. A stand-in that is handed to torch becomes a number
-that occurs nowhere else, so an argument that has this value is an input of the recording.
+The step does not train: the caller restores the state. A stand-in that reaches torch becomes a number that occurs
+nowhere else, so an argument with this value is an input of the recording.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FollowedStep:
     place: str  # line of the user's code that reads a number as a plain one; empty without one
 
     def values(self, begin: Sequence[Any]) -> list[Any] | None:
-        """Do the arithmetic for these numbers; None if the step is another one for them."""
+        """Repeat the arithmetic for these numbers; None if the step takes another branch for them."""
         values = self.arithmetic.values(begin)
         if values is None or any(is_special(values[index]) for index, _ in self.fed):
             return None
@@ -67,7 +67,7 @@ class FollowedStep:
         return [kind(values[index]) for index, kind in self.fed]
 
     def as_written(self, values: Sequence[Any]) -> StepRecording:
-        """Return the recording with numbers for inputs."""
+        """Return the recording with numbers in place of inputs."""
         numbers = dict(zip(self.recording.numbers, self.inputs(values), strict=True))
 
         def number(value: Any) -> Any:
@@ -81,12 +81,12 @@ class FollowedStep:
         return replace(self.recording, calls=list(map(call, self.recording.calls)))
 
     def update(self, numbers: ChangingNumbers, values: Sequence[Any]) -> None:
-        """Let the modules hold what the step as written leaves in them."""
+        """Set in the modules the numbers that the step as written would leave."""
         for place, index in self.updates:
             numbers.put(place, values[index])
 
     def ends(self, begin: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-        """List the numbers that the step as written leaves, for those it begins with."""
+        """List the numbers that the step as written would leave, given those it begins with."""
         now = dict(zip(self.places, begin, strict=True)) | {place: values[i] for place, i in self.updates}
         return list(now.values())
 
@@ -100,7 +100,7 @@ class WritesElsewhere(NotFollowed):
 
 
 class _StateOutOfSight(BaseException):
-    """The step would write into a tensor that nobody puts back; no `except Exception` of the user's stops it."""
+    """The step would write into a tensor that is not restored; a user's `except Exception` does not catch it."""
 
 
 class _FollowingRecorder(StepRecorder):
@@ -147,8 +147,8 @@ _FollowingRecorder.__torch_dispatch__ = _FollowingRecorder.record
 
 
 class _HandOver(TorchFunctionMode):
-    """Function mode that hands followed numbers to torch: as an input where any number gives the same formula, else
-    as a plain one, which has to come again."""
+    """Function mode that passes followed numbers to torch: as an input where the formula is the same for any number,
+    else as a plain number, which becomes a condition."""
 
     def __init__(self, trace: Trace, handed: dict[float, int]) -> None:
         super().__init__()
@@ -185,11 +185,11 @@ def follow(
     seen: Sequence[Any],
     may_change: set[int],
 ) -> FollowedStep:
-    """Record `step` with stand-ins for the numbers that change. Its Python values are put back, its tensors are not.
+    """Record `step` with stand-ins for the numbers that change. Restores Python values, but not tensors.
 
     Args:
         inputs: tensors that the step brings, the last `fixed` of which seldom change.
-        seen: what the readers of the code's values read now.
+        seen: values that the readers of the code read now.
         may_change: storages that the caller puts back.
 
     Raises:
@@ -229,7 +229,7 @@ def follow(
 
 
 def _updates(trace: Trace, places: Sequence[Place], ends: Sequence[Any]) -> Iterator[tuple[Place, int]]:
-    """Yield the numbers that the step has changed, and which values they get."""
+    """Yield each number that the step has changed, with its new value."""
     for place, begin, end in zip(places, trace.numbers, ends, strict=True):
         if end is not begin:
             number = end if type(end) is FollowedNumber else trace.constant(end)

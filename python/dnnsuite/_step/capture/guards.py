@@ -26,7 +26,7 @@ _NO_VALUES = frozenset(("_plain", *vars(torch.nn.Module())))  # beside those of 
 
 
 def hook(array: torch.nn.Module) -> str | None:
-    """Name a module of `array` with a hook, or None: a replay would not call it."""
+    """Name a module of `array` with a hook, which a replay would not call; None without one."""
     if global_hooks.any():
         return "every module (a global hook)"
     for name, module in modules_of(array):
@@ -43,8 +43,8 @@ def modules_of(array: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
 
 
 def ways(array: torch.nn.Module) -> list[tuple[str, bool]]:
-    """List the way in which each part of a user's code runs: why one by one, if so, and whether it has tensors made for
-    each model. A step in which one turns to another way is none that comes again."""
+    """List how each part of a user's code runs: the reason to run models one by one (or ""), and True if it makes
+    tensors per model. A step in which a part changes its way is not repeatable."""
     reports = (
         (vars(m).get("_fused_report"), vars(m).get("_fused_making", False)) for _, m in modules_of(array)
     )
@@ -52,17 +52,17 @@ def ways(array: torch.nn.Module) -> list[tuple[str, bool]]:
 
 
 def turns(array: torch.nn.Module) -> Callable[[], list[str]]:
-    """Make a quick reader of why parts of a user's code run one by one, each empty as long as that part does not."""
+    """Make a fast function that lists the reason why each part runs one by one, "" if it does not."""
     found = [vars(m).get("_fused_report") for _, m in modules_of(array)]
     reports = [report for report in dict.fromkeys(found) if report is not None]
     return lambda: [report.reason for report in reports]
 
 
 class ArrayModes:
-    """Modes of an array that may change between two steps: train or eval, settings of its layers, hooks, frozen or not,
-    which modules, parameters and buffers it has, and the place of its parameters, which an edit moves.
+    """Modes of an array that may change between two steps: train or eval, settings of layers, hooks, frozen parameters,
+    its modules, parameters and buffers, and the parameters' addresses, which an edit changes.
 
-    They are compared in every step, so they are few."""
+    Compared in every step, so the list is short."""
 
     def __init__(self, array: torch.nn.Module) -> None:
         self._modules = [module for _, module in modules_of(array)]
@@ -92,7 +92,7 @@ class ArrayModes:
         return self._read() != self._before or self._has_other_parts()
 
     def _has_other_parts(self) -> bool:
-        """Return True if another module, parameter or buffer was put in the place of one."""
+        """Return True if a module, parameter or buffer was replaced."""
         now, known = self._parts
         try:
             return now != known  # at the speed of C where all are the same objects
@@ -103,7 +103,7 @@ class ArrayModes:
 def flatten(batch: Any) -> tuple[list[torch.Tensor], tuple[Any, ...] | None, tuple[Any, ...]]:
     """Flatten a batch into its tensors, its signature (their layouts and the values of everything else), and numbers.
 
-    The signature is None if something has no value that can be compared. This runs in every step, so it does little.
+    The signature is None if a value cannot be compared. Runs in every step, so it must be fast.
     """
     tensors: list[torch.Tensor] = []
     signature: list[Any] = []
@@ -152,6 +152,6 @@ def reach_of(function: Callable[..., Any], array: torch.nn.Module | None = None)
 def function_values(
     function: Callable[..., Any], array: torch.nn.Module | None = None
 ) -> Callable[[], list[Any]]:
-    """Make a quick reader of all that `reach_of` finds."""
+    """Make a fast function that reads all values that `reach_of` finds."""
     readers = reach_of(function, array).readers
     return lambda: [read() for read in readers]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Values in an array's Python state that are changed in place, where their holder does not see it: tensors that are
-no buffers, NumPy's arrays, sets, queues, objects with slots."""
+"""Values in an array's Python state that may change in place unseen by their holder: tensors that are not buffers,
+NumPy arrays, sets, queues, objects with slots."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ slots_of_class: Callable[[Any], tuple[str, ...]] = functools.lru_cache(maxsize=1
 
 
 def picture(value: Any, depth: int = _DEEP) -> Any:
-    """Make a copy of `value` that compares unequal once it was changed in place; its id where it cannot be looked
-    into."""
+    """Copy `value` so that the copy compares unequal after a change in place; the id of a value that cannot be copied
+    so."""
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, np.ndarray):
@@ -58,7 +58,7 @@ def _is_watched(value: Any) -> bool:
 
 
 class HeldObjects:
-    """Such values of an array, and the tensors in the copies of its modules that follow them.
+    """Such values of an array, and their counterparts in the copies of its modules.
 
     Args:
         values: each value of the array with its counterparts in the copies, None where there is none.
@@ -75,7 +75,7 @@ class HeldObjects:
         self.keep()
 
     def keep(self) -> None:
-        """Remember what they hold now."""
+        """Remember their current contents."""
         self._versions = [tensor._version for tensor, _ in self._tensors]
         self._pictures = list(map(picture, self._objects))
 
@@ -87,11 +87,11 @@ class HeldObjects:
         return [tensor._version for tensor, _ in self._tensors] != self._versions
 
     def other_objects(self) -> bool:
-        """Return True if one that is no tensor was changed: copies of it have to be made anew."""
+        """Return True if one that is not a tensor has changed: its copies must be made again."""
         return bool(self._objects) and list(map(picture, self._objects)) != self._pictures
 
     def carry_over(self) -> None:
-        """Give the copies' tensors the values of the array's."""
+        """Copy the values of the array's tensors into the copies."""
         pairs = zip(self._tensors, self._versions, strict=True)
         for (tensor, copies), version in pairs:
             for copy in copies if tensor._version != version else ():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads of a tensor's values that torch's dispatcher does not see: `tolist`, and memory that numpy shares."""
+"""Reads of a tensor's values that bypass torch's dispatcher: `tolist`, and memory shared with NumPy."""
 
 from __future__ import annotations
 

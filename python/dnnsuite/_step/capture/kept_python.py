@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Python state around a step that does not count: kept before it, put back after it.
+"""Python state around a trial step: saved before it, restored after it.
 
-A step that is run once more than asked for must leave no trace in the user's objects: no flag turned, no list longer.
-Whatever cannot be put back, as an iterator, keeps such a step from being run.
+A step that is run in addition to those asked for must leave the user's objects unchanged: every flag, every list. If a
+value cannot be restored, such as an iterator, the trial step is not run.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class CannotBeKept(Exception):
 
 
 class KeptPython:
-    """Values of the modules of `array` and of all that `readers` read, with what these hold.
+    """Values of the modules of `array` and of all that `readers` read, with their contents.
 
     Raises:
-        CannotBeKept: if something among them could not be put back.
+        CannotBeKept: one of them could not be restored.
     """
 
     def __init__(self, array: torch.nn.Module, readers: Iterable[Reader]) -> None:
@@ -60,7 +60,7 @@ class KeptPython:
         self._generators = random.getstate(), np.random.get_state(), torch.get_rng_state()
 
     def put_back(self) -> None:
-        """Let all hold what it held."""
+        """Restore all values."""
         for undo in reversed(self._undo):
             undo()
         random.setstate(self._generators[0])
@@ -87,7 +87,7 @@ class KeptPython:
             self._waiting.append(held)
 
     def _binding(self, owner: Any, name: str) -> None:
-        """Keep what a class or a module binds to a name."""
+        """Save the value that a class or a module binds to a name."""
         value = vars(owner)[name]
         if isinstance(value, (*_NAMESPACES, types.FunctionType)) or hasattr(type(value), "__get__"):
             return
@@ -165,7 +165,7 @@ class KeptPython:
 
 
 def _forget_new(held: dict[str, Any], known: set[str]) -> None:
-    """Take away the attributes that were not there; a module's own bookkeeping stays."""
+    """Remove attributes that were not there before, except the bookkeeping of modules."""
     for name in [name for name, value in held.items() if name not in known and is_state(name, value)]:
         del held[name]
 

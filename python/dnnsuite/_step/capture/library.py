@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Recordings of an array's steps, kept for whatever they serve beside the shard that made them.
-
-They serve other shards of the same width, the same models after an edit of the array, and, as a pattern, other layouts
-of batch."""
+"""Recordings of an array's steps, kept for reuse beyond the shard that made them: by other shards of the same width, by
+the same models after an edit and, as a pattern, for other layouts of batch."""
 
 from __future__ import annotations
 
@@ -33,10 +31,11 @@ class Subject(Protocol):
         """Collect by role the tensors that stay from step to step: parameters, buffers, the optimizer's state."""
 
     def facts(self, era: object) -> Facts:
-        """List all that its code can see beside the values of tensors. `era` stands for what cannot be compared."""
+        """List everything that its code can see except tensors' values. `era` replaces values that cannot be
+        compared."""
 
     def plans(self) -> Plans:
-        """Describe the optimizer's plans, to be made for another shard by `prepare`."""
+        """Describe the optimizer's plans, for `prepare` of another shard."""
 
     def prepare(self, plans: Plans) -> None:
         """Make the optimizer's plans before the first step."""
@@ -61,7 +60,7 @@ class Place:
 
 
 class Places:
-    """Search for the role of a tensor: by where it lies in memory."""
+    """Index from memory to the tensors with a role."""
 
     def __init__(self, roles: Mapping[str, torch.Tensor]) -> None:
         self._at: dict[int, list[tuple[str, torch.Tensor]]] = {}
@@ -69,7 +68,7 @@ class Places:
             self._at.setdefault(tensor.untyped_storage()._cdata, []).append((role, tensor))
 
     def find(self, tensor: torch.Tensor) -> Place | None:
-        """Find the place of a tensor; None if it lies in none that has a role, or not wholly."""
+        """Find the place of a tensor; None if it is not wholly inside a tensor with a role."""
         for role, held in self._at.get(tensor.untyped_storage()._cdata, ()):
             offset = int(tensor.storage_offset() - held.storage_offset())
             if tensor.dtype == held.dtype and offset >= 0 and offset + _reach(tensor) <= _reach(held):
@@ -83,7 +82,7 @@ def _reach(tensor: torch.Tensor) -> int:
 
 @dataclass
 class Read:
-    """Tensor whose value Python has read in a step: input `given` of it, or one that stays."""
+    """Tensor whose value Python has read in a step: the step's input `given`, or a tensor that stays."""
 
     given: int | None
     tensor: torch.Tensor
@@ -97,7 +96,7 @@ class Read:
         return self.given is not None or self.place is not None
 
     def placed(self, search: Places) -> Read:
-        """Describe it without the tensor of the shard."""
+        """Describe it by role, without the shard's tensor."""
         place = None if self.given is not None else search.find(self.tensor)
         return replace(self, tensor=self.value, place=place, version=-1)
 
@@ -118,7 +117,7 @@ class Read:
 
 @dataclass
 class Proven:
-    """Recording that was compared with its step as written, without the tensors of the shard that made it."""
+    """Recording that was found equal to its step as written, without the tensors of the shard that made it."""
 
     facts: Facts
     plans: Plans
@@ -134,11 +133,11 @@ class Proven:
 
     @functools.cached_property
     def outline(self) -> list[Any]:
-        """List of the operators without numbers: what recordings of one step for other layouts have in common."""
+        """List of the operators without numbers, which recordings of one step for different layouts have in common."""
         return _outline(self)
 
     def serve(self, subject: Subject) -> tuple[Script, list[Read]] | None:
-        """Make the replay for another shard, with what it depends on; None if it serves none."""
+        """Make the replay for another shard, with the reads it depends on; None if it cannot serve that shard."""
         if not self.settled or not all(read.known for read in self.reads):
             return None
         subject.prepare(self.plans)
@@ -149,7 +148,7 @@ class Proven:
 
 
 def prove(facts: Facts, subject: Subject, script: Script, reads: Sequence[Read]) -> Proven:
-    """Put a script down in terms of roles."""
+    """Describe a script in terms of roles."""
     plan = script.plan
     search = Places(subject.roles())
     found = {slot: search.find(tensor) for slot, tensor in plan.roots.items()}
@@ -167,8 +166,8 @@ _NOTHING = torch.empty(0)
 
 
 def _outline(made: Proven) -> list[Any]:
-    """List the operators of a step and how tensors run through them, without numbers: those differ from one layout of
-    batch to the next. Loops over the models are rolled up, for their number may differ, too."""
+    """List the operators of a step and the flow of tensors through them, without numbers, which depend on the layout of
+    batch. Loops over the models are rolled up, because the number of models may differ too."""
     rolled = Rolled([*made.plan.views, *made.plan.calls])
     names: dict[int, Any] = {slot: ("input", place) for place, slot in enumerate(made.plan.inputs)}
     names |= {slot: ("role", place.role, len(place.shape)) for slot, place in made.places.items()}
@@ -205,8 +204,8 @@ def _outline(made: Proven) -> list[Any]:
 
 
 class Outlines:
-    """Outlines of the steps that were proven in this process, by whatever runner, the latest last, each with the code
-    that it is of. Tensors are in none of them: a step that uses some without a role is known to its own runner alone.
+    """Outlines of the steps proven in this process by any runner, latest last, each with its code. They hold no
+    tensors: a step that uses tensors without a role is known to its own runner only.
     """
 
     def __init__(self) -> None:
@@ -228,8 +227,7 @@ OUTLINES = Outlines()
 
 
 def code_of(function: Any) -> Any:
-    """Describe a loss function so that another one is equal only if it does the same; the object itself if it has state
-    of its own."""
+    """Describe a loss function so that equal descriptions compute the same; the object itself if it has state."""
     if isinstance(function, types.FunctionType) and not function.__closure__ and not vars(function):
         defaults = function.__defaults__, function.__kwdefaults__
         if not any(defaults):
@@ -241,7 +239,7 @@ def code_of(function: Any) -> Any:
 
 
 class Recordings:
-    """Recordings that were proven, and who is at work on which others: one shard records for all that are like it."""
+    """Proven recordings, and the shards that are recording others: one shard records for all that are alike."""
 
     def __init__(self, function: Any = None) -> None:
         """`function` computes the losses."""
@@ -253,7 +251,7 @@ class Recordings:
         self._alone: list[Facts] = []  # of which the leader found no recording that serves others
 
     def edited(self) -> None:
-        """Begin a new era: what cannot be compared may be something else from now on."""
+        """Begin a new era: values that cannot be compared may have changed."""
         with self._lock:
             self.era = object()
             self._leaders, self._alone = [], []
@@ -281,8 +279,8 @@ class Recordings:
             return True
 
     def give_up(self, facts: Facts, who: Any, alone: bool) -> None:
-        """Give up a recording so that others can try. `alone`: each for itself, for the recording of `who` is of no
-        use to them."""
+        """Give up a recording so that other shards can try; with `alone` each for itself, because the recording of
+        `who` cannot serve them."""
         with self._lock:
             self._leaders = [(f, r) for f, r in self._leaders if r() not in (None, who) or f != facts]
             if alone and facts not in self._alone:
@@ -308,6 +306,6 @@ class Recordings:
 
 
 def _agree(known: Proven, made: Proven) -> bool:
-    """Return True if the tensors without a role are those of any shard: the same ones, or constants of equal value."""
+    """Return True if the tensors without a role are the same in both, or constants of equal value."""
     pairs = zip(known.others.values(), made.others.values(), strict=True)  # the outlines have as many
     return all(a.data_ptr() == b.data_ptr() or same_bits(a, b) for a, b in pairs)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Values that Python reads while a step is recorded: what it decided by them holds only as long as they are the same.
+"""Values that Python reads while a step is recorded: its decisions hold only while they stay the same.
 
-The recorder notes each as a comparison and an assertion among the operators. What follows from the batch alone, as a
-mask that is all true, is compared before the step, and chooses one of several recordings. Other values, as in the
-checks of torch.distributions, are compared on the way: if one is another, what the step changed until then is put back.
+The recorder adds a comparison and an assertion to the operators for each. Values that follow from the batch alone, such
+as a mask that is all true, are compared before the step and choose one of several recordings. Other values, as in the
+checks of torch.distributions, are compared during the step: if one differs, the step's changes are undone.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Replay(Protocol):
 
 
 class ValueChanged(RuntimeError):
-    """Raised by a replay in which a value is not the one that Python has read; the step has left nothing."""
+    """Raised by a replay if a value differs from the one that Python has read; the step is undone."""
 
 
 def guard_of(recording: StepRecording) -> tuple[StepRecording | None, frozenset[int]]:
-    """Find the assertions that can be made before the step.
+    """Find the assertions that can be checked before the step.
 
     Returns the operators that make them, with one truth value as the result, and the places of these assertions.
     """
@@ -55,8 +55,8 @@ def guard_of(recording: StepRecording) -> tuple[StepRecording | None, frozenset[
 
 
 def _leading_to(recording: StepRecording, place: int, outer: set[int], dirty: set[int]) -> set[int] | None:
-    """Find the operators that an assertion follows from; None if they write into what outlives the step, or are too
-    much work.
+    """Find the operators that an assertion depends on; None if they write into tensors that outlive the step, or take
+    too long.
 
     Args:
         outer: storages that were there before the step.
@@ -94,7 +94,7 @@ def _conjunction(recording: StepRecording, calls: list[OperatorCall], results: l
 
 
 def changed_before_looks(recording: StepRecording, guarded: frozenset[int]) -> list[torch.Tensor] | None:
-    """List what the step has changed when the last assertion is made that is not among `guarded`; None without one."""
+    """List the tensors changed up to the last assertion that is not among `guarded`; None without one."""
     last = max((place for place in recording.looks if place not in guarded), default=None)
     if last is None:
         return None
@@ -103,7 +103,7 @@ def changed_before_looks(recording: StepRecording, guarded: frozenset[int]) -> l
 
 
 class CheckedReplay:
-    """Replay with assertions on the way; if one fails, what was changed is put back.
+    """Replay with assertions inside; if one fails, its changes are undone.
 
     Args:
         changed: the tensors that the replay changes before its last assertion.
@@ -127,7 +127,8 @@ class CheckedReplay:
 
 
 class Outcomes:
-    """Guards of the recordings of each layout of batch; they choose the recording by what Python would read."""
+    """Guards of the recordings of each layout of batch; they choose the recording by the values that Python would
+    read."""
 
     def __init__(self) -> None:
         self._guards: dict[Any, list[Replay]] = {}
@@ -141,7 +142,7 @@ class Outcomes:
     def chosen(self, key: Any, inputs: Sequence[torch.Tensor]) -> int | None:
         """Choose among the recordings of a layout: the number of the one whose guard holds, -1 if none does.
 
-        None stands for the only recording of a layout of which nothing is read.
+        None stands for the only recording of a layout of which no value is read.
         """
         guards = self._guards.get(key)
         if guards is None:

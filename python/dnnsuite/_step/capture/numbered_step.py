@@ -22,9 +22,9 @@ MAX_WAYS = 8  # of steps with numbers as inputs, which lead Python one way or an
 
 
 class NumberedSteps:
-    """Steps of which numbers are inputs; each way that they lead Python has a recording of its own.
+    """Steps with numbers as inputs; each path that Python takes for them has a recording.
 
-    `seen` in the methods is what the readers of the code's values read for this step.
+    `seen` in the methods holds the values that the readers read for this step.
     """
 
     def __init__(self, watch: StepWatch) -> None:
@@ -52,7 +52,7 @@ class NumberedSteps:
     def go_on(
         self, attempt: Attempt, given: StepInputs, seen: Sequence[Any]
     ) -> tuple[torch.Tensor, str | None, FollowedStep | None]:
-        """Take a step on the way to a replay: compare it if its way was followed before, else follow it.
+        """Take a step on the way to a replay: compare it if its path was followed before, else follow it.
 
         Returns its losses, why numbers cannot be inputs, and the step that was followed, if one was.
 
@@ -90,7 +90,7 @@ class NumberedSteps:
         return losses, why
 
     def _other_counters(self, expected: Sequence[Any], seen: Sequence[Any]) -> str | None:
-        """Explain why the step as written has not left these numbers; None if it has."""
+        """Explain why the step as written did not leave these numbers; None if it did."""
         if all(map(same, self._now(seen), expected)):
             return None
         return "a number in the models' code is another one than the arithmetic says"
@@ -98,7 +98,7 @@ class NumberedSteps:
     def _follow(
         self, attempt: Attempt, begin: list[Any], given: StepInputs, seen: Sequence[Any]
     ) -> tuple[torch.Tensor, str | None, FollowedStep | None]:
-        """Run the step once with stand-ins for numbers, which does not count, and once as written."""
+        """Run the step once with stand-ins for numbers, as a trial, and once as written."""
         assert attempt.recording is not None
         watch = self._watch
         followed, why = None, None

@@ -35,13 +35,13 @@ class Operator:
         defaults: name and default value of each argument, in order.
         written: places of the arguments that it writes into.
         rates: places of the arguments that are 0 where it draws no random numbers.
-        by_shape: its results depend on the shapes of the arguments alone, or on no tensor.
-        only_acts: it returns nothing, so it is called for its effect.
-        returns_list: it returns one list.
-        looks: it hands a tensor's value to Python; `scalar` if as one number.
-        sized_by_values: the shape of its result depends on values, or would with a mask among the arguments.
-        reshapes: it changes its argument's shape in place; `view` is the operator that returns that as a view.
-        draws: it draws from torch's generator.
+        by_shape: True if its results depend on the shapes of the arguments alone, or on no tensor.
+        only_acts: True if it returns nothing, so it is called for its effect.
+        returns_list: True if it returns one list.
+        looks: True if it returns a tensor's value to Python; `scalar` if as one number.
+        sized_by_values: True if the shape of its result depends on values, or would with a mask among the arguments.
+        reshapes: True if it changes its argument's shape in place; `view` is the operator that returns such a view.
+        draws: True if it draws from torch's generator.
     """
 
     name: str
@@ -105,8 +105,8 @@ def _read(func: Any) -> Operator | None:
 
 
 def _view_of(func: Any) -> Any:
-    """The operator that returns as a view what `func`, `unsqueeze_` for one, makes of its argument; None if it is no
-    such operator. From then on the step knows the tensor by its new shape: one is as good as the other."""
+    """Find the operator that returns as a view what `func`, such as `unsqueeze_`, does to its argument; None if there
+    is none. The step uses the tensor in its new shape from then on, so the view serves as well."""
     if torch.Tag.inplace_view not in func.tags:
         return None
     twin = getattr(torch.ops.aten, func._schema.name.split("::")[1].rstrip("_"), None)

@@ -26,7 +26,7 @@ _kinds: dict[str, int] = {}  # by file: a hash of code takes longer than the who
 
 
 def _kind(file: str) -> int:
-    """1: a user's code, 0: ours or torch's, -1: the end of the step."""
+    """Classify a file: 1 for a user's code, 0 for this package's or torch's, -1 for the end of the step."""
     found = _kinds.get(file)
     if found is None:
         found = _kinds[file] = -1 if file == _END else int(not file.startswith(_NOT_THE_USERS))
@@ -47,7 +47,7 @@ def user_place() -> str:
 
 
 def called_by_user() -> str | None:
-    """The place of the user's code that has called torch; None if other code has."""
+    """Name the line of the user's code that has called torch; None if other code has."""
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.startswith(_TORCH):
         frame = frame.f_back

@@ -15,7 +15,7 @@ from .record import OperatorCall, StepRecording, TensorSlot, slots_in, slots_of
 
 @dataclass
 class ReplayPlan:
-    """Operators of a step, and the tensors that every step finds in place."""
+    """Operators of a step, and the tensors that are there before every step."""
 
     calls: list[OperatorCall]
     inputs: list[int]
@@ -29,7 +29,7 @@ class ReplayPlan:
     numbers: dict[int, type] = field(default_factory=dict)  # those of `inputs` that are Python's numbers
 
     def on(self, found: dict[int, torch.Tensor]) -> list[torch.Tensor]:
-        """List what `static` would hold had the step found the tensors `found` in place of its own, by slot."""
+        """List the tensors of `static` for a step that begins with the tensors `found`, by slot."""
         values = self.roots | found
         for call in self.views:
             values.update(zip(call.outputs, _run(call, values), strict=True))
@@ -37,11 +37,11 @@ class ReplayPlan:
 
 
 def make_plan(recording: StepRecording, asserted: Collection[int] = ()) -> ReplayPlan:
-    """Plan a replay of `recording`: leave out views of tensors that stay where they are, constants, and operators whose
-    result nobody takes (below autograd many are left over).
+    """Plan a replay of `recording`, without views of tensors that keep their address, constants, and operators whose
+    result is not used (below autograd there are many).
 
     Args:
-        asserted: places of assertions that are made before the step.
+        asserted: places of assertions that are checked before the step.
     """
     static = dict(recording.external)
     constant: set[int] = set()
@@ -76,7 +76,7 @@ def make_plan(recording: StepRecording, asserted: Collection[int] = ()) -> Repla
 
 
 def _leading_to(views: list[OperatorCall], used: set[int]) -> tuple[list[OperatorCall], set[int]]:
-    """Choose the calls that lead to the slots `used`; return them and all slots that are needed for them."""
+    """Choose the calls that the slots `used` depend on; return them and all slots that they need."""
     kept = []
     for call in reversed(views):
         if used & slots_in(call.outputs):
@@ -111,7 +111,7 @@ def _run(call: OperatorCall, values: dict[int, torch.Tensor]) -> list[torch.Tens
 
 
 def _needed(calls: list[OperatorCall], losses: int) -> list[OperatorCall]:
-    """Drop calls that neither write nor lead to the losses or to a tensor that is written."""
+    """Drop calls that neither write nor feed the losses or a tensor that is written."""
     needed = {losses}
     kept = []
     for call in reversed(calls):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Python state of an array's modules: attributes, and what their containers and objects hold.
 
-Shards run copies of the modules. What the user changes in the array between two steps goes to the copies; what a
-forward changes in them, as a counter, goes back. Both are noticed by comparing dictionaries, which C does.
+Shards run copies of the modules. A user's change of the array between two steps goes to the copies; a change that a
+forward makes in them, such as a counter, goes back. Both are found by comparing dictionaries, which runs in C.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ Path = tuple[Any, ...]
 
 
 class Holder:
-    """Dictionary or list with Python state, at `path` from the modules of an array; remembers what it held."""
+    """Dictionary or list with Python state, at `path` from the modules of an array, with a copy of its contents."""
 
     def __init__(self, path: Path, held: Any) -> None:
         self.path, self.held = path, held
         self.keep()
 
     def keep(self) -> None:
-        """Remember what it holds now."""
+        """Copy its contents."""
         self.known = copy.copy(self.held)
 
     def note(self, keys: Iterable[Any]) -> None:
-        """Remember what it holds now under these keys."""
+        """Copy its contents under these keys."""
         if isinstance(self.held, list):
             self.keep()
             return
@@ -61,8 +61,8 @@ class Holder:
                 self.known[key] = self.held[key]
 
     def written(self) -> dict[Any, Any]:
-        """Collect what was set from outside, also where it is what this module held: a forward of a copy may have left
-        something else there."""
+        """Collect values that were set from outside, unchanged ones too: a forward of a copy may have left another
+        value there."""
         if len(self.path) > 1:
             return {}
         now, before = self.held.get(_WRITTEN, {}), self.known.get(_WRITTEN, {})
@@ -70,11 +70,11 @@ class Holder:
         return {name: self.held[name] for name in names if is_state(name, self.held[name])}
 
     def changed(self) -> bool:
-        """Return True if it may hold something else than it did."""
+        """Return True if it may have changed since the copy."""
         return _differ(self.held, self.known)
 
     def changes(self) -> dict[Any, Any]:
-        """Collect what it holds that it did not, by attribute, key or index; `_GONE` for what it holds no more."""
+        """Collect new and changed values by attribute, key or index; `_GONE` for those removed."""
         now, before = _items(self.held), _items(self.known)
         found = {
             key: value for key, value in now.items() if key not in before or not _same(value, before[key])
@@ -106,7 +106,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def is_state(name: Any, value: Any) -> bool:
-    """Return True for an attribute of a module that is the user's and says more than a forward's tensor left there."""
+    """Return True for an attribute of the user's that is state: not torch's, and not a tensor left by a forward."""
     return name not in _INTERNAL and not name.startswith("_fused_") and type(value) is not ModelTensor
 
 
@@ -162,7 +162,7 @@ def python_value_at(array: torch.nn.Module, path: Path, key: Any) -> Any:
 
 
 def put_python_value(array: torch.nn.Module, path: Path, key: Any, value: Any) -> None:
-    """Let the modules of an array hold `value` at `path` under `key`."""
+    """Set `value` in the modules of an array, at `path` under `key`."""
     _put(_modules(array), path, {key: value})
 
 
@@ -186,7 +186,7 @@ def _held_by(value: Any) -> Any:
 
 
 def _at(modules: Sequence[torch.nn.Module], path: Path) -> Any:
-    """Find what is at a path, as a dictionary or a list."""
+    """Find the dictionary or list at a path."""
     held: Any = vars(modules[path[0]])
     for key in path[1:]:
         held = _held_by(held[key])
@@ -202,7 +202,7 @@ def _found_at(modules: Sequence[torch.nn.Module], path: Path, key: Any) -> Any:
 
 
 def _copied(value: Any) -> Any:
-    """Copy a value that any number of models can have alike; raise `NotPlain` for others."""
+    """Copy a value that all models can have alike; raise `NotPlain` for others."""
     if value is _GONE or isinstance(value, (*_PLAIN, types.FunctionType, type)):
         return value
     if type(value) in (list, tuple, set, frozenset):
@@ -221,11 +221,11 @@ def _is_plain(value: Any) -> bool:
 
 
 class NotPlain(Exception):
-    """A value may be another one in each model; then shards are made anew."""
+    """Raised for a value that may differ between the models; the shards are then made again."""
 
 
 def _put(modules: Sequence[torch.nn.Module], path: Path, changes: dict[Any, Any]) -> None:
-    """Make changes in what is at `path`; a module is told of them, for it may have copies of its own."""
+    """Make changes at `path`; a module is notified, because it may have copies of its own."""
     module = modules[path[0]]
     if len(path) == 1:
         for name, value in changes.items():
@@ -282,19 +282,19 @@ class PythonState:
                     yield value, [_found_at(modules, holder.path, key) for modules in self._copies]
 
     def _compare(self) -> None:
-        """Put all that is compared in each step in two lists, which one call compares."""
+        """Put everything that is compared in each step in two lists, which one call compares."""
         self._compared = [h.held for h in self._holders], [h.known for h in self._holders]
         self._compared_changing = [h.held for h in self._changing], [h.known for h in self._changing]
 
     def changed(self) -> bool:
-        """Return True if the array may have been changed since the last look."""
+        """Return True if the array may have changed since the last comparison."""
         return _differ(*self._compared) or self._objects.changed()
 
     def carry_over(self) -> list[str]:
-        """Give the copies what has changed in the array; return the names of that.
+        """Copy changes of the array to the copies; return their names.
 
         Raises:
-            NotPlain: for what a copy cannot be given; the copies have to be made anew.
+            NotPlain: a value cannot be copied; the copies must be made again.
         """
         if self._objects.other_objects():
             raise NotPlain
@@ -310,8 +310,8 @@ class PythonState:
         return [".".join(map(str, (*path[1:], key))) for path, changes in found.items() for key in changes]
 
     def carry_back(self) -> None:
-        """Give the array what the forward has changed in the first copy. Caches and the like stay the copy's own, and
-        what the user has changed meanwhile stays the user's."""
+        """Copy changes that the forward made in the first copy to the array, except caches, and except values that the
+        user has set meanwhile."""
         if not _differ(*self._compared_changing):
             return
         late = [holder for holder in self._changing if holder.changed()]
@@ -334,7 +334,7 @@ class PythonState:
         return {path: {key: _copied(v) for key, v in own.items()} for path, own in changes.items() if own}
 
     def _look_again(self, changed: dict[Path, dict[Any, Any]]) -> None:
-        """Take note of what is there now; containers may be new."""
+        """Update the copies of contents; containers may be new."""
         if any(not isinstance(value, _PLAIN) for own in changed.values() for value in own.values()):
             self._look()
         for holder in (*self._holders, *self._changing):
@@ -342,7 +342,8 @@ class PythonState:
         self._compare()
 
     def state(self) -> dict[tuple[Path, Any], Any]:
-        """Describe all that was changed since the copies were made, by (path, key): numbers, and texts of others."""
+        """Describe all changes since the copies were made, by (path, key): numbers as they are, other values as
+        text."""
         return dict(self._now)
 
 
@@ -355,8 +356,7 @@ def _modules(array: torch.nn.Module) -> list[torch.nn.Module]:
 
 
 def _has_users_code(kind: Any) -> bool:
-    """Return True if a module's class `kind` has methods that are not torch's or ours: they, or a function that they
-    call, may change Python state."""
+    """Return True if a module's class `kind` has methods of a user's, which may change Python state."""
     return any(
         isinstance(function, types.FunctionType)
         for base in kind.__mro__

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Python values that a step's code can reach beside its arguments: closures, globals, and objects that these hold.
 
-Followed are functions, methods and classes of the user's, by the names in their code; not those of installed packages.
+Functions, methods and classes of the user's are followed, by the names in their code; installed packages are not.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _INSTALLED = (
 class Reach:
     """Walk through code from a function.
 
-    `readers` read the values that it can see, `spaces` are the globals that it names things in.
+    `readers` read the values that it can see; `spaces` are the globals it uses.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Reach:
         self._named_of: dict[type, set[str]] = {}
 
     def call(self, function: Any) -> None:
-        """Follow the Python functions that a call of `function` runs first, whoever wrote them."""
+        """Follow the Python functions that a call of `function` runs first, in any package."""
         if isinstance(function, functools.partial):
             self.call(function.func)
             for value in (*function.args, *function.keywords.values()):

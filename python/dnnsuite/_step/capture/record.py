@@ -95,10 +95,10 @@ class StepRecording:
 
 
 class StepRecorder(TorchDispatchMode):
-    """Dispatch mode that records the operators that run inside it; they run as ever.
+    """Dispatch mode that records the operators that run inside it, and runs them.
 
-    A tensor is known by its storage and its place in it, not by its object: autograd hands out new objects for what it
-    has saved. Storages are watched by weak references, so nothing lives longer than it would.
+    A tensor is identified by its storage and its place there, not by its object: autograd returns new objects for saved
+    tensors. Storages are held by weak references, so that none lives longer than without a recorder.
     """
 
     def __init__(
@@ -108,8 +108,9 @@ class StepRecorder(TorchDispatchMode):
         seeded: bool = False,
         home: torch.device | None = None,
     ) -> None:
-        """`inputs` are what a step brings; the last `fixed` of them seldom change. `seeded`: torch's random generator
-        may be drawn from. `home`: the only device that operators may run on, in a graph of which the host has no part.
+        """`inputs` are the tensors of one step; the last `fixed` of them seldom change. `seeded`: torch's random
+        generator may be drawn from. `home`: the only device that operators may run on, in a graph of which the host has
+        no part.
         """
         super().__init__()
         self._seeded, self._home = seeded, home
@@ -171,7 +172,7 @@ class StepRecorder(TorchDispatchMode):
         return value
 
     def record(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operator and write it down."""
+        """Run an operator and record it."""
         kwargs = kwargs or {}
         given: list[Any] = []
         arguments: tuple[Any, ...] = ()
@@ -199,7 +200,7 @@ class StepRecorder(TorchDispatchMode):
         return output
 
     def _refuse_unknown(self, func: Any, error: Exception) -> None:
-        """End the recording, not the step, where `func`'s schema, which is private to torch, is another one."""
+        """End the recording, not the step, if the schema of `func`, which is private to torch, has another form."""
         self._refuse(f"{func} is not understood: {type(error).__name__}: {error}")
 
     def _check(self, func: Any, operator: Operator, given: Sequence[Any], masked: bool) -> None:
@@ -224,8 +225,8 @@ class StepRecorder(TorchDispatchMode):
             self._refuse(f"{name} draws from torch's generator")
 
     def _check_devices(self, name: str, values: Sequence[Any]) -> None:
-        """Refuse a tensor of another device: a graph would keep its value of now, or be refused by CUDA, which no
-        later step of the process would survive."""
+        """Refuse a tensor of another device: a graph would keep its current value, or CUDA would refuse it and fail in
+        every later step of the process."""
         plans = name.startswith("dnnsuite.")  # whole numbers on the host, read when the operator is launched
         for value in values:
             for tensor in value if isinstance(value, (list, tuple)) else [value]:
@@ -237,7 +238,7 @@ class StepRecorder(TorchDispatchMode):
                     )
 
     def _look(self, tensor: torch.Tensor, slot: TensorSlot, value: Any) -> None:
-        """Note what Python has read as an assertion. A number with a fraction would be another one in each step."""
+        """Add an assertion of the value that Python has read. Floats, which differ in each step, are refused."""
         if self._origin([slot]) is not None or self._seeded or assert_true is None:
             return  # is among `read`, or refused
         if not isinstance(value, (bool, int)):
@@ -287,7 +288,7 @@ class StepRecorder(TorchDispatchMode):
         recording.calls.append(call)
 
     def _origin(self, arguments: Sequence[Any]) -> set[int] | None:
-        """Find the external and fixed tensors that `arguments` follow from; None if from more than those."""
+        """Find the external and fixed tensors that `arguments` depend on; None if they depend on others too."""
         return self._origin_of(slots_of(arguments))
 
     def _origin_of(self, slots: set[int]) -> set[int] | None:
@@ -305,7 +306,7 @@ class StepRecorder(TorchDispatchMode):
     def _keep_constant(
         self, call: OperatorCall, operator: Operator, results: list[Any], taken: set[int]
     ) -> None:
-        """Keep results that are the same in every step as long as nobody writes into them."""
+        """Keep results that are the same in every step while nothing writes into them."""
         if call.writes or not (operator.by_shape or (taken and taken <= self._constant)):
             return
         if not taken.isdisjoint(self.recording.numbers):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Runs a list of operators from C++, without the interpreter lock.
+"""Run a list of operators from C++, without Python's interpreter lock, by torch's TorchScript interpreter.
 
-torch's own script interpreter does it: it takes every operator there is (torch's stable C++ interface calls none that
-has a Scalar among its arguments), finds each once, drops a tensor after its last use, and needs a third of the time of
-a call from Python. Its optimizer stays off: the operators run as they were recorded, in that order.
+It accepts every operator (torch's stable C++ interface none with a Scalar argument), looks each up once, frees a tensor
+after its last use, and takes a third of the time of calls from Python. Its optimizer is off: operators run in recorded
+order.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NotScriptable(Exception):
 
 
 class Functions:
-    """Functions that were compiled in this process, the latest last: equal steps of all shards and runners share one.
+    """Functions compiled in this process, latest last; equal steps of all shards and runners share one.
 
     They hold no tensors.
     """
@@ -84,7 +84,7 @@ class Scripts:
         return contextlib.nullcontext()
 
     def fixed(self, batch: Any, hyper: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
-        """Return the tensors that the recorded step runs on: a script takes each step's as they are."""
+        """Return the inputs of the recorded step: a script takes each step's tensors as they are."""
         return batch, hyper
 
     def prepare(
@@ -149,7 +149,7 @@ class Script:
         self._static = list(plan.static.values())
 
     def bound(self, plan: ReplayPlan, static: list[torch.Tensor]) -> Script:
-        """The same script on other tensors; `plan` is as its own, with these or none in `static`."""
+        """Make this script for other tensors; `plan` equals its own plan except for `static`."""
         other = copy.copy(self)
         other.plan, other._static = plan, static
         return other
@@ -167,8 +167,8 @@ class Script:
 
 
 class _Writer:
-    """The text of a graph. Constants are inputs of the text and get their values afterwards, so that no value has to
-    survive being printed and parsed."""
+    """Text of a graph. Constants are inputs of the text and get their values later, so that no value is printed and
+    parsed."""
 
     def __init__(self, plan: ReplayPlan) -> None:
         self.plan = plan
@@ -258,15 +258,15 @@ class _Writer:
         self._keep(schema, taken)
 
     def _output(self, slot: int | None) -> str:
-        """The name of a result; a tensor that was there before, written in place, keeps its own."""
+        """Name a result; a tensor that is written in place keeps its name."""
         if slot is None or slot in self._defined:
             return f"{self._name()} : Tensor"
         self._defined.add(slot)
         return f"%t{slot} : Tensor"
 
     def _keep(self, schema: Any, taken: Sequence[str]) -> None:
-        """The interpreter takes a write into a list of tensors for one into the list itself, and drops the operator
-        when nobody looks at that list again: so somebody does."""
+        """Use the list of an operator that writes into tensors of a list: the interpreter would drop the operator if
+        nothing read that list later."""
         for argument, name in zip(schema.arguments, taken, strict=True):
             written = argument.alias_info is not None and argument.alias_info.is_write
             if written and "List" in str(argument.type):
@@ -309,7 +309,7 @@ def _fill_in(graph: Any, constants: Sequence[Any]) -> None:
 
 
 def _check_operator(node: Any, call: OperatorCall) -> None:
-    """The interpreter chooses an overload by the types of the arguments: it must be the one that was recorded."""
+    """Raise NotScriptable if the interpreter chose another overload, by the arguments' types, than was recorded."""
     found = str(node.schema())
     wanted = str(call.op._schema)
     name, overload = call.op._schema.name, call.op._schema.overload_name
@@ -325,7 +325,7 @@ def _check_operator(node: Any, call: OperatorCall) -> None:
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Equal to the bit, NaN too."""
+    """Compare to the bit, NaN included."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(a.element_size())
@@ -335,13 +335,14 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def described(error: Exception) -> str:
-    """The first line of an error's message, with its class unless that is the one torch raises for everything."""
+    """Describe an error by the first line of its message, with its class unless it is RuntimeError, torch's usual
+    one."""
     line = next(iter(str(error).splitlines()), "")
     return line if line and type(error) is RuntimeError else f"{type(error).__name__}: {line}"
 
 
 def _explained(message: str) -> str:
-    """The interpreter's message with the operator in front of it."""
+    """Put the operator in front of the interpreter's message."""
     marked = re.search(
         r"= ?([\w.]+)::(\w+)\([^\n]*\n[ ~]*<--- HERE|^ *([\w.]+)::(\w+)\([^\n]*\n[ ~]*<--- HERE",
         message,

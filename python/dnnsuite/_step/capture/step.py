@@ -33,12 +33,12 @@ class CapturedStep:
     """`train(batch, hyper)`, run as written until it is known to be a fixed list of operators, then as that list.
 
     The first step of a layout of batch is recorded, and the second is run twice from the same state: replayed, and as
-    written. Only if both leave the same bits everywhere is it replayed from then on. Where the first step was another
-    one, for it made state that stays, the next is recorded once more. All of them are training steps like any other.
+    written. If both leave the same bits everywhere, later steps are replayed. If the first step differs, because it
+    made state that stays, the next is recorded again. All of them are training steps like any other.
 
-    Where the step of another shard, or of this one's models before an edit, is known to be the same list on other
-    tensors, that is replayed at once (`Recordings`). Another layout of batch is recorded in its first step, and
-    replayed from the second on if the list differs from a known one in nothing but numbers.
+    If another shard, or these models before an edit, has a recording of the same step, that is replayed at once
+    (`Recordings`). Another layout of batch is recorded in its first step, and replayed from the second on if the list
+    differs from a known one in numbers only.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class CapturedStep:
         subject: Subject | None = None,
         known: Recordings | None = None,
     ) -> None:
-        """`state` gives what a step may change without an operator that names it: parameters, optimizer state.
-        `subject` and `known` are there where recordings are shared with other shards."""
+        """`state` lists the tensors that a step may change without an operator that names them: parameters, optimizer
+        state. `subject` and `known` are given where recordings are shared with other shards."""
         self._given = BatchNumbers()
         self._train, self._array, self._replays = on_filled(train, self._given), array, replays
         self._subject, self._known = subject, known
@@ -94,22 +94,22 @@ class CapturedStep:
 
     @property
     def reads_live(self) -> bool:
-        """True if the next step may read numbers that the user changes between steps: it has to be waited for."""
+        """True if the next step may read numbers that the user changes between steps; the caller then waits for it."""
         return self._numbers.seen or (self._sees_numbers and not self.replayed)
 
     @property
     def follows(self) -> bool:
-        """True if the next step may put stand-ins in the place of numbers: nobody else may run the code then."""
+        """True if the next step may put stand-ins in the place of numbers; no other thread may run the code then."""
         if not self._numbers.places or self.refusal is not None:
             return False
         return self._wants_alone or not self.replayed
 
     def read(self) -> list[Any]:
-        """Read all that the code can see beside its arguments."""
+        """Read all values that the code can see outside of its arguments."""
         return [read() for read in self._readers]
 
     def _now(self) -> list[Any]:
-        """Read that, and the numbers of the batch under way."""
+        """Read these, and the numbers of the current batch."""
         return [*self.read(), self._given()]
 
     def __call__(
@@ -181,8 +181,8 @@ class CapturedStep:
             )
 
     def _turn_to_another_way(self) -> None:
-        """Forget what was recorded before a part of the code turned to run its models one by one, in this shard or in
-        another: the step as written rounds in another way since."""
+        """Forget recordings from before a part of the code began to run its models one by one, in this shard or
+        another: the step as written rounds differently since then."""
         for attempt in self._attempts.values():
             self._give_up(attempt, alone=False)
         self._attempts, self._outcomes, self._facts, self._warm = {}, Outcomes(), (), set()
@@ -197,7 +197,7 @@ class CapturedStep:
         self._moved = next(iter(names), self._moved)
 
     def _turn_to_values(self, values: list[Any]) -> None:
-        """Turn to the recordings for the Python values of now, or begin with them."""
+        """Use the recordings for the current Python values, or begin them."""
         before, self._values = self._values, values
         why = "values that the loss function sees keep changing"
         if self._moved is not None:
@@ -207,7 +207,7 @@ class CapturedStep:
         self._turn_to_key(why, first=before is None)
 
     def _turn_to_key(self, why: str, first: bool = False) -> None:
-        """Turn to the recordings for all values that are no inputs of them."""
+        """Use the recordings for all values that are not their inputs."""
         numbers = self._numbers
         key = numbers.rest_held(self._python), numbers.rest_seen(self._values or ()), tuple(numbers.places)
         if key == self._key:
@@ -225,7 +225,7 @@ class CapturedStep:
         self._facts = ()
 
     def _look_around(self, attempt: Attempt, key: Any) -> None:
-        """Take over a recording of another shard if there is one, or wait for the shard that is at work on it."""
+        """Take over the recording of another shard if there is one, or wait for the shard that makes it."""
         known, subject = self._known, self._subject
         alone = known is None or subject is None or bool(self._numbers.places)
         if alone or guards.hook(self._array) is not None:
@@ -261,7 +261,7 @@ class CapturedStep:
         return attempt
 
     def _watched(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
-        """A step on the way to a replay; if it fails, its layout of batch is watched from the start the next time."""
+        """Run a step on the way to a replay; after an error its layout of batch starts from the beginning."""
         try:
             if attempt.stage == "record":
                 return self._record(attempt, given)
@@ -361,7 +361,7 @@ class CapturedStep:
         return losses
 
     def _follows(self, attempt: Attempt) -> bool:
-        """Return True if the recording is a known list of operators: then nothing is left to be compared."""
+        """Return True if the recording is a known list of operators, which needs no comparison."""
         if self._known is None or self._subject is None or not attempt.facts:
             return False
         if self._values != self._now() or self._watch.side_effect(attempt) is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Readers of values that code can see: copies that compare unequal when a value has become another one."""
+"""Readers of values that code can see: they make copies that compare unequal once a value has changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Put = Callable[[Any], None]
 
 
 class Reader:
-    """Reader of a value that code reaches by `names`; call it for a copy of the value of now."""
+    """Reader of a value that code reaches by `names`; call it for a copy of the current value."""
 
     __slots__ = ("names",)
     names: frozenset[str]
@@ -93,7 +93,7 @@ class NamespaceReader(Reader):
 
 
 def cell_contents(cell: types.CellType) -> Any:
-    """Return what a cell holds; None for an empty one."""
+    """Return the contents of a cell; None for an empty one."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -101,7 +101,7 @@ def cell_contents(cell: types.CellType) -> Any:
 
 
 def value_of(value: Any, names: frozenset[str] = frozenset(), depth: int = _DEEP) -> Any:
-    """Make a copy of `value` that compares unequal when `value` has become another one.
+    """Copy `value` so that the copy compares unequal once `value` has changed.
 
     Args:
         names: attributes of objects that count.

@@ -75,7 +75,8 @@ class StepWatch:
         numbers: Sequence[Any],
         given: StepInputs,
     ) -> tuple[torch.Tensor, str | None]:
-        """Run a step replayed and as written, from the same state; return its losses, and why they are not the same.
+        """Run a step replayed and as written, from the same state; return its losses, and the difference if there is
+        one.
 
         Args:
             numbers: what the replay takes beside the tensors.
@@ -120,7 +121,8 @@ class StepWatch:
 
 
 def refuse_writes_under_reads(recording: StepRecording, given: int) -> None:
-    """Refuse a step that writes into its batch, the first `given` inputs, or into a tensor that Python looks into."""
+    """Refuse a step that writes into its batch (the first `given` inputs), or into a tensor whose values Python
+    reads."""
     batch = recording.inputs[:given]
     if any(recording.storage[slot] in recording.written for slot in batch):
         recording.refuse(f"the step writes into its batch{recording.writer_of(batch)}")

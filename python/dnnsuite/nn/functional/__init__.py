@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`torch.nn.functional` for an array: the same names, arguments and defaults, and every tensor `[B, ...]`.
 
-B is what dimension 0 of the tensors says, so a function serves an array and any part of it.
+B is the size of dimension 0 of the tensors, so a function serves an array and any part of it.
 """
 
 from .activation import celu as celu

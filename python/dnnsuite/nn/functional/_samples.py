@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Lift a function that treats every sample alike to an array: the models' samples are one batch."""
+"""Functions of single samples on an array: the samples of all models are one batch."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ...errors import InvalidArgument
 
 
 def each_sample(function: Callable[..., Any], name: str, dims: int, *tensors: Tensor) -> Any:
-    """`function` of `[B, N, C, *]` tensors with `dims` dimensions behind the channels, or of `[B, C, *]` ones.
+    """Apply `function` to `[B, N, C, *]` tensors with `dims` dimensions after the channels, or to `[B, C, *]`.
 
-    A batch that all models share (stride 0) is computed once. Samples that lie in turn, one of each model, as a
-    convolution in groups leaves them, are taken in that order, and not copied.
+    A batch that all models share (stride 0) is computed once. Samples that interleave the models in memory, as after a
+    grouped convolution, are taken in that order, without a copy.
     """
     input = tensors[0]
     if input.dim() == dims + 2:  # no batch: the models are one
@@ -37,7 +37,8 @@ def each_sample(function: Callable[..., Any], name: str, dims: int, *tensors: Te
 
 
 def over_samples(plain: Callable[..., Any], name: str, dims: int) -> Callable[..., Any]:
-    """torch's function `plain` for an array: the same arguments, its first one `[B, N, C, *]` or `[B, C, *]`."""
+    """Make the function for an array of torch's function `plain`: same arguments, the first one `[B, N, C, *]` or `[B,
+    C, *]`."""
 
     def function(input: Tensor, *args: Any, **kwargs: Any) -> Any:
         return each_sample(lambda x: plain(x, *args, **kwargs), name, dims, input)

@@ -17,10 +17,10 @@ from .._precision import computable, match
 
 
 def whole_map(x: Tensor, weight: Tensor, padding: tuple[int, int]) -> tuple[Tensor, Tensor] | None:
-    """Maps `[B, N, 1, 1, I * H * W]` and a matrix `[B, O, I * H * W]` whose product is the convolution of one group;
-    None if the filters do not cover the whole map.
+    """Return maps `[B, N, 1, 1, I * H * W]` and a matrix `[B, O, I * H * W]` whose product is the convolution of one
+    group; None if the filters do not cover the whole map.
 
-    One of the two is copied where they lie in different memory orders: the smaller.
+    If their memory orders differ, the smaller one is copied.
     """
     if weight.shape[3:] != x.shape[3:] or padding != (0, 0):
         return None
@@ -40,7 +40,8 @@ def from_single_pixels(
     groups: int,
     dilation: Any,
 ) -> Tensor | None:
-    """The transposed convolution of maps of one pixel `[B, N, I, 1, 1]`, weight `[B, I, O, H, W]`; None for others."""
+    """Compute the transposed convolution of maps of one pixel `[B, N, I, 1, 1]`, weight `[B, I, O, H, W]`; None for
+    others."""
     single = input.dim() == 5 and input.shape[3:] == (1, 1) and groups == 1 and input.size(0) > 0
     if not (single and on_cpu(input) and input.size(2) == weight.size(1)):
         return None
@@ -59,5 +60,5 @@ def from_single_pixels(
 
 
 def sizes_of(size: Any) -> tuple[int, ...]:
-    """A stride, padding or dilation as a tuple, as torch takes them: of all dimensions, or one for all."""
+    """Convert a stride, padding or dilation to a tuple: one number for all dimensions, or one for each."""
     return (size,) if isinstance(size, int) else tuple(size)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Activations. Those that treat every element alike are torch's own; one with a `dim` or a weight counts from the
-model's own dimensions: `softmax(x, dim=1)` of x `[B, N, C]` is over C, as it is in a model that sees `[N, C]`."""
+"""Activations. Element-wise ones are torch's; `dim` counts the dimensions of one model: `softmax(x, dim=1)` of x `[B,
+N, C]` is over C, as in a model that sees `[N, C]`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from ..random_draws import fill
 
 
 def _softmax_dim(dim: int | None, x: torch.Tensor, name: str) -> int:
-    """torch's choice where no dim is given: 0 for a model's tensor of 1 or 3 dimensions, else 1."""
+    """Return torch's default of `dim`: 0 for a model's tensor of 0, 1 or 3 dimensions, else 1."""
     if dim is None:
         dim = 0 if x.dim() - 1 in (0, 1, 3) else 1
     return shifted(dim, x, name)

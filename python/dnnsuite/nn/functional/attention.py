@@ -17,10 +17,10 @@ from .dropout import drawn
 Tensor = torch.Tensor
 
 SHORT = 32 * 32
-"""Scores of one head, L * S, up to which many heads are quicker as two products: torch's backward pass takes its heads
-one by one."""
+"""Scores of one head, L * S, up to which two batched products are faster for many heads: torch's backward pass runs the
+heads one by one."""
 FEW = 2**14
-"""Numbers of one model's queries up to which torch's single call is quicker than the calls around two products."""
+"""Elements of one model's queries up to which torch's single call is faster than the calls around two products."""
 
 
 def scaled_dot_product_attention(
@@ -38,9 +38,9 @@ def scaled_dot_product_attention(
     """`torch.nn.functional.scaled_dot_product_attention` for B models.
 
     `query` `[B, ..., L, E]`, `key` `[B, ..., S, E]`, `value` `[B, ..., S, Ev]` to `[B, ..., L, Ev]`. `attn_mask` is
-    `[B, ..., L, S]`, True where a key is seen, or floats that are added; its dimensions between may be missing or 1.
-    `dropout_p` is a rate or one per model, drawn from the streams `rng` `[B, 2]` (None: from torch's generator).
-    A second derivative needs `torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`, as in torch.
+    `[B, ..., L, S]`, True where a key takes part, or floats that are added; its middle dimensions may be missing or 1.
+    `dropout_p` is a rate or one per model, drawn from the streams `rng` `[B, 2]` (None: from torch's generator). A
+    second derivative needs `torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`, as in torch.
     """
     if query.dim() < 3:
         raise InvalidArgument(f"query of B models is [B, ..., L, E], got {list(query.shape)}")
@@ -67,7 +67,8 @@ def attend(
     p: Tensor | None,
     rng: Tensor | None,
 ) -> Tensor:
-    """The same with `mask` as attention layers have it (True = ignore) and broadcasting to the scores."""
+    """Compute `scaled_dot_product_attention` with a `mask` as in attention layers (True = ignore) that broadcasts to
+    the scores."""
     if p is None or rng is None:
         if query.is_cuda:
             ways, inputs = attention_ways(is_causal, scale), (query, key, value, mask)
@@ -106,7 +107,7 @@ def _by_products(
 
 
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None = None) -> Tensor:
-    """softmax(q kᵀ · scale, masked): `[B, ..., L, E]` and `[B, ..., S, E]` to `[B, ..., L, S]`."""
+    """Compute softmax(q kᵀ · scale, masked): `[B, ..., L, E]` and `[B, ..., S, E]` to `[B, ..., L, S]`."""
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = ops.matmul(query * scale, key.transpose(-2, -1))
     if mask is not None:
@@ -117,7 +118,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: fl
 def _flash(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None
 ) -> Tensor:
-    """torch's kernels on `[B * ..., H, L, E]`: each head of each sequence is computed by itself."""
+    """Call torch's kernels on `[B * ..., H, L, E]`, which compute every head of every sequence separately."""
     call = torch.nn.functional.scaled_dot_product_attention
     leading = query.shape[:-2]
     if query.dim() == 3:
@@ -151,7 +152,7 @@ def _varies(mask: Tensor, dims: int, along: Sequence[int] | range) -> bool:
 
 
 def _grouped(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Keys and values repeated so that every head of the queries has its own (grouped-query attention)."""
+    """Repeat keys and values so that every head of the queries has its own (grouped-query attention)."""
     heads, theirs = query.shape[-3], (key.shape[-3], value.shape[-3])
     if query.dim() < 4 or any(heads % other for other in theirs):
         raise InvalidArgument(

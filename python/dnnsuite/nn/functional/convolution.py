@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Convolution as functions: weights `[B, O, I / groups, *]`, biases `[B, O]`, each model its own."""
+"""Convolution functions: each model has its weights `[B, O, I / groups, *]` and biases `[B, O]`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ FEW_INPUTS, MANY_OUTPUTS, FEW_OF_A_GROUP = 3, 128, 8
 
 
 def check_images(input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, name: str) -> None:
-    """Refuses what is not `[B, N, C, *]` or `[B, C, *]`, and weights of another number of models."""
+    """Refuse inputs other than `[B, N, C, *]` or `[B, C, *]`, and weights of another number of models."""
     space = ", ".join("DHW"[-dims:]) if dims > 1 else "L"
     if input.dim() not in (dims + 2, dims + 3):
         raise InvalidArgument(
@@ -83,7 +83,7 @@ def _quick_conv2d(
     dilation: Size,
     groups: int,
 ) -> Tensor | None:
-    """The convolutions that have a way of their own on a CPU, channels last; None for the others."""
+    """Compute a convolution that this package does faster than torch on a CPU, channels last; None for others."""
     if input.dim() != 5 or not on_cpu(input) or isinstance(padding, str) or input.size(0) == 0:
         return None
     autocast = torch.is_autocast_enabled("cpu") and torch.float64 not in (input.dtype, weight.dtype)
@@ -122,10 +122,10 @@ def _product(
     padding: tuple[int, int],
     dilation: tuple[int, int],
 ) -> tuple[Tensor, Tensor] | None:
-    """Pixels `[B, N, H, W, I]` and a matrix `[B, O, I]` whose product is the convolution; None if it is none.
+    """Return pixels `[B, N, H, W, I]` and a matrix `[B, O, I]` whose product is the convolution; None if there is none.
 
-    Filters of one tap are that, and so are maps of one pixel to one pixel: all taps but one meet the padding, which
-    of 3 x 3 leaves a ninth of the work.
+    That is so for filters of one tap, and for maps of one pixel to one pixel: all taps but one are on the padding, so a
+    3 x 3 filter needs a ninth of the work.
     """
     pixels = x.movedim(2, -1)
     if weight.shape[3:] == (1, 1) and padding == (0, 0) and _is_small(x, weight):
@@ -157,7 +157,7 @@ def _padding_is_most(
     padding: tuple[int, int],
     dilation: tuple[int, int],
 ) -> bool:
-    """Return True if few pixels come out, their filters see much padding, and the filters are many."""
+    """Return True if there are few output pixels, most taps are on the padding, and there are many filters."""
     ends = zip(input.shape[3:], weight.shape[3:], stride, padding, strict=True)
     outputs = math.prod([(n + 2 * p - k) // s + 1 for n, k, s, p in ends])  # a list: torch.compile knows it
     filters = weight.size(1) * weight.size(2)
@@ -198,7 +198,7 @@ def _fits(
     padding: tuple[int, int],
     dilation: tuple[int, int],
 ) -> bool:
-    """Return True if there is a result at all; torch's own error is better where there is none."""
+    """Return True if the result is not empty; else torch's error message is used."""
     room = zip(input.shape[3:], weight.shape[3:], stride, padding, dilation, strict=True)
     return all(s > 0 and d > 0 and p >= 0 and d * (k - 1) < n + 2 * p for n, k, s, p, d in room)
 
@@ -238,7 +238,7 @@ def _convolution(
 def _of_shared_filters(
     plain: Callable[..., Tensor], dims: int, input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
 ) -> Tensor:
-    """Filters that all models share, on the images of all models in one convolution; a shared batch once."""
+    """Convolve the images of all models with filters that they share, in one call; a shared batch once."""
     B = len(input)
     if not is_kept(bias):  # each model's own
         y = _convolution(plain, dims, input, weight, None, *rest)
@@ -268,7 +268,7 @@ def _quicker_contiguous(input: Tensor, weight: Tensor, stride: Size, *rest: Any)
 
 
 def _contiguous(x: Tensor) -> Tensor:
-    """`[B, ...]` in memory order, with the strides that say so; what models share they go on sharing."""
+    """Make `[B, ...]` contiguous, with the canonical strides; shared tensors stay shared."""
     if x.size(0) > 1 and x.stride(0) == 0:
         return _contiguous(x[:1]).expand_as(x)
     return x.flatten().view(x.shape)
@@ -277,7 +277,7 @@ def _contiguous(x: Tensor) -> Tensor:
 def _geometry(
     plain: Callable[..., Tensor], dims: int, input: Tensor, weight: Tensor, *rest: Any
 ) -> ops.ConvolutionGeometry | None:
-    """Describe a convolution for `convolve_models`; None if it takes no such: dtypes to be cast, padding by name."""
+    """Describe a convolution for `convolve_models`; None if it cannot take it: dtypes to be cast, padding by name."""
     alike = input.dtype == weight.dtype and input.is_floating_point()
     device = input.device.type
     autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
@@ -295,7 +295,7 @@ def _geometry(
 def _as_rows(
     plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
 ) -> Tensor:
-    """A convolution along a line, as one of images of a single row: what is quick for those is for these."""
+    """Compute a 1-d convolution as one of images of a single row, to use the fast cases of images."""
     if plain is F.conv1d:
         stride, padding, dilation, groups = rest
         across = padding if isinstance(padding, str) else (0, *sizes_of(padding))
@@ -315,8 +315,8 @@ def _as_rows(
 
 
 def channels_last(images: Tensor) -> Tensor:
-    """`[B, N, C, H, W]` with the channels last in memory, in which oneDNN convolves and everything after it is faster:
-    1.9 times for a MobileNet. What they share, B models go on sharing."""
+    """Lay `[B, N, C, H, W]` out with the channels last in memory, where oneDNN's convolutions and the layers after them
+    are faster: 1.9 times for a MobileNet. Shared batches stay shared."""
     if not on_cpu(images):
         return images
     if images.size(0) > 1 and images.stride(0) == 0:

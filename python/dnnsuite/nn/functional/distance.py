@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Distances and similarities of B models. What one model would broadcast, an array broadcasts within each model."""
+"""Distances and similarities of B models. Tensors broadcast within each model."""
 
 from __future__ import annotations
 

@@ -88,9 +88,8 @@ def kl_div(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Divergence of the target from the distribution whose logarithm the input `[B, N, ...]` is.
-
-    'mean' is over elements, as in torch; 'batchmean', over samples, is the divergence of the mathematicians.
+    """Kullback-Leibler divergence of the target from the distribution with log-probabilities input `[B, N, ...]`.
+    'mean' is over elements, as in torch; 'batchmean', over samples, is the mathematical definition.
     """
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction, "batchmean")
@@ -155,7 +154,7 @@ def gaussian_nll_loss(
 
 
 def _product(weight: Tensor | None, sample_weight: Tensor | None) -> Tensor | None:
-    """torch's `weight` of elements and the weight of samples as one."""
+    """Combine torch's `weight` of elements with the weight of samples."""
     if weight is None or sample_weight is None:
         return sample_weight if weight is None else weight
     missing = weight.dim() - sample_weight.dim()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Dropout as functions: a rate per model, and masks by a counter, so that model i drops the same whatever is beside it.
+"""Dropout functions: a rate per model, and counter-based masks, so that a model's mask does not depend on its
+neighbours.
 
 Each takes, beyond torch's arguments, `rng`: (key, step) of each model's stream, int64 `[B, 2]`, equal pairs giving
 equal masks. Without it the keys come from torch's generator. `p` is a float or one rate per model. `inplace` writes the
@@ -23,7 +24,7 @@ _ALPHA = 1.7580993408473766  # SELU's value far left, negated (Klambauer et al.,
 
 
 def drawn(p: Rate, rng: Tensor | None, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """(p, rng) as operators want them for x `[B, ...]`; (None, None) if nothing drops."""
+    """Return (p, rng) for operators on x `[B, ...]`; (None, None) if nothing is dropped."""
     if isinstance(p, Tensor) and p.device.type != "cpu":
         _check_number(len(p), len(x))  # to look at the values would be to wait for the device
     else:
@@ -56,24 +57,24 @@ def _check_number(rates: int, models: int) -> None:
 
 
 def drop(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
-    """Elements of x dropped, in x's dtype."""
+    """Drop elements of x; keeps the dtype."""
     return ops.dropout(computable(x), p, rng).to(x.dtype)
 
 
 def drop_channels(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
-    """Channels of x `[B, N, C, *]` dropped."""
+    """Drop channels of x `[B, N, C, *]`."""
     return x * _channel_factors(x, p, rng).to(x.dtype)
 
 
 def drop_alpha(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
-    """Elements of x set to SELU's lowest value, and all scaled and shifted so that mean and variance stay."""
+    """Set dropped elements of x to SELU's lowest value; scale and shift all so that mean and variance stay."""
     with torch.no_grad():
         factors = ops.dropout(torch.ones_like(computable(x), memory_format=torch.contiguous_format), p, rng)
     return _alpha(x, factors, p)
 
 
 def drop_alpha_channels(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
-    """`drop_alpha` of whole channels of x `[B, N, C, *]`."""
+    """Apply `drop_alpha` to whole channels of x `[B, N, C, *]`."""
     return _alpha(x, _channel_factors(x, p, rng), p)
 
 
@@ -115,42 +116,42 @@ def _function(
 def dropout(
     input: Tensor, p: Rate = 0.5, training: bool = True, inplace: bool = False, *, rng: Tensor | None = None
 ) -> Tensor:
-    """Zeroes elements of `[B, ...]` with probability p and scales the others by 1 / (1 - p)."""
+    """Zero elements of `[B, ...]` with probability p and scale the others by 1 / (1 - p)."""
     return _function(drop, input, p, training, inplace, rng)
 
 
 def alpha_dropout(
     input: Tensor, p: Rate = 0.5, training: bool = False, inplace: bool = False, *, rng: Tensor | None = None
 ) -> Tensor:
-    """Alpha dropout of elements of `[B, ...]`: mean and variance of a standard normal input stay."""
+    """Apply alpha dropout to elements of `[B, ...]`: mean and variance of a standard normal input stay."""
     return _function(drop_alpha, input, p, training, inplace, rng)
 
 
 def feature_alpha_dropout(
     input: Tensor, p: Rate = 0.5, training: bool = False, inplace: bool = False, *, rng: Tensor | None = None
 ) -> Tensor:
-    """Alpha dropout of whole channels of `[B, N, C, *]`."""
+    """Apply alpha dropout to whole channels of `[B, N, C, *]`."""
     return _function(drop_alpha_channels, input, p, training, inplace, rng)
 
 
 def dropout1d(
     input: Tensor, p: Rate = 0.5, training: bool = True, inplace: bool = False, *, rng: Tensor | None = None
 ) -> Tensor:
-    """Zeroes whole channels of `[B, N, C, L]`, or `[B, C, L]` without a batch."""
+    """Zero whole channels of `[B, N, C, L]`, or `[B, C, L]` without a batch."""
     return _of_images(input, 3, p, training, inplace, rng)
 
 
 def dropout2d(
     input: Tensor, p: Rate = 0.5, training: bool = True, inplace: bool = False, *, rng: Tensor | None = None
 ) -> Tensor:
-    """Zeroes whole channels of `[B, N, C, H, W]`. As in torch, `[B, N, C, L]` is `dropout1d`."""
+    """Zero whole channels of `[B, N, C, H, W]`. As in torch, `[B, N, C, L]` is `dropout1d`."""
     return _of_images(input, None, p, training, inplace, rng)
 
 
 def dropout3d(
     input: Tensor, p: Rate = 0.5, training: bool = True, inplace: bool = False, *, rng: Tensor | None = None
 ) -> Tensor:
-    """Zeroes whole channels of `[B, N, C, D, H, W]`, or `[B, C, D, H, W]` without a batch."""
+    """Zero whole channels of `[B, N, C, D, H, W]`, or `[B, C, D, H, W]` without a batch."""
     return _of_images(input, 5, p, training, inplace, rng)
 
 

@@ -14,7 +14,7 @@ from .loss import as_torch, cross_entropy
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activation: str = "none") -> Tensor:
-    """`[B, *, in_features]` with weights `[B, out_features, in_features]` and biases `[B, out_features]`.
+    """Apply weights `[B, out_features, in_features]` and biases `[B, out_features]` to `[B, *, in_features]`.
 
     `activation`, which torch does not have, is 'none', 'relu' or 'gelu' and is computed with the product.
     """
@@ -34,10 +34,10 @@ def linear_cross_entropy(
     options: Any = None,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """cross_entropy(linear(input, linear_weight)) of `[B, N, in_features]` and weights `[B, C, in_features]`.
+    """Compute cross_entropy(linear(input, linear_weight)) of `[B, N, in_features]` and weights `[B, C, in_features]`.
 
-    With class indices and 'mean' or 'sum' the logits are never kept, whatever `options` says; with class weights,
-    class probabilities, weights `[B, C, d1, ..., in_features]` or 'none' they are. `sample_weight` is as in
+    With class indices and 'mean' or 'sum' the logits are never stored whole, whatever `options` has; with class
+    weights, class probabilities, weights `[B, C, d1, ..., in_features]` or 'none' they are. `sample_weight` is as in
     `functional.loss`.
     """
     ignored = -100 if ignore_index is None else ignore_index

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Losses of classification as functions: B is what dimension 0 of the input says, so they serve any part of an array.
+"""Classification losses: B is the size of dimension 0 of the input, so they serve any part of an array.
 
-`sample_weight`, which torch does not have, is `[B, N]`: what each sample of each model counts. With it the models of
-one array have batches of different sizes: fill up the shorter ones, and give the filling the weight 0 (or False).
+`sample_weight` `[B, N]`, an extension of torch, weights each sample of each model. It allows batches of different sizes
+in one array: pad the shorter ones with samples of weight 0 (or False).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def cross_entropy(
 
 
 def as_torch(loss: Tensor, input: Tensor) -> Tensor:
-    """The loss in the dtype that torch gives it: the input's, or float32 under autocast."""
+    """Convert the loss to the dtype of torch's: the input's, or float32 under autocast."""
     if loss.dtype == input.dtype or torch.is_autocast_enabled(input.device.type):
         return loss
     return loss.to(input.dtype)
@@ -78,7 +78,8 @@ def nll_loss(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Minus the log-probability `[B, N, C, ...]` of the target class `[B, N, ...]`; see `cross_entropy`."""
+    """Negative log-likelihood: minus the log-probability `[B, N, C, ...]` of the target class `[B, N, ...]`; see
+    `cross_entropy`."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
     log_p, target, shape = _class_last(input, target)
@@ -87,7 +88,8 @@ def nll_loss(
 
 
 def _class_last(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
-    """`[B, R, C]`, the target `[B, R]` or `[B, R, C]`, and the shape of the losses before the rows were counted up."""
+    """Return `[B, R, C]`, the target `[B, R]` or `[B, R, C]`, and the shape of the losses before they were flattened to
+    R rows."""
     if input.dim() < 2:
         raise InvalidArgument(f"the input of B models is [B, N, C] or [B, C], got {list(input.shape)}")
     soft = target.is_floating_point()
@@ -111,7 +113,7 @@ def _class_last(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor, torch.Si
 
 
 def _rows(sample_weight: Tensor, shape: torch.Size) -> Tensor:
-    """`[B, R]` of a weight for the first dimensions of the losses."""
+    """Expand a weight of the losses' first dimensions to `[B, R]`."""
     if sample_weight.shape != shape[: sample_weight.dim()]:
         raise InvalidArgument(
             f"sample_weight {list(sample_weight.shape)} must be the first dimensions of the losses {list(shape)}"
@@ -121,7 +123,7 @@ def _rows(sample_weight: Tensor, shape: torch.Size) -> Tensor:
 
 
 def _class_weight(weight: Tensor, log_p: Tensor) -> Tensor:
-    """`[B, 1, C]` of `[C]` or `[B, C]`."""
+    """Reshape a class weight `[C]` or `[B, C]` to `[B, 1, C]`."""
     models, _, classes = log_p.shape
     if weight.shape not in ((classes,), (models, classes)):
         raise InvalidArgument(f"weight must be {[models, classes]} or {[classes]}, not {list(weight.shape)}")
@@ -139,7 +141,7 @@ def _soft_rows(log_p: Tensor, target: Tensor, weight: Tensor | None, smoothing: 
 def _hard_rows(
     log_p: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """The loss of each row, and what the row counts in a mean."""
+    """Return the loss of each row, and its weight in a mean."""
     ignored = target == ignore_index
     index = target.masked_fill(ignored, 0).unsqueeze(-1)
     rows = -log_p.gather(-1, index).squeeze(-1)
@@ -229,7 +231,7 @@ def multi_margin_loss(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """The hinge of every wrong class of `[B, N, C]` against the right one `[B, N]`; `weight` is `[B, C]` or `[C]`."""
+    """Multi-class hinge loss of scores `[B, N, C]` and classes `[B, N]`; `weight` is `[B, C]` or `[C]`."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
     if p not in (1, 2):
@@ -272,7 +274,7 @@ def multilabel_soft_margin_loss(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """The mean over the classes of `[B, N, C]` of binary cross-entropies; `weight` is `[B, ...]` and broadcasts."""
+    """Mean over the classes of binary cross-entropies of `[B, N, C]`; `weight` is `[B, ...]` and broadcasts."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
     values = in_whole_vectors(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Normalisation as functions: statistics of each model's own batch, weights `[B, C]`."""
+"""Normalisation functions: statistics of each model's batch, weights `[B, C]`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..model_tensor import state
 
 
 def check_channels(x: torch.Tensor, parameters: Sequence[torch.Tensor | None], name: str) -> None:
-    """Refuses an input that is not `[B, N, C, *]`, and parameters that are not `[B, C]`."""
+    """Refuse an input other than `[B, N, C, *]`, and parameters other than `[B, C]`."""
     if x.dim() < 3:
         raise InvalidArgument(f"{name} takes [B, N, C, *] with the model in dimension 0; got {list(x.shape)}")
     wanted = (x.size(0), x.size(2))
@@ -31,7 +31,7 @@ def check_channels(x: torch.Tensor, parameters: Sequence[torch.Tensor | None], n
 
 
 def check_batch(x: torch.Tensor, training: bool, name: str) -> None:
-    """Refuses statistics of a single value, as torch does."""
+    """Refuse statistics of a single value, as torch does."""
     if training and x.size(0) > 0 and x.numel() == x.size(0) * x.size(2):
         raise InvalidArgument(
             f"{name}: Expected more than 1 value per channel when training, got input size {list(x.shape[1:])} "
@@ -57,7 +57,7 @@ def batch_norm(
 ) -> torch.Tensor:
     """`torch.nn.functional.batch_norm` of `[B, N, C, *]`: each model over its own batch. Weight, bias and running
     statistics are `[B, C]`, the latter updated in place when training; `momentum` is a number or one per model `[B]`.
-    `tracked` `[B]` counts the batches that they have taken in.
+    `tracked` `[B]` counts their batches.
     """
     return batch_norm_act(
         input, running_mean, running_var, weight, bias, training, momentum, eps, tracked=tracked
@@ -79,11 +79,11 @@ def batch_norm_act(
     *,
     tracked: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """`activation(batch_norm(input, ...) + residual)` in one pass forward and one backward.
+    """Compute `activation(batch_norm(input, ...) + residual)` in one pass forward and one backward.
 
     `activation` is 'none', 'relu', 'relu6', 'leaky_relu' (with `negative_slope`), 'hardswish' or 'silu'; the residual
-    has the input's shape. The result lies in memory as the input does. `tracked` `[B]` counts the batches that running
-    statistics have taken in.
+    has the input's shape. The result has the input's memory order. `tracked` `[B]` counts the batches in the running
+    statistics.
     """
     if residual is not None and residual.shape != input.shape:
         raise InvalidArgument(
@@ -135,10 +135,10 @@ def batch_norm_max(
     activation: str = "none",
     negative_slope: float = 0.01,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The largest over L of `activation(batch_norm(input, ...))` of points `[B, N, C, L]`, and where it is, both
-    `[B, N, C, 1]`. What is normalised is never written: each channel's largest, or smallest, is enough.
+    """Compute the maximum over L of `activation(batch_norm(input, ...))` of points `[B, N, C, L]`, and its index, both
+    `[B, N, C, 1]`. The normalised points are never stored: each channel's maximum, or minimum, is enough.
 
-    `activation` is one that keeps the order: 'none', 'relu', 'relu6', or 'leaky_relu' (with `negative_slope` >= 0).
+    `activation` is monotonic: 'none', 'relu', 'relu6', or 'leaky_relu' (with `negative_slope` >= 0).
     """
     x, *known = _prepared(
         input, running_mean, running_var, weight, bias, training, activation, ops.MAX_ACTIVATIONS
@@ -160,7 +160,7 @@ def _prepared(
     activation: str,
     known: Iterable[str],
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-    """Input, weight, bias, and the statistics to normalise with if not the batch's, in the dtype to compute in."""
+    """Cast input, weight, bias and given statistics (None: the batch's) to the dtype of the computation."""
     # A batch that all models share stands here for one; the statistics that take it in are those of all.
     stands_for_all = training and len(input) == 1
     statistics = () if stands_for_all else (running_mean, running_var)
@@ -190,9 +190,9 @@ def _with_statistics(
     running_var: torch.Tensor | None,
     momentum: float | torch.Tensor,
 ) -> tuple[torch.Tensor, ...]:
-    """`operator(*arguments)`, the last of whose results `[3, B, C]` the running statistics take in, if there are any.
+    """Call `operator(*arguments)`, and update the running statistics, if any, with its last result `[3, B, C]`.
 
-    Where the call may not return, for a checkpoint has all tensors it wants, they take it in before.
+    If the call may not return, because a checkpoint stops it early, they are updated before.
     """
     known = running_mean is None or running_var is None
     if not known and state.may_stop:
@@ -211,7 +211,7 @@ def _follow(
     statistics: torch.Tensor,
     momentum: float | torch.Tensor,
 ) -> None:
-    """The running statistics take the batch's in."""
+    """Update the running statistics with the batch's."""
     if running_mean is not None and running_var is not None:
         _take_in(running_mean, statistics[0], momentum)
         _take_in(running_var, statistics[2], momentum)
@@ -219,7 +219,7 @@ def _follow(
 
 @torch.no_grad()
 def _take_in(running: torch.Tensor, batch: torch.Tensor, momentum: float | torch.Tensor) -> None:
-    """A running statistic [B, C] moves towards that of the batch, by each model's momentum."""
+    """Move a running statistic [B, C] towards the batch's, by each model's momentum."""
     if isinstance(momentum, torch.Tensor):
         momentum = momentum.to(running).unsqueeze(1)
     running.lerp_(match(batch, running), momentum)
@@ -277,7 +277,7 @@ def group_norm(
 def _flat(
     x: torch.Tensor, normalized_shape: Sequence[int], parameters: Sequence[torch.Tensor | None], name: str
 ) -> torch.Tensor:
-    """x with the normalised dimensions as one, after a check of every shape."""
+    """Check all shapes; flatten the normalised dimensions of x to one."""
     shape = tuple(normalized_shape)
     dims, inner = len(shape), ", ".join(map(str, shape))
     if dims == 0 or tuple(x.shape[-dims:]) != shape or x.dim() <= dims:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Pooling as functions. It knows no model: each sample is pooled for itself, so the models are one large batch."""
+"""Pooling functions. Every sample is pooled separately, so the samples of all models are one batch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ lp_pool3d = over_samples(F.lp_pool3d, "lp_pool3d", 3)
 
 
 def _pair(size: Size, dims: int, across: int) -> Pair:
-    """Height and width of a size; a line is an image of one row, which takes `across`. -1, -1: torch has a message."""
+    """Convert a size to (height, width); for a line, an image of one row, the height is `across`. (-1, -1) for a size
+    that torch refuses."""
     values = (size,) if isinstance(size, int) else tuple(size)
     if len(values) not in (1, dims):
         return -1, -1
@@ -46,7 +47,7 @@ def _pair(size: Size, dims: int, across: int) -> Pair:
 
 
 def _has_windows(sides: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> bool:
-    """Return True if windows fit and each has a pixel of the image; torch has a message where none fit."""
+    """Return True if windows fit and each has a pixel of the image; else torch's error message is used."""
     ends = zip(sides, kernel, stride, padding, dilation, strict=True)
     return all(
         k > 0 and s > 0 and d > 0 and 0 <= p <= k // 2 and d * (k - 1) < n + 2 * p and (d == 1 or p == 0)
@@ -55,17 +56,18 @@ def _has_windows(sides: Pair, kernel: Pair, stride: Pair, padding: Pair, dilatio
 
 
 FEW_NUMBERS = 65536
-"""Numbers of all models up to which one call of torch's is quicker than one of ours, for its way through Python."""
+"""Elements of all models up to which torch's call is faster than this package's operator, which adds a Python
+function."""
 
 
 def _is_ours(input: Tensor, dims: int) -> bool:
-    """Return True for what our operators pool in less time: not a single channel, of which a vector has one number."""
+    """Return True if this package's operators are faster: not for a single channel, where a vector holds one number."""
     known = input.dtype in (torch.float32, torch.float64) and on_cpu(input)
     return known and input.dim() == dims + 3 and input.numel() > FEW_NUMBERS and input.size(2) > 1
 
 
 def _pooled(operator: Callable[..., Tensor], dims: int, input: Tensor, *steps: Any) -> Tensor:
-    """`operator` of the images or lines, channels last; of a batch that all models share (stride 0) once."""
+    """Apply `operator` to images or lines, channels last; once to a batch that all models share (stride 0)."""
     images = input if dims == 2 else input.unsqueeze(-2)
     shared = images.size(0) > 1 and images.stride(0) == 0
     y = operator((images[:1] if shared else images).movedim(2, -1), *steps).movedim(-1, 2)
@@ -151,7 +153,7 @@ def max_pool2d(
 
 
 def max_pool_of_relu(function: Callable[..., Any], input: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """`function(relu(input), ...)` of one of the functions `max_pool*d`; of lines and images in one pass."""
+    """Compute `function(relu(input), ...)` for one of the functions `max_pool*d`; in one pass for lines and images."""
     if function is max_pool1d or function is max_pool2d:
         return function(input, *args, **kwargs, activation="relu")
     return function(input.relu(), *args, **kwargs)

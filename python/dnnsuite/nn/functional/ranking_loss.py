@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Losses of orders, margins and alignments; `sample_weight` is as in `functional.loss`."""
+"""Losses of rankings, margins and alignments; `sample_weight` is as in `functional.loss`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def hinge_embedding_loss(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """The distance itself where the target is 1, what it lacks to `margin` where it is -1; each model's own mean."""
+    """Hinge embedding loss: the distance where the target is 1, `margin` minus it (at least 0) where it is -1; mean per
+    model."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
     values = F.hinge_embedding_loss(input, target, margin, reduction="none")
@@ -40,7 +41,7 @@ def soft_margin_loss(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """log(1 + exp(-target * input)) of `[B, N, ...]` and targets 1 or -1, each model's own mean."""
+    """Soft margin loss log(1 + exp(-target * input)) of `[B, N, ...]` and targets 1 or -1; mean per model."""
     reduction = legacy(size_average, reduce, reduction)
     check_reduction(reduction)
     values = in_whole_vectors(
@@ -141,7 +142,8 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """torch's, model by model: `[B, T, N, C]`, targets `[B, N, S]` or `[B, sum of lengths]`, lengths `[B, N]`."""
+    """Connectionist temporal classification loss by torch, model by model: `[B, T, N, C]`, targets `[B, N, S]` or `[B,
+    sum of lengths]`, lengths `[B, N]`."""
     check_reduction(reduction)
     each = [
         F.ctc_loss(*inputs, blank=blank, reduction=reduction, zero_infinity=zero_infinity)

@@ -21,7 +21,7 @@ def _step(
     b_ih: Optional,
     b_hh: Optional,
 ) -> tuple[torch.Tensor, Optional]:
-    """input `[B, N, I]` or `[B, I]` and the state to the next state."""
+    """Compute the next state from input `[B, N, I]` or `[B, I]` and state."""
     if input.dim() == 2:
         h, c = (None if v is None else v.unsqueeze(1) for v in (h, c))
         new_h, new_c = _step(kind, input.unsqueeze(1), h, c, w_ih, w_hh, b_ih, b_hh)

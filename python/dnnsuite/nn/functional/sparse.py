@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Rows of tables of B models."""
+"""Embedding tables of B models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tensor = torch.Tensor
 
 
 class _ScaledGradient(torch.autograd.Function):
-    """The input itself; its gradient times `factor`."""
+    """Return the input; scale its gradient by `factor`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: Tensor) -> Tensor:

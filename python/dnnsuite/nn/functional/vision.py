@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Padding, resampling and rearranging as functions: no weights, each sample for itself."""
+"""Functions that pad, resample and rearrange: no weights, every sample separately."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
 
 def _images(input: Tensor, name: str) -> int:
-    """The number of dimensions behind the channels of `[B, N, C, *]`."""
+    """Return the number of dimensions after the channels of `[B, N, C, *]`."""
     if input.dim() < 4:
         raise InvalidArgument(
             f"{name} takes [B, N, C, *] with the model in dimension 0; got {list(input.shape)}"

@@ -118,6 +118,11 @@ class OneCycleLR(_Cycling):
         "base_momentum",
         "max_momentum",
     )
+    max_lr: Vector
+    total_steps: Vector
+    pct_start: Vector
+    div_factor: Vector
+    final_div_factor: Vector
 
     def __init__(
         self,
@@ -145,11 +150,6 @@ class OneCycleLR(_Cycling):
             )
         if anneal_strategy not in ("cos", "linear"):
             raise InvalidArgument(f"anneal_strategy is {anneal_strategy!r}; it must be cos or linear")
-        self.max_lr: Vector
-        self.total_steps: Vector
-        self.pct_start: Vector
-        self.div_factor: Vector
-        self.final_div_factor: Vector
         self._set(max_lr=max_lr, total_steps=total_steps, pct_start=pct_start)
         self._set(div_factor=div_factor, final_div_factor=final_div_factor)
         total, part = self.total_steps, self.pct_start

@@ -26,12 +26,12 @@ def analyse(
     spans: pd.DataFrame | None = None,
     label: str = "name",
 ) -> dict[str, pd.DataFrame]:
-    """Derive tables from those of :class:`ActivityInstrument`; none when no kernel and no graph ran.
+    """Derive tables from those of :class:`ActivityInstrument`; none if no kernel and no graph ran.
 
     Args:
-        tables: `kernels` and `api`, and what there is of `memops`, `overhead` and `graphs`.
-        windows: (begin, end) in ns, what percentages are of.
-        spans, label: to whose phases kernels are attributed, as :func:`attribute` takes them.
+        tables: `kernels` and `api`, and optionally `memops`, `overhead` and `graphs`.
+        windows: (begin, end) in ns; percentages are of their length.
+        spans, label: phases to attribute kernels to; see :func:`attribute`.
 
     Returns:
         `gpu`: utilisation, communication and waiting for the host, for each GPU; `kernels_by_name`,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Attribution of kernels to phases of the step: a kernel belongs to the phase in which the host launched it.
 
-Process-wide, and not by thread: autograd launches the backward's kernels from threads of its own. Nothing is
-synchronised for it. Kernels of a CUDA graph belong to the phase that launched the graph.
+Phases hold for the whole process, because autograd launches kernels from other threads. Nothing is synchronised for it.
+Kernels of a CUDA graph belong to the phase that launched the graph.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _SPAN = {
 
 
 def with_launches(work: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
-    """`work` (kernels, memops or graphs) with the columns `launch_t0_ns`, `launch_t1_ns`, `launch_thread`, `queue_ns`.
+    """Add the columns `launch_t0_ns`, `launch_t1_ns`, `launch_thread`, `queue_ns` to `work` (kernels, memops or
+    graphs).
 
     Args:
         api: table `api` of :class:`ActivityInstrument`.
@@ -71,7 +72,8 @@ def innermost(spans: pd.DataFrame, t_ns: Times) -> NDArray[np.int64]:
 
 
 def _timeline(t0_ns: Times, t1_ns: Times) -> tuple[Times, NDArray[np.int64]]:
-    """Edges `[E]`, and rows `[E + 1]`: the innermost before the first edge (-1), between edges, after the last (-1)."""
+    """Return edges `[E]` and rows `[E + 1]`: the innermost row before the first edge (-1), between edges, after the
+    last (-1)."""
     edges = np.unique(np.r_[t0_ns, t1_ns])
     order = np.argsort(t0_ns, kind="stable")
     begins, ends = t0_ns.tolist(), t1_ns.tolist()
@@ -93,7 +95,7 @@ def _timeline(t0_ns: Times, t1_ns: Times) -> tuple[Times, NDArray[np.int64]]:
 def attribute(
     work: pd.DataFrame, api: pd.DataFrame, spans: pd.DataFrame, label: str = "name"
 ) -> pd.DataFrame:
-    """`work` with its launches (:func:`with_launches`), and the `span` and `step` in which it was launched.
+    """Add to `work` its launches (:func:`with_launches`), and the `span` and `step` in which it was launched.
 
     Args:
         spans: any table with `t0_ns`, `t1_ns` and a column `label`, and perhaps `step`: spans, phases, NVTX markers.
@@ -120,7 +122,7 @@ def attribute(
 
 
 def defined_as(old: pd.DataFrame, new: pd.DataFrame, more: dict[str, str]) -> pd.DataFrame:
-    """`new` with the definitions of `old`, which may be a table made by hand without any, and of added columns."""
+    """Give `new` the definitions of `old`, if it has any, and those of added columns."""
     added = {column: meaning for column, meaning in more.items() if column in new}
     new.attrs["definitions"] = definitions(old) | added
     return new

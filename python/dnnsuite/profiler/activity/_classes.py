@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Class of a kernel by its name; operators have the same classes."""
+"""Class of a kernel by its name; the classes are those of operators."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _RULES = [
 
 
 def classify(name: str) -> str:
-    """The class of the kernel with this demangled name: one of :data:`CLASSES`, `other` when no rule knows it.
+    """Return the class of the kernel with this demangled name: one of :data:`CLASSES`, `other` if no rule matches.
 
     >>> classify("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n"), classify("ncclDevKernel_AllReduce_Sum_f32_RING_LL")
     ('gemm', 'communication')
@@ -72,7 +72,7 @@ def classify(name: str) -> str:
 
 
 def classify_names(names: pd.Series) -> pd.Series:
-    """The class of each kernel of a column of names `[N]`; each name is looked at once."""
+    """Return the class of each kernel in a column of names `[N]`; each distinct name is classified once."""
     import pandas as pd
 
     column = names.astype("category").cat

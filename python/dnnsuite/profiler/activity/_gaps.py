@@ -52,7 +52,7 @@ def idle_gaps(
     label: str = "name",
     least_ns: int = 0,
 ) -> pd.DataFrame:
-    """One row for each gap of at least `least_ns`, longest first; `definitions` says what the columns mean.
+    """List the idle gaps of at least `least_ns`, a row each, longest first; `definitions` has the columns' meanings.
 
     Args:
         kernels, api, memops, graphs: tables of :class:`ActivityInstrument`.
@@ -80,10 +80,10 @@ def idle_gaps(
 
 
 def host_bound(gaps: pd.DataFrame, windows: Iterable[tuple[int, int]]) -> pd.DataFrame:
-    """One row for each GPU: the share of time in which it waited for the host.
+    """Compute the share of time for which each GPU waited for the host, a row each.
 
     Args:
-        gaps: what :func:`idle_gaps` found with `least_ns=0` in the same `windows`.
+        gaps: result of :func:`idle_gaps` with `least_ns=0` for the same `windows`.
     """
     import pandas as pd
 
@@ -99,7 +99,7 @@ def host_bound(gaps: pd.DataFrame, windows: Iterable[tuple[int, int]]) -> pd.Dat
 def _work_of_devices(
     kernels: pd.DataFrame, memops: pd.DataFrame | None, graphs: pd.DataFrame | None
 ) -> list[tuple[int, pd.DataFrame]]:
-    """All work of each device in the order of its begin, with one column `what`."""
+    """Collect all work of each device, ordered by begin, with a column `what`."""
     import pandas as pd
 
     shared = ["device", "t0_ns", "t1_ns", "correlation"]
@@ -135,7 +135,7 @@ def _gaps_of(work: pd.DataFrame, inside: TimeSet) -> pd.DataFrame:
 
 
 def _outermost_calls(api: pd.DataFrame) -> list[pd.DataFrame]:
-    """Outermost calls of each thread, ascending: the driver's calls within the runtime's are left out."""
+    """Select the outermost calls of each thread, ascending: the driver's calls inside the runtime's are left out."""
     outermost = []
     for _, calls in api.sort_values(["t0_ns", "t1_ns"], ascending=[True, False]).groupby("thread"):
         reach = np.r_[np.iinfo(np.int64).min, np.maximum.accumulate(calls["t1_ns"].to_numpy())[:-1]]
@@ -144,7 +144,7 @@ def _outermost_calls(api: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def _with_calls(gaps: pd.DataFrame, calls: list[pd.DataFrame]) -> pd.DataFrame:
-    """`gaps` with `in_calls_ns`, `call` and `call_ns`."""
+    """Add `in_calls_ns`, `call` and `call_ns` to `gaps`."""
     import pandas as pd
 
     times = TimeSet(gaps["t0_ns"].to_numpy(np.int64), gaps["t1_ns"].to_numpy(np.int64))
@@ -165,7 +165,7 @@ def _with_calls(gaps: pd.DataFrame, calls: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _shares(gaps: TimeSet, calls: pd.DataFrame) -> pd.DataFrame:
-    """gap, function, ns for each pair of a gap and a call of one thread that share time."""
+    """Return gap, function and shared ns of each pair of a gap and a call of one thread that overlap."""
     import pandas as pd
 
     begins, ends = calls["t0_ns"].to_numpy(), calls["t1_ns"].to_numpy()

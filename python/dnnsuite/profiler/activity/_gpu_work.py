@@ -30,9 +30,9 @@ _STRAY_NS = 1_000_000  # what CUPTI's mapping of clocks may be off by
 
 
 def nvtx_environment() -> dict[str, str]:
-    """Environment variables under which a new process's NVTX markers reach CUPTI, and so the table `markers`.
+    """Return the environment variables with which NVTX markers of a new process reach CUPTI and the table `markers`.
 
-    NVTX looks for its listener at the first marker of a process, so they must be set before.
+    NVTX looks for its listener at the first marker of a process, so they must be set before it.
 
     Raises:
         Unavailable: there is no CUPTI.
@@ -42,7 +42,7 @@ def nvtx_environment() -> dict[str, str]:
 
 
 def variables_for_markers() -> dict[str, str]:
-    """:func:`nvtx_environment` for a process that is to be profiled; nothing where it has no GPU, or a listener."""
+    """Return :func:`nvtx_environment` for a process to profile; nothing if there is no GPU, or a listener already."""
     if "NVTX_INJECTION64_PATH" in os.environ or not host.gpus():
         return {}
     try:
@@ -72,10 +72,9 @@ class ActivityInstrument:
     """Kernels, copies and host calls of this process's GPUs, with a precision of ns.
 
     Kernels stay concurrent. The window opens and closes after a wait for all devices. One at a time: opening is refused
-    while another profiler holds CUPTI. After a `fork` it is dead in the child. CUPTI stays attached to the process when
-    it is closed, which may slow later steps. A torch.profiler that is first used in the process
-    while this holds CUPTI gets no GPU records, then or later: use it before, or in another process. Not run on a GPU
-    yet.
+    while another profiler holds CUPTI. It does nothing in a forked child. CUPTI stays attached to the process when it
+    is closed, which may slow later steps. A torch.profiler that is first used in the process while this holds CUPTI
+    gets no GPU records, then or later: use it before, or in another process. Not run on a GPU yet.
 
     Args:
         tables: what to record, of :data:`TABLES`. `graphs` records CUDA graphs as a whole, instead of the kernels in
@@ -122,7 +121,7 @@ class ActivityInstrument:
 
         Raises:
             Error: kernels were asked for and none was recorded. Either nothing ran on a GPU, or CUPTI has stopped
-                recording, as it does after some uses of CUDA graphs: a table of nothing would be a lie.
+                recording, as it does after some uses of CUDA graphs; an empty table would be wrong then.
         """
         session = self._opened()
         session.stop()

@@ -33,7 +33,7 @@ _KEYS = {
 
 
 def by_kernel(kernels: pd.DataFrame, top: int | None = None) -> pd.DataFrame:
-    """One row for each kernel by name, the longest altogether first; at most `top`.
+    """Sum the time by kernel name, a row each, most time first; at most `top` rows.
 
     Args:
         kernels: table of :class:`ActivityInstrument`.
@@ -43,12 +43,12 @@ def by_kernel(kernels: pd.DataFrame, top: int | None = None) -> pd.DataFrame:
 
 
 def by_class(kernels: pd.DataFrame) -> pd.DataFrame:
-    """One row for each class of kernels that ran, the longest altogether first."""
+    """Sum the time by class of kernel, a row each, most time first."""
     return define(_summed(kernels, ["class"])[["class", *_SUMS]], _KEYS | _SUMS)
 
 
 def by_span(kernels: pd.DataFrame) -> pd.DataFrame:
-    """One row for each span and class of kernels launched in it, the longest altogether first.
+    """Sum the time by span and class of the kernels launched in it, a row each, most time first.
 
     Args:
         kernels: what :func:`attribute` returned.

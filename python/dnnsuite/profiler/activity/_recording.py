@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Records kept in a file, to be analysed again: on another machine, by a later version, in a test."""
+"""Files of activity records, for analysis on another machine, by a later version, or in a test."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def save_records(
     windows: Sequence[tuple[int, int]],
     functions: Mapping[tuple[int, int], str],
 ) -> None:
-    """Write what the decoder gave for each window; the file is whole or absent.
+    """Write the decoder's results of each window; the file is whole or absent.
 
     Args:
-        functions: names of host calls by domain and number, which only the library that recorded them knows.
+        functions: names of host calls by domain and number, which only the recording library can resolve.
 
     Raises:
         OutputError: the file cannot be written.

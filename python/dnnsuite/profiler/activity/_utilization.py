@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""GPU utilisation: unions of intervals over the time that the program, not the profiler, took."""
+"""GPU utilisation: unions of busy intervals over the program's time, without the profiler's."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _EXPOSED = {
 
 
 def corrected_utilization_pct(session_s: float, raw_pct: float, overhead_s: float) -> float:
-    """Compute utilisation over the time that is left when the profiler's overhead is taken away, percent.
+    """Compute utilisation over the session without the profiler's overhead, percent.
 
     `(session_s * raw_pct / 100) / (session_s - overhead_s)`, the arithmetic that TBD's DNN-Training-Suite did by hand
     in nvvp: 1.609 s at 0.5 % with 1.3 s of overhead is 2.6 %.
@@ -59,7 +59,7 @@ def corrected_utilization_pct(session_s: float, raw_pct: float, overhead_s: floa
 
 
 def time_of(table: pd.DataFrame | None, inside: TimeSet) -> TimeSet:
-    """The time in `inside` that the rows of a table with `t0_ns`, `t1_ns` cover; of a missing table, none."""
+    """Return the time in `inside` that the rows of a table with `t0_ns`, `t1_ns` cover; none for a missing table."""
     if table is None:
         return union([], [])
     return intersect(union(table["t0_ns"].to_numpy(), table["t1_ns"].to_numpy()), inside)
@@ -73,11 +73,12 @@ def utilization(
     overhead: pd.DataFrame | None = None,
     graphs: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """One row for each GPU that a kernel, a graph, a copy or a memset ran on; `definitions` says what the columns mean.
+    """Compute the utilisation of each GPU that ran a kernel, graph, copy or memset, a row each; `definitions` has the
+    columns' meanings.
 
     Args:
         kernels, memops, overhead, graphs: tables of :class:`ActivityInstrument`.
-        windows: (begin, end) in ns, what the percentages are of.
+        windows: (begin, end) in ns; percentages are of their length.
 
     Raises:
         InvalidArgument: no window has a length.
@@ -98,7 +99,7 @@ def utilization(
 
 
 def exposed_communication(kernels: pd.DataFrame, windows: Iterable[tuple[int, int]]) -> pd.DataFrame:
-    """One row for each GPU that ran a kernel: how much communication was not hidden behind computation.
+    """Compute the communication that computation did not hide, a row for each GPU that ran a kernel.
 
     Args:
         kernels: table of :class:`ActivityInstrument`, with its column `class`.

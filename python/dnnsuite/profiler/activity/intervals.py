@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Sets of time as arrays: union, intersection, difference, and how much of each row lies in one.
+"""Sets of time as arrays: union, intersection, difference, and the part of each interval inside a set.
 
-A set is a pair of int64 arrays `[N]`, begins and ends in ns, half open, sorted and apart from each other: what
-:func:`union` makes of any intervals. All functions take O(N log N) without a Python loop.
+A set is a pair of int64 arrays `[N]`, begins and ends in ns, half open, sorted and disjoint, as :func:`union` returns
+for any intervals. All functions take O(N log N) without a Python loop.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class TimeSet(NamedTuple):
 
 
 def union(t0_ns: ArrayLike, t1_ns: ArrayLike) -> TimeSet:
-    """The time covered by any of the intervals `[N]`; those that are empty or end before they begin cover none.
+    """Return the time covered by any of the intervals `[N]`; empty ones, and those that end before they begin, cover
+    none.
 
     Raises:
         InvalidArgument: the two are not arrays of one length.
@@ -60,7 +61,7 @@ def union(t0_ns: ArrayLike, t1_ns: ArrayLike) -> TimeSet:
 
 
 def of_windows(windows: Iterable[tuple[int, int]]) -> TimeSet:
-    """The time in any of `windows`, (begin, end) in ns.
+    """Return the time in any of `windows`, (begin, end) in ns.
 
     Raises:
         InvalidArgument: there is none that has a length.
@@ -73,12 +74,12 @@ def of_windows(windows: Iterable[tuple[int, int]]) -> TimeSet:
 
 
 def length_ns(times: TimeSet) -> int:
-    """Total length of the set, ns."""
+    """Return the total length of the set, ns."""
     return int((times.t1_ns - times.t0_ns).sum())
 
 
 def overlapping(a: TimeSet, b: TimeSet) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Rows (of a, of b) of all pairs that share time, at most len(a) + len(b) of them. Here intervals may touch."""
+    """Return rows (of a, of b) of all pairs that overlap, at most len(a) + len(b). Intervals may touch."""
     first = np.searchsorted(b.t1_ns, a.t0_ns, "right")
     counts = np.searchsorted(b.t0_ns, a.t1_ns, "left") - first
     of_a = np.repeat(np.arange(len(a.t0_ns)), counts)
@@ -87,7 +88,7 @@ def overlapping(a: TimeSet, b: TimeSet) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def intersect(a: TimeSet, b: TimeSet) -> TimeSet:
-    """The time in both."""
+    """Return the time in both."""
     of_a, of_b = overlapping(a, b)
     return TimeSet(
         np.maximum(a.t0_ns[of_a], b.t0_ns[of_b]),
@@ -96,14 +97,14 @@ def intersect(a: TimeSet, b: TimeSet) -> TimeSet:
 
 
 def subtract(a: TimeSet, b: TimeSet) -> TimeSet:
-    """The time in `a` that is not in `b`."""
+    """Return the time in `a` that is not in `b`."""
     limits = np.iinfo(np.int64)
     rest = union(np.r_[limits.min, b.t1_ns], np.r_[b.t0_ns, limits.max])
     return intersect(a, rest)
 
 
 def overlap_ns(times: TimeSet, t0_ns: ArrayLike, t1_ns: ArrayLike) -> Times:
-    """Length of the part of each interval `[N]` that lies in the set, ns; the intervals may overlap each other."""
+    """Return the length of each interval's `[N]` part inside the set, ns; intervals may overlap each other."""
     before = np.r_[0, np.cumsum(times.t1_ns - times.t0_ns)]
 
     def up_to(t_ns: Times) -> Times:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tables made of the decoder's columns: names for numbers, definitions, markers as ranges."""
+"""Tables from the decoder's columns: names for numbers, definitions, markers as ranges."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _holds_strings(table: str, column: str) -> bool:
 def tables_of(
     columns: Columns, strings: Sequence[str], function_name: Callable[[int, int], str]
 ) -> dict[str, pd.DataFrame]:
-    """The tables of :data:`TABLES`, each defined, in the order of their begin.
+    """Make the tables of :data:`TABLES` with definitions, rows ordered by begin.
 
     Args:
         columns: columns [rows] by table, as the decoder gives them.
@@ -163,7 +163,7 @@ def _ascending(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _texts(codes: NDArray[np.int32], strings: Sequence[str]) -> pd.Categorical[Any]:
-    """Texts for indices; -1 is missing. Several indices may mean one text."""
+    """Convert indices to texts; -1 is missing. Several indices may have one text."""
     import pandas as pd
 
     texts, code_of = np.unique(np.array(strings, dtype=object), return_inverse=True)
@@ -172,7 +172,7 @@ def _texts(codes: NDArray[np.int32], strings: Sequence[str]) -> pd.Categorical[A
 
 
 def _words(values: NDArray[Any], words: Mapping[int, str]) -> pd.Categorical[Any]:
-    """Words for a library's numbers; one that is new keeps its number."""
+    """Convert a library's numbers to words; an unknown number stays."""
     import pandas as pd
 
     numbers, codes = np.unique(values, return_inverse=True)
@@ -201,7 +201,8 @@ def _api(columns: Mapping[str, NDArray[Any]], function_name: Callable[[int, int]
 def _markers(
     columns: Mapping[str, NDArray[Any]], data: Mapping[str, NDArray[Any]], strings: Sequence[str]
 ) -> pd.DataFrame:
-    """NVTX's ranges and marks (t0_ns == t1_ns); a range that has no begin or no end in the windows is left out."""
+    """Make the table of NVTX ranges and marks (t0_ns == t1_ns); a range without begin or end in the windows is left
+    out."""
     import pandas as pd
 
     table = pd.DataFrame({key: values for key, values in columns.items() if key != "event"})

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The GPU's counters: names and passes of every chip without a GPU, counters over steps and kernels, and over time.
+"""Hardware counters of GPUs: names and passes of every chip (needs no GPU), counters over steps and kernels, and over
+time.
 
 Names are resolved when first used, so that importing this opens no library.
 """

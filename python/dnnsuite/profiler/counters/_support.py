@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Obstacles to reading a GPU's counters here, each with its way out."""
+"""Obstacles to reading a GPU's counters here, each with its remedy."""
 
 from __future__ import annotations
 
@@ -52,10 +52,9 @@ class Feature:
 
 
 def support(device: int = 0, root: Path = Path("/"), backend: Backend = CUPTI) -> list[Feature]:
-    """All that bears on reading counters of a GPU here. Raises nothing: what is missing is a feature with its reason.
-
-    Planning (names, passes, evaluation of recorded images) needs CUPTI alone; `ranges` and `sampling` need the GPU,
-    and that nobody else is reading its counters: that shows only when a session is opened (HARDWARE_BUSY).
+    """List the features of counters here; a missing one has its reason, nothing is raised. Planning (names, passes,
+    evaluation of recorded images) needs CUPTI only; `ranges` and `sampling` need a GPU whose counters no other process
+    reads, which shows only when a session is opened (HARDWARE_BUSY).
     """
     features = [_planning(), permission(root), _mps(root, os.environ), _mig(os.environ)]
     try:

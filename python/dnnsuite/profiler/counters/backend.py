@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The seam between the instruments and the GPU: CUPTI behind it in use, a named double in tests."""
+"""Interface between the instruments and a GPU's counters: CUPTI, or a double in tests."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ __all__ = ["CUPTI", "Backend", "CuptiBackend"]
 
 
 class Backend(Protocol):
-    """The counter interface of a GPU, as the instruments use it."""
+    """Counter interface of a GPU, as the instruments use it."""
 
     def device(self, ordinal: int) -> Any:
         """Open the GPU, which has a `chip`. Raises Unavailable without a GPU, or where its counters are unavailable."""
 
     def ranges(self, device: Any, groups: Sequence[Sequence[str]], kernels: bool, max_ranges: int) -> Any:
-        """A session that counts: start, mark, step, stop, close, take, passes, steps_left_out."""
+        """Open a session that counts: start, mark, step, stop, close, take, passes, steps_left_out."""
 
     def sampled(self, device: Any, metrics: Sequence[str], **options: Any) -> Any:
-        """A session that samples: start, stop, close, take."""
+        """Open a session that samples: start, stop, close, take."""
 
     def evaluate(
         self, chip: str, image: bytes, metrics: Sequence[str], collection: str = "ranges"
     ) -> dict[str, Any]:
-        """Names and values [ranges or samples][metrics] of a counter-data image."""
+        """Return names and values [ranges or samples][metrics] of a counter-data image."""
 
 
 class CuptiBackend:
-    """The real one."""
+    """Backend of CUPTI."""
 
     def device(self, ordinal: int) -> CounterDevice:
         register_vendor_folders()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The metrics of every chip, as CUPTI's own library lists them: needs no driver and no GPU."""
+"""Metrics of every chip, as CUPTI's library lists them; needs no driver and no GPU."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TYPES = ("counter", "ratio", "throughput")
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric without submetric: `unit` is of a counter's value ("" for a pure number), `hardware_unit` where it is
+    """Metric without submetric: `unit` of a counter's value ("" for a pure number), `hardware_unit` where it is
     counted."""
 
     name: str
@@ -42,7 +42,7 @@ class Metric:
 
 @functools.cache
 def host(chip: str, collection: str = "ranges") -> CounterHost:
-    """The chip's metrics in CUPTI.
+    """Open the chip's metrics in CUPTI.
 
     Raises:
         Unavailable: there is no CUPTI here, or it cannot count on this chip; the message names the chips there are.
@@ -69,20 +69,20 @@ def accepts(metric: str, chip: str, collection: str = "ranges") -> bool:
 
 @functools.lru_cache(maxsize=8192)
 def passes(metrics: tuple[str, ...], chip: str, collection: str = "ranges") -> int | None:
-    """Number of runs of the same work that collect full names together; None when they cannot be mixed."""
+    """Return the number of runs of the same work that collect full names together; None if they cannot be mixed."""
     config = host(chip, collection).configure(list(metrics))
     return config[0] if config else None
 
 
 def version() -> int:
-    """CUPTI's version, 130001 for CUDA 13.0. Raises Unavailable where there is none."""
+    """Return CUPTI's version, 130001 for CUDA 13.0. Raises Unavailable without CUPTI."""
     ready()
     return cupti_version()
 
 
 @functools.cache
 def chips(collection: str = "ranges") -> tuple[str, ...]:
-    """The chips with counters of this collection, in CUPTI's order. Raises Unavailable without CUPTI."""
+    """List the chips with counters of this collection, in CUPTI's order. Raises Unavailable without CUPTI."""
     ready()
     return tuple(chip for chip in counter_chips() if _has_counters(chip, collection))
 
@@ -97,13 +97,13 @@ def _has_counters(chip: str, collection: str) -> bool:
 
 @functools.cache
 def metric_types(chip: str, collection: str = "ranges") -> dict[str, str]:
-    """Type of each metric of the chip (counter, ratio or throughput) by its name without submetric."""
+    """Return the type of each metric of the chip (counter, ratio or throughput) by its name without submetric."""
     known = host(chip, collection)
     return {name: kind for kind in TYPES for name in known.metrics(kind)}
 
 
 def metrics(chip: str, pattern: str = "*", collection: str = "ranges") -> list[Metric]:
-    """The chip's metrics whose name matches a shell pattern (`sm__pipe_*`); without wildcards, contains it."""
+    """List the chip's metrics whose name matches a shell pattern (`sm__pipe_*`) or, without wildcards, contains it."""
     if not any(wild in pattern for wild in "*?["):
         pattern = f"*{pattern}*"
     known = host(chip, collection)
@@ -123,12 +123,13 @@ def metrics(chip: str, pattern: str = "*", collection: str = "ranges") -> list[M
 
 
 def unit_of(metric: str, chip: str, collection: str = "ranges") -> str:
-    """The unit of a full metric name's values: "%", "byte/s"; "" for a pure number."""
+    """Return the unit of a full metric name's values: "%", "byte/s"; "" for a pure number."""
     return with_suffix(host(chip, collection).describe(metric)["unit"], metric)
 
 
 def with_suffix(unit: str, metric: str) -> str:
-    """CUPTI's unit of a metric in our words, with what its name says of it: versions differ in whether they tell.
+    """Return the unit of a metric's values: CUPTI's, completed from the name, because not all versions give the whole
+    unit.
 
     >>> with_suffix("byte", "dram__bytes_read.sum.per_second"), with_suffix("", "sm__throughput.avg.pct")
     ('byte/s', '%')

@@ -53,8 +53,8 @@ class CountersInstrument:
         device: the GPU, as CUDA counts.
         mode: "steps" or "kernels".
         iterations: in kernels mode, how many steps there will be at most.
-        max_ranges: room for so many ranges (marks × steps, or kernels of a step) before they are fetched; it costs
-            memory, and more are dropped, which :meth:`notes` says.
+        max_ranges: most ranges (marks × steps, or kernels of a step) before they are fetched; costs memory, and further
+            ones are dropped, which :meth:`notes` reports.
 
     Raises:
         InvalidArgument: an unknown mode, iterations out of range, or a preset that is sampled over time.
@@ -113,17 +113,17 @@ class CountersInstrument:
         return plan(selection.metrics, selection.chip, in_every_group=shared)
 
     def start(self) -> None:
-        """A window opens, its first step begins."""
+        """Open a window and begin its first step."""
         self._opened().start()
         self._running, self._steps_of_window = True, 0
 
     def mark(self, name: str) -> None:
-        """Within a step: what follows is counted apart, under this name."""
+        """Count the rest of the step separately, under this name."""
         if self._running:
             self._opened().mark(name)
 
     def step(self, index: int) -> None:
-        """A step has ended. In kernels mode those beyond `iterations` are not counted."""
+        """End a step. In kernels mode steps beyond `iterations` are not counted."""
         if not self._running:
             return
         self._steps_of_window += 1
@@ -137,7 +137,7 @@ class CountersInstrument:
             raise
 
     def stop(self) -> None:
-        """The window closes; what was counted is evaluated."""
+        """Close the window and evaluate the counts."""
         self._opened()
         if self._running:
             self._finish()
@@ -170,7 +170,7 @@ class CountersInstrument:
                     ]
 
     def _place(self, segment: dict[str, Any], name: str, order: int) -> dict[str, Any] | None:
-        """Return the step, mark and kernel of a range; None for one of a step that had not ended."""
+        """Return the step, mark and kernel of a range; None if its step had not ended."""
         if self._mode == "kernels":
             return {"step": segment["first_step"], "mark": "", "kernel": order}
         step, _, mark = name.partition("/")
@@ -194,7 +194,8 @@ class CountersInstrument:
         }
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """`counters`: a row per step (or kernel), mark and metric. `utilization`: per role, % of step and of busy."""
+        """Return `counters`, a row per step (or kernel), mark and metric, and `utilization`, per role in % of step and
+        of busy time."""
         import pandas as pd
 
         counters = define(pd.DataFrame(self._rows, columns=list(_DEFINITIONS)), _DEFINITIONS)
@@ -210,7 +211,7 @@ class CountersInstrument:
         return core_utilization(wide, cores=[role for role in percent if role in wide])
 
     def notes(self) -> list[str]:
-        """Ranges dropped, steps left out, how metrics took turns, what must not be added."""
+        """List remarks: ranges dropped, steps left out, metrics that took turns, values that must not be added."""
         lines = []
         if self._dropped:
             lines.append(f"counters: {self._dropped} ranges found no room and were dropped; raise max_ranges")
@@ -236,7 +237,7 @@ class CountersInstrument:
         return lines
 
     def close(self) -> None:
-        """Release the GPU's counters; again does nothing."""
+        """Release the GPU's counters. Idempotent."""
         session, self._session, self._running = self._session, None, False
         if session is not None:
             session.close()

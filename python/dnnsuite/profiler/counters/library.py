@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Choice of a CUPTI that answers where there is no driver; not every one does.
+"""Choice of a CUPTI that works without a driver; not every version does. 13.0 and 13.1 list and plan without a driver.
+13.2 ends the process at its first call, 13.3 to 13.5 answer "unknown error" to each.
 
-13.0 and 13.1 list and plan without a driver. 13.2 ends the process at its first call, 13.3 to 13.5 answer "unknown
-error" to every one. So each is tried in a process of its own first, and the first that answers is opened.
+So each is tried in another process first, and the first that answers is opened.
 """
 
 from __future__ import annotations

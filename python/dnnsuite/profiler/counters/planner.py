@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Plans to collect a set of metrics without running a step twice: groups of metrics, one group a step, in turn."""
+"""Plans to collect a set of metrics without running a step twice: groups of metrics that take turns by step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_THE_CONTEXT = "sm__cycles_active.avg"
 
 @dataclass(frozen=True)
 class Group:
-    """Metrics that are collected together, over `passes` consecutive steps; `scope` says what they are counted for."""
+    """Metrics that are collected together, over `passes` consecutive steps; `scope` is context or device."""
 
     metrics: tuple[str, ...]
     passes: int
@@ -28,13 +28,13 @@ class Group:
 
 @dataclass(frozen=True)
 class CounterPlan:
-    """The groups through which consecutive steps rotate."""
+    """Groups of metrics through which consecutive steps rotate."""
 
     chip: str
     collection: str
     groups: tuple[Group, ...]
     passes_together: int | None
-    """Runs of the same work that collect all at once; None when they cannot be mixed."""
+    """Number of runs of the same work that collect all metrics; None if they cannot be mixed."""
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ class CounterPlan:
 
     @property
     def steps(self) -> int:
-        """Steps of one turn: after so many, every metric has been counted once. (Of kernels: times each one runs.)"""
+        """Number of steps after which every metric has been counted once. (Kernels mode: runs of each kernel.)"""
         return sum(group.passes for group in self.groups)
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,8 +71,8 @@ def plan(
 
     `in_every_group` are added to each group that has room for them: the weights and times that others are divided by.
 
-    What is counted for the context (SMs, caches, memory) and for the device (PCIe, NVLink) never shares a group: CUPTI
-    refuses that. Sampling has no groups: what does not fit into its one pass is refused by the sampler.
+    Metrics of the context (SMs, caches, memory) and of the device (PCIe, NVLink) never share a group: CUPTI refuses
+    that. Sampling has no groups: the sampler refuses metrics that do not fit into one pass.
 
     Raises:
         InvalidArgument: names that cannot be collected on the chip, each with the nearest that can.
@@ -96,10 +96,10 @@ def plan(
 
 
 def plan_kernels(metrics: Sequence[str], chip: str) -> CounterPlan:
-    """All that is counted for the context, in one group: each kernel is replayed for every pass, at once.
+    """Plan the metrics of the context in one group: each kernel is replayed for every pass.
 
     Raises:
-        InvalidArgument: nothing is left, for PCIe and NVLink are not counted for one kernel; or a bad name.
+        InvalidArgument: no metric is left, as PCIe and NVLink are not counted per kernel; or a name is unknown.
     """
     validate(metrics, chip)
     wanted = [metric for metric in dict.fromkeys(metrics) if _scope([metric], chip, "ranges") == _CONTEXT]
@@ -110,7 +110,8 @@ def plan_kernels(metrics: Sequence[str], chip: str) -> CounterPlan:
 
 
 def _scope(metrics: list[str], chip: str, collection: str) -> str:
-    """Scope of a metric: the context if it can be counted with an SM counter. The time goes with both: the context."""
+    """Find the scope of metrics: the context if they can be counted with an SM counter. Time, which fits both, counts
+    as context."""
     return _CONTEXT if passes((_OF_THE_CONTEXT, *metrics), chip, collection) else _DEVICE
 
 

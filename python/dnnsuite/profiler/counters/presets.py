@@ -15,7 +15,7 @@ from .validation import validate
 __all__ = ["PRESETS", "SAMPLED", "SHARED", "Selection", "select"]
 
 SHARED = ("time", "cycles", "gpu_active")
-"""Denominators of other roles: counted with every group of metrics that has room for them."""
+"""Denominators of other roles, counted with every group of metrics that has room for them."""
 PRESETS: dict[str, tuple[str, ...]] = {
     "cores": (*SHARED, "sm_active", *CORES),
     "fp32": (*SHARED, "fma", "fma_active"),
@@ -32,7 +32,7 @@ SAMPLED = ("timeline",)
 
 @dataclass(frozen=True)
 class Selection:
-    """A request resolved on one chip: full metric names, the roles of those that have one, and what was left out."""
+    """Request resolved on one chip: full metric names, their roles if they have one, and roles that were left out."""
 
     chip: str
     collection: str
@@ -44,8 +44,8 @@ class Selection:
 def select(asked: str | Sequence[str], chip: str, collection: str | None = None) -> Selection:
     """Resolve any mixture of presets, roles and full metric names into metrics of `chip`.
 
-    A preset's role that the chip lacks is left out and said; one that was asked for by its own name is an error.
-    `collection` ("ranges" or "sampling") is what the preset says unless it is given.
+    A preset's role that the chip lacks is left out and noted; a role that was named is an error. `collection` ("ranges"
+    or "sampling") is by default the preset's.
 
     Raises:
         InvalidArgument: a name is none of the three, with the nearest; or a sampled preset is mixed with others.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Roles of counters and their names on each chip: the names change from chip to chip, the roles do not.
 
-A role lists names, the best first; which of them a chip has is asked of CUPTI's library, never assumed. Pipes that
-share hardware are told by :func:`overlaps`, so that nobody adds what is counted twice.
+A role lists names, the best first; CUPTI's library says which of them a chip has. :func:`overlaps` lists pipes that
+share hardware, whose counts must not be added.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["CORES", "ROLES", "Role", "names", "overlaps", "resolve", "role", "sa
 OF_PEAK = ".avg.pct_of_peak_sustained_elapsed"
 
 CORES = ("fma", "fp16", "tensor", "sfu")
-"""The four kinds of cores of TBD's core utilisation, in its order."""
+"""Kinds of cores in TBD's core utilisation, in its order."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """A quantity: how it is defined, its unit, and the metrics that are it, over ranges and sampled over time."""
+    """Quantity: definition, unit, and the metrics that measure it, over ranges and sampled over time."""
 
     name: str
     unit: str
@@ -105,23 +105,23 @@ ROLES: dict[str, Role] = {
 
 
 def role(name: str) -> Role:
-    """A role by name. Raises InvalidArgument naming those there are."""
+    """Return a role by name. Raises InvalidArgument listing the known ones."""
     if name not in ROLES:
         raise InvalidArgument(f"role {name!r}; the roles are {', '.join(ROLES)}")
     return ROLES[name]
 
 
 def names(name: str, collection: str = "ranges") -> tuple[str, ...]:
-    """All metrics that may be the role, the best first."""
+    """List all metrics that may measure the role, the best first."""
     return role(name).metrics if collection == "ranges" else role(name).sampled
 
 
 @functools.cache
 def resolve(name: str, chip: str, collection: str = "ranges") -> str:
-    """The full metric name of a role on a chip.
+    """Return the full metric name of a role on a chip.
 
     Raises:
-        Unavailable: the chip has none of the role's metrics, a memory controller of its own say.
+        Unavailable: the chip has none of the role's metrics, as an integrated GPU has no memory controller of its own.
     """
     candidates = names(name, collection)
     for metric in candidates:
@@ -137,7 +137,7 @@ def resolve(name: str, chip: str, collection: str = "ranges") -> str:
 
 
 def same_role(metric: str, chip: str, collection: str = "ranges") -> str | None:
-    """The chip's own name of what `metric` is called on other chips; None when it is in no role."""
+    """Return this chip's name of a metric that other chips call `metric`; None if it belongs to no role."""
     base = metric.partition(".")[0]
     for name in ROLES:
         if base in (other.partition(".")[0] for other in names(name, collection)):
@@ -150,7 +150,7 @@ def same_role(metric: str, chip: str, collection: str = "ranges") -> str | None:
 
 @functools.cache
 def overlaps(chip: str) -> dict[tuple[str, ...], str]:
-    """Roles of this chip that must not be added, and why, read from its metrics and their descriptions."""
+    """Find roles of this chip that must not be added, with the reason, from its metrics and their descriptions."""
     found: dict[tuple[str, ...], str] = {}
     if "pipe_fma_type" in resolve("fp16", chip):
         found["fp16", "fma"] = "half precision runs on the FMA pipes: fp16 is a part of fma"

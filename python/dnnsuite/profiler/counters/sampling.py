@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A GPU's counters as a time series, sampled by the hardware while the program runs undisturbed."""
+"""GPU counters as a time series, sampled by the hardware without disturbing the program."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _DEFINITIONS = {
 
 
 class PmSamplingInstrument:
-    """Samples of a whole device: other processes on it are in them, too.
+    """Samples of a whole device, other processes on it included.
 
     Args:
         metrics: the preset "timeline", or full metric names that fit into one pass.
         device: the GPU, as CUDA counts.
         interval_s: time between samples in s. Chips without a trigger by time (Turing, GA100) take it as cycles of a
             clock near 1 GHz.
-        buffer_bytes: the GPU's memory for samples that were not fetched yet.
+        buffer_bytes: GPU memory for samples that are not fetched yet.
 
     Raises:
         InvalidArgument: an interval below 1 µs.
@@ -90,15 +90,15 @@ class PmSamplingInstrument:
         self.selection = selection
 
     def start(self) -> None:
-        """A window opens: sampling begins, and a thread fetches."""
+        """Open a window: sampling begins, and a thread fetches."""
         self._opened().start()
         self._running = True
 
     def step(self, index: int) -> None:
-        """Samples know nothing of steps; their times tell."""
+        """Do nothing: samples belong to steps by their times."""
 
     def stop(self) -> None:
-        """The window closes; all its samples are there on return."""
+        """Close the window; all its samples are there on return."""
         session = self._opened()
         if self._running:
             self._running = False
@@ -111,7 +111,7 @@ class PmSamplingInstrument:
         return self._session
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """`samples`, one row per sample and metric."""
+        """Return table `samples`, a row per sample and metric."""
         import numpy as np
         import pandas as pd
 
@@ -149,7 +149,7 @@ class PmSamplingInstrument:
         return pd.DataFrame(columns)
 
     def notes(self) -> list[str]:
-        """Samples lost to overflow, what did not fit, how times were put on this machine's clock."""
+        """List remarks: samples lost to overflow, metrics left out, conversion of times to this machine's clock."""
         lines = []
         overflows = sum(window["overflows"] for window in self._windows)
         if overflows:
@@ -178,18 +178,18 @@ class PmSamplingInstrument:
         return lines
 
     def close(self) -> None:
-        """Release the GPU's counters; again does nothing."""
+        """Release the GPU's counters. Idempotent."""
         session, self._session, self._running = self._session, None, False
         if session is not None:
             session.close()
 
 
 def anchor(first_ns: int, realtime_ns: int, monotonic_ns: int) -> tuple[int, bool]:
-    """Offset from a GPU's timestamps to CLOCK_MONOTONIC, and True if it is exact.
+    """Return the offset from a GPU's timestamps to CLOCK_MONOTONIC, and True if it is exact.
 
-    Timestamps near the machine's CLOCK_MONOTONIC at the start are of it: CUPTI takes the clock that was registered with
-    it for samples, too. Those near CLOCK_REALTIME are of that clock, CUPTI's default; any others are of a clock of the
-    GPU's own, and their first is put at the start.
+    Timestamps near CLOCK_MONOTONIC at the start are in it, as CUPTI uses the clock registered with it for samples too.
+    Those near CLOCK_REALTIME are in that clock, CUPTI's default. Any others are of a clock in the GPU, and the first of
+    them is placed at the start.
     """
     if abs(first_ns - monotonic_ns) < _NEAR_NS:
         return 0, True

@@ -48,8 +48,8 @@ def core_utilization(
     """Utilisation of each kind of core over kernels.
 
     Args:
-        kernels: one row per kernel; column `weight` in cycles, one column per core in % of peak. NaN is "not
-            counted" and leaves that kernel out of that core's mean, which `left_out` says.
+        kernels: one row per kernel; column `weight` in cycles, one column per core in % of peak. NaN is "not counted"
+            and leaves the kernel out of that core's mean; `left_out` counts these.
         step_cycles: elapsed cycles of the whole step, idle ones included, for `pct_of_step`; per value of
             `by` if given.
         by: a column to group by, as "batch_size".
@@ -96,7 +96,7 @@ def _of_core(part: pd.DataFrame, core: str, weight: str, step_cycles: float | No
 
 
 def format_core_utilization(table: pd.DataFrame, column: str = "pct_of_busy") -> str:
-    """The lines that TBD's script printed, `fma\\t17.50765 %`; each group under its title."""
+    """Format the lines of TBD's script, `fma\\t17.50765 %`; each group under its title."""
     extra = [name for name in table.columns if name not in _DEFINITIONS]
     lines = []
     last: object = None
@@ -109,10 +109,10 @@ def format_core_utilization(table: pd.DataFrame, column: str = "pct_of_busy") ->
 
 
 def step_utilization(counters: pd.DataFrame) -> pd.DataFrame:
-    """Utilisation from counters over steps, the table `counters` of the instrument: mean over steps of each role in %.
+    """Compute utilisation from the instrument's table `counters` over steps: mean over steps of each role in %.
 
-    A range includes its idle time, so what was counted is of the step; of busy is that divided by the role
-    `gpu_active` of the same step, or by its mean where another group of metrics had the step.
+    A range includes its idle time, so a count is relative to the step; relative to busy time is that divided by the
+    role `gpu_active` of the same step, or by its mean where another group of metrics had the step.
     """
     import pandas as pd
 
@@ -138,7 +138,7 @@ def step_utilization(counters: pd.DataFrame) -> pd.DataFrame:
 
 
 def utilization_lines(table: pd.DataFrame | None) -> Iterator[str]:
-    """The table as a person reads it: nothing where nothing was counted."""
+    """Format the table as lines of text; none if nothing was counted."""
     if table is None or table.empty:
         return
     yield ""
@@ -149,7 +149,7 @@ def utilization_lines(table: pd.DataFrame | None) -> Iterator[str]:
 
 
 def utilization_record(table: pd.DataFrame | None) -> list[dict[str, Any]]:
-    """The table for JSON."""
+    """Convert the table for JSON."""
     return (
         []
         if table is None

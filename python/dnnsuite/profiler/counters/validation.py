@@ -17,7 +17,7 @@ def validate(names: Iterable[str], chip: str, collection: str = "ranges") -> Non
     """Check full names, with their submetrics, one by one: CUPTI refuses a set without naming the wrong one.
 
     Raises:
-        InvalidArgument: for all that cannot be collected at once, each with the names nearest to it on this chip.
+        InvalidArgument: names that cannot be collected, all in one message, each with the nearest names of this chip.
     """
     wrong = [name for name in dict.fromkeys(names) if not accepts(name, chip, collection)]
     if wrong:
@@ -36,7 +36,7 @@ def _complaint(name: str, chip: str, collection: str) -> str:
 
 
 def suggestions(name: str, chip: str, collection: str = "ranges", count: int = 3) -> list[str]:
-    """Full names that this chip has and that are nearest to `name`; the chip's name of the same role comes first."""
+    """List full names of this chip that are nearest to `name`; its name of the same role comes first."""
     base, _, submetric = name.partition(".")
     if "Triage" in name:  # these names have dots of their own
         return []

@@ -11,8 +11,8 @@ from typing import Any
 class RecordedArguments:
     """Arguments of one recorded event.
 
-    An operator that torch's script interpreter calls, as the replay of a step does, is recorded with all that lies on
-    the interpreter's stack: its own arguments are the last.
+    An operator that TorchScript's interpreter calls, as in the replay of a step, is recorded with the interpreter's
+    whole stack: its own arguments are the last.
     """
 
     def __init__(self, event: Any) -> None:
@@ -22,12 +22,12 @@ class RecordedArguments:
 
     @property
     def shapes(self) -> Sequence[Sequence[int]]:
-        """Shapes of the tensors; empty for what is none."""
+        """Shapes of the tensors; empty for other arguments."""
         return self._own(self._event.shapes())
 
     @property
     def values(self) -> Sequence[Any]:
-        """Values of what is no tensor; None in the place of a tensor."""
+        """Values of the other arguments; None for a tensor."""
         return self._own(self._event.concrete_inputs())
 
     @property

@@ -52,7 +52,8 @@ _DATA = re.compile(r"^enumerate\(DataLoader")
 
 @functools.cache
 def class_of(name: str) -> str:
-    """gemm, conv, attention, norm, ...; `elementwise` for what else computes, `other` for what is no operator."""
+    """Return the class: gemm, conv, attention, norm, ...; `elementwise` for other computation, `other` for no
+    operator."""
     found = _NAMED.match(name)
     if found is None:
         return "other"
@@ -64,7 +65,7 @@ def class_of(name: str) -> str:
 
 @functools.cache
 def phase_of(name: str) -> str | None:
-    """The phase that an event opens for itself and what is inside it; None when it says nothing of it."""
+    """Return the phase that an event opens for itself and its inner events; None if it opens none."""
     if _OPTIMIZER.search(name):
         return "optimizer"
     if _BACKWARD.search(name):
@@ -73,10 +74,10 @@ def phase_of(name: str) -> str | None:
 
 
 def replayed_phases(names: Sequence[str], phases: Sequence[str | None]) -> list[str | None]:
-    """Phases of one thread's events, in order of time, also where a captured step was replayed without autograd.
+    """Find the phases of one thread's events, in order of time, also in a replayed step without autograd.
 
-    There nothing is around the operators of the backward pass, but some are told by their names: from the first of
-    them to the optimizer's all are of it. Where autograd itself was recorded, it knows, and nothing is changed.
+    There no event surrounds the operators of the backward pass, but some have telling names: from the first of them to
+    the optimizer's, all are backward. Phases recorded from autograd itself stay.
     """
     if any(name.startswith("autograd::engine") for name in names):
         return list(phases)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A recorder that the program starts while ours records: torch has one at a time, and gives it to the last."""
+"""Detection of a torch profiler that the program starts: torch has one at a time, and the last to start gets it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WHAT = (
 
 
 class ForeignRecorders:
-    """Calls `give_way` just before the program starts torch.profiler, or a recorder of torch.autograd.profiler.
+    """Watch that calls `give_way` just before the program starts torch.profiler or torch.autograd.profiler.
 
     torch.profiler makes a `torch.autograd.profiler.profile` for each of its cycles, at its beginning.
     """
@@ -29,7 +29,7 @@ class ForeignRecorders:
         self._undo: ExitStack | None = None
 
     def watch(self) -> None:
-        """Begin; our own recorder has started."""
+        """Begin, after this package's recorder has started."""
         from torch.autograd import profiler
 
         with ExitStack() as undo:

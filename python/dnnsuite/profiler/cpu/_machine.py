@@ -32,7 +32,7 @@ DEFINITIONS = {
 
 
 class MachineReader:
-    """Reads /proc and /sys; rates are between two calls of `read`, so the first call gives none.
+    """Reader of /proc and /sys; rates are between two calls of `read`, so the first call gives none.
 
     Args:
         root: where the files are read; tests give another one.
@@ -46,12 +46,12 @@ class MachineReader:
         self._process_s = self._waited_s = 0.0
 
     def forget(self) -> None:
-        """The next rates begin at the next `read`: nothing of the time between two windows is in them."""
+        """Start rates anew at the next `read`, without the time between two windows."""
         self._then_ns = 0
         self._system.forget()
 
     def read(self) -> Iterator[Reading]:
-        """Yield the readings of now; quantities that this machine lacks are left out."""
+        """Yield the current readings; quantities that this machine lacks are left out."""
         now, process_s = now_ns(), sum(os.times()[:2])
         waited = _procfs.sched_ns(_procfs.read_text(self._root / "proc/self/schedstat"))
         waited_s = waited[1] / 1e9 if waited else 0.0

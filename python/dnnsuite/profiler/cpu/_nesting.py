@@ -41,9 +41,9 @@ def nest(threads: Sequence[int], t0_ns: Sequence[int], t1_ns: Sequence[int]) -> 
 
 
 def innermost(times_ns: Sequence[int], spans: Sequence[tuple[int, int, str]]) -> list[str | None]:
-    """Name of the innermost span (t0, t1, name) of the whole process that holds each of `times_ns`.
+    """Find the name of the innermost span (t0, t1, name) of the process around each of `times_ns`.
 
-    By time, not by thread: autograd and step runners work in threads of their own.
+    By time, not by thread: autograd and step runners work in other threads.
     """
     starts = sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1]))
     found: list[str | None] = [None] * len(times_ns)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Steps of a program under both instruments of this package."""
+"""Observation of steps by both CPU instruments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ObservedSteps", "observe_steps"]
 
 
 class ObservedSteps(NamedTuple):
-    """Tables `ops` and `steps_cpu` of the instruments, and what CpuInstrument says of the machine meanwhile."""
+    """Tables `ops` and `steps_cpu` of the instruments, and CpuInstrument's notes on the machine."""
 
     ops: pd.DataFrame
     steps: pd.DataFrame

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The timeline of torch's operators on CPUs, with what each of them computed and moved."""
+"""Timeline of torch's operators on CPUs, with the FLOPs and bytes of each."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ Row = tuple[Any, ...]
 
 
 class OpsInstrument:
-    """Records operators by torch.profiler's CPU activity, in all threads, also those of a captured step's replay.
+    """Recorder of operators by torch.profiler's CPU activity, in all threads, replays of captured steps included.
 
     Args:
         spans: gives (t0_ns, t1_ns, name) of the program's spans, for the column `phase`; none by default.
 
     Table `ops`, one row for each call. It takes 1 to 2 µs a call from the program: see the overhead that a profile
-    prints. FLOPs and bytes are computed, not counted. Where the program starts a torch.profiler of its own, that one
-    records, and :attr:`gave_way` is true until the window has closed: those steps count as not observed.
+    prints. FLOPs and bytes are computed, not counted. If the program starts a torch.profiler, that one records, and
+    :attr:`gave_way` is true until the window has closed: those steps count as not observed.
     """
 
     name = "ops"
@@ -101,7 +101,7 @@ class OpsInstrument:
             )
 
     def start(self) -> None:
-        """A window opens. Where the program's own torch.profiler records by now, it goes on and this gives way."""
+        """Open a window. If the program's torch.profiler is recording, it goes on and this one gives way."""
         import torch
 
         from ..._torch import all_threads_config, profiler_recording
@@ -144,7 +144,7 @@ class OpsInstrument:
             self._read(profiler)
 
     def _read(self, profiler: Any) -> None:
-        """End our recorder and keep what it has recorded."""
+        """End the recorder and keep its events."""
         profiler.stop()
         drift_ns = abs(_wall_minus_monotonic_ns() - self._offset_ns)
         if drift_ns > 1_000_000:
@@ -217,7 +217,7 @@ class OpsInstrument:
             profiler.stop()
 
     def _take_profiler(self) -> Any:
-        """The one that records; None without, and in a fork of the process that began it, which has not its threads."""
+        """Take the active recorder; None without one, and in a forked child, which does not have its threads."""
         profiler, self._profiler = self._profiler, None
         _recording.discard(self)
         return profiler if self._owner == os.getpid() else None
@@ -228,7 +228,8 @@ _recording: weakref.WeakSet[OpsInstrument] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """torch crashes when the interpreter ends while it records. What was recorded stays: a profile may read it yet."""
+    """End all recorders at exit, because torch crashes if the interpreter ends while it records. Recorded events stay
+    readable."""
     for instrument in list(_recording):
         instrument.stop()
 
@@ -242,7 +243,8 @@ _QUIET = "6"  # torch's tracer would write two lines to stderr for each window
 
 
 def _wall_minus_monotonic_ns() -> int:
-    """Lead of torch's times (CLOCK_REALTIME) over ours, ns: of several readings the one least disturbed."""
+    """Measure the difference of torch's clock (CLOCK_REALTIME) and CLOCK_MONOTONIC, ns; the least disturbed of several
+    readings."""
     best, offset = 1 << 62, 0
     for _ in range(5):
         before, wall, after = now_ns(), time.time_ns(), now_ns()
@@ -252,7 +254,7 @@ def _wall_minus_monotonic_ns() -> int:
 
 
 def _steps_of(t0: list[int], ends: list[tuple[int, int]]) -> list[int]:
-    """The step that runs at each time: the first that ends after it."""
+    """Find the step at each time: the first that ends after it."""
     import bisect
 
     times = [end for _, end in ends]
@@ -261,7 +263,7 @@ def _steps_of(t0: list[int], ends: list[tuple[int, int]]) -> list[int]:
 
 
 def _covered(parents: list[int], known: list[bool], t0: list[int]) -> list[bool]:
-    """True for each event that lies within an event whose bytes are known."""
+    """Mark each event inside another event whose bytes are known."""
     covered = [False] * len(parents)
     for i in sorted(range(len(parents)), key=t0.__getitem__):
         parent = parents[i]
@@ -272,7 +274,7 @@ def _covered(parents: list[int], known: list[bool], t0: list[int]) -> list[bool]
 
 
 def _work_of(event: Any) -> tuple[int, int | None]:
-    """(FLOPs, bytes or None) of one event."""
+    """Compute (FLOPs, bytes or None) of one event."""
     name = event.name()
     if "::" not in name or name in _COMPOSITES:
         return 0, None
@@ -294,7 +296,7 @@ def _work_of(event: Any) -> tuple[int, int | None]:
 
 
 def _input_bytes(arguments: RecordedArguments) -> list[int]:
-    """Bytes of each tensor among the arguments; a dimension of stride 0 is there once."""
+    """List the bytes of each tensor among the arguments; a dimension of stride 0 counts once."""
     found = []
     strides = arguments.nested_strides
     for i, (shape, kind) in enumerate(zip(arguments.nested_shapes, arguments.dtypes, strict=False)):

@@ -24,7 +24,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; empty when it cannot be read."""
+    """Read the text of a file; empty if it cannot be read."""
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError):
@@ -32,7 +32,8 @@ def read_text(path: Path) -> str:
 
 
 class KeptFile:
-    """A file of /proc that is read ten times a second: opened once, which costs a third of opening it each time.
+    """File of /proc that is read ten times a second: kept open, which takes a third of the time of opening it each
+    time.
 
     Args:
         path: the file.
@@ -63,9 +64,9 @@ class KeptFile:
 
 
 def cpu_times_s(stat: str) -> dict[str, float]:
-    """Seconds since boot, summed over CPUs, by what they were spent on: the first line of /proc/stat (proc_stat(5)).
+    """Parse seconds since boot, summed over CPUs, by use: the first line of /proc/stat (proc_stat(5)).
 
-    `steal` is time that the hypervisor gave to others while a CPU here wanted to run. Kernels that count fewer
+    `steal` is time that the hypervisor gave to others while a CPU here was ready to run. Kernels that count fewer
     columns give fewer keys.
     """
     found = re.match(r"cpu +(\d+(?: \d+)*)", stat)
@@ -77,7 +78,7 @@ def cpu_times_s(stat: str) -> dict[str, float]:
 
 
 def key_values(text: str) -> dict[str, int]:
-    """Lines `key: number` with or without `kB`, which becomes bytes: /proc/self/io, /proc/self/status."""
+    """Parse lines `key: number`, `kB` converted to bytes: /proc/self/io, /proc/self/status."""
     values = {}
     for key, number, unit in re.findall(r"^(\w+):\s+(\d+)( kB)?$", text, re.MULTILINE):
         values[key] = int(number) * (1024 if unit else 1)
@@ -85,24 +86,24 @@ def key_values(text: str) -> dict[str, int]:
 
 
 def resident_bytes(statm: str) -> int | None:
-    """Resident memory from /proc/self/statm: its second number, in pages."""
+    """Parse resident memory from /proc/self/statm: its second number, in pages."""
     words = statm.split()
     return int(words[1]) * os.sysconf("SC_PAGE_SIZE") if len(words) > 1 and words[1].isdecimal() else None
 
 
 def sched_ns(schedstat: str) -> tuple[int, int] | None:
-    """(time on a CPU, time runnable and waiting for one), ns, from a thread's schedstat."""
+    """Parse (time on a CPU, time runnable without one), ns, from a thread's schedstat."""
     words = schedstat.split()
     return (int(words[0]), int(words[1])) if len(words) == 3 and all(w.isdecimal() for w in words) else None
 
 
 def pressure(text: str) -> dict[str, int]:
-    """Stalled time, µs since boot, of a file of /proc/pressure by `some` and `full`."""
+    """Parse stalled time, µs since boot, of a file of /proc/pressure by `some` and `full`."""
     return {kind: int(us) for kind, us in re.findall(r"^(some|full) .*\btotal=(\d+)$", text, re.MULTILINE)}
 
 
 def frequencies_hz(root: Path, cpus: list[int]) -> dict[int, float]:
-    """The clock of each CPU: of cpufreq, else of /proc/cpuinfo where the kernel measures it (`cpu MHz`)."""
+    """Read the clock of each CPU from cpufreq, else from /proc/cpuinfo if the kernel measures it (`cpu MHz`)."""
     found = {}
     for cpu in cpus:
         khz = read_text(root / f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq").strip()
@@ -121,7 +122,7 @@ def frequencies_hz(root: Path, cpus: list[int]) -> dict[int, float]:
 
 
 def rapl_j(root: Path) -> dict[str, tuple[float, float]]:
-    """Energy counters of the package, the cores and the memory where the kernel shows them (powercap, RAPL).
+    """Read the energy counters of package, cores and memory if the kernel shows them (powercap, RAPL).
 
     Returns:
         {zone: (J so far, J at which the counter begins again)}; zones as `package-0`, `package-0/dram`.

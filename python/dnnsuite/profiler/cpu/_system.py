@@ -15,7 +15,7 @@ _PRESSURES = ("cpu", "memory", "io")
 
 
 class SystemReader:
-    """Reads what the kernel counts for the machine; rates are between two calls of `rates`, so the first gives none.
+    """Reader of the kernel's counters for the machine; rates are between two calls of `rates`, so the first gives none.
 
     Args:
         root: folder that holds `proc` and `sys`.
@@ -30,7 +30,7 @@ class SystemReader:
         self._then_ns = 0
 
     def forget(self) -> None:
-        """Begin anew: the next rates are those after the next call."""
+        """Start rates anew at the next call."""
         self._before, self._then_ns = {}, 0
 
     def rates(self, now_ns: int) -> Iterator[Reading]:
@@ -55,7 +55,7 @@ class SystemReader:
                 yield Reading(which, "power", joules / wall_s, "W")
 
     def memory(self) -> Iterator[Reading]:
-        """Yield memory that programs can still have, and the rest: what cannot be had."""
+        """Yield memory available to programs, and memory in use."""
         found = _procfs.key_values(self._memory.text())
         if "MemTotal" in found and "MemAvailable" in found:
             used = found["MemTotal"] - found["MemAvailable"]

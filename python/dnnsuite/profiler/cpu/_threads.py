@@ -36,8 +36,8 @@ class Count(NamedTuple):
 class ThreadCounters:
     """Groups of counters for each thread; `follow` adds threads that began since.
 
-    Inheritance (`inherit=1`) would see threads that begin and end between two calls, and cannot be read as a group.
-    The counters stay those of the process that opened them: in a fork of it nothing here does anything.
+    Inheritance (`inherit=1`) would see threads that begin and end between two calls, and cannot be read as a group. The
+    counters belong to the process that opened them: in a forked child all methods do nothing.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class ThreadCounters:
         self.unseen = 0  # threads that could not be opened
 
     def open(self) -> None:
-        """Find out what can be counted here, and open it for every thread.
+        """Find the events that can be counted here, and open them for every thread.
 
         Raises:
             Unavailable: not even software events may be counted.
@@ -68,7 +68,7 @@ class ThreadCounters:
         return any(name in HARDWARE for names in self._sets for name in names)
 
     def _countable(self, names: Sequence[str]) -> list[str]:
-        """Events of `names` that can be counted together here: all, or those that the kernel gives one by one."""
+        """List the events of `names` that can be counted together: all, or those that open one by one."""
         if self._refusal(names) is None:
             return list(names)
         refusals = {name: self._refusal([name]) for name in names}
@@ -107,7 +107,7 @@ class ThreadCounters:
                     group.enable()
 
     def start(self) -> None:
-        """Count."""
+        """Start counting."""
         if self._forked():
             return
         self.follow()
@@ -117,7 +117,7 @@ class ThreadCounters:
                 group.enable()
 
     def stop(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         if self._forked():
             return
         self.follow()
@@ -127,7 +127,7 @@ class ThreadCounters:
                 group.disable()
 
     def read(self) -> list[Count]:
-        """Counts since `open`, of every thread, also of those that have ended."""
+        """Return the counts since `open` of every thread, ended ones included."""
         counts = []
         for tid, groups in self._groups.items():
             for group in groups:

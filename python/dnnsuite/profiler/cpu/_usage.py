@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The instrument of the CPU: counters of every thread, samples of the machine, and CPU time beside each step's wall."""
+"""CPU instrument: counters of every thread, samples of the machine, and CPU time beside each step's wall time."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ STEAL_EVERY_NS = 50_000_000
 
 
 class CpuInstrument:
-    """Counts and samples while a window is open.
+    """Counters and samples while a window is open.
 
     Args:
         interval_s: between samples of the machine, s.
 
-    Tables: `samples` (source `cpu`), `counters_cpu` (per thread) and `steps_cpu` (CPU time beside wall time, so that
-    time that others took is visible). Hardware counters where there is a PMU; notes say where there is none.
+    Tables: `samples` (source `cpu`), `counters_cpu` (per thread) and `steps_cpu` (CPU time beside wall time, which
+    shows time taken by other processes). Hardware counters where there is a PMU; notes say where there is none.
     """
 
     name = "cpu"
@@ -72,7 +72,7 @@ class CpuInstrument:
         self._unseen = 0
 
     def open(self) -> None:
-        """Open the counters. A kernel that forbids them leaves the samples, and a note."""
+        """Open the counters. If the kernel forbids them, there are samples only, and a note."""
         threads = ThreadCounters()
         try:
             threads.open()
@@ -90,7 +90,7 @@ class CpuInstrument:
         self._last = self._now(exactly=True)
 
     def _now(self, exactly: bool = False) -> tuple[int, int, float]:
-        """(clock ns, CPU ns of this process, s stolen from the machine)."""
+        """Read (clock ns, CPU ns of this process, s stolen from the machine)."""
         t_ns = now_ns()
         return t_ns, time.process_time_ns(), self._stolen.at(t_ns, exactly)
 
@@ -170,7 +170,8 @@ class CpuInstrument:
         return found
 
     def _missing(self) -> list[str]:
-        """Threads that began and ended between two samples are in the process's time and in no counter."""
+        """List a note on threads that began and ended between two samples: the process's time has them, the counters do
+        not."""
         seen = sum(c.value for c in self._counts if c.counter == "task_clock")
         if not self._counts or self._cpu_ns <= 0 or seen >= 0.95 * self._cpu_ns:
             return []
@@ -184,13 +185,13 @@ class CpuInstrument:
 
 
 class _Stolen:
-    """Seconds stolen from the machine, read at most every so often: the kernel takes long to write /proc/stat."""
+    """Seconds stolen from the machine, read at most every `STEAL_EVERY_NS`: reading /proc/stat is slow."""
 
     def __init__(self) -> None:
         self._read_ns, self._seconds = 0, 0.0
 
     def at(self, t_ns: int, exactly: bool = False) -> float:
-        """The value at `t_ns`, which is now; up to `STEAL_EVERY_NS` old unless `exactly`."""
+        """Return the value at the current time `t_ns`, up to `STEAL_EVERY_NS` old unless `exactly`."""
         if exactly or t_ns - self._read_ns >= STEAL_EVERY_NS:
             self._read_ns = t_ns
             self._seconds = cpu_times_s(read_text(Path("/proc/stat"))).get("steal", 0.0)

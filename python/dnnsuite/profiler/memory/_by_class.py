@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Memory by class of whatever model and optimizer a loop has, found by torch's own hooks."""
+"""Memory by class, for any model and optimizer of a loop, found by torch's hooks."""
 
 from __future__ import annotations
 

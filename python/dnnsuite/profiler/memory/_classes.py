@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Bytes of tensors by what they are for. Storages are counted once, however many tensors and views share them."""
+"""Bytes of tensors by use. A storage counts once, however many tensors and views share it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ CLASSES = {
 
 
 def stored_bytes(tensors: Iterable[torch.Tensor | None], seen: set[int] | None = None) -> int:
-    """Bytes of the distinct storages behind `tensors`; those in `seen` do not count, and the others join it."""
+    """Sum the bytes of the distinct storages behind `tensors`; those in `seen` are not counted, new ones are added to
+    it."""
     seen = set() if seen is None else seen
     total = 0
     for tensor in tensors:
@@ -40,7 +41,7 @@ def stored_bytes(tensors: Iterable[torch.Tensor | None], seen: set[int] | None =
 
 
 def state_tensors(optimizer: Any) -> Iterator[torch.Tensor]:
-    """The tensors in an optimizer's `state`, however they are nested."""
+    """Yield the tensors in an optimizer's `state`, however they are nested."""
     yield from _tensors_in(getattr(optimizer, "state", {}))
 
 
@@ -63,7 +64,7 @@ class _Open(threading.local):
 
 
 def check_storages() -> None:
-    """Raise `Unavailable` where torch lets nobody watch a storage: feature maps could not be told apart."""
+    """Raise `Unavailable` if this torch has no weak references to storages, which feature maps need."""
     from ..._torch import StorageWeakRef
 
     if StorageWeakRef is None:
@@ -74,10 +75,10 @@ def check_storages() -> None:
 
 
 class FeatureMaps:
-    """Counts what autograd saves between :meth:`enter` and :meth:`leave`, as storages that are alive.
+    """Counter of the live storages that autograd saves between :meth:`enter` and :meth:`leave`.
 
     :attr:`peak_bytes` is the largest sum at the end of a forward pass since :meth:`reset`: where a plain training step
-    has its peak. Weights do not count: they are told by :meth:`exclude`.
+    has its peak. Weights do not count: name them by :meth:`exclude`.
     """
 
     def __init__(self) -> None:
@@ -89,11 +90,11 @@ class FeatureMaps:
         self._lock = threading.Lock()
 
     def exclude(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Storages of `tensors` are no feature maps."""
+        """Leave the storages of `tensors` out."""
         self._weights.update(tensor.untyped_storage()._cdata for tensor in tensors)
 
     def enter(self) -> bool:
-        """A forward pass begins in this thread; whether it is an outermost one."""
+        """Begin a forward pass in this thread; return True if it is an outermost one."""
         from torch.autograd.graph import saved_tensors_hooks
 
         context = None
@@ -104,7 +105,7 @@ class FeatureMaps:
         return context is not None
 
     def leave(self) -> None:
-        """The forward pass that began last in this thread has ended, well or not."""
+        """End the forward pass that began last in this thread, after an error too."""
         if not self._open.forwards:
             return
         context = self._open.forwards.pop()
@@ -113,13 +114,13 @@ class FeatureMaps:
             self._measure()
 
     def reset(self) -> None:
-        """A new iteration: the peak is what is alive."""
+        """Begin an iteration: the peak is set to the live bytes."""
         with self._lock:
             self.seen = 0
         self.peak_bytes = 0
 
     def live_bytes(self) -> int:
-        """Bytes of what was saved and is still there."""
+        """Bytes of saved tensors that are alive."""
         with self._lock:
             self._live = {key: each for key, each in self._live.items() if not each[1].expired()}
             return sum(size for key, (size, _) in self._live.items() if key not in self._weights)

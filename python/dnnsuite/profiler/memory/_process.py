@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Memory in use, now and at its peak since a moment: of the GPU's allocator, or of this process."""
+"""Memory in use, current and peak: of the GPU's allocator, or of this process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def begin_peak(device: str) -> None:
 
 
 def level(device: str) -> MemoryLevel:
-    """Memory in use."""
+    """Measure the memory in use."""
     if device.startswith("cuda"):
         import torch
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The memory profiler of TBD's tools, for one model in a loop of one's own: a table and a CSV line per iteration."""
+"""Memory profiler of TBD's tools, for one model in the user's loop: a table and a CSV line per iteration."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Profiler:
     works without a GPU: `peak_cached` and `current_cached` are then those of the resident set.
 
     Args:
-        model: what is trained; a fused array, too: divide by its `B` for one model, as `last["per_model"]` does.
-        optimizer: whose state counts.
+        model: the model, or a fused array: divide by its `B` for one model, as in `last["per_model"]`.
+        optimizer: its state is measured.
         print_period: iterations between two tables on standard output; 0 prints none.
         csv: True for `memory_csv_data/TIME.csv`, or a path.
 
@@ -104,7 +104,7 @@ class Profiler:
         self._intermediate += gradient.untyped_storage().nbytes()
 
     def record_stats(self) -> dict[str, Any]:
-        """An iteration has ended: its figures, which are :attr:`last`, too."""
+        """End an iteration; return its figures, also in :attr:`last`."""
         self.iteration += 1
         found = level(self._device)
         seen: set[int] = set()
@@ -139,12 +139,12 @@ class Profiler:
         return self.last
 
     def epoch_end(self) -> None:
-        """An epoch has ended: iterations count from 1 again."""
+        """End an epoch: iterations count from 1 again."""
         self.epoch += 1
         self.iteration = 0
 
     def table(self, weights: dict[str, int]) -> str:
-        """The last iteration as text, with the weights of each parameter."""
+        """Format the last iteration as text, with the bytes of each parameter."""
         last = self.last
         lines = [f"memory of iteration {self.iteration} of epoch {self.epoch}, MB"]
         for name in ("peak", "current", "feature_maps", "optimizer_state", "weights"):
@@ -156,7 +156,7 @@ class Profiler:
         return "\n".join([*lines, f"  {'workspace and other':<40}{last['other'] / _MB:12.3f}"])
 
     def close(self) -> None:
-        """Take the hooks out and close the CSV; again does nothing."""
+        """Remove the hooks and close the CSV. Idempotent."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -186,7 +186,7 @@ class Profiler:
 
 
 def _nothing(value: object) -> None:
-    """A forward pre-hook that returned something would replace the input."""
+    """Return None: a forward pre-hook that returns a value would replace the input."""
 
 
 def _csv_path(asked: bool | str | Path) -> Path | None:

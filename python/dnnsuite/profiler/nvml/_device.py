@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The GPUs that are watched, whole or in MIG slices, and what each of them refuses."""
+"""GPUs to watch, whole or MIG slices, and the queries that each refuses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["NvmlDevice", "find_devices", "visible"]
 
 
 class NvmlDevice:
-    """One handle of NVML: a GPU (`gpu0`) or a MIG slice (`gpu0/mig1`). What it refuses is asked for once."""
+    """Handle of NVML: a GPU (`gpu0`) or a MIG slice (`gpu0/mig1`). A query that it refuses is made once."""
 
     def __init__(self, nvml: Any, name: str, handle: Any, gpm: Callable[[], Gpm] | None = None) -> None:
         self.name = name
@@ -30,7 +30,7 @@ class NvmlDevice:
                 self._gpm = made
 
     def read(self) -> Iterator[Reading]:
-        """All values that the device gives. Raises nothing of NVML's: a refusal becomes a note."""
+        """Yield all values of the device. Raises no error of NVML: a refusal becomes a note."""
         for quantity in list(self._quantities):
             if self.lost:
                 return
@@ -52,7 +52,7 @@ class NvmlDevice:
     def _attempt(
         self, call: str, function: Callable[..., Iterable[Any]], *arguments: Any
     ) -> list[Any] | None:
-        """Call `function`; None, and a note, when NVML refuses it."""
+        """Call `function`; None, and a note, if NVML refuses it."""
         nvml = self._nvml
         try:
             return list(function(*arguments))
@@ -67,7 +67,7 @@ class NvmlDevice:
             return None
 
     def notes(self) -> list[str]:
-        """Refusals of NVML, a sentence for each answer."""
+        """List NVML's refusals, a sentence each."""
         answers: dict[str, list[str]] = {}
         for call, answer in self.refused.items():
             answers.setdefault(answer, []).append(call)
@@ -79,7 +79,7 @@ class NvmlDevice:
         return found
 
     def close(self) -> None:
-        """Free what GPM holds. May be repeated."""
+        """Free GPM's samples. Idempotent."""
         gpm, self._gpm = self._gpm, None
         try:
             if gpm is not None:
@@ -89,14 +89,14 @@ class NvmlDevice:
 
 
 def visible(count: int, setting: str | None, uuid_of: Callable[[int], str]) -> list[int]:
-    """Numbers, as NVML counts, of the GPUs that `CUDA_VISIBLE_DEVICES` leaves to this process.
+    """List NVML's numbers of the GPUs that `CUDA_VISIBLE_DEVICES` leaves to this process.
 
     Args:
         count: GPUs of the machine.
         setting: the variable's value; None when it is not set.
         uuid_of: UUID of a GPU by its number.
 
-    As CUDA reads it: what follows the first entry that names nothing is not visible.
+    As in CUDA, entries after the first invalid one are ignored.
     """
     if setting is None:
         return list(range(count))
@@ -113,7 +113,7 @@ def visible(count: int, setting: str | None, uuid_of: Callable[[int], str]) -> l
 
 
 def find_devices(nvml: Any, numbers: Sequence[int] | None) -> list[NvmlDevice]:
-    """The devices to watch: those of `numbers`, or those that this process can see; slices where MIG is on.
+    """Find the devices to watch: those of `numbers`, or those that this process can see; slices if MIG is on.
 
     Raises:
         InvalidArgument: there is no GPU of such a number.

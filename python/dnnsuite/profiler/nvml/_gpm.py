@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""GPM, Hopper's performance monitor: how busy the SMs and their pipes were between two samples."""
+"""GPM, Hopper's performance monitor: activity of SMs and their pipes between two samples."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Gpm:
         return bool(nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
 
     def read(self) -> Iterator[Value]:
-        """Metrics between the previous call and now."""
+        """Yield metrics of the time since the previous call."""
         nvml = self._nvml
         before, after = self._samples
         self._take(after)
@@ -93,6 +93,6 @@ class Gpm:
             self._nvml.nvmlGpmMigSampleGet(self._handle, ctypes.c_uint(self._instance), sample)
 
     def close(self) -> None:
-        """Free the samples. May be repeated."""
+        """Free the samples. Idempotent."""
         while self._samples:
             self._nvml.nvmlGpmSampleFree(self._samples.pop())

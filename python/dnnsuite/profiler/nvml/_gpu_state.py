@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The instrument that asks NVIDIA's driver at a fixed interval."""
+"""Instrument that queries NVIDIA's driver at a fixed interval."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class NvmlInstrument:
         self._sampler.stop()
 
     def read(self) -> Iterator[Reading]:
-        """Yield the readings of now, of every GPU that is open; what a GPU refuses becomes a note."""
+        """Yield the current readings of every open GPU; a refusal becomes a note."""
         for device in self._devices:
             yield from device.read()
 
@@ -121,7 +121,7 @@ def _load() -> Any:
 
 
 def _integrated(rows: list[Row]) -> Iterator[Row]:
-    """Rows of energy for devices that sent power and no energy."""
+    """Yield rows of energy for devices that report power but no energy."""
     counted = {row[1] for row in rows if row[2] == "energy"}
     power: dict[str, list[Row]] = {}
     for row in rows:
@@ -134,7 +134,7 @@ def _integrated(rows: list[Row]) -> Iterator[Row]:
 
 
 def _numbering(by_environment: bool) -> Iterator[str]:
-    """CUDA numbers the fastest GPU 0 unless CUDA_DEVICE_ORDER asks for NVML's order."""
+    """Yield a note on numbering: CUDA's GPU 0 is the fastest unless CUDA_DEVICE_ORDER asks for NVML's order."""
     setting = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if by_environment and setting[:1].isdigit() and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         yield (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Quantities that are read of a GPU: name, unit, definition, and the call."""
+"""Quantities of a GPU: name, unit, definition, and NVML call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _POWER_INSTANT = 186  # NVML_FI_DEV_POWER_INSTANT
 
 
 class Value(NamedTuple):
-    """One value of a quantity that may give several."""
+    """Value of a quantity; a quantity may have several."""
 
     name: str
     value: float
@@ -22,7 +22,7 @@ class Value(NamedTuple):
 
 
 class Quantity(NamedTuple):
-    """A group of values that come from one call."""
+    """Group of values from one call."""
 
     call: str  # the function of NVML, for notes
     read: Callable[[Any, Any], Iterator[Value]]  # of (pynvml, handle)
@@ -45,7 +45,7 @@ def _memory(nvml: Any, handle: Any) -> Iterator[Value]:
 
 
 def _power(nvml: Any, handle: Any) -> Iterator[Value]:
-    """Power at this instant; nvmlDeviceGetPowerUsage is the mean of a second from Ampere on."""
+    """Read instantaneous power; from Ampere on nvmlDeviceGetPowerUsage is a mean over a second."""
     (field,) = nvml.nvmlDeviceGetFieldValues(handle, [_POWER_INSTANT])
     if field.nvmlReturn == nvml.NVML_SUCCESS:
         yield Value("power", field.value.uiVal / 1e3, "W")
@@ -135,7 +135,7 @@ DEFINITIONS = {
 
 
 def energy_j(t_ns: list[int], power_w: list[float]) -> list[float]:
-    """Energy since the first sample, J, by the trapezoidal rule: for a GPU that has no energy counter."""
+    """Integrate energy since the first sample, J, by the trapezoidal rule, for a GPU without an energy counter."""
     total, energies = 0.0, []
     for i in range(len(t_ns)):
         if i:

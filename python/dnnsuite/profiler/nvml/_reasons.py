@@ -23,7 +23,7 @@ SLOWED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80 | 0x200 | 0x400  # the GPU would run fas
 
 
 def decode_reasons(bits: int) -> list[str]:
-    """The reasons in words, lowest bit first; bits that no version documents are named by their value."""
+    """Return the reasons in words, lowest bit first; undocumented bits are named by their value."""
     known = [word for bit, word in REASONS.items() if bits & bit]
     rest = bits & ~sum(REASONS)
     unknown = [f"unknown reason {1 << i:#x}" for i in range(rest.bit_length()) if rest >> i & 1]

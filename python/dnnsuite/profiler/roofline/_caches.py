@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The data caches of a CPU, as the kernel describes them."""
+"""Data caches of a CPU, as the kernel describes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEAST_MEMORY_BYTES, _MOST_MEMORY_BYTES = 64 << 20, 1 << 30
 
 
 class CacheLevel(NamedTuple):
-    """A level of memory: how much of it `threads` threads have, and the size of arrays that measure it."""
+    """Level of memory: its size for `threads` threads, and the size of arrays that measure it."""
 
     name: str
     capacity_bytes: int  # of all threads together; the largest int for memory
@@ -27,12 +27,12 @@ class CacheLevel(NamedTuple):
 
 
 def levels(cpus: list[int], root: Path = Path("/"), memory_bytes: int | None = None) -> list[CacheLevel]:
-    """L1, L2, ... and memory, as one thread on each of `cpus` finds them.
+    """List L1, L2, ... and memory, for one thread on each of `cpus`.
 
     Args:
-        cpus: where the threads run.
-        root: where the files are read; tests give another one.
-        memory_bytes: how much memory may be used for the largest arrays; a quarter of what there is by default.
+        cpus: CPUs of the threads.
+        root: folder of `proc` and `sys`, for tests.
+        memory_bytes: most memory for the largest arrays; by default a quarter of the available memory.
 
     A cache is measured with arrays of half its size. One that is no more than twice the size of the level before is
     left out: half of it would be in that one.
@@ -53,7 +53,7 @@ def levels(cpus: list[int], root: Path = Path("/"), memory_bytes: int | None = N
 
 
 def _data_caches(cpu: int, root: Path) -> list[tuple[int, int, list[int]]]:
-    """(level, bytes, CPUs that share it) of each data or unified cache, smallest first."""
+    """List (level, bytes, CPUs that share it) of each data or unified cache, smallest first."""
     folder = root / f"sys/devices/system/cpu/cpu{cpu}/cache"
     caches = []
     for index in sorted(folder.glob("index*")):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Contention for the CPUs, seen by a fixed piece of arithmetic that is timed on all of them at once."""
+"""Contention for the CPUs, measured by timing fixed arithmetic on all of them at once."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _BUSY = 1.10  # slower than alone by more: a measurement says as much about the 
 class Contention:
     """Slowdown of arithmetic now over arithmetic alone.
 
-    `slowdown` is wall time over the least CPU time ever seen here for the same work on as many threads: 1 alone.
-    `waiting_pct` is the part of the wall time in which the threads were runnable and had no CPU.
+    `slowdown` is wall time over the least CPU time ever measured here for the same work and threads: 1 without
+    contention. `waiting_pct` is the part of the wall time in which the threads were runnable and had no CPU.
     """
 
     slowdown: float
@@ -52,8 +52,8 @@ def probe_contention(threads: int, key: str) -> Contention:
     """Time the arithmetic on `threads` threads at once; the least is kept in the cache.
 
     Args:
-        threads: how many; as many as the work that is measured has.
-        key: the machine, as `Peaks` names it: what was seen on another says nothing here.
+        threads: number of threads, that of the work to measure.
+        key: the machine, as in `Peaks`: values of another one do not apply.
     """
     if threads < 1:
         raise InvalidArgument(f"threads must be 1 or more, got {threads}")
@@ -66,7 +66,7 @@ def probe_contention(threads: int, key: str) -> Contention:
 
 
 def _round(threads: int) -> tuple[list[int], list[int]]:
-    """(wall ns, CPU ns) of each thread."""
+    """Time (wall ns, CPU ns) of each thread."""
     found: list[tuple[int, int]] = []
     gate = threading.Barrier(threads)
 
@@ -83,7 +83,7 @@ def _round(threads: int) -> tuple[list[int], list[int]]:
 
 
 def _least_seen(key: str, now_ns: int) -> int:
-    """Return the least of now and the cache's; a cache that cannot be used counts as none."""
+    """Return the smaller of this value and the cached one; an unusable cache counts as none."""
     path = cache_folder() / "spin.json"
     known = _known(path)
     before = known.get(key)

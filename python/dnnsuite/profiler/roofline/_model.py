@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Operators under the roofs: their rate, and the roof that bounds each."""
+"""Operators under the roofline: their rate, and the peak that bounds each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COLUMNS = {
 
 
 def attainable_flops_per_s(intensity: float, peak_flops_per_s: float, peak_bytes_per_s: float) -> float:
-    """min(peak, intensity x bandwidth): the roofline."""
+    """Compute the roofline: min(peak, intensity x bandwidth)."""
     return min(peak_flops_per_s, intensity * peak_bytes_per_s)
 
 
@@ -59,7 +59,7 @@ def bound_s(flops: float, bytes_: float, peak_flops_per_s: float, peak_bytes_per
 
 @dataclass(frozen=True)
 class RooflineSummary:
-    """The steps as a whole. `pct_of_peak` is against wall time, `pct_of_peak_cpu` against the CPU time used."""
+    """Summary of all steps. `pct_of_peak` is relative to wall time, `pct_of_peak_cpu` to CPU time."""
 
     steps: int
     step_s: float
@@ -79,8 +79,8 @@ class Roofline:
         ops: table `ops` of `OpsInstrument`.
         steps: table `steps_cpu` of `CpuInstrument` over the same window.
 
-    Where several threads run operators at the same time, as a StepRunner's do, each has its part of the roofs
-    (`lanes`). `table` has a row for each operator, phase and type, the longest first; see `attrs["definitions"]`.
+    If several threads run operators at the same time, as in a StepRunner, each has its part of the peaks (`lanes`).
+    `table` has a row for each operator, phase and type, the longest first; see `attrs["definitions"]`.
 
     Raises:
         InvalidArgument: nothing in `ops` is counted.
@@ -130,7 +130,7 @@ class Roofline:
         )  # fmt: skip
 
     def _roofs(self, dtype: str, level: str) -> tuple[float, float]:
-        """(FLOP/s, bytes/s) that one lane can have."""
+        """Return the peaks (FLOP/s, bytes/s) of one lane."""
         precision = _PRECISION.get(dtype, "fp32")
         return self.peaks.flops_per_s[precision] / self.lanes, self.peaks.bytes_per_s[level] / self.lanes
 
@@ -156,7 +156,7 @@ class Roofline:
 
 
 def _lanes(counted: pd.DataFrame) -> int:
-    """Threads that run operators beside each other."""
+    """Count the threads that run operators at the same time."""
     busy = (counted["t1_ns"] - counted["t0_ns"]).groupby(counted["thread"]).sum()
     return int((busy >= _MINOR * busy.max()).sum())
 

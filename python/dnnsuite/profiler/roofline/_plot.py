@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The roofline as a figure."""
+"""Figure of the roofline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _APART = 1.5
 
 
 def draw(peaks: Peaks, table: pd.DataFrame | None = None, ax: Axes | None = None, lanes: int = 1) -> Axes:
-    """FLOP/s over arithmetic intensity: the roofs, and the operators of `table` (`Roofline.table`) that have FLOPs.
+    """Draw FLOP/s over arithmetic intensity: the peaks, and the operators of `table` (`Roofline.table`) with FLOPs.
 
     A point's area is the time in the operator. With several `lanes`, points are of all lanes together.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The roofs of this machine, measured once: matrix products in fp32 and bf16, and STREAM's triad in every cache."""
+"""Peaks of this machine, measured once: matrix products in fp32 and bf16, and STREAM's triad in every cache."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ _SLOW_S = 1.0  # a product that takes longer says that larger ones need not be t
 
 @dataclass(frozen=True)
 class Peaks:
-    """The most that this process has seen `threads` threads do here.
+    """Highest rates measured with `threads` threads on this machine.
 
     `flops_per_s` by precision (`fp32`, `bf16`), `bytes_per_s` by level (`L1`, `L2`, `L3`, `memory`), and
-    `capacity_bytes` of each level. `contention` is from while they were measured: where it was not 1, the true roofs
-    are higher.
+    `capacity_bytes` of each level. `contention` is that of the measurement: if it was not 1, the true peaks are higher.
     """
 
     machine: dict[str, Any]
@@ -47,7 +46,7 @@ class Peaks:
     from_cache: bool = field(default=False, compare=False)
 
     def level_of(self, size: float) -> str:
-        """The smallest level that holds `size` bytes: where operands of that size can be at best."""
+        """Return the smallest level that holds `size` bytes, where operands of that size can be at best."""
         return next((name for name, room in self.capacity_bytes.items() if size <= room), "memory")
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,7 +54,7 @@ class Peaks:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Peaks:
-        """Raises KeyError, TypeError or ValueError for what `to_dict` did not write."""
+        """Read a result of `to_dict`. Raises KeyError, TypeError or ValueError for other values."""
         seen = values["contention"]
         contention = Contention(float(seen["slowdown"]), float(seen["waiting_pct"]), int(seen["threads"]))
         roofs = {
@@ -92,13 +91,13 @@ def machine_key(threads: int) -> dict[str, Any]:
 def measure_peaks(
     threads: int | None = None, refresh: bool = False, report: Callable[[str], None] = lambda text: None
 ) -> Peaks:
-    """The peaks of this machine: from the cache, or measured (some seconds) and kept there.
+    """Return the peaks of this machine: from the cache, or measured (some seconds) and cached.
 
-    What was measured beside busy neighbours is measured again as soon as they are gone.
+    Peaks measured on a busy machine are measured again once it is quiet.
 
     Args:
-        threads: how many work at once; one on each CPU that this process may use by default.
-        refresh: measure again. Of two measurements the better counts, since a neighbour can only lower one.
+        threads: number of threads; by default one on each CPU that this process may use.
+        refresh: measure again. The better of two measurements counts, because other work can only lower one.
         report: called with a line of text before each measurement.
 
     Raises:
@@ -130,18 +129,18 @@ def _can_be_better(known: Peaks, threads: int) -> bool:
 
 
 def digest(machine: dict[str, Any]) -> str:
-    """A short name of what peaks depend on."""
+    """Return a short hash of the properties that peaks depend on."""
     return hashlib.sha256(json.dumps(machine, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def known_peaks(threads: int) -> Peaks | None:
-    """Peaks that were measured before on this machine with `threads` threads; None where there are none."""
+    """Return cached peaks of this machine with `threads` threads; None if there are none."""
     machine = machine_key(threads)
     return _load(peaks_file(machine), machine)
 
 
 def peaks_file(machine: dict[str, Any]) -> Path:
-    """The file in the cache folder that keeps the peaks of `machine`."""
+    """Return the path of the cached peaks of `machine`."""
     return cache_folder() / "peaks" / f"{digest(machine)}.json"
 
 
@@ -186,12 +185,12 @@ def measure_machine(machine: dict[str, Any], cpus: list[int], report: Callable[[
 
 
 def triad_peak(level: CacheLevel, cpus: list[int]) -> float:
-    """Bytes/s of the best repeat of STREAM's triad in one level."""
+    """Measure bytes/s of the best repeat of STREAM's triad in one level."""
     return stream_triad(cpus, level.test_bytes_per_thread, _REPEATS, _TRIAD_NS).best_bytes_per_s
 
 
 def gemm_peak(precision: str, threads: int) -> float:
-    """FLOP/s of the best of many products of square matrices by torch, on `threads` threads."""
+    """Measure FLOP/s of the best of many products of square matrices by torch, on `threads` threads."""
     import torch
 
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
@@ -210,7 +209,7 @@ def gemm_peak(precision: str, threads: int) -> float:
 
 
 def _product_s(size: int, dtype: Any) -> float:
-    """Seconds of the fastest of the products that fit in a while."""
+    """Time the fastest of the products that fit in the budget, seconds."""
     import torch
 
     generator = torch.Generator().manual_seed(0)

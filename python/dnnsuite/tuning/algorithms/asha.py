@@ -78,7 +78,7 @@ class ASHA(Algorithm):
         self._running.discard(trial)
 
     def given_up(self) -> list[int]:
-        """Trials that nobody will promote any more, once the search ends."""
+        """Trials that will not be promoted any more, once the search ends."""
         if self._new or self._running:
             return []
         left = [trial for trial in self._at if trial not in self._over]

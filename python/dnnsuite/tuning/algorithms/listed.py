@@ -59,7 +59,7 @@ class Random(Listed):
 
 
 def drawn(setting: Setting, generator: random.Random, count: int) -> list[Config]:
-    """`count` configurations of the space; of a list that was given, some in an order by chance."""
+    """Draw `count` configurations of the space; from a given list, in random order."""
     if not setting.configs:
         return [draw(setting.space, generator) for _ in range(count)]
     order = list(setting.configs)

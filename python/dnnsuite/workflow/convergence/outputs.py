@@ -40,7 +40,7 @@ def write_outputs(
 
 
 def draw(request: Request) -> Drawn:
-    """Draw a comparison anew from its `convergence.csv`.
+    """Draw a comparison from its `convergence.csv`.
 
     Raises:
         InvalidArgument: there are several directories, or one without that file.
