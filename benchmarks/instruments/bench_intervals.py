@@ -4,9 +4,10 @@
     python benchmarks/instruments/bench_intervals.py [--repeats 4000] [--markdown FILE]
 
 Each line is a process whose true mean is known: independent values, autoregressions, moving averages, a slow wander
-under noise, a drift, two modes, heavy and skewed tails. For each number of values: of the intervals that are given, how
-many hold the true mean; how many are given (the others say "too short"); and how many of all are given and wrong,
-which is what a reader is misled by. A cell outside of 93 to 97 % is marked.
+under noise, a drift, two modes, heavy and skewed tails. Rates are those of records, from the times of a run's steps.
+For each number of values: of the intervals that are given, how many hold the true mean; how many are given (the others
+say "too short"); and how many of all are given and wrong, which is what a reader is misled by. A cell outside of 93 to
+97 % is marked.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dnnsuite import timing
+from dnnsuite._runs import rates
 
 Values = NDArray[np.float64]
 Process = Callable[
     [np.random.Generator, int, int], Values
 ]  # (random, repeats, count) -> [repeats, count], mean 10
 
+TIME_S = 0.05  # of a step, where a rate is of concern
 RUNS = (2, 3, 5, 6, 8, 10, 15, 20, 30)
 STEPS = (20, 30, 50, 70, 100, 150, 200, 300, 500)
 COVERED = (93.0, 97.0)
@@ -110,6 +113,12 @@ SERIES = (
 )
 
 
+# Of times: all are positive.
+RATES: dict[str, Process] = {"normal": INDEPENDENT["normal"]}
+RATES |= {name: SERIES[name] for name in ("a rare second mode (10 %)", "skewed (log-normal, 0.5)")}
+RATES |= {f"AR(1) {phi}": SERIES[f"AR(1) {phi}"] for phi in (-0.3, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)}
+
+
 def coverage(process: Process, count: int, repeats: int, runs: bool) -> tuple[float, float, float]:
     """(share of the intervals given that hold 10, share given, share given and wrong)."""
     given = held = 0
@@ -118,6 +127,36 @@ def coverage(process: Process, count: int, repeats: int, runs: bool) -> tuple[fl
         given += found.enough
         held += found.enough and found.low <= 10 <= found.high
     return held / given if given else math.nan, given / repeats, (given - held) / repeats
+
+
+def rate_coverage(
+    process: Process, count: int, repeats: int, copies: int, ten: bool
+) -> tuple[float, float, float]:
+    """As :func:`coverage`, of the rate of `copies` that train at once, from the times of `count` steps of each.
+
+    `ten`: the interval of ten blocks that are taken as independent, which records had before.
+    """
+    given = held = 0
+    values = process(np.random.default_rng(count), repeats * copies, count).reshape(repeats, copies, count)
+    for of_copies in values:
+        replicas = [_steps(each) for each in of_copies]
+        if ten:
+            blocks = rates.block_rates(replicas, min(10, count))
+            found = timing.batch_means(blocks, batches=len(blocks), independent=True)
+            low, high = (None, None) if found.why else (found.low, found.high)
+        else:
+            low, high = rates.interval(replicas)[:2]
+        if low is not None and high is not None:
+            given += 1
+            held += low <= copies / TIME_S <= high
+    return held / given if given else math.nan, given / repeats, (given - held) / repeats
+
+
+def _steps(values: Values) -> rates.Steps:
+    """Steps of an item each whose times are `values`, about 10, in units that make them 50 ms, one after the other."""
+    edges = np.concatenate([[0], np.cumsum(values * TIME_S / 10 * 1e9)]).astype(np.int64)
+    ones = np.ones(len(values), np.int64)
+    return rates.Steps(edges[:-1], edges[1:], ones, 0 * ones)
 
 
 def false_verdicts(process: Process, count: int, repeats: int, paired: bool, runs: bool) -> float:
@@ -144,6 +183,17 @@ def tables(repeats: int) -> Iterator[str]:
         for name, process in processes.items():
             cells = (coverage(process, count, repeats, runs) for count in counts)
             yield f"| {name} | " + " | ".join(map(_cell, cells)) + " |"
+    for title, copies, ten in (
+        ("Rates of one run, from the times of its steps", 1, False),
+        ("Rates of three copies that train at once", 3, False),
+        ("Rates of one run by ten blocks taken as independent, as until version 0.1", 1, True),
+    ):
+        yield f"\n## {title}\n"
+        yield "coverage of the intervals given, % (share given, %; given and wrong, %)\n"
+        yield from _header(STEPS)
+        for name, process in RATES.items():
+            found = (rate_coverage(process, n, max(repeats // 2, 1), copies, ten) for n in STEPS)
+            yield f"| {name} | " + " | ".join(map(_cell, found)) + " |"
     for title, processes, counts, paired, independent in (
         ("A/A of runs, unpaired (`independent=True`)", INDEPENDENT, RUNS, False, True),
         ("A/A of runs or blocks, paired", INDEPENDENT, RUNS, True, False),

@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: MIT
 """Cost of `dnnsuite run`: time of it with everything that it starts, over that of the same training by itself.
 
-python benchmarks/instruments/bench_suite.py [--jobs vae,recom] [--rounds 6] [--repeat 1]
+python benchmarks/instruments/bench_suite.py [--jobs vae,recom] [--rounds 6] [--repeat 1] [--at-once]
 
 Both make the same steps of the same jobs on one thread, in turns, each pair in the other order than the one before. By
 itself a job is a process that sets it up and steps it in a plain loop, with neither suite, monitor, shares nor records.
 CPU time is that of the whole tree of processes, which other work on the machine disturbs little; wall time is shown
 beside it. `--repeat` runs the suite so often in one command, as it is used, and the jobs by themselves as often.
+`--at-once` runs the two of a pair at the same time, on a CPU each, which they change from pair to pair: what other work
+on the machine costs, it costs both.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,33 +67,40 @@ class Cost(NamedTuple):
         return Cost(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
-def cost(command: Sequence[str]) -> Cost:
-    """Seconds of one command."""
-    before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+def cost(command: Sequence[str], cpus: Collection[int]) -> Cost:
+    """Seconds of one command, which may use `cpus`."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
-    wall = time.monotonic() - begin
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    own = [float(line.split()[1]) for line in done.stderr.splitlines() if line.startswith("own ")]
-    return Cost(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, sum(own), wall)
+    with tempfile.TemporaryFile("w+") as errors:
+        begin = time.monotonic()
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors)
+        os.sched_setaffinity(process.pid, cpus)  # long before it has a thread
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.monotonic() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        errors.seek(0)
+        told = errors.read()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command[:2])} ended with {process.returncode}:\n{told[-2000:]}")
+    own = [float(line.split()[1]) for line in told.splitlines() if line.startswith("own ")]
+    return Cost(usage.ru_utime + usage.ru_stime, sum(own), wall)
 
 
-def alone(jobs: Sequence[str], repeat: int) -> Cost:
+def alone(jobs: Sequence[str], repeat: int, cpus: Collection[int]) -> Cost:
     """Seconds of each job by itself, so often."""
     total = Cost(0.0, 0.0, 0.0)
     for job in [*jobs] * repeat:
-        total += cost([sys.executable, "-c", ALONE, job])
+        total += cost([sys.executable, "-c", ALONE, job], cpus)
     return total
 
 
-def suite(jobs: Sequence[str], repeat: int) -> Cost:
+def suite(jobs: Sequence[str], repeat: int, cpus: Collection[int]) -> Cost:
     """Seconds of one command that runs the jobs so often."""
     with tempfile.TemporaryDirectory() as folder:
         # Two shares of two cores, of which one is used: one thread, as the job by itself has.
         options = ["--alone", "--device", "cpu", "--no-loader", "--repeat", str(repeat)]
         names = ["baselines", "--name", ",".join(jobs)]
         out = str(Path(folder, "out"))
-        return cost([sys.executable, "-c", SUITE, "run", *names, *options, "--out", out])
+        return cost([sys.executable, "-c", SUITE, "run", *names, *options, "--out", out], cpus)
 
 
 def told(name: str, plain: Sequence[float], whole: Sequence[float]) -> str:
@@ -103,6 +112,24 @@ def told(name: str, plain: Sequence[float], whole: Sequence[float]) -> str:
     )
 
 
+def _in_turns(jobs: Sequence[str], repeat: int, i: int) -> tuple[Cost, Cost]:
+    """(by themselves, in a suite), one after the other; each pair in the other order than the one before."""
+    cpus = os.sched_getaffinity(0)
+    if i % 2:
+        last = suite(jobs, repeat, cpus)
+        return alone(jobs, repeat, cpus), last
+    return alone(jobs, repeat, cpus), suite(jobs, repeat, cpus)
+
+
+def _at_once(jobs: Sequence[str], repeat: int, i: int) -> tuple[Cost, Cost]:
+    """The same at the same time, on a CPU each."""
+    one, other, *_ = sorted(os.sched_getaffinity(0))
+    mine, its = ({one}, {other}) if i % 2 else ({other}, {one})
+    with ThreadPoolExecutor(2) as both:
+        runs = both.submit(alone, jobs, repeat, mine), both.submit(suite, jobs, repeat, its)
+        return runs[0].result(), runs[1].result()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -110,14 +137,17 @@ def main() -> None:
     parser.add_argument("--jobs", default="vae")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--at-once", action="store_true")
     arguments = parser.parse_args()
     jobs = arguments.jobs.split(",")
     plain: list[Cost] = []
     whole: list[Cost] = []
     for i in range(arguments.rounds):
-        pair = [(plain, alone), (whole, suite)]
-        for costs, run in pair if i % 2 == 0 else pair[::-1]:
-            costs.append(run(jobs, arguments.repeat))
+        pair = (
+            _at_once(jobs, arguments.repeat, i) if arguments.at_once else _in_turns(jobs, arguments.repeat, i)
+        )
+        plain.append(pair[0])
+        whole.append(pair[1])
         print(
             "  ".join(f"{each.cpu:.2f} s CPU {each.wall:.2f} s" for each in (plain[-1], whole[-1])),
             flush=True,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnnsuite._runs import rates
-from dnnsuite._runs.rates import BLOCKS, Steps, interval, warmup
+from dnnsuite._runs.rates import FEWEST, Steps, interval, warmup
 from dnnsuite.errors import InvalidArgument
 
 S = 1_000_000_000
@@ -92,18 +92,52 @@ def test_no_blocks_is_refused() -> None:
         rates.block_rates([steps(0, [1])], 0)
 
 
-def test_an_interval_wants_two_blocks_at_least() -> None:
-    one = Steps(*(np.array([value], np.int64) for value in (0, 10, 1, 0)))
-    assert interval([one], 1) == (None, None, None)
-    many = Steps(
-        np.arange(0, 100, 10, dtype=np.int64),
-        np.arange(10, 110, 10, dtype=np.int64),
-        np.full(10, 1, np.int64),
-        np.zeros(10, np.int64),
-    )
-    low, high, _ = interval([many], BLOCKS)
-    assert low == pytest.approx(1e8)
-    assert high == pytest.approx(1e8)
+def test_an_interval_wants_steps_enough() -> None:
+    few = interval([steps(0, [0.5] * (FEWEST - 1))])
+    assert (few.low, few.high) == (None, None)
+    assert few.why == "too short: 49 steps, and 50 show how neighbours correlate"
+    enough = interval([steps(0, [0.5] * FEWEST, items=3)])
+    assert (enough.low, enough.high, enough.why) == (pytest.approx(6), pytest.approx(6), "")
+    apart = interval([steps(0, [0.5]), steps(2, [0.5])])
+    assert (apart.low, apart.why) == (None, "too short: there is no time in which all replicas are active")
+
+
+def test_steps_of_the_replica_that_has_least_in_the_common_window_count() -> None:
+    many, few = steps(0, [0.1] * 600), steps(0, [1.0] * 60)
+    assert interval([many, few]).why == ""
+    assert "40 steps" in interval([many, steps(20, [1.0] * 60)]).why
+
+
+def test_no_interval_of_a_rate_that_falls_all_along() -> None:
+    noise = np.random.default_rng(0).normal(0, 0.3, 200)
+    found = interval([steps(0, list(np.linspace(1, 2, 200) + noise))])
+    assert (found.low, found.high) == (None, None)
+    assert "rise or fall all along" in found.why
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_intervals_hold_where_steps_correlate(phi: float, replicas: int) -> None:
+    """Ten blocks that are taken as independent hold 65 % at 0.9; simulated at length by bench_intervals.py."""
+    random = np.random.default_rng(1)
+    given = held = 0
+    for _ in range(200):
+        times = 0.1 * (1 + 0.05 * autoregression(random, phi, replicas, 100))
+        found = interval([steps(0, list(each), items=8) for each in times])
+        if found.low is not None and found.high is not None:
+            given += 1
+            held += found.low <= replicas * 80 <= found.high
+    assert given >= 180
+    assert held >= 0.9 * given  # 200 of them are known to 3 % or so
+
+
+def autoregression(random: np.random.Generator, phi: float, count: int, length: int) -> np.ndarray:
+    """Series [count, length] of unit variance, each value `phi` of the one before plus noise."""
+    values = random.standard_normal((count, length)) * np.sqrt(1 - phi * phi)
+    values[:, 0] /= np.sqrt(1 - phi * phi)
+    for i in range(1, length):
+        values[:, i] += phi * values[:, i - 1]
+    return values
 
 
 def test_warm_up_is_where_the_steady_state_begins() -> None:

@@ -27,9 +27,8 @@ def script(name, *arguments):
 @pytest.mark.parametrize("path", sorted(FIXTURES.iterdir()), ids=lambda path: path.stem)
 def test_each_kind_is_told_by_its_content(capsys, path):
     status, out, _ = run(capsys, path, "--json")
-    kind = {"ncu": "ncu", "nvv": "nvprof", "nvp": "nvprof", "dmo": "dcgm", "exp": "dcgm", "dcg": "dcgm"}[
-        path.name[:3]
-    ]
+    dcgm = dict.fromkeys(("dmo", "exp", "dcg"), "dcgm")
+    kind = {"ncu": "ncu", "nvv": "nvprof", "nvp": "nvprof", "nsy": "nsys-stats", **dcgm}[path.name[:3]]
     assert (status, json.loads(out)["kind"]) == (0, kind)
 
 
@@ -58,7 +57,7 @@ def test_tables_are_written_with_their_definitions(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.csv", b"a,b\n1,2\n", "no header of any of ncu, nvprof, nvvp, nsys, dcgm, kineto"),
+        ("x.csv", b"a,b\n1,2\n", "no header of any of ncu, nvprof, nvvp, nsys, nsys-stats, dcgm, kineto"),
         ("x.ncu-rep", b"NVR\0", "ncu --import x.ncu-rep --csv --page raw"),
         ("x.nsys-rep", b"QDSTRM", "nsys export --type sqlite x.nsys-rep"),
         ("x.json", b"{}", "no trace of torch.profiler"),

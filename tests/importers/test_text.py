@@ -47,7 +47,12 @@ def test_rows_are_checked_and_the_line_is_named():
     good = ['"a","b"', "c,d", '"e, f",g', '"say ""x""",y']
     table = read_rows(HERE, good, [3, 4, 5, 6], ["one", "two"])
     assert table["one"].tolist() == ["a", "c", "e, f", 'say "x"']
-    for bad, why in (('"a"', "1 fields"), ("a,b,c", "3 fields"), ('"a","b', "left open")):
+    for bad, why in (
+        ('"a"', "1 fields"),
+        ("a,b,c", "3 fields"),
+        ("a" * 200_000 + ',"b"', "larger than"),
+        ('"a","b', "left open"),
+    ):
         with pytest.raises(BadFile, match=f"file.csv:9: .*{why}"):
             read_rows(HERE, [good[0], bad], [3, 9], ["one", "two"])
 

@@ -54,7 +54,7 @@ def test_each_size_is_a_row_and_one_without_memory_too(
     assert table["batch_size"].tolist() == [2, 4, 8]
     assert table["status"].tolist() == ["ok", "ok", "oom"]
     assert table["message"].iloc[2] == "out of memory"
-    assert (table["rate_low"].iloc[:2] <= table["rate"].iloc[:2]).all()
+    assert table["rate_low"].iloc[:2].isna().all()  # 20 iterations are too few to see how they correlate
     assert (table["peak_memory_bytes"].iloc[:2] > 50e6).all()
     assert pd.read_csv(out / "throughput.csv")["status"].tolist() == table["status"].tolist()
     assert not list(out.rglob(".tmp-*"))

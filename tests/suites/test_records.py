@@ -13,7 +13,8 @@ ASKED = RunRecord(
 )  # fmt: skip
 RESULT = {
     "rate_per_s": 3.0, "rate_interval_per_s": [2.5, None], "unit": "images", "dropped": 1, "kept": 2,
-    "steady": {"steady": None}, "window_s": 4.0, "flags": ["contended"], "items_per_batch": 8,
+    "steady": {"steady": None}, "no_interval": "too short", "window_s": 4.0, "flags": ["contended"],
+    "items_per_batch": 8,
     "hashes": {"job": "0123456789abcdef", "source": "0"}, "provenance": {"data": {"source": "digits"}},
     "environment": {"versions": {"torch": "2.13.0"}, "threads": 2}, "process": {"peak_rss_bytes": 5},
     "metrics": {"accuracy": 0.5}, "losses": {"first": 2.0, "last": 1.0}, "feed": "memory",
@@ -49,7 +50,14 @@ def test_a_run_that_ended_well(tmp_path: Path) -> None:
         "0123456789ab",
     )
     assert (run.data, run.versions["torch"]) == ("digits", "2.13.0")
-    assert run.window == {"dropped": 1, "kept": 2, "steady": {"steady": None}, "seconds": 4.0}
+    why = "too short"
+    assert run.window == {
+        "dropped": 1,
+        "kept": 2,
+        "steady": {"steady": None},
+        "no_interval": why,
+        "seconds": 4.0,
+    }
     assert run.details["environment"] == {"versions": {"torch": "2.13.0"}, "threads": 2, "peak_rss_bytes": 5}
     assert run.details["job_metrics"] == {"accuracy": 0.5}
     assert RunRecord.from_dict(run.to_dict()) == run

@@ -27,7 +27,9 @@ def test_numbers_come_back_to_the_last_bit(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
 
 
-@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "epoch\nfirst\n"])
+@pytest.mark.parametrize(
+    "text", ["", "a,b\n1,2\n", "epoch\nfirst\n", pytest.param("epoch\n" + "1" * 200_000, id="long")]
+)
 def test_a_damaged_file_is_named(tmp_path, text):
     (tmp_path / "metrics.csv").write_text(text)
     with pytest.raises(Error, match=r"metrics\.csv"):

@@ -2,6 +2,8 @@
 import os
 import time
 
+import pytest
+
 from dnnsuite.results import read_monitor
 from dnnsuite.training import run
 from dnnsuite.training.watch import Watch
@@ -35,6 +37,16 @@ def test_rows_of_an_earlier_boot_come_before_by_the_age_of_the_file(tmp_path):
     first, second, *_ = times_ns(tmp_path)
     assert second - first == 10**9
     assert abs(now_ns - second - 60e9) < 5e9
+
+
+@pytest.mark.parametrize(
+    "text", ["time_ns,a.b_pct\n1,2\nx,3\n", "time_ns\n1,2\n9999999999999999999999\n", "a\n\0"]
+)
+def test_a_damaged_file_begins_anew(tmp_path, text):
+    (tmp_path / "monitor.csv").write_text(text)
+    with Watch(tmp_path, gpus=False, go_on=True):
+        now_ns = time.monotonic_ns()
+    assert all(t_ns > now_ns - 10**10 for t_ns in times_ns(tmp_path))
 
 
 def test_no_file_where_another_process_writes_them(tmp_path):

@@ -30,7 +30,8 @@ def test_the_first_epoch_is_dropped() -> None:
     throughput = named(found, "throughput")
     assert throughput.value == pytest.approx(1000)
     assert throughput.unit == "naps/s"
-    assert throughput.low is None  # four steps are too few for an interval
+    assert throughput.low is None
+    assert window["no_interval"].startswith("too short: 4 steps")
     assert named(found, "time/step", 0).value == pytest.approx(0.01)
 
 

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +13,23 @@ import numpy.typing as npt
 from .. import timing
 from ..errors import InvalidArgument
 
-__all__ = ["BLOCKS", "Steps", "block_rates", "common_window", "interval", "items_between", "rate", "warmup"]
+__all__ = [
+    "FEWEST",
+    "RateInterval",
+    "Steps",
+    "block_rates",
+    "common_window",
+    "interval",
+    "items_between",
+    "rate",
+    "warmup",
+]
 
 Int64s = npt.NDArray[np.int64]
+Float64s = npt.NDArray[np.float64]
 
-BLOCKS = 10  # batch means: ten and Student's t keep their coverage for correlated observations
+FEWEST = 50  # steps below which their correlation cannot be seen: `timing.batch_means` says "too short"
+_MOST_BLOCKS = 128  # more say nothing more: `timing.batch_means` would average them
 
 
 @dataclass(frozen=True)
@@ -63,11 +74,16 @@ def items_between(steps: Steps, start_ns: float, stop_ns: float) -> float:
 
     Time between two steps (data, synchronisation, end of epoch) belongs to the step that follows.
     """
+    first, last = _done(steps, np.array([start_ns, stop_ns], dtype=np.float64))
+    return float(last - first)
+
+
+def _done(steps: Steps, times_ns: Float64s) -> Float64s:
+    """Items finished by each time."""
     times = np.concatenate([steps.starts_ns[:1], steps.stops_ns]) - steps.starts_ns[0]
     done = np.concatenate([[0], np.cumsum(steps.items)])
-    edges = np.array([start_ns, stop_ns], dtype=np.float64) - float(steps.starts_ns[0])
-    first, last = np.interp(edges, times, done)
-    return float(last - first)
+    found: Float64s = np.interp(times_ns - float(steps.starts_ns[0]), times, done)
+    return found
 
 
 def rate(replicas: Sequence[Steps]) -> float:
@@ -78,7 +94,7 @@ def rate(replicas: Sequence[Steps]) -> float:
     return sum(items_between(steps, *window) for steps in replicas) / ((window[1] - window[0]) * 1e-9)
 
 
-def block_rates(replicas: Sequence[Steps], blocks: int) -> npt.NDArray[np.float64]:
+def block_rates(replicas: Sequence[Steps], blocks: int) -> Float64s:
     """Rates [blocks] in equal blocks of the common window; empty when there is no window."""
     if blocks < 1:
         raise InvalidArgument(f"blocks={blocks}: must be at least 1")
@@ -87,24 +103,41 @@ def block_rates(replicas: Sequence[Steps], blocks: int) -> npt.NDArray[np.float6
         return np.empty(0)
     edges = np.linspace(window[0], window[1], blocks + 1)
     length_s = (window[1] - window[0]) * 1e-9 / blocks
-    return np.array(
-        [sum(items_between(s, a, b) for s in replicas) / length_s for a, b in itertools.pairwise(edges)]
-    )
+    items: Float64s = np.sum([np.diff(_done(steps, edges)) for steps in replicas], axis=0)
+    return items / length_s
 
 
-def interval(replicas: Sequence[Steps], blocks: int) -> tuple[float | None, float | None, float | None]:
-    """(low, high) of the rate with 95 % by means of blocks of equal time, and the blocks' lag-1 correlation.
+class RateInterval(NamedTuple):
+    """95 % interval of a rate, and the correlation of neighbouring blocks; None and why where none can be told."""
 
-    No bounds are given where the blocks are too few, or too much alike one after the other, to tell.
+    low: float | None
+    high: float | None
+    lag1: float | None
+    why: str
+
+
+def interval(replicas: Sequence[Steps]) -> RateInterval:
+    """95 % interval of the rate of all replicas together over their common window.
+
+    The rates of blocks of equal time are a series, of a block per step but no more than tell anything. Its error is
+    that of its slowest waves, as steps that follow each other are correlated. No bounds are given below FEWEST steps
+    of a replica, and where the rate rises or falls all along.
     """
-    of_blocks = block_rates(replicas, max(blocks, 1))
-    if len(of_blocks) < 2:
-        return None, None, None
-    found = timing.batch_means(of_blocks, batches=len(of_blocks), independent=True)
-    return (None, None, found.lag1) if found.why else (found.low, found.high, found.lag1)
+    window = common_window(replicas)
+    if window is None:
+        return RateInterval(None, None, None, "too short: there is no time in which all replicas are active")
+    steps = min(int(np.sum((s.stops_ns > window[0]) & (s.stops_ns <= window[1]))) for s in replicas)
+    if steps < FEWEST:
+        return RateInterval(
+            None, None, None, f"too short: {steps} steps, and {FEWEST} show how neighbours correlate"
+        )
+    found = timing.batch_means(block_rates(replicas, min(steps, _MOST_BLOCKS)))
+    if found.why:
+        return RateInterval(None, None, found.lag1, found.why)
+    return RateInterval(found.low, found.high, found.lag1, "")
 
 
-def warmup(seconds: npt.NDArray[np.float64]) -> dict[str, Any]:
+def warmup(seconds: Float64s) -> dict[str, Any]:
     """The steady state of a series by MSER-5: `truncated` values before it; `steady` False where there is none."""
     found = timing.mser5(seconds)
     return {

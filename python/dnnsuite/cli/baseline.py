@@ -11,6 +11,7 @@ import typer
 
 from ..errors import InvalidArgument
 from ._options import Json, Text
+from ._status import tell
 from .compare import Across, FailOnOption, MetricName, Outs, Threshold, report_comparison
 
 __all__ = ["commands"]
@@ -52,7 +53,7 @@ def save(
             f"{', '.join(map(str, directories))}: no run ended well; there is nothing to compare with"
         )
     results.save_csv(table, to)
-    print(f"{to}: {measured['run_id'].nunique()} runs of {measured['job'].nunique()} jobs")
+    tell(f"{to}: {measured['run_id'].nunique()} runs of {measured['job'].nunique()} jobs")
     return 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Error, InvalidArgument
-from ._status import FAILED, say
+from ._status import FAILED, say, tell
 
 if TYPE_CHECKING:
     from ..workflow.convergence import ConvergenceReport
@@ -70,7 +70,7 @@ def _run(where: Path, resume: bool, options: dict[str, Any], as_json: bool) -> i
         if report.verdict is not None:
             print(report.verdict)
         for path in report.files:
-            print(path)
+            tell(str(path))
     for problem in report.problems:
         say(problem)
     return 0 if report.ok else FAILED

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ._options import Json, Number, Text
-from ._status import say
+from ._status import say, tell
 
 if TYPE_CHECKING:
     from ..data.catalogue import DataSet
@@ -54,7 +54,7 @@ def list_sets(dataroot: Dataroot = None, as_json: Json = False) -> int:
     if as_json:
         print(json.dumps({name: _as_dict(data, root) for name, data in DATA_SETS.items()}))
         return 0
-    print(f"below {root} (name, whether it is here, size, what its archives are checked by):")
+    tell(f"below {root} (name, whether it is here, size, what its archives are checked by):")
     for name, data in DATA_SETS.items():
         state = "here" if _found(data, root) else "-"
         checked = f"{data.checked:<11}"
@@ -77,7 +77,7 @@ def where(name: Name, dataroot: Dataroot = None, as_json: Json = False) -> int:
     if as_json:
         print(json.dumps(_as_dict(data, root)))
         return 0 if found else 1
-    print(f"{data.title}: {found or f'not below {root}'}")
+    tell(f"{data.title}: {found or f'not below {root}'}")
     for title, value in (("licence", data.licence), ("size", data.size), ("read by", ", ".join(data.jobs))):
         print(f"  {title:<9} {value}")
     for i, line in enumerate(data.layout):
@@ -114,7 +114,7 @@ def prepare_set(
     from ..data.preparing import prepare
 
     where = prepare(data_set(name), _root(dataroot), Path(source) if source else None, fake, unchecked, say)
-    print(where)
+    tell(str(where))
     return 0
 
 
@@ -182,7 +182,7 @@ def valprep(
         print(json.dumps({**found, "classes": moves.classes, "in_place": moves.done}))
         return 0
     for path, label in moves.todo if dry_run else ():
-        print(f"{path} -> {folder / label / path.name}")
+        tell(f"{path} -> {folder / label / path.name}")
     verb = "would move" if dry_run else "moved"
     print(f"{verb} {len(moves.todo)} images into {moves.classes} class folders; {moves.done} were in place")
     return 0
@@ -226,7 +226,7 @@ def tfrecord(
         print(json.dumps({"out": str(conversion.out), "written": written, "shards": count, "images": images}))
         return 0
     told = ", ".join(f"{number:,} images for {part}" for part, number in images.items())
-    print(
+    tell(
         f"{conversion.out}: {count} shards, {written} of them written now; {told}, {len(conversion.classes)} classes"
     )
     return 0

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from .._runs.words import printable
 from ..errors import Error, InvalidArgument
+from ._status import tell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,9 +67,9 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
 
 def _run(parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], list[Path]]) -> NoReturn:
     try:
-        print("\n".join(map(str, work(parser.parse_args()))))
+        tell("\n".join(map(str, work(parser.parse_args()))))
     except (Error, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        print(f"{parser.prog}: error: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)
     sys.exit(0)
 

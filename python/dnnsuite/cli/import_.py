@@ -34,13 +34,16 @@ def import_file(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="CSV of ncu, nvprof or nvvp, SQLite of nsys or nvvp, output of dcgmi dmon or dcgm-exporter, a trace "
-            "of torch.profiler; or several traces, or a folder of them: the ranks of one run.",
+            help="CSV of ncu, nvprof, nvvp or `nsys stats`, SQLite of nsys or nvvp, output of dcgmi dmon or "
+            "dcgm-exporter, a trace of torch.profiler; or several traces, or a folder of them: the ranks of one run.",
             show_default=False,
         ),
     ],
     kind: Annotated[
-        str, typer.Option(help="ncu, nvprof, nvvp, nsys, dcgm, kineto, or auto: recognised by the content.")
+        str,
+        typer.Option(
+            help="ncu, nvprof, nvvp, nsys, nsys-stats, dcgm, kineto, or auto: recognised by the content."
+        ),
     ] = "auto",
     out: Annotated[Optional[Path], typer.Option(help="Write each table as CSV into this folder.")] = None,  # noqa: UP045
     interval: Annotated[
@@ -172,8 +175,10 @@ def _results(found: Imported) -> tuple[Results, list[str]]:
         return importers.analyse_trace(found), []
     if found.kind == "dcgm":
         return {"devices": _by_device(found.tables["samples"])}, []
-    results: Results = {}
+    results = importers.by_name(found)
     notes: list[str] = []
+    if found.kind == "nsys-stats":
+        return results, notes
     for name, report in (("cores", _cores), ("fp32", _fp32)):
         try:
             said = report(found, results)

@@ -108,7 +108,7 @@ def profile_job(request: Request, out: Path, as_json: bool) -> int:
         for line in hints:
             print(line)
         for path in files:
-            print(path)
+            tell(str(path))
     return 0 if all(result["status"] == "ok" for result in results) else 1
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from .._runs.words import printable
 from ..errors import Error, InvalidArgument, did_you_mean
 from ._status import say
 
@@ -96,7 +97,7 @@ def report(
         _write(path, made)
     if save_target is not None:
         targets.save(save_target, made.entries)
-        print(f"dnnsuite: target written; use it with --gpu-model {save_target}", file=sys.stderr)
+        say(f"target written; use it with --gpu-model {save_target}")
     if as_json:
         print(json.dumps(made.to_dict()))
     else:
@@ -173,6 +174,6 @@ def _mlbench_report(
         if html is not None:
             write_text(html, made_by.html(made))
     except (Error, OSError) as error:
-        print(f"mlbench-report: error: {error}", file=sys.stderr)
+        print(f"mlbench-report: error: {printable(str(error))}", file=sys.stderr)
         raise typer.Exit(2) from None
     print(made_by.style_score(made) if html else made_by.style_seed(made))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from ._options import Number, Text, Texts
-from ._status import say
+from ._status import say, tell
 
 if TYPE_CHECKING:
     from .._runs.record import RunRecord
@@ -107,7 +107,7 @@ def _show(suite: str, asked: dict[str, Any], as_json: bool) -> int:
 
     found, _, _ = prepare(suite, asked)
     if not as_json:
-        print(", ".join(entry.name for entry in found.entries))
+        tell(", ".join(entry.name for entry in found.entries))
         return 0
     listed = [
         {"name": entry.name, "cmd": entry.command, "args": entry.flags(), "cgroup": entry.scope}
@@ -129,7 +129,7 @@ def _describe(suite: Suite, settings: SuiteSettings, plan: Plan, as_json: bool) 
         )
         return 0
     for entry in suite.entries:
-        print(f"{entry.name}: {entry.missing}" if entry.missing else entry.command_line())
+        tell(f"{entry.name}: {entry.missing}" if entry.missing else entry.command_line())
     students = sum(entry.scope != "all" for entry in suite.entries)
     again = f", {settings.repeat} times" if settings.repeat > 1 else ""
     counted = f"{len(suite.entries)} job{'s' * (len(suite.entries) > 1)}"

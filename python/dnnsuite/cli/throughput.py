@@ -11,7 +11,7 @@ import typer
 
 from .._shown import duration, percent, rate, size
 from ._options import Json, Number, Text, Texts
-from ._status import FAILED, say
+from ._status import FAILED, say, tell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +116,7 @@ def _measure(request: Request, out: Path, resume: bool, quiet: bool, as_json: bo
     if as_json:
         print(json.dumps({"out": str(out), "rows": rows, "files": [str(path) for path in files]}))
     else:
-        print("\n".join([*_lines(table), *map(str, files)]))
+        tell("\n".join([*_lines(table), *map(str, files)]))
     # A size that is too large for the memory is a finding.
     return 0 if set(table["status"]) <= {"ok", "oom"} and (table["status"] == "ok").any() else FAILED
 

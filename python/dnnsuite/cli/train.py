@@ -15,7 +15,7 @@ import typer
 from .._shown import metric, ratio
 from ..errors import InvalidArgument, did_you_mean
 from ._options import Json, Number, Text, Texts
-from ._status import FAILED, say
+from ._status import FAILED, say, tell
 from .run import parameters
 from .train_on_cluster import Nodes, command_line, submit
 
@@ -275,7 +275,7 @@ def _tell(trained: Trained, asked: _Asked, as_json: bool) -> None:
         print(json.dumps({"out": str(trained.folder), "data": trained.record.data, "last": last}))
         return
     accuracy = f", acc1 {metric(last['acc1/valid'])}" if "acc1/valid" in last else ""
-    print(f"{trained.folder}: {len(trained.history)} epochs{accuracy} on {trained.record.data}")
+    tell(f"{trained.folder}: {len(trained.history)} epochs{accuracy} on {trained.record.data}")
 
 
 def _tell_of_models(trained: Trained, as_json: bool) -> None:
@@ -292,8 +292,8 @@ def _tell_of_models(trained: Trained, as_json: bool) -> None:
     for model in models:
         scores = [f"{key.partition('/')[0]} {metric(model[key])}" for key in _SCORES if model.get(key) != ""]
         what = ", ".join(scores) if model["status"] == "ok" else f"ended: {model['status']}"
-        print(f"model {model['model']}, {model['name']}: {model['epochs']} epochs, {what}")
-    print(f"{trained.folder}: {len(models)} models{_times(speedup)} on {trained.record.data}")
+        tell(f"model {model['model']}, {model['name']}: {model['epochs']} epochs, {what}")
+    tell(f"{trained.folder}: {len(models)} models{_times(speedup)} on {trained.record.data}")
 
 
 _SCORES = ("loss/valid", "acc1/valid")

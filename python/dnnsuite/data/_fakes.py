@@ -35,6 +35,8 @@ _WORDS = (
     "it",
 )
 
+_MOST = 20_000_000  # samples; MovieLens has as many ratings
+
 
 def fake(name: str, folder: Path, count: int, seed: int = 0) -> None:
     """Write a data set's files into an existing folder.
@@ -49,9 +51,12 @@ def fake(name: str, folder: Path, count: int, seed: int = 0) -> None:
     import numpy as np
 
     least, write = FAKES[name]
-    if count < least:
-        raise InvalidArgument(f"--fake {count}: {name} wants {least} or more")
-    write(folder, count, np.random.default_rng(seed))
+    if not least <= count <= _MOST:
+        raise InvalidArgument(f"--fake {count}: {name} wants {least} to {_MOST:,}")
+    try:
+        write(folder, count, np.random.default_rng(seed))
+    except MemoryError as error:
+        raise InvalidArgument(f"--fake {count}: more than the memory of this machine holds") from error
 
 
 def _imagenet(folder: Path, count: int, rng: np.random.Generator) -> None:

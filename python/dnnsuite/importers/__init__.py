@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from ._loading import KINDS, TRACES, Imported, load, sniff
     from .cores import core_report
     from .fp32 import fp32_report
-    from .traces import Ranks, analyse_trace, compare_traces, merge_ranks
+    from .traces import Ranks, analyse_trace, by_name, compare_traces, merge_ranks
 
 __all__ = [
-    "KINDS", "TRACES", "BadFile", "Imported", "Ranks", "analyse_trace", "compare_traces", "core_report", "fp32_report",
-    "load", "merge_ranks", "sniff",
+    "KINDS", "TRACES", "BadFile", "Imported", "Ranks", "analyse_trace", "by_name", "compare_traces", "core_report",
+    "fp32_report", "load", "merge_ranks", "sniff",
 ]  # fmt: skip
 
 _HOME_OF = {
@@ -37,10 +37,11 @@ _HOME_OF = {
     "fp32_report": ".fp32",
     "Ranks": ".traces",
     "analyse_trace": ".traces",
+    "by_name": ".traces",
     "compare_traces": ".traces",
     "merge_ranks": ".traces",
 }
-_MODULES = ("cores", "dcgm", "fp32", "kineto", "large", "ncu", "nsys", "nvprof", "nvvp")
+_MODULES = ("cores", "dcgm", "fp32", "kineto", "large", "ncu", "nsys", "nsys_stats", "nvprof", "nvvp")
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidArgument, did_you_mean
-from . import dcgm, kineto, ncu, nsys, nvprof, nvvp
+from . import dcgm, kineto, ncu, nsys, nsys_stats, nvprof, nvvp
 from ._text import BadFile, encoding_of, lines_of, read_bytes, read_head
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "TRACES", "Imported", "load", "sniff"]
 
-KINDS = ("ncu", "nvprof", "nvvp", "nsys", "dcgm", "kineto")
+KINDS = ("ncu", "nvprof", "nvvp", "nsys", "nsys-stats", "dcgm", "kineto")
 TRACES = ("nsys", "nvvp", "kineto")  # of these: kernels, copies, calls, with times
 _JSON = re.compile(r"\s*(?:\{|\[\s*(?:\{|\]|$))")
 _SQLITE = b"SQLite format 3\0"
@@ -84,8 +84,14 @@ def _kind_of_database(path: Path) -> str:
 
 
 def _kind_of_lines(lines: Iterable[str]) -> str | None:
+    kinds = (
+        ("ncu", ncu.is_header),
+        ("dcgm", dcgm.is_dcgm),
+        ("nsys-stats", nsys_stats.is_header),
+        ("nvprof", nvprof.is_header),
+    )
     for line in lines:
-        for kind, is_one in (("ncu", ncu.is_header), ("dcgm", dcgm.is_dcgm), ("nvprof", nvprof.is_header)):
+        for kind, is_one in kinds:
             if is_one(line):
                 return kind
     return None
@@ -100,8 +106,8 @@ def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Impor
         interval_s: between samples of DCGM, s, where the file has no times.
 
     Returns:
-        ncu: `metrics`; nvprof: `launches`, `metrics`, `api`, `unified`; dcgm: `samples`; nsys, nvvp and kineto: the
-        tables of :class:`dnnsuite.profiler.activity.ActivityInstrument`.
+        ncu: `metrics`; nvprof and nsys-stats: `launches`, `metrics`, `api`, `unified`; dcgm: `samples`; nsys, nvvp
+        and kineto: the tables of :class:`dnnsuite.profiler.activity.ActivityInstrument`.
 
     Raises:
         BadFile: damaged, or of another kind.
@@ -117,8 +123,8 @@ def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Impor
     notes = []
     if kind == "ncu":
         tables = {"metrics": ncu.read(path)}
-    elif kind == "nvprof":
-        tables = nvprof.read(path)
+    elif kind in ("nvprof", "nsys-stats"):
+        tables = (nvprof if kind == "nvprof" else nsys_stats).read(path)
     elif kind == "dcgm":
         tables = {"samples": dcgm.read(path, interval_s)}
     else:

@@ -26,7 +26,21 @@ __all__ = ["GZIP", "BadFile", "encoding_of", "fields_of", "has_decimal_comma", "
 
 GZIP = b"\x1f\x8b"
 _REMEDY = "; without the line the rest can be imported"
-_NOTHING = ("", "n/a", "na", "nan", "-nan", "-", "no data", "(!) n/a", "not supported", "<overflow>")
+_NOTHING = (
+    "",
+    "n/a",
+    "na",
+    "nan",
+    "-nan",
+    "-",
+    "no data",
+    "(!) n/a",
+    "not supported",
+    "<overflow>",
+    "inf",
+    "+inf",
+    "-inf",
+)  # a ratio to nothing
 _GROUPED = r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?"
 # What can be a number with one sign for decimals only: {0} is that of groups, {1} that of decimals.
 _ONLY = (
@@ -110,8 +124,11 @@ def lines_of(data: bytes) -> list[str]:
 
 
 def fields_of(line: str) -> list[str]:
-    """Split one line of CSV into its fields."""
-    return next(csv.reader([line]), [])
+    """Split one line of CSV into its fields; into none where one is longer than any that a tool writes (128 KiB)."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []
 
 
 def read_rows(
@@ -174,7 +191,10 @@ def _not_plain(lines: Sequence[str], text: str, fields: int) -> Sequence[int]:
 
 
 def _check_row(path: Path, line: str, number: int, fields: int) -> None:
-    records = list(csv.reader([line, "next"]))  # an open quote takes the next line into the record
+    try:
+        records = list(csv.reader([line, "next"]))  # an open quote takes the next line into the record
+    except csv.Error as error:
+        raise BadFile(path, f"{error}: the line is damaged{_REMEDY}", number) from error
     if line.count('"') % 2 or len(records) < 2:
         raise BadFile(path, f"a quote is left open: the file is cut short here{_REMEDY}", number)
     found = len(records[0])
@@ -220,7 +240,7 @@ def numbers(
     """Numbers `[N]` for texts, and which of them are words instead, which are NaN.
 
     Grouped digits are one number (`1,234.5`); what follows a number in parentheses is left out, as the instances that
-    ncu lists; what tools write for "nothing" is NaN.
+    ncu lists; what tools write for "nothing", or for a ratio to nothing, is NaN.
 
     Raises:
         BadFile: digits and commas that are no grouped number: another country's decimal comma would be off by 1000.
@@ -240,6 +260,7 @@ def numbers(
             f"{texts.iloc[first]!r} is no number with grouped digits; export with LC_ALL=C",
             lines[first],
         )
-    values = pd.to_numeric(plain, errors="coerce").to_numpy(float)
+    values = pd.to_numeric(plain, errors="coerce").to_numpy(float, copy=True)
+    values[np.isinf(values)] = np.nan  # digits that no number holds are a word
     words_only = np.isnan(values) & ~plain.str.lower().isin(_NOTHING).to_numpy(bool)
     return values[codes], words_only[codes]

@@ -7,6 +7,7 @@ The header decides what a column is, not its position; every entity keeps its ow
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
@@ -41,6 +42,16 @@ _TOO_WIDE = re.compile(r"\*+$")  # what dmon prints of a value that is wider tha
 _BLANK = (9223372036854775792, 2147483632)  # from these on, of 64 and 32 bits, DCGM's words for "no value"
 _EXPOSED = re.compile(r"(DCGM_FI_\w+)\{(.*)\}\s+(\S+)(?:\s+(-?\d+))?\s*$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+# Labels of those who share a GPU: one scrape has a line for each of them.
+_SHARERS = (
+    "namespace",
+    "pod",
+    "container",
+    "exported_namespace",
+    "exported_pod",
+    "exported_container",
+    "vgpu",
+)
 _TIMES = {"timestamp_ms": 10**6, "timestamp_ns": 1, "t_ns": 1, "timestamp": 10**9, "time": 10**9}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _HOST = {  # columns of HFTA's file that are of the machine
@@ -168,6 +179,8 @@ def _is_value(rest: str) -> bool:
 def _number(path: Path, line: int, text: str, is_known: bool) -> float:
     try:
         value = float("nan" if text in NOTHING or _TOO_WIDE.fullmatch(text) else text)
+        if math.isinf(value) or "_" in text:
+            raise ValueError(text)
         return float("nan") if _is_blank(value) else value
     except ValueError:
         if not is_known:
@@ -200,7 +213,7 @@ def _exposition(path: Path, lines: Sequence[str], clock: _Clock) -> Iterator[Row
         part = f"/{labels['GPU_I_ID']}" if "GPU_I_ID" in labels else ""
         device = f"gpu{labels['gpu']}{part}"
         name, factor, unit = column_of(found[1])
-        t_ns = int(found[4]) * 10**6 if found[4] else clock.at((device, name))
+        t_ns = int(found[4]) * 10**6 if found[4] else clock.at((device, name, *map(labels.get, _SHARERS)))
         if abs(t_ns) >= 2**63:
             raise BadFile(path, f"{found[4]!r} is no time in ms", number)
         yield t_ns, device, name, _number(path, number, found[3], True) * factor, unit

@@ -28,11 +28,11 @@ from ._units import to_base
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["is_header", "read"]
+__all__ = ["is_header", "of_lines", "read"]
 
 _NAMES = ("Name", "Kernel")
 _DURATIONS = ("Duration", "Avg. Duration", "Avg")
-_CALLS = ("Invocations", "Calls")
+_CALLS = ("Invocations", "Calls", "Num Calls")
 _DEVICES = ("Device",)
 # What the columns are that are neither of these nor metrics.
 _OTHERS = {
@@ -42,6 +42,10 @@ _OTHERS = {
     "Dynamic Shared Memory", "Size", "Throughput", "SrcMemType", "DstMemType", "Src Mem Type", "Dst Mem Type",
     "Metric Name", "Metric Description", "Event Name", "Session", "Process", "Thread", "Unified Memory",
     "Virtual Address", "Src Dev", "Dst Dev", "Local Memory Per Thread", "Shared Memory Configuration",
+    # of `nsys stats`
+    "Med", "StdDev", "CorrId", "CorrID", "GrdX", "GrdY", "GrdZ", "BlkX", "BlkY", "BlkZ", "Reg/Trd", "StcSMem",
+    "DymSMem", "Bytes", "SrcMemKd", "DstMemKd", "Ctx", "GreenCtx", "GridXYZ", "BlockXYZ", "Result", "Pid", "Tid",
+    "T-Pri", "Thread Name",
 }  # fmt: skip
 _LEVEL = re.compile(r"(?:Idle|Low|Mid|High|Max) \((\d+)\)$", re.IGNORECASE)
 _UNITS_OF_TIME = ("s", "ms", "us", "ns")
@@ -81,7 +85,7 @@ def is_header(line: str) -> bool:
     if "," not in line:
         return is_text_header(line)
     plain = {_plain(field)[0] for field in fields_of(line)}
-    times = plain & {*_DURATIONS} and (plain & {"Duration", "Avg. Duration"} or "Calls" in plain)
+    times = plain & {*_DURATIONS} and plain & {"Duration", "Avg. Duration", "Calls", "Num Calls"}
     metrics = {"Metric Name", "Invocations"} <= plain or {"Context", "Stream", "Kernel"} <= plain
     unified = plain >= _SIZES
     return bool(plain & {*_NAMES} and "ID" not in plain and (times or metrics or unified))
@@ -104,10 +108,14 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
     Raises:
         BadFile: no header that is known, no row, or a damaged row.
     """
+    path = Path(path)
+    return of_lines(path, as_csv(read_lines(path)))
+
+
+def of_lines(path: Path, lines: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """Read the lines of such a file, as :func:`read` does; `path` is for messages."""
     import pandas as pd
 
-    path = Path(path)
-    lines = as_csv(read_lines(path))
     heads = [number for number, line in enumerate(lines) if is_header(line)]
     if not heads:
         raise BadFile(
@@ -186,6 +194,8 @@ class _Page:
         """True for rows of the host's calls: by their type, or in a trace by their lack of a device."""
         if "Type" in rows and rows["Type"].astype(str).str.contains("API calls").any():
             return rows["Type"].astype(str).str.contains("API calls")
+        if "Num Calls" in rows:
+            return rows["Name"].notna()
         if {"Start", "Duration", "Name"} <= {*self.columns}:
             if "Device" not in rows:
                 return rows["Name"].notna()
@@ -247,13 +257,24 @@ class _Page:
         if words.any():
             first = int(np.flatnonzero(words)[0])
             raise BadFile(self.path, f"{texts.iloc[first]!r} where a number must stand", self.at[first])
+        return self._counted(values)
+
+    def _counted(self, values: Any) -> Any:
+        """Counts and times as they are; none is negative."""
+        import numpy as np
+
+        if (values < 0).any():
+            first = int(np.flatnonzero(values < 0)[0])
+            raise BadFile(self.path, "a count or a time is negative: the line is damaged", self.at[first])
         return values
 
     def _durations(self, rows: pd.DataFrame, column: str) -> Any:
         unit = self.units.get(column, "")
         carried = [_value(str(text)) for text in rows[column].cat.categories]
         if not unit and any(own in _UNITS_OF_TIME for _, own in carried):
-            return self._values(rows[column], "")["value"].to_numpy()  # each with its own: `12.052ms`
+            return self._counted(
+                self._values(rows[column], "")["value"].to_numpy()
+            )  # each with its own: `12.052ms`
         if unit not in _UNITS_OF_TIME:
             raise BadFile(
                 self.path,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from ._loading import TRACES, Imported
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Ranks", "analyse_trace", "compare_traces", "data_waits", "merge_ranks"]
+__all__ = ["Ranks", "analyse_trace", "by_name", "compare_traces", "data_waits", "merge_ranks"]
 
 _DATA = re.compile(r"enumerate\(DataLoader")
 _PAIRWISE = re.compile(r"send_?recv", re.IGNORECASE)  # of two ranks each: the others do not wait in it
@@ -43,6 +44,13 @@ _COMPARED = {
     "ms_b": "time in it, of the second",
     "change_ms": "ms_b - ms_a",
     "change_pct": "100 change_ms / ms_a; NaN for what the first has not",
+}
+_BY_NAME = {
+    "name": "kernel or copy, or the host's call",
+    "calls": "how often it ran",
+    "total_ns": "time in it, all calls together",
+    "share_pct": "of the time of all rows",
+    "mean_ns": "time of a call",
 }
 
 
@@ -210,7 +218,7 @@ def _judge(table: pd.DataFrame) -> tuple[int | None, str]:
 
 
 def compare_traces(first: Imported, second: Imported) -> pd.DataFrame:
-    """Time of each kernel in two traces, or in two files of launches (ncu, nvprof); the largest change first.
+    """Time of each kernel in two traces, or two files of launches (ncu, nvprof, nsys-stats); the largest change first.
 
     Raises:
         InvalidArgument: a file without times of kernels or operators, or one of kernels and one of operators.
@@ -236,6 +244,36 @@ def compare_traces(first: Imported, second: Imported) -> pd.DataFrame:
     return define(found.iloc[order].reset_index(drop=True), _COMPARED)
 
 
+def by_name(found: Imported) -> dict[str, pd.DataFrame]:
+    """Time of each kernel, and of each of the host's calls, in a file of launches (ncu, nvprof, nsys-stats).
+
+    Returns:
+        `kernels_by_name` and `calls_by_name`, the longest altogether first; those that the file has times of.
+    """
+    sums = {}
+    with suppress(InvalidArgument):
+        sums["kernels_by_name"] = _times(found)[1]
+    calls = found.tables.get("api")
+    if calls is not None and len(calls):
+        sums["calls_by_name"] = _weighted(calls)
+    return {name: _shares(table) for name, table in sums.items()}
+
+
+def _weighted(rows: pd.DataFrame) -> pd.DataFrame:
+    """Sums over rows of several calls each, of which durations are means: name, calls, ns."""
+    known = rows.dropna(subset=["duration_ns"])
+    weighted = known.assign(ns=known["duration_ns"] * known["calls"])
+    return weighted.groupby("name", sort=False)[["calls", "ns"]].sum().reset_index()
+
+
+def _shares(sums: pd.DataFrame) -> pd.DataFrame:
+    total = float(sums["ns"].sum())
+    made = sums.rename(columns={"ns": "total_ns"}).sort_values("total_ns", ascending=False, kind="stable")
+    made["share_pct"] = 100 * made["total_ns"] / (total or 1.0)
+    made["mean_ns"] = made["total_ns"] / made["calls"]
+    return define(made.reset_index(drop=True)[list(_BY_NAME)], _BY_NAME)
+
+
 def _times(found: Imported) -> tuple[str, pd.DataFrame]:
     """("kernels" or "operators", table of name, calls, ns) of one file."""
     import pandas as pd
@@ -247,10 +285,8 @@ def _times(found: Imported) -> tuple[str, pd.DataFrame]:
         )
     if len(tables.get("ops", ())):
         return "operators", _sums(tables["ops"].assign(ns=tables["ops"]["self_ns"]))
-    if found.kind == "nvprof" and tables["launches"]["duration_ns"].notna().any():
-        launches = tables["launches"].dropna(subset=["duration_ns"])
-        weighted = launches.assign(ns=launches["duration_ns"] * launches["calls"])
-        return "kernels", weighted.groupby("name", sort=False)[["calls", "ns"]].sum().reset_index()
+    if "launches" in tables and tables["launches"]["duration_ns"].notna().any():
+        return "kernels", _weighted(tables["launches"])
     if found.kind == "ncu":
         durations = tables["metrics"][
             tables["metrics"]["metric"].isin(["gpu__time_duration.sum", "Duration"])

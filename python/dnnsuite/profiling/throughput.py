@@ -13,7 +13,7 @@ from .._runs.folder import THROUGHPUT_FILE, PlanFolder, opened
 from .._runs.interrupts import deferred, interruptible
 from .._runs.order import interleave
 from .._runs.progress import Durations, Progress
-from .._runs.rates import BLOCKS, Steps
+from .._runs.rates import Steps
 from .._runs.record import Metric, RunRecord, Samples
 from .._runs.resume import final, refuse_other_settings
 from .._runs.samples import SAMPLES_FILE, read_steps
@@ -141,12 +141,11 @@ def _figures(record: RunRecord, result: Mapping[str, Any], directory: Path) -> R
     if not record.ok:
         return replace(record, details=details)
     steps, kept = _steps(directory / SAMPLES_FILE)
-    low, high, lag1 = rates.interval([kept], min(BLOCKS, len(kept)))
+    found = rates.interval([kept])
     value = rates.rate([kept])
     per_step = result["items_per_step"]
     flags = [] if result["finite"] else ["a loss is not finite"]
-    wide = low is None or high is None or high - low > 2 * record.asked["target"] * value
-    if wide and (told := _ENDED.get(result["status_of_rate"])):
+    if told := _ended(result["status_of_rate"], found, 2 * record.asked["target"] * value):
         flags.append(told)
     what = "items / time of the counted steps, data wait included"
     return replace(
@@ -154,18 +153,26 @@ def _figures(record: RunRecord, result: Mapping[str, Any], directory: Path) -> R
         unit=result["unit"],
         items_per_step=float(per_step),
         metrics=(
-            Metric("throughput", value, f"{result['unit']}/s", low, high, definition=what),
+            Metric("throughput", value, f"{result['unit']}/s", found.low, found.high, definition=what),
             Metric("time/step", per_step / value, "s"),
             _memory(result["process"]),
         ),
         samples=Samples(),
         disturbances=tuple(flags),
         window={
-            "dropped": len(steps) - len(kept), "kept": len(kept), "blocks_lag1": lag1,
+            "dropped": len(steps) - len(kept), "kept": len(kept), "blocks_lag1": found.lag1,
+            "no_interval": found.why,
             "start_ns": int(kept.starts_ns[0]), "stop_ns": int(kept.stops_ns[-1]),
         },
         details=details,
     )  # fmt: skip
+
+
+def _ended(status: str, found: rates.RateInterval, asked: float) -> str:
+    """Warning about an interval that is wider than `asked`; empty where there is nothing to warn of."""
+    if found.low is not None and found.high is not None and found.high - found.low <= asked:
+        return ""
+    return _ENDED.get(status, "")
 
 
 def _steps(path: Path) -> tuple[Steps, Steps]:

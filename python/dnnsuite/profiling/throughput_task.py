@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
+import numpy as np
+
 from .. import timing
-from .._runs.rates import warmup
+from .._runs.rates import Steps, interval, warmup
+from .._runs.rates import rate as items_per_second
 from .._runs.samples import Sample, write_samples
 from .._runs.spec import WorkerSpec
 from .._runs.worker import Siblings
@@ -101,5 +104,37 @@ def _until_known(observer: _Observer, order: Mapping[str, Any]) -> tuple[list[Sa
         status = rule.add(took_s, (timing.now_ns() - began_ns) * 1e-9)
     found = warmup(rule.seconds)
     cut = 2 + (found["truncated"] if found["steady"] else 0)
+    status, reason = rule.status, rule.reason
+    until_ns = began_ns + round(budget_s * 1e9)
+    if status == "converged" and not _confirmed(observer, cut, number, order["target"], until_ns):
+        status, reason = "timeout", f"the time is up after {len(observer.samples) - 2} samples"
     samples = [each._replace(phase="warmup") if i < cut else each for i, each in enumerate(observer.samples)]
-    return samples, status, rule.reason
+    return samples, status, reason
+
+
+def _confirmed(observer: _Observer, cut: int, number: int, target: float, until_ns: int) -> bool:
+    """Observe on until the record's own interval is within `target`, too; False where the time is up before.
+
+    The rule takes pieces of the run as independent; the record does not. Looks are few, as each is a chance to stop
+    where the interval happens to be narrow.
+    """
+    look = 0
+    while timing.now_ns() < until_ns:
+        if len(observer.samples) >= look:
+            if _known(observer.samples[cut:], target):
+                return True
+            look = len(observer.samples) * 5 // 4 + 1
+        observer.observe(number)
+    return _known(observer.samples[cut:], target)
+
+
+def _known(samples: Sequence[Sample], target: float) -> bool:
+    """True if the 95 % interval of the samples' rate is within `target` of it."""
+    starts = np.array([sample.start_ns for sample in samples], np.int64)
+    stops = np.array([sample.stop_ns for sample in samples], np.int64)
+    items = np.rint([sample.items for sample in samples]).astype(np.int64)
+    steps = [Steps(starts, stops, items, np.zeros_like(starts))]
+    found = interval(steps)
+    if found.low is None or found.high is None:
+        return False
+    return found.high - found.low <= 2 * target * items_per_second(steps)

@@ -124,7 +124,9 @@ def chart(report: SuiteReport) -> str:
 
 def _against_target(table: pandas.DataFrame) -> list[tuple[str, float, float, float]]:
     """(job, rate / target, its deviation below and above)."""
-    kept = table[table["diff"].notna()].assign(spread=table["sd"] / table["target"])
+    # Of these rows alone: a table without any would take those of a longer column.
+    kept = table[table["diff"].notna()]
+    kept = kept.assign(spread=kept["sd"] / kept["target"])
     return [(str(job), 1 + row["diff"], row["spread"], row["spread"]) for job, row in kept.iterrows()]
 
 

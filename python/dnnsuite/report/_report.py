@@ -221,8 +221,8 @@ def _title(entries: Sequence[ReportEntry]) -> str:
 
 
 def _comparable(entries: Sequence[ReportEntry], unlike: Mapping[str, object]) -> bool:
-    """True if a run of a suite is left that may be compared with its target."""
-    return any(entry.job not in unlike for entry in entries)
+    """True if a run of a suite that ended well is left and may be compared with its target."""
+    return any(entry.ok and entry.job not in unlike for entry in entries)
 
 
 def _notes(

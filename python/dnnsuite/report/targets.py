@@ -224,10 +224,20 @@ def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[int, Mapping[str, s
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"{path}: {reason(error)}") from error
     reader = csv.DictReader(io.StringIO(text))
-    missing = [name for name in needed if name not in (reader.fieldnames or ())]
-    if missing:
-        raise InvalidArgument(f"{path}: no column {missing[0]!r}; it needs {', '.join(needed)}")
-    return [(reader.line_num, row) for row in reader]
+    try:
+        missing = [name for name in needed if name not in (reader.fieldnames or ())]
+        if missing:
+            raise InvalidArgument(f"{path}: no column {missing[0]!r}; it needs {', '.join(needed)}")
+        rows: list[tuple[int, Mapping[str, str]]] = [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        raise InvalidArgument(f"{path}, line {reader.line_num + 1}: {error}") from error
+    lines: dict[str, int] = {}
+    for line, row in rows:
+        if (first := lines.setdefault(row["bench"], line)) != line:
+            raise InvalidArgument(
+                f"{path}, line {line}: {row['bench']} stands in line {first} already; one row for each job"
+            )
+    return rows
 
 
 def _number(path: Path, line: int, row: Mapping[str, str], name: str, usual: float | None = None) -> float:

@@ -24,17 +24,20 @@ _TOLERATED = 0.05  # how far the rate of the last half may be from that of all t
 
 
 def figures(seen: Observations, items_per_batch: float) -> dict[str, Any]:
-    """`rate_per_s`, its interval, `steady`, `data_wait_share`, `losses` and `flags` of a run.
+    """`rate_per_s`, its 95 % interval, `steady`, `data_wait_share`, `losses` and `flags` of a run.
 
-    The rate is items over the wall time of the kept observations, the wait for data included.
+    The rate is items over the wall time of the kept observations, the wait for data included. Its interval is
+    None where they are too few, or too much alike one after the other: `no_interval` tells which.
     """
     kept = np.array(seen.seconds[seen.skip :])
     items = np.full(len(kept), items_per_batch * seen.number)
+    between = timing.rate(items, kept)
     rate = float(items.sum() / kept.sum())
     steady = _steady(np.array(seen.seconds), seen.skip)
     return {
         "rate_per_s": rate,
-        "rate_interval_per_s": _interval(items, kept),
+        "rate_interval_per_s": None if between.why else [between.low, between.high],
+        "no_interval": between.why,
         "dropped": seen.skip,
         "kept": len(kept),
         "steady": steady,
@@ -43,14 +46,6 @@ def figures(seen: Observations, items_per_batch: float) -> dict[str, Any]:
         "contention": _contention(seen),
         "flags": _flags(seen, steady),
     }
-
-
-def _interval(items: Floats, seconds: Floats) -> list[float] | None:
-    """95 %; None where the observations are too few, or too much alike one after the other, to tell."""
-    if len(seconds) < 2:
-        return None
-    interval = timing.rate(items, seconds, batches=min(rates.BLOCKS, len(seconds)))
-    return None if interval.why else [interval.low, interval.high]
 
 
 def _steady(seconds: Floats, skip: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ _DETAILS = (
     "training",
     "loaded",
 )
-_WINDOW = ("dropped", "kept", "steady")
+_WINDOW = ("dropped", "kept", "steady", "no_interval")
 
 
 def run_name(key: str, repeat: int, slot: int) -> str:

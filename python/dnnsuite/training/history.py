@@ -41,7 +41,7 @@ def read_metrics(folder: Path) -> list[Row]:
     try:
         with open(regular(path), newline="", encoding="utf-8") as file:
             rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, csv.Error) as error:
         raise Error(f"{path}: {reason(error)}") from error
     if not rows or "epoch" not in rows[0]:
         raise Error(f"{path}: no epochs in it")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._runs import facts
-from .._runs.rates import BLOCKS, Steps, interval, rate
+from .._runs.rates import RateInterval, Steps, interval, rate
 from .._runs.record import Metric, Moment, RunRecord, Samples, Verdict, new_id
 from .._runs.samples import Sample
 from .alone import Speedup
@@ -24,8 +24,8 @@ from .processes import Processes
 __all__ = ["record_of", "throughput"]
 
 
-def throughput(samples: Sequence[Sample]) -> tuple[float, float | None, float | None]:
-    """(items per second, low, high) of training alone: time between windows, as of validation, is left out.
+def throughput(samples: Sequence[Sample]) -> tuple[float, RateInterval]:
+    """(items per second, their interval) of training alone: time between windows, as of validation, is left out.
 
     The first window, in which everything starts, is left out where there are others.
     """
@@ -34,8 +34,7 @@ def throughput(samples: Sequence[Sample]) -> tuple[float, float | None, float | 
     stops = np.cumsum(took)
     items = np.array([round(sample.items) for sample in kept], np.int64)
     steps = Steps(stops - took, stops, items, np.zeros(len(kept), np.int64))
-    low, high, _ = interval([steps], min(BLOCKS, len(kept)))
-    return rate([steps]), low, high
+    return rate([steps]), interval([steps])
 
 
 def record_of(
@@ -106,6 +105,7 @@ def record_of(
         commit=facts.commit(),
         metrics=tuple(_metrics(made, experiment, history, samples, speedup)),
         samples=Samples() if samples else None,
+        window={"no_interval": throughput(samples)[1].why} if samples else {},
         asked=dict(asked),
         resolved=settings,
         details={
@@ -159,11 +159,15 @@ def _metrics(
 ) -> list[Metric]:
     found = []
     if samples:
-        value, low, high = throughput(samples)
+        value, between = throughput(samples)
         what = f"{experiment.data.item} of all processes per second of training, without validation"
         if isinstance(made, ExperimentArray):
             what = f"{experiment.data.item} of all models per second of training, without validation"
-        found.append(Metric("throughput", value, f"{experiment.data.item}/s", low, high, definition=what))
+        found.append(
+            Metric(
+                "throughput", value, f"{experiment.data.item}/s", between.low, between.high, definition=what
+            )
+        )
     if speedup is not None:
         what = "items per second of the array over those of one of its models alone, measured after epochs in turns"
         found.append(Metric("speedup", speedup.value, "×", speedup.low, speedup.high, definition=what))

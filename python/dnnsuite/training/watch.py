@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -59,15 +60,26 @@ class Watch:
 
 
 def _restore(log: MonitorLog, path: Path) -> None:
-    """Put the rows of a file before those to come; what cannot be read is left out."""
-    with open(path, newline="", encoding="utf-8", errors="replace") as file:
-        rows = [row for row in csv.DictReader(file) if (row.get(TIME_COLUMN) or "").isdigit()]
+    """Put the rows of a file before those to come; none of a file that is damaged."""
+    try:
+        with open(path, newline="", encoding="utf-8", errors="replace") as file:
+            rows = [_row(row) for row in csv.DictReader(file)]
+    except (OSError, ValueError, csv.Error):
+        return
     if not rows:
         return
-    last_ns, now_ns = int(rows[-1][TIME_COLUMN]), time.monotonic_ns()
+    last_ns, now_ns = rows[-1][0], time.monotonic_ns()
     # The clock began anew with the machine's boot: the file's own time says how long ago it was written.
     age_ns = max(time.time_ns() - path.stat().st_mtime_ns, 0)
     shift_ns = now_ns - age_ns - last_ns if last_ns > now_ns else 0
-    for row in rows:
-        t_ns = int(row.pop(TIME_COLUMN)) + shift_ns
-        log.add(t_ns, [(MonitorColumn.parse(name), float(text)) for name, text in row.items() if text])
+    for t_ns, values in rows:
+        log.add(t_ns + shift_ns, values)
+
+
+def _row(cells: Mapping[str, str]) -> tuple[int, list[tuple[MonitorColumn, float]]]:
+    """Parse a row of a `monitor.csv`: its time in ns, and the values that it has."""
+    t_ns = int(cells.get(TIME_COLUMN) or "")
+    if not 0 <= t_ns < 2**62:
+        raise ValueError(f"{t_ns} ns is no time of this machine")
+    named = ((name, text) for name, text in cells.items() if name and name != TIME_COLUMN and text)
+    return t_ns, [(MonitorColumn.parse(name), float(text)) for name, text in named]

@@ -84,9 +84,11 @@ def measured(
     if asynchronous:
         kept = [steps.by_epoch() for steps in kept]
     window = rates.common_window(kept)
-    low, high, lag1 = rates.interval(kept, min(rates.BLOCKS, *(len(steps) for steps in kept)))
+    between = rates.interval(kept)
     per_s = f"{unit}/s"
-    metrics = [Metric("throughput", rates.rate(kept), per_s, low, high, definition=_DEFINITION)]
+    metrics = [
+        Metric("throughput", rates.rate(kept), per_s, between.low, between.high, definition=_DEFINITION)
+    ]
     for i, (steps, n) in enumerate(zip(kept, num_steps, strict=True)):
         length_s = (steps.stops_ns[-1] - steps.starts_ns[0]) * 1e-9
         metrics += [
@@ -102,6 +104,7 @@ def measured(
         "seconds": (stop - start) * 1e-9 if start is not None and stop is not None else 0.0,
         "steps": num_steps,
         "dated_by": "epoch" if asynchronous else "step",
-        "blocks_lag1": lag1,
+        "blocks_lag1": between.lag1,
+        "no_interval": between.why,
         "rate": _DEFINITION,
     }
