@@ -55,7 +55,36 @@ def ids():
     return tokens(3)[0]
 
 
+class Recurrent(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.rnn = torch.nn.Embedding(30, 6), torch.nn.LSTM(6, 5, 2, batch_first=True)
+        self.fc = torch.nn.Linear(5, 3)
+
+    def forward(self, input_ids):
+        return self.fc(self.rnn(self.words(input_ids))[0][..., -1, :])
+
+
+class Encoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.fc = torch.nn.Embedding(30, 8), torch.nn.Linear(8, 3)
+        layer = torch.nn.TransformerEncoderLayer(8, 2, 12, 0.0, batch_first=True)
+        self.layers = torch.nn.TransformerEncoder(layer, 2)
+
+    def forward(self, input_ids):
+        return self.fc(self.layers(self.words(input_ids)).mean(-2))
+
+
 CASES = {
+    "a frozen LSTM": (Recurrent, {"input_ids": ids}, [lora(r, ["words", "fc"]) for r in (2, 4, 3)], True),
+    "torch's encoder": (
+        Encoder, {"input_ids": ids}, [lora(r, ["linear1", "linear2"], modules_to_save=["fc"]) for r in (2, 4, 3)],
+        True,
+    ),
+    "checkpoints over adapted embeddings": (
+        checkpointed, {"input_ids": ids}, [lora(r, ["word_embeddings", "query"]) for r in (2, 4, 3)], True,
+    ),
     "ViT": (vit, {"pixel_values": images}, [lora(r, ["q_proj", "fc1", "projection"]) for r in (2, 4, 3)], True),
     "T5": (
         t5, {"input_ids": ids, "decoder_input_ids": ids},
@@ -88,7 +117,7 @@ def loss_of(output, targets):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_three_steps_are_those_of_pefts_models(case):
+def test_ten_steps_are_those_of_pefts_models(case):
     make, inputs, configs, training = CASES[case]
     torch.manual_seed(0)
     base = make().double().train(training)
@@ -97,7 +126,7 @@ def test_three_steps_are_those_of_pefts_models(case):
     array = dnnsuite.adapt(base, configs, seeds=SEEDS).double()
     opt = optim.AdamW(trained(array), lr=LRS, max_grad_norm=[0.5, 0.1, float("inf")])
     own = [torch.optim.AdamW(trained(model), lr=lr) for model, lr in zip(models, LRS, strict=True)]
-    for _ in range(3):
+    for _ in range(10):
         output = array(*given.values()) if "input" in given else array(**given)
         logits = output if isinstance(output, torch.Tensor) else output.logits
         targets = targets_like(logits)
@@ -115,6 +144,14 @@ def test_three_steps_are_those_of_pefts_models(case):
             torch.testing.assert_close(losses[index], loss, rtol=1e-6, atol=1e-9)
     for index, model in enumerate(models):
         torch.testing.assert_close(array[index].state_dict(), model.state_dict(), rtol=1e-6, atol=1e-7)
+    if case != "DoRA":
+        assert not [cover for cover in array.coverage() if cover.how == "per model"]
+
+
+def test_an_adapter_on_torchs_attention_is_refused():
+    assert "config 1 has an adapter on layers.layers.0.self_attn, a MultiheadAttention" in refused(
+        Encoder(), [lora(2, ["linear1"]), lora(2, ["linear1", "self_attn"])]
+    )
 
 
 def test_a_base_in_bfloat16_under_convolutions_and_embeddings():

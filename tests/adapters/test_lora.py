@@ -46,6 +46,16 @@ def test_a_model_has_the_same_bits_in_any_company():
         assert all(torch.equal(value, theirs[name]) for name, value in mine.items())
 
 
+def test_in_bfloat16_a_model_has_the_same_bits_beside_other_ranks():
+    base, (ids,) = bert(), tokens(3)
+    configs = [lora(2), lora(37), lora(4)]
+    with torch.autocast("cpu", torch.bfloat16):
+        losses = train(dnnsuite.adapt(base, configs, seeds=SEEDS[:3]), ids, LRS[:3])
+        for index, config in enumerate(configs):
+            alike = train(dnnsuite.adapt(base, [config] * 3, seeds=SEEDS[:3]), ids, LRS[:3])
+            assert torch.equal(alike[:, index], losses[:, index])
+
+
 def test_a_recorded_step_has_the_bits_of_one_as_written():
     base, (ids,) = bert(0.1), tokens(4)
     losses = train(dnnsuite.adapt(base, CONFIGS, seeds=SEEDS), ids, LRS, steps=4)

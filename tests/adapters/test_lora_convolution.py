@@ -120,5 +120,6 @@ def test_a_convolution_in_groups_takes_one_rank():
     array, models = dnnsuite.adapt(base, configs, seeds=SEEDS[:2]), one_by_one(base, configs)
     x = torch.randn(2, 3, 4, 5, 5)
     torch.testing.assert_close(array(x)[1], models[1](x[1]))
+    torch.testing.assert_close(array[1].state_dict(), models[1].state_dict())
     with pytest.raises(InvalidArgument, match="differ"):
         dnnsuite.adapt(base, [lora(2, ["0"]), lora(4, ["0"])])

@@ -183,6 +183,24 @@ def test_rounded_products_can_be_differentiated_twice():
     )
 
 
+@pytest.mark.parametrize(
+    ("inputs", "outputs"), [(48, 3), (8, 768)]
+)  # the latter shows it on a CPU with AVX2 only
+def test_zeros_at_the_end_change_no_bit_of_a_rounded_product_in_order(inputs, outputs):
+    x = torch.randn(2, 200, inputs, requires_grad=True)
+    weight = torch.randn(2, outputs, inputs, requires_grad=True)
+    of_inputs = inputs < outputs
+    more = F.pad(weight, (0, 30) if of_inputs else (0, 0, 0, 30))
+    with torch.autocast("cpu", torch.bfloat16):
+        y = ops.linear(x, weight, in_order=True)
+        wide = ops.linear(F.pad(x, (0, 30)) if of_inputs else x, more, in_order=True)[..., :outputs]
+        assert y.dtype == torch.bfloat16
+        assert torch.equal(wide, y)
+        torch.testing.assert_close(y, ops.linear(x, weight), rtol=0.01, atol=0.05)
+    grads = [torch.autograd.grad(found.float().square().sum(), [x, weight]) for found in (y, wide)]
+    assert all(map(torch.equal, *grads))
+
+
 def test_sixteen_bits_without_autocast_and_doubles_under_it():
     x, weight, bias = torch.randn(2, 3, 4), torch.randn(2, 5, 4), torch.randn(2, 5)
     y = ops.linear(x.bfloat16(), weight.bfloat16(), bias.bfloat16(), "relu")

@@ -20,7 +20,7 @@ from .code.sequential import Sequential
 from .code.user_module import make_user_module
 from .comparison import differences, registered_in
 from .hooks import FORWARD_HOOKS, bind_hooks, hooked_inside, refuse_backward_hooks, refuse_other_hooks
-from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, says_all
+from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, know_layers_of, says_all
 from .rebound import rebind
 from .state import stacked_parameter, stacked_tensor
 from .ties import tie
@@ -47,6 +47,7 @@ class Fusion:
         model."""
         if no_fuse is not None:
             raise Unavailable(no_fuse, remedy="install a torch that `dnnsuite doctor` has no warning for")
+        know_layers_of(models)
         self.models, self.B = models, len(models)
         self._unfused = unfused
         self._registered = registered_in(models) if registered is None else registered
@@ -126,9 +127,10 @@ class Fusion:
         A stack of layers refuses if a part of it has no rule; it is then fused part by part.
         """
         first = models[0]
-        can_fuse = getattr(RULES.get(type(first)), "can_fuse", None)
+        rule = RULES.get(type(first))
+        can_fuse, called = getattr(rule, "can_fuse", None), getattr(rule, "called_parts", ())
         apart = bool(self._unfused) and any(id(part) in self._unfused for part in first.modules())
-        whole = not apart and as_torch_made_it(models) and not hooked_inside(first)
+        whole = not apart and as_torch_made_it(models) and not hooked_inside(first, called)
         return whole and (can_fuse is None or can_fuse(models)) and not _has_more_state(models)
 
     def _visit_children(self, models: Sequence[torch.nn.Module], path: str) -> None:

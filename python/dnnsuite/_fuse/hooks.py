@@ -24,11 +24,13 @@ FORWARD_HOOKS = [
 _BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
 
 
-def hooked_inside(module: torch.nn.Module) -> bool:
-    """Return True if a part has a forward hook, which a stack of layers fused whole would not call."""
+def hooked_inside(module: torch.nn.Module, called: Sequence[str] = ()) -> bool:
+    """Return True if a part has a forward hook, which a stack of layers fused whole would not call; the parts `called`
+    it does call."""
     if isinstance(module, torch.nn.MultiheadAttention):  # it does not call its one part either
         return False
-    parts = (part for part in module.modules() if part is not module)
+    through = {part for name in called for part in module.get_submodule(name).modules()}
+    parts = (part for part in module.modules() if part is not module and part not in through)
     return any(getattr(part, name) for part in parts for name in FORWARD_HOOKS)
 
 

@@ -5,7 +5,8 @@ unchanged."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -61,6 +62,21 @@ ELEMENTWISE: tuple[type[torch.nn.Module], ...] = tuple(
         "Threshold",
     ]
 )
+#: Functions that `register` the layers of other packages, which need not be installed, by package.
+_OF_PACKAGES: dict[str, Callable[[], object]] = {}
+
+
+def register_package(name: str, tell: Callable[[], object]) -> None:
+    """Let `tell` register the layers of a package, once models with some of them become an array."""
+    _OF_PACKAGES[name] = tell
+
+
+def know_layers_of(models: Sequence[torch.nn.Module]) -> None:
+    """Register the layers of other packages that are in `models`."""
+    if _OF_PACKAGES.keys() & sys.modules.keys():
+        packages = {type(part).__module__.partition(".")[0] for model in models for part in model.modules()}
+        for package in packages & _OF_PACKAGES.keys():
+            _OF_PACKAGES.pop(package)()
 
 
 def register(layer: type[ArrayModule]) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import importlib
 from types import ModuleType
 
+from .._fuse.layer_table import register_package
 from ..data import import_torchvision
 from ..errors import Unavailable
 
@@ -27,5 +28,11 @@ def import_peft() -> ModuleType:
         if error.name != "peft":
             raise
         raise Unavailable("PEFT is not installed", remedy="pip install 'dnnsuite[peft]'") from None
-    importlib.import_module(".places", __package__)  # tells `fuse` of the layers of LoRA
     return found
+
+
+def _tell_of_lora() -> None:
+    importlib.import_module(".places", __package__)
+
+
+register_package("peft", _tell_of_lora)

@@ -61,6 +61,8 @@ class SharedBase:
                 if parameter.requires_grad and id(parameter) not in copies:
                     copies[id(parameter)] = torch.nn.Parameter(parameter.detach().clone())
                 setattr(module, name, copies.get(id(parameter), frozen_of[id(parameter)]))
+            if isinstance(module, torch.nn.RNNBase):  # which notes its weights a second time
+                module.__setstate__(module.__getstate__())
 
 
 @torch.no_grad()

@@ -47,7 +47,9 @@ class AdapterBuilder:
         """
         made = self._loaded if isinstance(config, (str, os.PathLike)) else self._fresh
         with _seeded(seed):
-            return self._shared.model(lambda own: made(own, config, which))
+            model = self._shared.model(lambda own: made(own, config, which))
+        _refuse_attention(model, which)
+        return model
 
     def _fresh(self, own: torch.nn.Module, config: Any, which: str) -> Any:
         if not isinstance(config, self._peft.PeftConfig):
@@ -99,6 +101,16 @@ def _refuse_quantized(path: str, module: torch.nn.Module) -> None:
             f"the base is quantized at {path or 'the top'}, a {type(module).__name__}, and an array computes with "
             "floating-point weights: load the model without quantization, in bfloat16 if memory is short"
         )
+
+
+def _refuse_attention(model: Any, which: str) -> None:
+    """Refuse LoRA on torch's attention, where PEFT puts the product of its factors into the weights in each forward."""
+    for path, module in model.get_base_model().named_modules():
+        if hasattr(module, "base_layer") and isinstance(module.base_layer, torch.nn.MultiheadAttention):
+            raise InvalidArgument(
+                f"{which} has an adapter on {path}, a MultiheadAttention, which takes the weights of its parts and "
+                "calls none of them: leave it out of target_modules, and name the linear layers beside it"
+            )
 
 
 def fill_lora(models: Sequence[Any], more: Mapping[str, Any] | None = None) -> None:

@@ -31,6 +31,7 @@ class LoraLayer(ArrayModule):
         {"_active_adapter", "_disable_adapters", "merged_adapters", "other_param_names"}
     )
     per_model_lists = ("layers",)
+    called_parts = ("base_layer",)
     #: Containers of the factors A and B in one of PEFT's layers, and the dimension of the rank in their tensors.
     factors: ClassVar[dict[str, int]] = {"lora_A": 0, "lora_B": 1}
 
@@ -148,8 +149,8 @@ def rank_of(layer: Any) -> int:
 
 
 def _of_rank(parameter: torch.Tensor, dim: int, rank: int) -> torch.Tensor:
-    """Cut a model's own rank out of a factor; a bias has none."""
-    return parameter.narrow(dim, 0, rank) if parameter.dim() > 1 else parameter
+    """Cut a model's own rank out of a factor; a bias has none, and filters in groups have a part of it each."""
+    return parameter.narrow(dim, 0, min(rank, parameter.shape[dim])) if parameter.dim() > 1 else parameter
 
 
 def _is_plain(layer: Any, names: list[str], factors: dict[str, int]) -> bool:

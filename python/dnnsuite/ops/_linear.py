@@ -185,6 +185,13 @@ def _column_sums(grad: Tensor) -> Tensor:
     return sums
 
 
+def _rounded_in_order(x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """Our product of what is rounded to `dtype`, a sum in order: a library's own of 16 bits sums by the sizes."""
+    rows, matrix = (_rounded(_rounded(part, dtype), torch.float32) for part in (x, weight))
+    offsets = None if bias is None else bias.to(dtype).float()
+    return _by_tiles(rows, matrix, offsets, False).to(dtype)
+
+
 class _Rounded(torch.autograd.Function):
     """Product of tensors rounded to `dtype`. torch's autocast does this with transposed weights, where rounding them
     and converting the gradient back takes longer than the product."""
@@ -235,8 +242,8 @@ def linear(
 
     `activation` is 'none', 'relu' or 'gelu' (the exact form). An x that all models share may be an expanded tensor
     (stride 0 in dimension 0); it is not copied. `dtype` is that of product and result, by default x's, under autocast
-    autocast's; gradients have their tensor's dtype. On a CPU an `in_order` product of float32 or float64 is one sum in
-    order at any size, so zeros at the end of I or O do not change a bit.
+    autocast's; gradients have their tensor's dtype. On a CPU an `in_order` product is one sum in order at any
+    size and in any precision, so zeros at the end of I or O do not change a bit.
     """
     models, outputs, inputs = weight.shape
     _check(x, weight, bias, activation)
@@ -259,7 +266,7 @@ def linear(
         if wide:
             rows, weight, bias = folded(rows), weight[:1], None if bias is None else bias[:1]
         watched = not on_cpu(x) or tracing() or transforming()
-        product_of = _rounded_composition if watched else _Rounded.apply
+        product_of = _rounded_composition if watched else _rounded_in_order if in_order else _Rounded.apply
         y = _activated(product_of(rows, weight, bias, low), activation)
         y = y.view(models, -1, outputs) if wide else y
     return y if x.dim() == 3 else y.view(*x.shape[:-1], outputs)

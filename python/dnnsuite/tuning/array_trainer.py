@@ -15,6 +15,7 @@ import torch
 
 from .._fuse import asks_for_numbers, fuse, run_in_a_loop, state_bytes
 from .._step import StepRunner
+from ..adapters.configs import Configs, configs_in, take_configs
 from ..errors import InvalidArgument
 from ..nn.random_streams import seed_slots
 from .batches import arguments_of, side_by_side, stacked
@@ -51,6 +52,7 @@ class TrialArray:
         self.steps = 0
         self._trained: dict[int, int] = {}  # epochs in the slots' weights, by trial
         self._of_base: dict[int, frozenset[str]] = {}  # names of tensors that no state needs, by trial
+        self._configs: Configs = {}  # of the adapters of a trial, which those of all may have in an array
         self._array: Any = None
         self._optimizer: Any = None
         self._schedule: Any = None
@@ -108,6 +110,7 @@ class TrialArray:
 
     def _begin(self, trials: Sequence[Trial]) -> None:
         self.close()
+        self._configs = {}
         trainees = [self._trainee(trial) for trial in trials]
         recipe = self._recipe
         assert recipe.optimization is not None, "no trial was admitted"
@@ -137,6 +140,8 @@ class TrialArray:
         self._of_base[trial.number] = self._recipe.names_of_base(trainee)
         if trial.state is not None:
             trainee.load_state_dict({**trainee.state_dict(), **trial.state["model"]})
+        self._configs = self._configs or configs_in(trainee)
+        take_configs(trainee, self._configs)
         return trainee.train()
 
     def _go_on(self, slot: int, trial: Trial) -> None:

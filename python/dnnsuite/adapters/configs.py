@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""Configs of PEFT's in models that are in one array: all have the same, and their layers what differs in their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+Configs = Mapping[str, Mapping[str, Any]]
+
+#: Fields of a config that PEFT reads when it makes the layers, and never in a forward.
+_OF_LAYERS = frozenset(
+    [
+        *(
+            "r",
+            "lora_alpha",
+            "lora_dropout",
+            "use_rslora",
+            "rank_pattern",
+            "alpha_pattern",
+            "lora_bias",
+            "bias",
+        ),
+        *("target_modules", "exclude_modules", "feedforward_modules", "modules_to_save"),
+        *("layers_to_transform", "layers_pattern", "init_lora_weights", "init_ia3_weights"),
+    ]
+)
+
+
+def configs_in(model: torch.nn.Module) -> Configs:
+    """Find the configs of adapters, by name, for the path of each module that holds some."""
+    return {path: part.peft_config for path, part in model.named_modules() if "peft_config" in vars(part)}
+
+
+def take_configs(model: torch.nn.Module, configs: Configs) -> None:
+    """Give `model` the `configs` of another, from `configs_in`, if its own differ in what its layers know alone."""
+    mine = configs_in(model)
+    if mine.keys() == configs.keys() and all(_alike(mine[path], configs[path]) for path in mine):
+        for path, held in configs.items():
+            model.get_submodule(path).__dict__["peft_config"] = held
+
+
+def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(
+        _read_in_forward(one[n]) == _read_in_forward(other[n]) for n in one
+    )
+
+
+def _read_in_forward(config: Any) -> Any:
+    return type(config), {name: value for name, value in vars(config).items() if name not in _OF_LAYERS}
