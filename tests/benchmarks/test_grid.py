@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""benchmarks/ops/grid.py: its cells, the choice of them, the table, and the command."""
+"""benchmarks/ops/grid.py: its cells, the choice of them, what is timed, the table, and the command."""
 
 import csv
 import itertools
@@ -7,8 +7,11 @@ import subprocess
 import sys
 
 import grid
+import grid_sides
 import grid_table
+import grid_temperature
 import pytest
+import torch
 from grid_cells import MOST_FLOP, MOST_NUMBERS, SPACES
 from pairwise import pairwise
 
@@ -41,29 +44,82 @@ def test_only_what_is_allowed_and_so_many():
 
 @pytest.mark.parametrize("op", SPACES)
 def test_a_cell_of_each_operator_runs(op):
-    """In all variants, the smallest of a few."""
+    """On all sides, the smallest of a few: each layer's backward before the next, or all forwards before."""
     space = SPACES[op]
     chosen = pairwise(space.factors, space.allowed, 0, 12)
     assert all(space.cost(v)[0] <= MOST_FLOP and space.cost(v)[1] <= MOST_NUMBERS for v in chosen)
     values = min(chosen, key=lambda v: sum(space.cost(v)))
-    calls = grid.variants(space, values, 2)
-    assert next(iter(calls)) == "ours"
-    assert len(calls) == (3 if space.images else 2)
-    for call in calls.values():
-        call()
+    sides = grid_sides.sides(space, values, 2)
+    assert next(iter(sides)) == grid_sides.OURS
+    assert len(sides) == (3 if space.images else 2)
+    for side in sides.values():
+        side.through()
+        found = gradients(side)
+        side.clear()
+        assert gradients(side) == []
+        side.backward(side.forward())
+        if op != "dropout":  # which draws anew
+            torch.testing.assert_close(gradients(side), found)
 
 
-def cell(op, ratio):
-    return grid_table.Cell(op, "n=1", "own", 4, 10.0, 10.0 * ratio, None, ratio)
+def gradients(side):
+    inputs = [x for own in side.inputs for x in own]
+    return [t.grad for t in [*side.parameters, *inputs] if t.grad is not None]
+
+
+@pytest.mark.parametrize("batch", ["shared", "own"])
+def test_both_sides_compute_the_same(batch):
+    values = {"samples": 3, "channels": 3, "side": 4, "batch": batch}
+    ours, contiguous, last = grid_sides.sides(SPACES["batch_norm"], values, 2).values()
+    for loop in (contiguous, last, contiguous.apart()):
+        torch.testing.assert_close(ours.forward()[0].unbind(0), tuple(loop.forward()))
+
+
+def test_cold_layers_have_no_input_in_common():
+    values = {"samples": 3, "inputs": 4, "outputs": 2, "bias": True, "batch": "shared"}
+    _, loop = grid_sides.sides(SPACES["linear"], values, 2).values()
+    assert len({x.data_ptr() for (x,) in loop.inputs}) == 1
+    assert len({x.data_ptr() for (x,) in loop.apart().inputs}) == 2
+
+
+def test_what_runs_before_a_cold_layer_fills_the_caches(monkeypatch):
+    monkeypatch.setattr("os.sysconf", lambda name: 4096)
+    monkeypatch.setattr("os.sysconf_names", {"SC_LEVEL3_CACHE_SIZE": 1})
+    others = grid_temperature.OtherLayers()
+    others()
+    walked = [t for t in vars(others).values() if isinstance(t, torch.Tensor)]
+    assert sum(t.nbytes for t in walked) == 4096 * 3 // 2
+    assert [t.unique().tolist() for t in walked] == [[0.0], [1.0]]
+
+
+def test_hot_and_cold_times(monkeypatch):
+    monkeypatch.setattr("os.sysconf", lambda name: 4096)
+    values = {"samples": 2, "channels": 4, "side": 4, "batch": "own"}
+    watch = grid_temperature.Stopwatch(SPACES["group_norm"], values, 2, 1e-4)
+    watch.time_hot(1)
+    watch.time_cold(2, grid_temperature.OtherLayers())
+    assert len(watch.hot) == 3
+    assert grid_sides.OURS in watch.cold
+    assert 2 <= len(watch.cold) <= 3
+    assert all(seconds > 0 for seconds in [*watch.hot.values(), *watch.cold.values()])
+    assert grid_temperature.ratio({"ours": 2.0, "contiguous": 5.0, "channels last": 3.0}) == 1.5
+
+
+def cell(op, ratio, cold_ratio=1.25):
+    return grid_table.Cell(op, "n=1", "own", 4, 10.0, 10.0 * ratio, None, ratio, 20.0, cold_ratio)
 
 
 def test_the_table_tells_the_worst():
-    cells = [cell("linear", 1.0 + i / 10) for i in range(11)] + [cell("pool", 0.5)]
+    cells = [cell("linear", 1.0 + i / 10) for i in range(11)] + [cell("pool", 0.5, 0.75)]
     text = grid_table.markdown(cells, "header").splitlines()
     assert text[0] == "header"
-    assert text[4:6] == ["| linear | 11 | 0 | 1.00 | 1.50 |", "| pool | 1 | 1 | 0.50 | 0.50 |"]
-    assert text[9] == "| pool n=1 | own | 10 | 5 | 0.50 |"
-    assert len(text) == 9 + grid_table.WORST
+    assert text[4:7] == [
+        "| linear | 11 | 0 | 1.00 | 1.50 | 0 | 1.25 | 1.25 |",
+        "| pool | 1 | 1 | 0.50 | 0.50 | 1 | 0.75 | 0.75 |",
+        "| all | 12 | 1 | 0.50 | 1.50 | 1 | 0.75 | 1.25 |",
+    ]
+    assert text[10] == text[13 + grid_table.WORST] == "| pool n=1 | own | 10 | 0.50 | 20 | 0.75 |"
+    assert len(text) == 13 + 2 * grid_table.WORST
 
 
 def test_a_cell_by_its_words():
@@ -92,6 +148,15 @@ def test_what_was_timed_is_kept(tmp_path):
     assert grid_table.kept(file, 8) == []
 
 
+def test_cells_without_cold_times_are_timed_anew(tmp_path):
+    file = tmp_path / "grid.md"
+    grid_table.write(file, [cell("linear", 1.5)], "header")
+    table = file.with_suffix(".csv")
+    hot = [line.rsplit(",", 2)[0] for line in table.read_text(encoding="utf-8").splitlines()]
+    table.write_text("\n".join(hot), encoding="utf-8")
+    assert grid_table.kept(file, 4) == []
+
+
 def test_the_command(tmp_path):
     command = [sys.executable, grid.__file__, "--op", "layer_norm", "--cells", "2", "--models", "2"]
     fast = ["--rounds", "1", "--segment", "0.001", "--markdown", tmp_path / "results/grid.md"]
@@ -107,5 +172,5 @@ def test_the_command(tmp_path):
     again = subprocess.run(
         [*command, *fast, "--resume"], capture_output=True, text=True, check=True, timeout=100, cwd=tmp_path
     )
-    assert again.stdout.splitlines()[0].endswith(f"layer_norm {rows[1]['shape']} {rows[1]['batch']}")
+    assert again.stdout.splitlines()[1].endswith(f"layer_norm {rows[1]['shape']} {rows[1]['batch']}")
     assert next(iter(csv.DictReader(written.read_text(encoding="utf-8").splitlines()))) == rows[0]

@@ -56,3 +56,23 @@ def test_larger_than_the_caches_is_the_same():
     weight, indices = torch.randn(2, 10, 256), torch.randint(10, (2, 9000))
     found = ops.embedding(weight, indices)
     assert torch.equal(found[1], weight[1][indices[1]])
+
+
+@pytest.mark.parametrize("words", [1, 7, 700, 9000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_of_a_vocabulary_in_parts(words, dtype):
+    """As many parts as the gradient needs to stay in the caches; each row is of one of them."""
+    weight = torch.randn(2, words, 160, dtype=dtype, requires_grad=True)
+    indices = torch.randint(words, (2, 500))
+    grad = torch.randn(2, 500, 160, dtype=dtype)
+    found, other = (_gradient(threads, weight, indices, words // 2, grad) for threads in (1, 2))
+    assert torch.equal(found, other)
+    for model in range(2):
+        wanted = torch.zeros(words, 160, dtype=torch.float64)
+        wanted.index_add_(0, indices[model], grad[model].double())[words // 2] = 0
+        torch.testing.assert_close(found[model].double(), wanted, rtol=1e-5, atol=1e-4)
+
+
+def _gradient(threads, weight, indices, padding_idx, grad):
+    torch.set_num_threads(threads)
+    return torch.autograd.grad(ops.embedding(weight, indices, padding_idx), weight, grad)[0]

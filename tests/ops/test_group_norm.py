@@ -92,3 +92,18 @@ def test_larger_than_the_caches_is_the_same(samples, channels, side):
     torch.testing.assert_close(y[1], wanted, rtol=1e-4, atol=1e-4)
     (expected,) = torch.autograd.grad(wanted, own, grad[1].contiguous())
     torch.testing.assert_close(dx[1], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("samples", "channels", "side"), [(37, 96, 8), (7, 256, 9), (3, 256, 27)])
+def test_gradients_of_more_samples_than_a_block(samples, channels, side):
+    """The last block of samples comes first; each has its own model's weight, and its own part of the sums."""
+    x = torch.randn(2, samples, side, side, channels).movedim(-1, 2).requires_grad_()
+    weight, bias = (torch.randn(2, channels, requires_grad=True) for _ in range(2))
+    grad = torch.randn(2, samples, side, side, channels).movedim(-1, 2)
+    found = torch.autograd.grad(ops.group_norm(x, 4, weight, bias), (x, weight, bias), grad)
+    wide = [t.detach().double().contiguous().requires_grad_() for t in (x, weight, bias)]
+    truth = torch.stack(
+        [torch.nn.functional.group_norm(own, 4, w, b) for own, w, b in zip(*wide, strict=True)]
+    )
+    for a, b in zip(found, torch.autograd.grad(truth, wide, grad.double()), strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-3)

@@ -7,6 +7,7 @@
 #include <emmintrin.h>
 #endif
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -16,7 +17,8 @@
 namespace dnnsuite::fused {
 namespace {
 
-constexpr int64_t kParts = 8;  // of the vocabulary: a thread owns rows, so no two add to the same one
+constexpr int64_t kMostParts = 8;            // of the vocabulary: a thread owns rows, so no two add to the same one
+constexpr int64_t kPartBytes = 256 * 1024;   // of a gradient that one thread adds to: it stays in L2
 
 int64_t element_bytes(DType dtype) { return dtype == DType::kFloat64 ? 8 : 4; }
 
@@ -87,11 +89,18 @@ void add_rows(const EmbeddingArguments& args, int64_t model, int64_t first, int6
     }
 }
 
+/// Each part reads all indices, and the gradients of its rows, out of order: there are no more than it takes.
+int64_t parts_of(const EmbeddingArguments& args) {
+    if (torch::stable::get_num_threads() > 1) return kMostParts;
+    const int64_t bytes = args.vocabulary * args.columns * element_bytes(args.dtype);
+    return std::clamp((bytes + kPartBytes - 1) / kPartBytes, int64_t{1}, kMostParts);
+}
+
 void add_all(const EmbeddingArguments& args) {
-    const int64_t part = (args.vocabulary + kParts - 1) / kParts;
-    run_tasks(args.models * kParts, part * args.columns, 1, [&](int64_t begin, int64_t end, void*) {
+    const int64_t parts = parts_of(args), part = (args.vocabulary + parts - 1) / parts;
+    run_tasks(args.models * parts, part * args.columns, 1, [&](int64_t begin, int64_t end, void*) {
         for (int64_t t = begin; t < end; ++t) {
-            const int64_t model = t / kParts, first = t % kParts * part;
+            const int64_t model = t / parts, first = t % parts * part;
             const int64_t last = first + part < args.vocabulary ? first + part : args.vocabulary;
             if (first >= last) continue;
             if (args.dtype == DType::kFloat64)

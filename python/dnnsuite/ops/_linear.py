@@ -142,11 +142,12 @@ def _one_by_one_gradients(
 ) -> tuple[Any, ...]:
     dx = x.new_empty(x.shape) if needs_x else None
     dweight = weight.new_empty(weight.shape) if needs_weight else None
-    for model, g in enumerate(grad):
-        if dx is not None:
-            _product(g, weight[model], dx[model])
+    for model in reversed(range(len(grad))):  # the last is what a forward pass has left in the caches
+        g = grad[model]
         if dweight is not None:
             _product(g.t(), x[model], dweight[model])
+        if dx is not None:
+            _product(g, weight[model], dx[model])
     return dx, dweight, _column_sums(grad) if needs_bias else None
 
 
